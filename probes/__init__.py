@@ -1,0 +1,1 @@
+"""What can be observed in the kernel, and how."""

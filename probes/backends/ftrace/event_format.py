@@ -1,0 +1,144 @@
+"""What an event's bytes mean, by the `format` file that the kernel gives with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from probes.errors import BadTrace
+
+_MAX_TEXT = 256 * 1024
+_MAX_OFFSET = 1 << 16
+_FIELD = re.compile(
+    r"^\s*field:(?P<declaration>[^;]+);\s*offset:(?P<offset>\d+);\s*size:(?P<size>\d+);"
+    r"(?:\s*signed:(?P<signed>\d+);)?",
+    re.MULTILINE,
+)
+_SYMBOLIC = re.compile(r"__print_symbolic\(\s*REC->(\w+)\s*,((?:\s*\{[^{}]*\}\s*,?)+)\s*\)")
+_PAIR = re.compile(r'\{\s*(-?(?:0x[0-9a-fA-F]+|\d+))\s*,\s*"([^"]*)"\s*\}')
+_JIFFIES = re.compile(r"\(\s*jiffies\s*-\s*REC->\w+\s*\)\s*/\s*(\d+)")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: where it lies in the event's payload, and how to read it."""
+
+    name: str
+    offset: int
+    size: int
+    signed: bool
+    text: bool
+    """A character array: fixed, or `data_loc`."""
+    data_loc: bool
+    """The field holds offset (low 16 bits) and length (high 16 bits) of what it means."""
+
+
+@dataclass(frozen=True)
+class EventFormat:
+    """One event's format."""
+
+    name: str
+    id: int
+    fields: dict[str, Field] = field(default_factory=dict)
+    symbols: dict[str, dict[int, str]] = field(default_factory=dict)
+    """Field name to the names of its values, from __print_symbolic."""
+    jiffies_hz: int | None = None
+    """Ticks of `jiffies` a second, where the print format divides by it."""
+
+    def first(self, names: tuple[str, ...]) -> Field | None:
+        """The first field that this kernel has of `names`."""
+        for name in names:
+            if name in self.fields:
+                return self.fields[name]
+        return None
+
+
+def parse(name: str, text: str) -> EventFormat:
+    """The format of event `name` from the text of its format file.
+
+    Raises BadTrace where the text is no format file.
+    """
+    if len(text) > _MAX_TEXT:
+        raise BadTrace(f"the format of event {name} is {len(text)} bytes long", _RECORD_AGAIN)
+    head, _, print_format = text.partition("print fmt:")
+    number = re.search(r"^ID:\s*(\d+)\s*$", head, re.MULTILINE)
+    if number is None or int(number.group(1)) >= 1 << 16:
+        raise BadTrace(f"the format of event {name} has no usable ID", _RECORD_AGAIN)
+    fields = {}
+    for match in _FIELD.finditer(head):
+        parsed = _field(match)
+        if parsed.offset + parsed.size > _MAX_OFFSET:
+            raise BadTrace(
+                f"field {parsed.name} of event {name} lies beyond any event", _RECORD_AGAIN
+            )
+        fields[parsed.name] = parsed
+    hz = _JIFFIES.search(print_format)
+    return EventFormat(
+        name,
+        int(number.group(1)),
+        fields,
+        {
+            field_name: {int(value, 0): label for value, label in _PAIR.findall(pairs)}
+            for field_name, pairs in _SYMBOLIC.findall(print_format)
+        },
+        int(hz.group(1)) if hz and int(hz.group(1)) > 0 else None,
+    )
+
+
+_RECORD_AGAIN = "the trace is damaged: record again"
+
+
+def _field(match: re.Match[str]) -> Field:
+    declaration = match["declaration"].strip()
+    data_loc = declaration.startswith("__data_loc")
+    # "char comm[16]", "__data_loc char[] cmd", "unsigned long args[6]"
+    name = re.sub(r"\[[^\]]*\]$", "", declaration).split()[-1].lstrip("*")
+    is_char = re.search(r"\bchar\b", declaration) is not None
+    is_array = "[" in declaration
+    return Field(
+        name,
+        int(match["offset"]),
+        int(match["size"]),
+        match["signed"] == "1",
+        is_char and is_array,
+        data_loc,
+    )
+
+
+@dataclass(frozen=True)
+class PageFormat:
+    """The layout of a ring-buffer page, by `events/header_page`."""
+
+    page_bytes: int
+    timestamp_offset: int
+    commit_offset: int
+    commit_bytes: int
+    data_offset: int
+
+
+def parse_page(text: str) -> PageFormat:
+    """The page layout from the text of `header_page`; raises BadTrace where it makes none."""
+    fields = {m["declaration"].split()[-1]: m for m in _FIELD.finditer(text[:_MAX_TEXT])}
+    try:
+        data, commit, stamp = fields["data"], fields["commit"], fields["timestamp"]
+    except KeyError as missing:
+        raise BadTrace(f"the trace's header_page has no field {missing}", _RECORD_AGAIN) from None
+    layout = PageFormat(
+        int(data["offset"]) + int(data["size"]),
+        int(stamp["offset"]),
+        int(commit["offset"]),
+        int(commit["size"]),
+        int(data["offset"]),
+    )
+    sane = (
+        64 <= layout.page_bytes <= 1 << 20
+        and layout.commit_bytes in (4, 8)
+        and int(stamp["size"]) == 8
+        and max(layout.timestamp_offset, layout.commit_offset) + 8 <= layout.data_offset
+    ) or (
+        layout.commit_bytes == 4
+        and layout.timestamp_offset + 8 <= layout.data_offset <= 64 <= layout.page_bytes <= 1 << 20
+    )
+    if not sane:
+        raise BadTrace("the trace's header_page makes no sense", _RECORD_AGAIN)
+    return layout

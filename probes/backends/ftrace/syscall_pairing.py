@@ -1,0 +1,196 @@
+"""System calls: entry and exit of each thread paired into one row.
+
+A call is emitted when it ends. A call that never returned (exit, or still running at the end)
+has neither duration nor result. An exit without its entry is a call that began before the
+recording, or a child's first return from its parent's fork: neither is a call of this
+recording, so neither is a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from probes.backends.ftrace import columns
+from probes.backends.ftrace.threads import PID_LIMIT
+from probes.backends.ftrace.timeline import Batch
+from probes.schema import AssemblyContext
+
+_UNKNOWN_NR = -1
+"""What sys_exit has after a signal return, which replaces the registers."""
+
+_NONE = 0
+_OPEN = 1
+_OPEN_IN_LAUNCH = 2
+
+
+class SyscallPairing:
+    """Pairs raw_syscalls:sys_enter with sys_exit."""
+
+    sees_launch = True
+
+    def __init__(self, context: AssemblyContext) -> None:
+        self.schema = context.probe.table.arrow_schema()
+        formats = {e.label: context.formats.get(e.name) for e in context.probe.events}
+        self._enter = formats["enter"]
+        self._exit = formats["exit"]
+        names = context.manifest.get("syscall_names")
+        self._names: dict[int, str] = {}
+        if isinstance(names, dict):
+            self._names = {int(k): str(v) for k, v in names.items() if str(k).isdigit()}
+        # Of each thread's open call, indexed by thread id; untouched pages cost no memory.
+        self._state = np.zeros(PID_LIMIT, np.uint8)
+        self._ts = np.zeros(PID_LIMIT, np.int64)
+        self._nr = np.zeros(PID_LIMIT, np.int32)
+        self._pid = np.zeros(PID_LIMIT, np.int32)
+        self._cpu = np.zeros(PID_LIMIT, np.int16)
+
+    def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
+        """Rows of the calls that ended in this batch."""
+        n = len(of_probe)
+        if not n or self._enter is None or self._exit is None:
+            return None
+        types = batch.type[of_probe]
+        nr = np.zeros(n, np.int64)
+        ret = np.zeros(n, np.int64)
+        valid = np.zeros(n, np.bool_)
+        entries = np.flatnonzero(types == self._enter.id)
+        exits = np.flatnonzero(types == self._exit.id)
+        columns.integers(batch, of_probe[entries], self._enter.fields["id"], nr, valid, entries)
+        columns.integers(batch, of_probe[exits], self._exit.fields["id"], nr, valid, exits)
+        columns.integers(batch, of_probe[exits], self._exit.fields["ret"], ret, valid, exits)
+        assert batch.launching is not None
+        out = _Rows(n)
+        count = _pair(
+            batch.ts[of_probe],
+            batch.tid[of_probe],
+            batch.pid[of_probe],
+            batch.cpu[of_probe],
+            types == self._enter.id,
+            batch.launching[of_probe],
+            nr,
+            ret,
+            valid,
+            self._state,
+            self._ts,
+            self._nr,
+            self._pid,
+            self._cpu,
+            out.ts,
+            out.cpu,
+            out.pid,
+            out.tid,
+            out.nr,
+            out.dur,
+            out.ret,
+            out.ended,
+        )
+        return self._batch(out, count) if count else None
+
+    def finish(self) -> pa.RecordBatch | None:
+        """Rows of the calls that are still open."""
+        tids = np.flatnonzero(self._state == _OPEN)
+        if not len(tids):
+            return None
+        tids = tids[np.argsort(self._ts[tids], kind="stable")]
+        out = _Rows(len(tids))
+        out.ts[:] = self._ts[tids]
+        out.cpu[:] = self._cpu[tids]
+        out.pid[:] = self._pid[tids]
+        out.tid[:] = tids
+        out.nr[:] = self._nr[tids]
+        out.ended[:] = False
+        self._state[tids] = _NONE
+        return self._batch(out, len(tids))
+
+    def _batch(self, out: _Rows, n: int) -> pa.RecordBatch:
+        unique, codes = np.unique(out.nr[:n], return_inverse=True)
+        names = [self._names.get(nr, f"syscall_{nr}") for nr in unique.tolist()]
+        running = ~out.ended[:n]
+        mask = running if running.any() else None
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(out.ts[:n]),
+                pa.array(out.cpu[:n]),
+                pa.array(out.pid[:n]),
+                pa.array(out.tid[:n]),
+                pa.array(out.nr[:n]),
+                columns.encoded(codes, np.ones(n, np.bool_), names),
+                pa.array(out.dur[:n], mask=mask),
+                pa.array(out.ret[:n], mask=mask),
+            ],
+            schema=self.schema,
+        )
+
+
+class _Rows:
+    """Columns being filled."""
+
+    def __init__(self, room: int) -> None:
+        self.ts = np.empty(room, np.int64)
+        self.cpu = np.empty(room, np.int16)
+        self.pid = np.empty(room, np.int32)
+        self.tid = np.empty(room, np.int32)
+        self.nr = np.empty(room, np.int32)
+        self.dur = np.zeros(room, np.int64)
+        self.ret = np.zeros(room, np.int64)
+        self.ended = np.empty(room, np.bool_)
+
+
+@numba.njit(cache=True, nogil=True)
+def _pair(
+    ts: Any,
+    tids: Any,
+    pids: Any,
+    cpus: Any,
+    is_entry: Any,
+    launching: Any,
+    nr: Any,
+    ret: Any,
+    valid: Any,
+    open_state: Any,
+    open_ts: Any,
+    open_nr: Any,
+    open_pid: Any,
+    open_cpu: Any,
+    out_ts: Any,
+    out_cpu: Any,
+    out_pid: Any,
+    out_tid: Any,
+    out_nr: Any,
+    out_dur: Any,
+    out_ret: Any,
+    out_ended: Any,
+) -> int:
+    n = 0
+    for i in range(len(ts)):
+        tid = tids[i]
+        if not valid[i] or tid < 0 or tid >= len(open_state):
+            continue
+        state = open_state[tid]
+        returned = (
+            not is_entry[i] and state != _NONE and (nr[i] == open_nr[tid] or nr[i] == _UNKNOWN_NR)
+        )
+        # The call that was open has either returned now, or never will.
+        if (returned and not launching[i]) or (not returned and state == _OPEN):
+            out_ts[n] = open_ts[tid]
+            out_cpu[n] = open_cpu[tid]
+            out_pid[n] = open_pid[tid]
+            out_tid[n] = tid
+            out_nr[n] = open_nr[tid]
+            out_ended[n] = returned
+            out_dur[n] = ts[i] - open_ts[tid] if returned else 0
+            out_ret[n] = ret[i] if returned else 0
+            n += 1
+        open_state[tid] = _NONE
+        if is_entry[i]:
+            open_state[tid] = _OPEN_IN_LAUNCH if launching[i] else _OPEN
+            open_ts[tid] = ts[i]
+            open_nr[tid] = nr[i]
+            open_pid[tid] = pids[i]
+            open_cpu[tid] = cpus[i]
+    return n

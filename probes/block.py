@@ -1,0 +1,75 @@
+"""The block layer: bios and requests from queue to completion.
+
+Kernel: include/trace/events/block.h.
+"""
+
+from __future__ import annotations
+
+from probes.schema import (
+    CPU,
+    DEV,
+    EVENT,
+    PID,
+    TID,
+    TS,
+    Column,
+    Event,
+    Probe,
+    Scope,
+    Table,
+    Type,
+    characters,
+    device,
+    number,
+)
+
+SECTOR_BYTES = 512
+"""The block layer counts in sectors of this size, whatever the device's own."""
+
+TABLE = Table(
+    "block",
+    "One row an event of a bio or a request.",
+    (
+        TS,
+        CPU,
+        PID,
+        TID,
+        Column("comm", Type.TEXT, "name of the thread; null: the event does not tell"),
+        EVENT,
+        DEV,
+        Column("sector", Type.UINT64, "first sector", "sectors"),
+        Column("nr_sector", Type.INT64, "length", "sectors"),
+        Column("rwbs", Type.TEXT, "operation and flags: R W D F, then F S M A ..."),
+        Column("error", Type.INT32, "status of a completion; 0: no error"),
+    ),
+    example="SELECT event, rwbs, count(*), sum(nr_sector)*512 b FROM block GROUP BY ALL ORDER BY 4",
+)
+
+_BIO = {
+    "comm": characters("comm"),
+    "dev": device("dev"),
+    "sector": number("sector"),
+    "nr_sector": number("nr_sector"),
+    "rwbs": characters("rwbs"),
+}
+_DONE = {**_BIO, "error": number("error", "errors")}
+
+PROBE = Probe(
+    "block",
+    "bios and block requests: queue, merge, insert, issue, complete; machine-wide",
+    TABLE,
+    (
+        Event("block:block_bio_queue", "bio_queue", _BIO),
+        Event("block:block_bio_backmerge", "backmerge", _BIO),
+        Event("block:block_bio_frontmerge", "frontmerge", _BIO),
+        Event("block:block_bio_remap", "remap", _BIO),
+        Event("block:block_rq_insert", "insert", _BIO),
+        Event("block:block_rq_merge", "rq_merge", _BIO),
+        Event("block:block_rq_issue", "issue", _BIO),
+        Event("block:block_rq_requeue", "requeue", _BIO),
+        Event("block:block_rq_complete", "complete", _DONE),
+        Event("block:block_rq_error", "error", _DONE),
+    ),
+    Scope.MACHINE,
+    rate="about four events a request",
+)

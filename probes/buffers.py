@@ -1,0 +1,50 @@
+"""Buffer heads: metadata blocks touched and made dirty (two rows of the paper's Table 5)."""
+
+from __future__ import annotations
+
+from probes.schema import (
+    CPU,
+    DEV,
+    EVENT,
+    PID,
+    TID,
+    TS,
+    Column,
+    Event,
+    Probe,
+    Scope,
+    Table,
+    Type,
+    device,
+    number,
+)
+
+TABLE = Table(
+    "buffers",
+    "One row a buffer touched or made dirty.",
+    (
+        TS,
+        CPU,
+        PID,
+        TID,
+        EVENT,
+        DEV,
+        Column("sector", Type.UINT64, "block number, in blocks of `size`", "blocks"),
+        Column("size", Type.INT64, "size of the block", "bytes"),
+    ),
+    example="SELECT event, count(*) FROM buffers GROUP BY 1",
+)
+
+_BUFFER = {"dev": device("dev"), "sector": number("sector"), "size": number("size")}
+
+PROBE = Probe(
+    "buffers",
+    "buffer heads touched and made dirty, machine-wide",
+    TABLE,
+    (
+        Event("block:block_touch_buffer", "touch_buffer", _BUFFER),
+        Event("block:block_dirty_buffer", "dirty_buffer", _BUFFER),
+    ),
+    Scope.MACHINE,
+    rate="a few events a metadata operation",
+)

@@ -1,0 +1,40 @@
+"""All probes and tables, by name."""
+
+from __future__ import annotations
+
+from probes import (
+    block,
+    buffers,
+    dirty,
+    inode_writeback,
+    page_faults,
+    phases,
+    processes,
+    syscalls,
+    writeback,
+)
+from probes.schema import Probe, Table
+
+PROBES: dict[str, Probe] = {
+    module.PROBE.name: module.PROBE
+    for module in (
+        syscalls,
+        page_faults,
+        writeback,
+        dirty,
+        inode_writeback,
+        block,
+        buffers,
+        processes,
+    )
+}
+"""Every probe, in the order in which they are shown."""
+
+TABLES: dict[str, Table] = {
+    **{probe.table.name: probe.table for probe in PROBES.values()},
+    phases.TABLE.name: phases.TABLE,
+}
+"""Every table that a recording can hold."""
+
+ALWAYS = ("processes",)
+"""Probes that no recording goes without: rows of the others name processes."""

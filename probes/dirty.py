@@ -1,0 +1,72 @@
+"""Who makes pages and inodes dirty, and who is throttled for it.
+
+A large folio logs one dirty_folio event with its first index, whatever its size and whichever
+of its pages was written: pages are counted from block events, never from these.
+Kernel: include/trace/events/writeback.h.
+"""
+
+from __future__ import annotations
+
+from probes.schema import (
+    CPU,
+    EVENT,
+    INO,
+    PID,
+    TID,
+    TS,
+    Column,
+    Event,
+    Probe,
+    Scope,
+    Table,
+    Type,
+    characters,
+    number,
+)
+
+TABLE = Table(
+    "dirty",
+    "One row an event that dirties a folio or an inode, or pauses a task for having done so.",
+    (
+        TS,
+        CPU,
+        PID,
+        TID,
+        EVENT,
+        Column("dev", Type.TEXT, "backing device, MAJOR:MINOR for a block device"),
+        INO,
+        Column("index", Type.UINT64, "first page of the folio in its file", "pages"),
+        Column("pause_ns", Type.INT64, "sleep imposed on the dirtier", "ns"),
+    ),
+    example="SELECT pid, ino, count(*) FROM dirty GROUP BY ALL ORDER BY 3 DESC LIMIT 20",
+)
+
+_INODE = {"dev": characters("name"), "ino": number("ino")}
+
+PROBE = Probe(
+    "dirty",
+    "folios and inodes made dirty, and dirty throttling, machine-wide",
+    TABLE,
+    (
+        Event(
+            "writeback:writeback_dirty_folio",
+            "dirty_folio",
+            {**_INODE, "index": number("index")},
+        ),
+        # The name that this event had before folios (kernel 5.18 and older).
+        Event(
+            "writeback:writeback_dirty_page",
+            "dirty_folio",
+            {**_INODE, "index": number("index")},
+        ),
+        Event("writeback:writeback_mark_inode_dirty", "mark_inode_dirty", _INODE),
+        Event(
+            "writeback:balance_dirty_pages",
+            "balance_dirty_pages",
+            # The kernel logs the pause in ms.
+            {"dev": characters("bdi", "name"), "pause_ns": number("pause", scale=1_000_000)},
+        ),
+    ),
+    Scope.MACHINE,
+    rate="about one event a written folio",
+)

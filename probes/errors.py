@@ -1,0 +1,66 @@
+"""The one family of errors that a user can meet, and the exit codes of `tracer`."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What `tracer` exits with. A recorded command's own status is passed on instead of OK."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    NO_PERMISSION = 3
+    TARGET_GONE = 4
+    FEATURE_MISSING = 5
+    BAD_TRACE = 6
+    EVENTS_LOST = 7
+    ABORTED = 130
+
+
+class TracerError(Exception):
+    """Something the user can mend: what happened, to what, and the mend, in one line."""
+
+    exit_code = ExitCode.FAILURE
+
+    def __init__(self, what: str, mend: str = "") -> None:
+        self.what = what
+        self.mend = mend
+        super().__init__(f"{what}; {mend}" if mend else what)
+
+
+class UsageError(TracerError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = ExitCode.USAGE
+
+
+class PermissionMissing(TracerError):
+    """The kernel or a file refuses this user."""
+
+    exit_code = ExitCode.NO_PERMISSION
+
+
+class TargetGone(TracerError):
+    """The process to trace is not there."""
+
+    exit_code = ExitCode.TARGET_GONE
+
+
+class FeatureMissing(TracerError):
+    """The kernel or the machine lacks what is needed."""
+
+    exit_code = ExitCode.FEATURE_MISSING
+
+
+class BadTrace(TracerError):
+    """A trace that is missing, damaged, hostile or of a newer schema."""
+
+    exit_code = ExitCode.BAD_TRACE
+
+
+class EventsLost(TracerError):
+    """Events were lost, and the user asked for that to be a failure."""
+
+    exit_code = ExitCode.EVENTS_LOST

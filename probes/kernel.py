@@ -1,0 +1,138 @@
+"""What this kernel and machine can do: features are looked for, versions never compared."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import platform
+import re
+from functools import cache
+from pathlib import Path
+
+from probes.errors import FeatureMissing, PermissionMissing
+
+_MOUNT = "mount -t tracefs nodev /sys/kernel/tracing"
+
+
+def find_tracefs() -> Path | None:
+    """Where tracefs is mounted, or None."""
+    for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
+        parts = line.split()
+        if len(parts) > 2 and parts[2] == "tracefs":
+            return Path(parts[1].replace("\\040", " "))
+    return None
+
+
+def tracefs() -> Path:
+    """Where tracefs is mounted.
+
+    Raises FeatureMissing where it is not, PermissionMissing where this user may not look.
+    """
+    path = find_tracefs()
+    if path is None:
+        if not Path("/sys/kernel/tracing").is_dir():
+            raise FeatureMissing("this kernel has no tracefs", "it needs CONFIG_FTRACE=y")
+        if os.geteuid() != 0:
+            raise PermissionMissing(
+                "tracefs is not mounted, and only root can mount it", f"sudo {_MOUNT}"
+            )
+        raise FeatureMissing("tracefs is not mounted", _MOUNT)
+    if not os.access(path / "instances", os.R_OK | os.W_OK | os.X_OK):
+        raise PermissionMissing(f"{path} may not be used by this user", "run as root (sudo)")
+    return path
+
+
+def process_start_time(pid: int) -> int | None:
+    """Start time of a process in clock ticks since boot; None where it is gone.
+
+    With the pid it names a process for good, pids being used again.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name, in parentheses, may hold anything.
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def process_alive(pid: int, start_time: int | None) -> bool:
+    """Whether that very process still runs (a zombie does not)."""
+    if start_time is None or process_start_time(pid) != start_time:
+        return False
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def pid_max() -> int:
+    """One more than the largest pid."""
+    return int(Path("/proc/sys/kernel/pid_max").read_text())
+
+
+def jiffies() -> tuple[int, int] | None:
+    """(jiffies, ns of CLOCK_MONOTONIC) at one moment, or None where it cannot be known."""
+    try:
+        text = Path("/proc/timer_list").read_text(errors="replace")
+    except OSError:
+        return None
+    value = re.search(r"^jiffies:\s*(\d+)", text, re.MULTILINE)
+    now = re.search(r"^now at (\d+) nsecs", text, re.MULTILINE)
+    return (int(value.group(1)), int(now.group(1))) if value and now else None
+
+
+_MAX_SYSCALL = 1024
+
+
+@cache
+def syscall_names() -> dict[int, str]:
+    """System call numbers of this machine and their names.
+
+    libseccomp knows them for every architecture; the C library's header adds what a newer
+    kernel has. A number that neither knows is absent.
+    """
+    names = _from_header()
+    names.update(_from_libseccomp())
+    return dict(sorted(names.items()))
+
+
+def _from_libseccomp() -> dict[int, str]:
+    library = ctypes.util.find_library("seccomp") or "libseccomp.so.2"
+    try:
+        seccomp = ctypes.CDLL(library)
+        libc = ctypes.CDLL(None)
+    except OSError:
+        return {}
+    resolve = seccomp.seccomp_syscall_resolve_num_arch
+    resolve.argtypes = [ctypes.c_uint32, ctypes.c_int]
+    resolve.restype = ctypes.c_void_p
+    seccomp.seccomp_arch_native.restype = ctypes.c_uint32
+    libc.free.argtypes = [ctypes.c_void_p]
+    native = seccomp.seccomp_arch_native()
+    names = {}
+    for number in range(_MAX_SYSCALL):
+        pointer = resolve(native, number)
+        if pointer:
+            value = ctypes.cast(pointer, ctypes.c_char_p).value
+            libc.free(pointer)
+            if value:
+                names[number] = value.decode("ascii", "replace")
+    return names
+
+
+def _from_header() -> dict[int, str]:
+    triplet = f"{platform.machine()}-linux-gnu"
+    for header in (
+        f"/usr/include/{triplet}/asm/unistd_64.h",
+        "/usr/include/asm/unistd_64.h",
+        "/usr/include/asm-generic/unistd.h",
+    ):
+        try:
+            text = Path(header).read_text(errors="replace")
+        except OSError:
+            continue
+        found = re.findall(r"^#define\s+__NR_(\w+)\s+(\d+)\s*$", text, re.MULTILINE)
+        return {int(number): name for name, number in found if int(number) < _MAX_SYSCALL}
+    return {}

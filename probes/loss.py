@@ -1,0 +1,34 @@
+"""Gaps in a recording: loss is data, with a place and a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probes.schema import Column, Table, Type
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Events that a stream lacks: between `start` and `end`, `count` of them or unknown."""
+
+    stream: str
+    cpu: int
+    start: int | None
+    end: int | None
+    count: int | None
+    cause: str
+
+
+TABLE = Table(
+    "loss",
+    "One row a gap: events that the kernel logged and this trace lacks.",
+    (
+        Column("stream", Type.TEXT, "which raw stream", nullable=False),
+        Column("cpu", Type.INT16, "which CPU's buffer", nullable=False),
+        Column("from", Type.INT64, "no event is missing before; null: from the start", "ns"),
+        Column("to", Type.INT64, "no event is missing after; null: to the end", "ns"),
+        Column("count", Type.INT64, "events missing; null: the kernel did not say", "events"),
+        Column("cause", Type.TEXT, "what made the gap", nullable=False),
+    ),
+    example='SELECT stream, cpu, "from", "to", count, cause FROM loss',
+)

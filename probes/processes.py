@@ -1,0 +1,48 @@
+"""Processes and threads: who is whose child, what it is called, and when it lived."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probes.schema import AssemblyContext, Column, Event, Probe, Scope, Table, Type
+
+TABLE = Table(
+    "processes",
+    "One row a thread seen: those alive at the start, and every one made during the recording.",
+    (
+        Column("pid", Type.INT32, "process (thread group)", nullable=False),
+        Column("ppid", Type.INT32, "process that made it"),
+        Column("tid", Type.INT32, "thread; equal to pid for the first one", nullable=False),
+        Column("comm", Type.TEXT, "its last known name"),
+        Column("start_ns", Type.INT64, "when it was made; null: before the recording", "ns"),
+        Column("end_ns", Type.INT64, "when it exited; null: after the recording", "ns"),
+        Column("role", Type.TEXT, "target, daemon, child, flusher, journal, other", nullable=False),
+        Column("target", Type.TEXT, "name of the target that it belongs to"),
+        Column("container_id", Type.TEXT, "container, by its cgroup path"),
+        Column("container_name", Type.TEXT, "the container's name"),
+        Column("cgroup", Type.TEXT, "cgroup path at the start, or its parent's"),
+    ),
+    example="SELECT role, pid, any_value(comm), count(*) threads FROM processes GROUP BY ALL",
+)
+
+
+def _assembler(context: AssemblyContext) -> Any:
+    from probes.backends.ftrace.process_rows import ProcessRows
+
+    return ProcessRows(context)
+
+
+PROBE = Probe(
+    "processes",
+    "forks, execs, renames and exits, machine-wide; always recorded",
+    TABLE,
+    (
+        Event("task:task_newtask", "newtask"),
+        Event("task:task_rename", "rename"),
+        Event("sched:sched_process_exec", "exec"),
+        Event("sched:sched_process_exit", "exit"),
+    ),
+    Scope.MACHINE,
+    rate="a few events a thread",
+    assembler=_assembler,
+)

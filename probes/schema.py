@@ -1,0 +1,188 @@
+"""What a table, a column and a probe are. Each fact about an event is declared once, here used.
+
+A probe's file declares its table and the kernel events that feed it. How an event's fields
+become columns is data (`Source`), so that every backend and every kernel version can be served
+by the same declaration: a field is looked up by name in the event's own format, and a column
+whose field this kernel lacks is null, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Type(Enum):
+    """Column types, by their Arrow names."""
+
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT64 = "uint64"
+    BOOL = "bool"
+    TEXT = "text"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its unit is "" where it has none."""
+
+    name: str
+    type: Type
+    doc: str
+    unit: str = ""
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a trace; `events/NAME.parquet`."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    example: str
+    """One useful SQL query, shown by `tracer query --help`."""
+
+    def column(self, name: str) -> Column:
+        """The column called `name`; KeyError where there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the Parquet file."""
+        import pyarrow as pa
+
+        types = {
+            Type.INT16: pa.int16(),
+            Type.INT32: pa.int32(),
+            Type.INT64: pa.int64(),
+            Type.UINT64: pa.uint64(),
+            Type.BOOL: pa.bool_(),
+            Type.TEXT: pa.dictionary(pa.int32(), pa.string()),
+        }
+        return pa.schema(
+            [
+                pa.field(c.name, types[c.type], c.nullable, {"doc": c.doc, "unit": c.unit})
+                for c in self.columns
+            ]
+        )
+
+
+TS = Column("ts", Type.INT64, "when the event was logged", "ns", nullable=False)
+CPU = Column("cpu", Type.INT16, "CPU that logged the event", nullable=False)
+PID = Column("pid", Type.INT32, "process (thread group) in whose context it happened")
+TID = Column("tid", Type.INT32, "thread in whose context it happened", nullable=False)
+EVENT = Column("event", Type.TEXT, "which of the probe's events", nullable=False)
+DEV = Column("dev", Type.TEXT, "block device, MAJOR:MINOR")
+INO = Column("ino", Type.UINT64, "inode number on that device")
+
+
+@dataclass(frozen=True)
+class Source:
+    """An event field that fills a column.
+
+    `fields` are the names that kernels have given it, newest first. `scale` multiplies an
+    integer (e.g. ms to ns).
+    """
+
+    fields: tuple[str, ...]
+    scale: int = 1
+
+
+@dataclass(frozen=True)
+class Number(Source):
+    """An integer field, or one bit-mask of it."""
+
+    mask: int = 0
+    """Where given, the column is whether any of these bits is set."""
+
+
+@dataclass(frozen=True)
+class Characters(Source):
+    """A fixed or `__data_loc` character array. Bytes that are no UTF-8 are escaped."""
+
+
+@dataclass(frozen=True)
+class DeviceNumber(Source):
+    """The kernel's dev_t, shown as MAJOR:MINOR."""
+
+
+@dataclass(frozen=True)
+class Named(Source):
+    """An integer that the event's own print format gives names to."""
+
+
+def number(*fields: str, scale: int = 1, mask: int = 0) -> Number:
+    """An integer field, by its names newest first."""
+    return Number(fields, scale, mask)
+
+
+def characters(*fields: str) -> Characters:
+    """A character-array field."""
+    return Characters(fields)
+
+
+def device(*fields: str) -> DeviceNumber:
+    """A dev_t field."""
+    return DeviceNumber(fields)
+
+
+def named(*fields: str) -> Named:
+    """An integer field with names in the print format."""
+    return Named(fields)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A kernel tracepoint that feeds a table."""
+
+    name: str
+    """SYSTEM:EVENT as tracefs has it."""
+    label: str
+    """What the table's `event` column says."""
+    columns: Mapping[str, Source] = field(default_factory=dict)
+
+
+class Scope(Enum):
+    """Whose events a probe needs."""
+
+    TARGET = "target"
+    """The targets' own threads: filtered in the kernel."""
+    MACHINE = "machine"
+    """Every context: write-back for a target happens in kernel threads."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Something that can be observed: its table, the events that feed it, and its price."""
+
+    name: str
+    doc: str
+    table: Table
+    events: tuple[Event, ...]
+    scope: Scope
+    rate: str
+    """How often its events come, for people who choose probes by cost."""
+    assembler: Callable[[AssemblyContext], Any] | None = None
+    """Makes what turns a batch of events into rows, where a row is more than one event's
+    fields. None: one row an event, by `Event.columns`."""
+
+
+@dataclass(frozen=True)
+class AssemblyContext:
+    """What an assembler may need to know of the recording."""
+
+    probe: Probe
+    formats: Mapping[str, Any]
+    """Event name to its parsed format (`probes.backends.ftrace.event_format.EventFormat`)."""
+    manifest: Mapping[str, Any]
+    flushers: set[int] = field(default_factory=set)
+    """Threads seen doing write-back work; the probe `writeback` adds them."""

@@ -1,0 +1,54 @@
+"""System calls: one row a call, entry and exit paired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probes.schema import (
+    CPU,
+    PID,
+    TID,
+    AssemblyContext,
+    Column,
+    Event,
+    Probe,
+    Scope,
+    Table,
+    Type,
+)
+
+TABLE = Table(
+    "syscalls",
+    "One row a system call, in the order in which calls ended.",
+    (
+        Column("ts", Type.INT64, "when the call was entered", "ns", nullable=False),
+        CPU,
+        PID,
+        TID,
+        Column("nr", Type.INT32, "system call number of this architecture", nullable=False),
+        Column("name", Type.TEXT, "system call name; syscall_NR where it is unknown"),
+        Column("dur_ns", Type.INT64, "time in the call; null: it had not returned", "ns"),
+        Column("ret", Type.INT64, "return value, -errno for an error; null: not returned"),
+    ),
+    example="SELECT name, count(*) calls, sum(dur_ns)/1e9 s FROM syscalls GROUP BY 1 ORDER BY 3",
+)
+
+
+def _assembler(context: AssemblyContext) -> Any:
+    from probes.backends.ftrace.syscall_pairing import SyscallPairing
+
+    return SyscallPairing(context)
+
+
+PROBE = Probe(
+    "syscalls",
+    "system calls of the targets, with time and result",
+    TABLE,
+    (
+        Event("raw_syscalls:sys_enter", "enter"),
+        Event("raw_syscalls:sys_exit", "exit"),
+    ),
+    Scope.TARGET,
+    rate="two events a call",
+    assembler=_assembler,
+)

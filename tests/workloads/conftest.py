@@ -1,0 +1,113 @@
+"""What the tests of the training jobs share: the command, and a reader of its marks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tracer import phases
+from tracer.phases import format as marks_format
+from workloads.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Span:
+    """One phase as it was marked; `inside` names the phases open around it, outermost first."""
+
+    pid: int
+    name: str
+    epoch: int | None
+    step: int | None
+    inside: tuple[str, ...]
+
+
+def _spans(folder: Path) -> list[Span]:
+    records = [
+        record
+        for path in folder.glob(f"*{marks_format.SUFFIX}")
+        for record in marks_format.RECORD.iter_unpack(path.read_bytes())
+        if record[-1] == marks_format.COMMITTED
+    ]
+    spans = []
+    open_phases: dict[tuple[int, int], list[str]] = {}
+    for _, pid, tid, epoch, step, kind, padded, _ in sorted(records):
+        name = padded.rstrip(b"\0").decode()
+        stack = open_phases.setdefault((pid, tid), [])
+        if kind == marks_format.BEGIN:
+            numbers = (None if n == marks_format.ABSENT else n for n in (epoch, step))
+            spans.append(Span(pid, name, *numbers, inside=tuple(stack)))
+            stack.append(name)
+        else:
+            assert stack.pop() == name
+    assert not any(open_phases.values()), "a phase was never ended"
+    return spans
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Iterator[Callable[[], list[Span]]]:
+    """Marks of this process are kept while the test runs; calling it gives those so far."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    phases.enable(str(folder))
+    yield lambda: _spans(folder)
+    phases.disable()
+
+
+@pytest.fixture
+def spans() -> Callable[[Path], list[Span]]:
+    """Reads the marks of other processes from a folder."""
+    return _spans
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command left: its exit status, its stdout and its stderr."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Answer]:
+    """Runs `python -m workloads ARGUMENTS` inside this process, which has torch already."""
+
+    def run(*arguments: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["workloads", *map(str, arguments)])
+        status = main()
+        out, err = capsys.readouterr()
+        return Answer(status, out, err)
+
+    return run
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `python -m workloads ARGUMENTS` as a process of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "workloads", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,119 @@
+"""Checkpoints that are damaged, hostile or of something else."""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from workloads import checkpoint
+from workloads.errors import JobError
+from workloads.models.lenet import LeNet5
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint.pt"
+
+
+def save(path: Path, model: nn.Module) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    checkpoint.save(path, "lenet", model, optimizer, epoch=3, step=23)
+
+
+def test_what_was_saved_comes_back(path: Path):
+    model = LeNet5()
+    save(path, model)
+    loaded = checkpoint.load(path, CPU)
+    assert (loaded.model, loaded.epoch, loaded.step) == ("lenet", 3, 23)
+    other = LeNet5()
+    checkpoint.restore(other, loaded, path)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, other.state_dict()[name])
+
+
+class Attack:
+    def __init__(self, victim: Path) -> None:
+        self.victim = victim
+
+    def __reduce__(self) -> object:
+        return (Path.touch, (self.victim,))
+
+
+def test_code_in_a_checkpoint_is_not_run(path: Path, tmp_path: Path):
+    victim = tmp_path / "attacked"
+    torch.save({"name": "lenet", "model": Attack(victim)}, path)
+    with pytest.raises(JobError, match="holds more than tensors"):
+        checkpoint.load(path, CPU)
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"not torch's", b"PK\x03\x04", b"\x80\x02}q\x00."])
+def test_what_torch_did_not_save_is_refused(path: Path, content: bytes):
+    path.write_bytes(content)
+    with pytest.raises(JobError, match="not a file of torch.save"):
+        checkpoint.load(path, CPU)
+
+
+def test_a_zip_of_something_else_is_refused(path: Path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme", "hello")
+    with pytest.raises(JobError, match="is damaged"):
+        checkpoint.load(path, CPU)
+
+
+@pytest.mark.parametrize("state", [[], {}, {"name": "lenet", "model": 3, "epoch": 0, "step": 1}])
+def test_another_programs_tensors_are_refused(path: Path, state: object):
+    torch.save(state, path)
+    with pytest.raises(JobError, match="no checkpoint of these jobs"):
+        checkpoint.load(path, CPU)
+
+
+def test_an_absent_file_is_named(path: Path):
+    with pytest.raises(JobError, match=f"there is no checkpoint file {path}"):
+        checkpoint.load(path, CPU)
+
+
+def test_the_weights_of_another_model_are_refused(path: Path):
+    save(path, nn.Linear(2, 2))
+    with pytest.raises(JobError, match="do not fit the model"):
+        checkpoint.restore(LeNet5(), checkpoint.load(path, CPU), path)
+
+
+def test_a_truncated_checkpoint_is_refused(path: Path):
+    save(path, LeNet5())
+    whole = path.read_bytes()
+    for size in range(0, len(whole), len(whole) // 20):
+        path.write_bytes(whole[:size])
+        with pytest.raises(JobError):
+            checkpoint.load(path, CPU)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_flipped_bytes_are_refused_or_read_and_never_a_crash(path: Path):
+    save(path, LeNet5())
+    whole = path.read_bytes()
+    source = random.Random(23)
+    refused = 0
+    # The directory of the zip stands at its end, the pickle near its beginning.
+    for low, high in [(0, 2500), (len(whole) - 3000, len(whole))] * 40:
+        damaged = bytearray(whole)
+        damaged[source.randrange(low, high)] = source.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            checkpoint.restore(LeNet5(), checkpoint.load(path, CPU), path)
+        except JobError:
+            refused += 1
+    assert 0 < refused < 80
+
+
+def test_a_full_disk_is_told_in_a_line():
+    with pytest.raises(JobError, match="cannot write /dev/full: .*; free some space") as caught:
+        save(Path("/dev/full"), LeNet5())
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,87 @@
+"""DataLoader workers that fail: a line each, not a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from workloads.data import idx
+from workloads.data.loader import Batches
+from workloads.data.mnist import MnistSplit
+from workloads.data.sets import Sample, SampleSet
+from workloads.errors import FAILURE, USAGE, BrokenJobError, JobError
+
+# From Python 3.12 on, a fork beside torch's threads is warned of; DataLoader forks all the same.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+def batches(samples: SampleSet, workers: int) -> Batches:
+    return Batches(
+        samples,
+        batch_size=2,
+        workers=workers,
+        seed=0,
+        shuffle=False,
+        device=torch.device("cpu"),
+    )
+
+
+class Numbers(SampleSet):
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> Sample:
+        return torch.tensor([float(index)]), index
+
+
+class Deadly(Numbers):
+    def __getitem__(self, index: int) -> Sample:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+class Faulty(Numbers):
+    def __getitem__(self, index: int) -> Sample:
+        raise RuntimeError("a defect of the data set")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_come_in_order_with_the_last_one_short(workers: int):
+    loader = batches(Numbers(), workers)
+    assert len(loader) == 3
+    for _ in range(2):
+        assert [targets.tolist() for _, targets in loader] == [[0, 1], [2, 3], [4]]
+
+
+def test_more_workers_than_cpus_bring_no_warning():
+    workers = len(os.sched_getaffinity(0)) + 1
+    assert sum(1 for _ in batches(Numbers(), workers)) == 3
+
+
+def test_a_worker_that_is_killed_is_told_in_a_line():
+    with pytest.raises(BrokenJobError, match=r"a DataLoader worker died: .*--workers") as caught:
+        next(iter(batches(Deadly(), workers=1)))
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == FAILURE
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_file_that_is_cut_short_is_told_in_a_line(tmp_path: Path, workers: int):
+    path = tmp_path / "images"
+    path.write_bytes(idx.pack_header((4, 28, 28)) + bytes(4 * 28 * 28))
+    split = MnistSplit(idx.open_idx(path, 3), torch.zeros(4, dtype=torch.uint8).numpy())
+    os.truncate(path, 1000)
+    with pytest.raises(JobError) as caught:
+        next(iter(batches(split, workers)))
+    assert str(caught.value) == f"{path} was cut short while the job read it; {idx.MEND}"
+    assert caught.value.exit_code == USAGE
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_defect_keeps_its_own_error(workers: int):
+    with pytest.raises(RuntimeError, match="a defect of the data set"):
+        next(iter(batches(Faulty(), workers)))

@@ -1,0 +1,222 @@
+"""Training and inference: exact step counts, nested marks, real files, the same again by seed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from workloads.infer import infer
+from workloads.options import InferOptions, TrainOptions
+from workloads.train import train
+
+Train = Callable[..., dict[str, object]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Train:
+    """Trains LeNet on a small set in this process; gives the summary."""
+
+    def run(output: str = "output", samples: int = 48, **options: object) -> dict[str, object]:
+        defaults = {"workers": 0, "data": tmp_path / f"data-{samples}-{options.get('seed', 0)}"}
+        return train(
+            TrainOptions(
+                model="lenet", output=tmp_path / output, samples=samples, **(defaults | options)
+            )
+        )
+
+    return run
+
+
+def logged(output: Path) -> list[tuple[int, int, float]]:
+    lines = (output / "train.log").read_text().splitlines()
+    found = [re.fullmatch(r"epoch=(\d+) step=(\d+) loss=(\S+)", line) for line in lines]
+    return [(int(m[1]), int(m[2]), float(m[3])) for m in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "steps_of_epochs"),
+    [
+        ({"steps": 2}, [2]),
+        ({"steps": 3}, [3]),
+        ({"steps": 7}, [3, 3, 1]),
+        ({"steps": 6, "epochs": 1}, [3, 3]),
+        ({"epochs": 2}, [3, 3]),
+        ({"epochs": 2, "samples": 40}, [3, 3]),
+        ({"steps": 4, "samples": 5}, [1, 1, 1, 1]),
+        ({"steps": 2, "batch_size": 1000}, [1, 1]),
+    ],
+)
+def test_there_are_as_many_steps_as_asked_for_and_a_mark_for_each(
+    run: Train, marks, tmp_path: Path, options: dict[str, int], steps_of_epochs: list[int]
+):
+    summary = run(**options)
+    expected = [
+        (epoch, sum(steps_of_epochs[:epoch]) + i)
+        for epoch, steps in enumerate(steps_of_epochs)
+        for i in range(steps)
+    ]
+    spans = marks()
+    assert (summary["steps"], summary["epochs"]) == (len(expected), len(steps_of_epochs))
+    assert [(span.epoch, span.step) for span in spans if span.name == "step"] == expected
+    assert [(epoch, step) for epoch, step, _ in logged(tmp_path / "output")] == expected
+    for once_an_epoch in ("epoch", "checkpoint"):
+        found = [span.epoch for span in spans if span.name == once_an_epoch]
+        assert found == list(range(len(steps_of_epochs)))
+
+
+def test_the_marks_nest_and_each_step_has_its_four_parts(run: Train, marks):
+    run(steps=5, samples=64)
+    counted = Counter((span.inside, span.name) for span in marks())
+    epoch, step = ("train", "epoch"), ("train", "epoch", "step")
+    assert counted == {
+        ((), "data_load"): 1,
+        ((), "model_load"): 1,
+        ((), "train"): 1,
+        (("train",), "epoch"): 2,
+        (epoch, "step"): 5,
+        (step, "fetch"): 5,
+        (step, "forward"): 5,
+        (step, "backward"): 5,
+        (step, "optimizer"): 5,
+        (epoch, "checkpoint"): 2,
+        ((), "inference"): 1,
+        # A quarter of 64 is one batch to test with.
+        (("inference",), "eval"): 1,
+        (("inference", "eval"), "fetch"): 1,
+    }
+
+
+def test_inference_numbers_its_batches(run: Train, marks):
+    run(steps=1, samples=200)
+    assert [span.step for span in marks() if span.name == "eval"] == [0, 1, 2, 3]
+
+
+def test_the_loss_falls(run: Train, tmp_path: Path):
+    summary = run(steps=200, samples=1024)
+    losses = [loss for _, _, loss in logged(tmp_path / "output")]
+    assert (summary["first_loss"], summary["last_loss"]) == (losses[0], losses[-1])
+    assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
+    assert summary["accuracy"] > 0.6
+
+
+def test_the_same_seed_gives_the_same_files_and_losses(run: Train, tmp_path: Path):
+    for name in ("a", "b"):
+        run(output=name, steps=8, seed=5, data=tmp_path / f"data-{name}")
+    for file in ("train.log", "predictions.csv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    for file in (tmp_path / "data-a").iterdir():
+        assert file.read_bytes() == (tmp_path / "data-b" / file.name).read_bytes()
+
+
+def test_another_seed_gives_other_losses_on_the_same_data(run: Train, tmp_path: Path):
+    for seed in (0, 1):
+        run(output=str(seed), steps=3, seed=seed, data=tmp_path / "data")
+    losses = [[loss for *_, loss in logged(tmp_path / str(seed))] for seed in (0, 1)]
+    assert not set(losses[0]) & set(losses[1])
+
+
+def test_every_epoch_sees_every_sample_in_an_order_of_its_own(run: Train, tmp_path: Path):
+    # With a learning rate this small the weights stand still: a loss tells its batch.
+    run(epochs=2, batch_size=1, samples=12, lr=1e-12)
+    losses = [loss for *_, loss in logged(tmp_path / "output")]
+    first, second = losses[:12], losses[12:]
+    assert first != second
+    assert sorted(first) == pytest.approx(sorted(second), abs=1e-4)
+
+
+def test_the_checkpoint_holds_the_state_after_the_last_step(run: Train, tmp_path: Path):
+    run(steps=5)
+    path = tmp_path / "output" / "checkpoint.pt"
+    state = torch.load(path, weights_only=True)
+    assert (state["name"], state["epoch"], state["step"]) == ("lenet", 1, 5)
+    assert sum(weight.numel() for weight in state["model"].values()) == 61_706
+    assert len(state["optimizer"]["state"]) == len(state["model"])
+
+
+def test_predictions_are_a_row_a_test_sample_and_make_the_accuracy(run: Train, tmp_path: Path):
+    summary = run(steps=60, samples=160)
+    with (tmp_path / "output" / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    labels = (tmp_path / "data-160-0" / "t10k-labels-idx1-ubyte").read_bytes()[8:]
+    assert [int(row["index"]) for row in rows] == list(range(40))
+    assert bytes(int(row["label"]) for row in rows) == labels
+    right = sum(row["label"] == row["prediction"] for row in rows)
+    assert summary["accuracy"] == right / 40
+
+
+def test_inference_from_the_checkpoint_predicts_the_same(run: Train, marks, tmp_path: Path):
+    trained = run(steps=30, samples=160)
+    before = len(marks())
+    summary = infer(
+        InferOptions(
+            model="lenet",
+            output=tmp_path / "infer",
+            data=tmp_path / "data-160-0",
+            workers=0,
+            seed=9,
+            checkpoint=tmp_path / "output" / "checkpoint.pt",
+        )
+    )
+    written = [tmp_path / folder / "predictions.csv" for folder in ("output", "infer")]
+    assert written[0].read_bytes() == written[1].read_bytes()
+    assert (summary["samples"], summary["accuracy"]) == (40, trained["accuracy"])
+    names = [span.name for span in marks()[before:]]
+    assert names == ["data_load", "model_load", "inference", *["eval", "fetch"] * 3]
+
+
+def test_a_later_job_writes_over_the_files_of_an_earlier(run: Train, tmp_path: Path):
+    run(steps=6)
+    run(steps=2)
+    assert len(logged(tmp_path / "output")) == 2
+
+
+def test_a_training_that_diverges_says_null_and_goes_on(run: Train):
+    summary = run(steps=6, lr=1e30)
+    assert summary["steps"] == 6
+    assert summary["first_loss"] == pytest.approx(2.3, abs=0.2)
+    assert summary["last_loss"] is None
+
+
+def test_threads_are_set(run: Train):
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            run(steps=1, threads=threads)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_workers_change_no_number_and_mark_their_own_fetches(
+    run: Train, start, spans, tmp_path: Path
+):
+    run(output="alone", steps=7)
+    (tmp_path / "marks").mkdir()
+    job = start(
+        *("train", "lenet", "--steps", 7, "--workers", 3, "--samples", 48),
+        *("--data", tmp_path / "data-48-0", "--output", tmp_path / "three"),
+        TRACER_MARKS=str(tmp_path / "marks"),
+    )
+    out, err = job.communicate(timeout=60)
+    assert (job.returncode, err) == (0, "")
+    assert len(out.splitlines()) == 1
+    digests = {
+        hashlib.sha256((tmp_path / output / "train.log").read_bytes()).hexdigest()
+        for output in ("alone", "three")
+    }
+    assert len(digests) == 1
+
+    found = spans(tmp_path / "marks")
+    assert sum(span.name == "step" for span in found) == 7
+    by_workers = [span for span in found if span.pid != job.pid]
+    assert {span.name for span in by_workers} == {"fetch"}
+    # Three batches an epoch, fetched ahead also where the last epoch stops early; one to test.
+    assert len(by_workers) == 10
+    assert len({span.pid for span in by_workers}) == 3 * 3 + 1

@@ -1,0 +1,39 @@
+"""`tracer clean`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tracer.cli.opening import AsJson
+
+
+def clean(
+    json: AsJson = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Remove what a killed recording left in the kernel, and nothing else.
+
+    Instances of recorders that still run, and of other tools, are never touched.
+    """
+    from probes.backends.ftrace import instance
+    from tracer.store.trace import dump
+
+    removed, kept = [], []
+    for leftover in instance.ours():
+        if leftover.owner_alive:
+            kept.append(leftover.path.name)
+            continue
+        if not dry_run:
+            instance.remove(leftover.path)
+        removed.append(leftover.path.name)
+    if json:
+        typer.echo(dump({"removed": removed, "kept": kept, "dry_run": dry_run}))
+        return
+    for name in removed:
+        typer.echo(f"{'would remove' if dry_run else 'removed'} {name}")
+    for name in kept:
+        typer.echo(f"kept {name}: its recorder still runs")
+    if not removed and not kept:
+        typer.echo("nothing to clean")

@@ -1,0 +1,52 @@
+"""`tracer doctor`."""
+
+from __future__ import annotations
+
+import typer
+
+from tracer.cli.opening import AsJson
+
+
+def doctor(json: AsJson = False) -> None:
+    """Say what this machine can trace, and how to mend what it cannot.
+
+    Exits with 0 where `tracer record` would work, else with 3 (permission) or 5 (feature).
+    """
+    from probes.doctor import check, verdict
+
+    found = check()
+    code = verdict(found)
+    if json:
+        from tracer.store.trace import dump
+
+        typer.echo(
+            dump(
+                {
+                    "can_record": int(code) == 0,
+                    "checks": [
+                        {
+                            "name": f.name,
+                            "ok": f.ok,
+                            "needed_for": f.needed_for,
+                            "found": f.found,
+                            "mend": f.mend,
+                        }
+                        for f in found
+                    ],
+                }
+            )
+        )
+        raise typer.Exit(int(code))
+    from tracer.cli.output import console, safe
+
+    out = console()
+    for f in found:
+        mark = "ok     " if f.ok else "missing"
+        out.print(safe(f"{mark}  {f.name}: {f.found}"), style=None if f.ok else "red")
+        if not f.ok:
+            out.print(safe(f"         for {f.needed_for}; mend: {f.mend}"), soft_wrap=True)
+    if int(code) == 0:
+        out.print("tracer record works here.")
+    else:
+        out.print("tracer record does not work here yet: see what is missing above.")
+    raise typer.Exit(int(code))

@@ -1,0 +1,92 @@
+"""`tracer info`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from tracer.cli.opening import AsJson, TracePath, open_trace
+
+
+def info(trace: TracePath, json: AsJson = False) -> None:
+    """Show what is in a trace: target, tables, clock, loss, the tracer's own cost.
+
+    [bold]Example[/bold]
+
+      tracer info run.trace --json
+    """
+    from tracer.store.trace import dump
+
+    with open_trace(trace) as opened:
+        facts = _facts(opened.manifest)
+    if json:
+        typer.echo(dump(facts))
+        return
+    _print(str(trace), facts)
+
+
+def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
+    from tracer.store.manifest import duration_s
+
+    return {
+        "schema": manifest["schema"],
+        "complete": manifest["complete"],
+        "ended_by": manifest.get("ended_by"),
+        "duration_s": duration_s(manifest),
+        "clock": manifest["clock"],
+        "backend": manifest["backend"],
+        "probes": manifest["probes"],
+        "command": manifest.get("command"),
+        "targets": manifest["targets"],
+        "tables": manifest["tables"],
+        "loss": manifest["loss"],
+        "own_cost": manifest["own_cost"],
+        "host": manifest["host"],
+        "kernel": manifest.get("kernel"),
+        "tool": manifest.get("tool"),
+        "vm": manifest["vm"],
+    }
+
+
+def _print(name: str, facts: dict[str, Any]) -> None:
+    from tracer.cli.output import console, safe, show, table
+    from tracer.cli.sizes import show_size
+
+    out = console()
+    duration = facts["duration_s"]
+    out.print(safe(name), style="bold")
+    how = "complete" if facts["complete"] else f"incomplete ({facts['ended_by']})"
+    out.print(f"  recording   {show(duration)} s, {how}, backend {facts['backend']}")
+    for target in facts["targets"]:
+        line = " ".join(target.get("command") or [])
+        out.print(safe(f"  target      {target.get('name')} ({target.get('pid')}): {line}"[:200]))
+    kernel = facts["kernel"] or {}
+    host = facts["host"]
+    out.print(
+        safe(
+            f"  machine     Linux {kernel.get('release')}, {host.get('cpus')} CPUs, "
+            f"{show_size(host.get('memory_bytes') or 0)}"
+        )
+    )
+    out.print(safe(f"  clock       {facts['clock'].get('name')}, ns since boot"))
+    cost = facts["own_cost"]
+    if cost:
+        out.print(
+            f"  own cost    {show(cost.get('cpu_s'))} s CPU, "
+            f"{show_size(cost.get('max_rss_bytes') or 0)} memory, "
+            f"{show_size(cost.get('bytes_written') or 0)} written"
+        )
+    loss = facts["loss"]
+    lost = f"{loss.get('events', 0)} events in {loss.get('windows', 0)} gaps"
+    if loss.get("unknown"):
+        lost += f", {loss['unknown']} of them of unknown size"
+    out.print(f"  lost        {lost}", style="red" if loss.get("windows") else None)
+    out.print(
+        table(
+            "",
+            ("table", "rows", "bytes"),
+            [(n, t.get("rows"), t.get("bytes")) for n, t in facts["tables"].items()],
+            left=("table",),
+        )
+    )

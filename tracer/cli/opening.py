@@ -1,0 +1,34 @@
+"""Opening a trace for a verb: what a killed recorder left is decoded, visibly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress, TaskID
+
+from tracer.store.trace import Trace
+
+TracePath = Annotated[
+    Path, typer.Argument(metavar="T", help="Trace directory.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def open_trace(folder: Path) -> Trace:
+    """Open a trace, with a progress bar where it has to be decoded first."""
+    from tracer.cli.progress import show_decoding
+
+    bar: Progress | None = None
+    task: TaskID | None = None
+
+    def progress(done: int, pages: int) -> None:
+        nonlocal bar, task
+        bar, task = show_decoding(bar, task, done, pages)
+
+    try:
+        return Trace(folder, progress)
+    finally:
+        if bar:
+            bar.stop()

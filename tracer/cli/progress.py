@@ -1,0 +1,95 @@
+"""How a recording shows itself: one line on a terminal, nothing that moves elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from tracer.cli.sizes import show_size
+from tracer.session.recording import Listener, Status
+from tracer.targets import Target
+
+_WHY = {
+    "command": "the command has ended",
+    "target": "the target has ended",
+    "signal": "stopped",
+    "duration": "time is up",
+    "size": "the trace has its full size",
+    "disk": "the disk is full",
+}
+
+
+class RecordingProgress(Listener):
+    """Shows a recording on stderr."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._status = self._console.status("") if self._console.is_terminal else None
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> RecordingProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status:
+            self._status.stop()
+        if self._bar:
+            self._bar.stop()
+
+    def started(self, targets: list[Target]) -> None:
+        """Say what is traced."""
+        names = ", ".join(f"{t.name} ({t.pid})" for t in targets)
+        text = f"Tracing {names}... Ctrl-C to end."
+        self._console.print(Text("".join(c if c.isprintable() else "?" for c in text)))
+        if self._status:
+            self._status.start()
+
+    def tick(self, status: Status) -> None:
+        """Show time and size."""
+        if self._status:
+            self._status.update(f"{status.elapsed_s:.0f} s, {show_size(status.bytes)} captured")
+
+    def stopping(self, why: str) -> None:
+        """Say why the recording ended."""
+        if self._status:
+            self._status.stop()
+        if why not in ("command", "target") or self._console.is_terminal:
+            self._console.print(f"{_WHY.get(why, why).capitalize()}; making the tables.")
+
+    def decoding(self, done: int, pages: int) -> None:
+        """Show how far decoding is."""
+        self._bar, self._task = show_decoding(self._bar, self._task, done, pages)
+
+
+def show_decoding(
+    bar: Progress | None, task: TaskID | None, done: int, pages: int
+) -> tuple[Progress | None, TaskID | None]:
+    """Update a bar of decoded pages, made at the first call; none off a terminal."""
+    if not sys.stderr.isatty():
+        return None, None
+    if bar is None:
+        bar = Progress(
+            TextColumn("decoding"),
+            BarColumn(),
+            TextColumn("{task.percentage:.0f} %"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        bar.start()
+        task = bar.add_task("decoding", total=pages)
+    assert task is not None
+    bar.update(task, completed=done)
+    if done >= pages:
+        bar.stop()
+    return bar, task

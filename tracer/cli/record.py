@@ -1,0 +1,129 @@
+"""`tracer record`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracer.cli.main import context_settings
+
+if TYPE_CHECKING:
+    from tracer.session.recording import Outcome
+
+
+@context_settings(allow_interspersed_args=False)
+def record(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- CMD ...]", help="Command to run and record.", show_default=False
+        ),
+    ] = None,
+    pids: Annotated[
+        str | None,
+        typer.Option("-p", "--pid", metavar="PID,..", help="Processes to record, with children."),
+    ] = None,
+    probes: Annotated[
+        str | None,
+        typer.Option(
+            "-e",
+            "--probes",
+            metavar="PROBE,..",
+            help="Probes to use; all without it (tracer list).",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR.trace", help="Trace directory to make."),
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option("-d", "--duration", metavar="SECONDS", help="End after so long."),
+    ] = None,
+    buffer: Annotated[
+        str | None,
+        typer.Option("-b", "--buffer", metavar="SIZE", help="Ring buffer of each CPU, e.g. 16M."),
+    ] = None,
+    max_size: Annotated[
+        str | None,
+        typer.Option("--max-size", metavar="SIZE", help="End when so much is captured, e.g. 2G."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the trace if it exists.")] = False,
+    fail_on_loss: Annotated[
+        bool, typer.Option("--fail-on-loss", help="Exit with 7 if events were lost.")
+    ] = False,
+) -> None:
+    """Record what the kernel does for a process or a command.
+
+    Ctrl-C ends the recording and makes the trace; a second Ctrl-C aborts.
+    The exit status is the command's own. With -d the command is ended, too.
+
+    [bold]Examples[/bold]
+
+      tracer record -o run.trace -- python train.py --epochs 3
+
+      tracer record -p 1234 -d 60
+
+      tracer record -e writeback,block -p 1234 -o flush.trace
+    """
+    from probes.errors import UsageError
+    from tracer.cli.sizes import parse_size
+    from tracer.session.recording import Options, exit_status
+    from tracer.session.recording import record as run
+
+    if duration is not None and not 0 < duration < 1e9:
+        raise UsageError(f"a duration of {duration} s cannot be", "give seconds above 0")
+    options = Options(_name(output, command, pids), pids, list(command or []))
+    if probes is not None:
+        options.probes = [name.strip() for name in probes.split(",") if name.strip()]
+        if not options.probes:
+            raise UsageError("-e names no probe", "see: tracer list")
+    options.duration_s = duration
+    if buffer is not None:
+        options.buffer_kib = parse_size(buffer) // 1024
+        if not 4 <= options.buffer_kib <= 64 << 20:
+            raise UsageError(f"a buffer of {buffer} cannot be", "give 4K to 64G")
+    if max_size is not None:
+        options.max_bytes = parse_size(max_size)
+        if options.max_bytes < 1:
+            raise UsageError(f"a trace of at most {max_size} holds nothing", "give e.g. 2G")
+    options.force = force
+
+    from tracer.cli.progress import RecordingProgress
+
+    with RecordingProgress() as progress:
+        outcome = run(options, progress)
+    _say(outcome)
+    if fail_on_loss and (code := exit_status(outcome, fail_on_loss)) == 7:
+        from probes.errors import EventsLost
+
+        raise EventsLost(
+            f"{outcome.manifest['loss']['events']} events were lost (exit code {code})",
+            "give larger buffers with -b; see: tracer info",
+        )
+    raise typer.Exit(outcome.status)
+
+
+def _name(output: Path | None, command: list[str] | None, pids: str | None) -> Path:
+    """The trace's name: as given, or what is recorded and when."""
+    if output is not None:
+        return output
+    what = Path(command[0]).name if command else f"pid-{(pids or '').split(',')[0]}"
+    return Path(f"{what}-{time.strftime('%Y%m%d-%H%M%S')}.trace")
+
+
+def _say(outcome: Outcome) -> None:
+    manifest = outcome.manifest
+    rows = sum(table["rows"] for table in manifest["tables"].values())
+    loss = manifest["loss"]
+    lost = f"{loss['events']} events lost"
+    if loss["windows"]:
+        lost += f" in {loss['windows']} gaps (tracer info {outcome.folder})"
+    sys.stderr.write(
+        f"{outcome.folder}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}\n"
+        f"See it: tracer report {outcome.folder}\n"
+    )

@@ -1,0 +1,27 @@
+"""Sizes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from probes.errors import UsageError
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?$", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "4096", "64K", "16M", "1.5G": powers of 1024. Raises UsageError."""
+    match = _SIZE.match(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no size", "write e.g. 4096, 64K, 16M or 1.5G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def show_size(size: float) -> str:
+    """A size for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,30 @@
+"""The marks file: fixed records in a shared file mapping, written by one process.
+
+A file is a sequence of 64-byte records and is allocated ahead in whole chunks; a record whose
+last byte is not COMMITTED was never finished and is skipped. Integers are little-endian.
+
+    offset  size  field
+         0     8  ts        ns of CLOCK_MONOTONIC
+         8     4  pid
+        12     4  tid
+        16     8  epoch     ABSENT where the mark gave none
+        24     8  step      ABSENT where the mark gave none
+        32     1  kind      BEGIN or END
+        33    30  name      UTF-8, padded with zeros
+        63     1  COMMITTED
+"""
+
+from __future__ import annotations
+
+import struct
+
+RECORD = struct.Struct("<qiiqqB30sB")
+RECORD_BYTES = RECORD.size
+NAME_BYTES = 30
+BEGIN = 1
+END = 2
+COMMITTED = 0xA5
+ABSENT = -(1 << 63)
+SUFFIX = ".marks"
+
+assert RECORD_BYTES == 64

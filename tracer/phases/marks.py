@@ -1,0 +1,218 @@
+"""The writer of marks: one file mapping a process, one record a mark."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tracer.phases.format import (
+    ABSENT,
+    BEGIN,
+    COMMITTED,
+    END,
+    NAME_BYTES,
+    RECORD,
+    RECORD_BYTES,
+    SUFFIX,
+)
+
+MARKS_ENV = "TRACER_MARKS"
+"""Environment variable: the folder that marks go to."""
+
+NAMES = (
+    "data_load",
+    "model_load",
+    "train",
+    "inference",
+    "epoch",
+    "step",
+    "fetch",
+    "forward",
+    "backward",
+    "optimizer",
+    "checkpoint",
+    "eval",
+)
+"""The field's names. Any other name is recorded as it is."""
+
+_CHUNK_RECORDS = 4096
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Sink:
+    """The marks files of this process, a chunk a file. A fork starts files of its own."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._chunks = 0
+        # Mapping and slot counter change together, in one store.
+        self._current: tuple[mmap.mmap | None, Callable[[], int]] = (None, lambda: _CHUNK_RECORDS)
+
+    def _map_chunk(self) -> None:
+        size = _CHUNK_RECORDS * RECORD_BYTES
+        name = f"{os.getpid()}-{time.monotonic_ns()}-{self._chunks}{SUFFIX}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(os.path.join(self.folder, name), flags, 0o600)  # noqa: PTH118 (import cost)
+        try:
+            # Allocated ahead: a store into a hole on a full disk would be SIGBUS.
+            os.posix_fallocate(fd, 0, size)
+            chunk = mmap.mmap(fd, size)
+        finally:
+            os.close(fd)
+        self._chunks += 1
+        self._current = (chunk, itertools.count().__next__)
+
+    def write(self, kind: int, name: bytes, epoch: int, step: int) -> None:
+        while True:
+            chunk, next_slot = self._current
+            slot = next_slot()  # taking a slot is atomic
+            if chunk is not None and slot < _CHUNK_RECORDS:
+                break
+            with self._lock:
+                if self._current[0] is chunk:
+                    self._map_chunk()
+        RECORD.pack_into(
+            chunk,
+            slot * RECORD_BYTES,
+            time.monotonic_ns(),
+            _thread.pid,
+            _thread.tid,
+            epoch,
+            step,
+            kind,
+            name,
+            COMMITTED,
+        )
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.tid = threading.get_native_id()
+
+
+_thread = _Thread()
+_sink: _Sink | None = None
+
+
+def enabled() -> bool:
+    """Whether marks of this process are being kept."""
+    return _sink is not None
+
+
+def enable(folder: str) -> None:
+    """Keep marks from now on, in `folder`.
+
+    Where the folder cannot be written to, the first mark ends the keeping, silently.
+    """
+    global _sink
+    _sink = _Sink(folder)
+
+
+def disable() -> None:
+    """Stop keeping marks. What was written stays."""
+    global _sink
+    _sink = None
+
+
+def _write(kind: int, name: str, epoch: int | None, step: int | None) -> None:
+    global _sink
+    if _sink is None:
+        return
+    try:
+        _sink.write(
+            kind,
+            _encoded(name),
+            ABSENT if epoch is None else epoch,
+            ABSENT if step is None else step,
+        )
+    except OSError:
+        # The recording's disk is full or its folder is gone: the training job goes on.
+        _sink = None
+
+
+@functools.lru_cache(maxsize=1024)
+def _encoded(name: str) -> bytes:
+    encoded = name.encode("utf-8", "replace")
+    # Cut on a character boundary.
+    return encoded[:NAME_BYTES].decode("utf-8", "ignore").encode("utf-8")
+
+
+def begin(name: str, *, epoch: int | None = None, step: int | None = None) -> None:
+    """Mark that phase `name` begins on this thread.
+
+    A phase inside another inherits the epoch and step that it does not give.
+    """
+    if _sink is not None:
+        _write(BEGIN, name, epoch, step)
+
+
+def end(name: str) -> None:
+    """Mark that the innermost open phase `name` of this thread ends."""
+    if _sink is not None:
+        _write(END, name, None, None)
+
+
+class Phase:
+    """A phase as a context manager or a decorator; made by `phase`."""
+
+    __slots__ = ("epoch", "name", "step")
+
+    def __init__(self, name: str, epoch: int | None, step: int | None) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.step = step
+
+    def __enter__(self) -> Phase:
+        if _sink is not None:
+            _write(BEGIN, self.name, self.epoch, self.step)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if _sink is not None:
+            _write(END, self.name, None, None)
+
+    def __call__(self, function: _F) -> _F:
+        @functools.wraps(function)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return marked  # type: ignore[return-value]
+
+
+def phase(name: str, *, epoch: int | None = None, step: int | None = None) -> Phase:
+    """A phase that lasts as long as a `with` block, or each call of a decorated function.
+
+    `name` is one of NAMES or the user's own, at most 30 bytes of UTF-8; `epoch` and `step`
+    count from 0.
+    """
+    return Phase(name, epoch, step)
+
+
+def _after_fork_in_child() -> None:
+    """A child writes files of its own, the first opened at its first mark."""
+    global _thread, _sink
+    _thread = _Thread()
+    if _sink is not None:
+        _sink = _Sink(_sink.folder)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+_folder = os.environ.get(MARKS_ENV)
+if _folder:
+    enable(_folder)

@@ -1,0 +1,159 @@
+"""The kernel's side of a recording: two tracefs instances, their filters and their drain.
+
+The instance of scope `target` sees the targets' threads alone, by the kernel's own pid filter,
+which follows children. The instance of scope `machine` sees every context, since the write-back
+that a target causes happens in kernel threads; the recorder's own threads are left out of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from probes.backends.ftrace.drain import Drain, Stream
+from probes.backends.ftrace.event_format import parse_page
+from probes.backends.ftrace.instance import Instance
+from probes.errors import FeatureMissing, TargetGone
+from probes.schema import Probe, Scope
+from tracer.store.files import give_to_user
+from tracer.targets import Target, threads_of
+
+CLOCK = "mono"
+_KIB_TARGET = 16 << 10
+_KIB_MACHINE = 8 << 10
+_MEMORY_SHARE = 16
+"""No more than this part of memory goes into ring buffers by default."""
+_SETTLE_ROUNDS = 20
+
+
+def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
+    """Size of one CPU's ring buffer: some 0.2 s of the highest rate, as memory allows."""
+    wanted = _KIB_TARGET if scope is Scope.TARGET else _KIB_MACHINE
+    fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // 2
+    return max(256, min(wanted, fair))
+
+
+class Capture:
+    """Instances, streams and drain of one recording."""
+
+    def __init__(self, raw: Path, probes: list[Probe], kib: int | None, cpus: list[int]) -> None:
+        """Make the instances and switch their events on, tracing nothing yet."""
+        self.raw = raw
+        self.instances: dict[Scope, Instance] = {}
+        self.streams: list[Stream] = []
+        self.formats: dict[str, str] = {}
+        self.missing: dict[str, list[str]] = {}
+        self.header_page = ""
+        self.header_event = ""
+        self.drain: Drain | None = None
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        try:
+            for scope in Scope:
+                mine = [probe for probe in probes if probe.scope is scope]
+                if mine:
+                    size = kib or default_kib(scope, len(cpus), memory)
+                    self._prepare(scope, mine, size, cpus)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, scope: Scope, probes: list[Probe], kib: int, cpus: list[int]) -> None:
+        instance = Instance(scope.value)
+        self.instances[scope] = instance
+        instance.stop()
+        instance.set_clock(CLOCK)
+        instance.set_buffer(kib)
+        # Names come with the process events; the kernel need not keep a list of them.
+        instance.set_option("record-cmd", False)
+        for probe in probes:
+            present = [event for event in probe.events if instance.has_event(event.name)]
+            if not present:
+                raise FeatureMissing(
+                    f"this kernel has none of the events of probe {probe.name}",
+                    "leave it out with -e, or see `tracer doctor`",
+                )
+            for event in present:
+                self.formats[event.name] = instance.enable_event(event.name)
+            # An older kernel's name for an event that is there is nothing missing.
+            served = {event.label for event in present}
+            absent = [event.name for event in probe.events if event.label not in served]
+            if absent:
+                self.missing[probe.name] = absent
+        self.header_page = instance.read("events/header_page")
+        self.header_event = instance.read("events/header_event")
+        page_bytes = parse_page(self.header_page).page_bytes
+        for cpu in cpus:
+            path = self.raw / f"ftrace-{scope.value}-cpu{cpu}.raw"
+            stream = Stream(instance, cpu, path, page_bytes=page_bytes)
+            self.streams.append(stream)
+            stream.open()
+            give_to_user(stream.sink)
+
+    def follow(self, targets: list[Target]) -> None:
+        """Trace these targets, their threads and children, and those that they will make."""
+        instance = self.instances.get(Scope.TARGET)
+        if instance is None:
+            return
+        if not instance.set_option("event-fork", True):
+            raise FeatureMissing(
+                "this kernel's ftrace cannot follow children", "it needs option event-fork (4.10)"
+            )
+        known = threads_of(targets)
+        if not known:
+            # An empty filter would let everything through.
+            raise TargetGone("every target has ended", "start it and record again")
+        instance.set_pids(known)
+        # A thread made between the look and the filter is found by looking again.
+        for _ in range(_SETTLE_ROUNDS):
+            new = threads_of(targets) - known
+            if not new:
+                return
+            instance.add_pids(new)
+            known |= new
+
+    def leave_out(self, tids: Iterable[int]) -> None:
+        """Do not record these threads of the recorder."""
+        machine = self.instances.get(Scope.MACHINE)
+        if machine is not None:
+            with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
+                machine.set_pids(tids, exclude=True)
+
+    def start(self, limit_bytes: int | None) -> None:
+        """Start the drain, then let events in."""
+        self.drain = Drain(self.streams, limit_bytes=limit_bytes)
+        self.drain.start()
+        self.leave_out([os.getpid(), *self.drain.tids])
+        for instance in self.instances.values():
+            instance.start()
+
+    def stop(self) -> dict[str, dict[str, int]]:
+        """Let no more events in, move what is left; returns the kernel's counters by stream."""
+        for instance in self.instances.values():
+            instance.stop()
+        if self.drain is not None:
+            self.drain.finish()
+        return {stream.path.stem: stream.instance.cpu_stats(stream.cpu) for stream in self.streams}
+
+    def describe(self) -> dict[str, Any]:
+        """For the manifest: what a decoder needs."""
+        return {
+            "header_page": self.header_page,
+            "header_event": self.header_event,
+            "formats": self.formats,
+            "missing": self.missing,
+            "streams": [
+                {"file": s.path.name, "stream": s.path.stem, "cpu": s.cpu} for s in self.streams
+            ],
+        }
+
+    def close(self) -> None:
+        """Close the streams and remove the instances."""
+        for stream in self.streams:
+            stream.close()
+        self.streams = []
+        for instance in self.instances.values():
+            instance.close()
+        self.instances = {}

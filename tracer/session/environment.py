@@ -1,0 +1,159 @@
+"""What the machine was like: what a reader needs to understand the numbers elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tracer.store.trace import boot_id
+from tracer.version import VERSION
+
+_VM = (
+    "dirty_background_bytes",
+    "dirty_background_ratio",
+    "dirty_bytes",
+    "dirty_expire_centisecs",
+    "dirty_ratio",
+    "dirty_writeback_centisecs",
+    "dirtytime_expire_seconds",
+    "laptop_mode",
+    "swappiness",
+)
+
+
+def tool() -> dict[str, Any]:
+    """Versions of what writes the trace."""
+    versions = {}
+    for name in ("numba", "numpy", "pyarrow"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return {
+        "name": "traintrace",
+        "version": VERSION,
+        "python": platform.python_version(),
+        "packages": versions,
+    }
+
+
+def host() -> dict[str, Any]:
+    """The machine."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "hostname": platform.node(),
+        "machine": platform.machine(),
+        "byteorder": sys.byteorder,
+        "cpus": os.cpu_count(),
+        "memory_bytes": memory,
+        "page_size": os.sysconf("SC_PAGE_SIZE"),
+        "boot_id": boot_id(),
+    }
+
+
+def kernel() -> dict[str, str]:
+    """The kernel's release and version."""
+    return {"release": platform.release(), "version": platform.version()}
+
+
+def realtime_offset_ns() -> int:
+    """CLOCK_REALTIME less CLOCK_MONOTONIC, read as closely as can be."""
+    best: tuple[int, int] | None = None
+    for _ in range(5):
+        before = time.monotonic_ns()
+        real = time.time_ns()
+        after = time.monotonic_ns()
+        if best is None or after - before < best[0]:
+            best = (after - before, real - (before + after) // 2)
+    assert best is not None
+    return best[1]
+
+
+def vm() -> dict[str, int]:
+    """The sysctls that steer write-back; what this kernel lacks is absent."""
+    found = {}
+    for name in _VM:
+        with contextlib.suppress(OSError, ValueError):
+            found[name] = int(Path("/proc/sys/vm", name).read_text())
+    return found
+
+
+def mounts() -> list[dict[str, str]]:
+    """Mounted file systems with their devices (MAJOR:MINOR)."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+            left, _, right = line.partition(" - ")
+            before, after = left.split(), right.split()
+            if len(before) >= 5 and len(after) >= 2:
+                found.append(
+                    {"dev": before[2], "path": before[4], "type": after[0], "source": after[1]}
+                )
+    return found
+
+
+def disks() -> list[dict[str, Any]]:
+    """Block devices: number, name, scheduler, what lies below them."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(Path("/sys/class/block").glob("*")):
+        disk: dict[str, Any] = {"name": path.name}
+        with contextlib.suppress(OSError):
+            disk["dev"] = (path / "dev").read_text().strip()
+            disk["bytes"] = int((path / "size").read_text()) * 512
+        with contextlib.suppress(OSError):
+            scheduler = (path / "queue/scheduler").read_text()
+            active = re.search(r"\[([^\]]+)\]", scheduler)
+            disk["scheduler"] = active[1] if active else scheduler.strip()
+            disk["rotational"] = (path / "queue/rotational").read_text().strip() == "1"
+            disk["write_cache"] = (path / "queue/write_cache").read_text().strip()
+        with contextlib.suppress(OSError):
+            backing = (path / "loop/backing_file").read_text().strip()
+            disk["backing_file"] = backing
+            number = Path(backing).stat().st_dev
+            disk["on"] = [f"{os.major(number)}:{os.minor(number)}"]
+        slaves = sorted(slave.name for slave in (path / "slaves").glob("*"))
+        if slaves:
+            disk["on"] = [
+                (Path("/sys/class/block") / slave / "dev").read_text().strip() for slave in slaves
+            ]
+        if disk.get("bytes"):
+            found.append(disk)
+    return found
+
+
+def threads() -> list[tuple[int, int, int, str, str | None]]:
+    """Every thread that lives: (tid, pid, ppid, comm, cgroup path)."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        pid = int(entry)
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="backslashreplace")
+            ppid = int(stat.rpartition(")")[2].split()[1])
+            cgroup = _cgroup(pid)
+            tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+        except (OSError, ValueError, IndexError):
+            continue  # gone meanwhile
+        for tid in tids:
+            with contextlib.suppress(OSError):
+                # The scheduler's name, not that of /proc/PID/comm, which kworkers embellish.
+                line = Path(f"/proc/{pid}/task/{tid}/stat").read_text(errors="backslashreplace")
+                comm = line[line.index("(") + 1 : line.rindex(")")]
+                found.append((tid, pid, ppid, comm, cgroup))
+    return found
+
+
+def _cgroup(pid: int) -> str | None:
+    """The cgroup path: of the unified hierarchy, or the longest of a version 1 controller."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    paths = [line.split(":", 2)[2] for line in lines if line.count(":") >= 2]
+    return max(paths, key=len, default=None)

@@ -1,0 +1,112 @@
+"""A command that is started but waits, before its exec, until tracing is on.
+
+The child is forked while the recorder has no threads yet and blocks on a pipe. Should the
+recorder die, the pipe ends and so does the child: nothing is left stopped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from probes.errors import UsageError
+
+_NOT_STARTED = 127
+
+
+class Launch:
+    """A command, forked and waiting."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Fork. Raises UsageError where there is no such program."""
+        program = shutil.which(command[0], path=environment.get("PATH"))
+        if program is None:
+            raise UsageError(
+                f"there is no program {command[0]!r} that can be run",
+                "give its path, and check that it may be executed",
+            )
+        self.command = list(command)
+        self._go_read, self._go_write = os.pipe2(os.O_CLOEXEC)
+        self._error_read, self._error_write = os.pipe2(os.O_CLOEXEC)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._child(program, environment)
+        os.close(self._go_read)
+        os.close(self._error_write)
+        self.status: int | None = None
+
+    def _child(self, program: str, environment: Mapping[str, str]) -> None:
+        """Wait for the word, then become the command. Never returns."""
+        try:
+            os.close(self._go_write)
+            os.close(self._error_read)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            if os.read(self._go_read, 1) == b"":
+                os._exit(_NOT_STARTED)
+            try:
+                os.execve(program, self.command, dict(environment))
+            except OSError as error:
+                os.write(self._error_write, str(error.errno).encode())
+        finally:
+            os._exit(_NOT_STARTED)
+
+    def go(self) -> None:
+        """Let the command run. Raises UsageError where its exec fails."""
+        os.write(self._go_write, b"g")
+        os.close(self._go_write)
+        self._go_write = -1
+        failure = os.read(self._error_read, 16)
+        os.close(self._error_read)
+        self._error_read = -1
+        if failure:
+            self.wait()
+            number = int(failure)
+            mend = (
+                "a script needs a #! line"
+                if number == errno.ENOEXEC
+                else "check its rights and its interpreter"
+            )
+            raise UsageError(f"{self.command[0]} could not be run: {os.strerror(number)}", mend)
+
+    def poll(self) -> int | None:
+        """Exit status as a shell gives it, or None while it runs."""
+        if self.status is None:
+            self._reap(os.WNOHANG)
+        return self.status
+
+    def wait(self) -> int:
+        """Wait for the end; exit status as a shell gives it."""
+        while self.status is None:
+            self._reap(0)
+        return self.status
+
+    def _reap(self, options: int) -> None:
+        pid, status = os.waitpid(self.pid, options)
+        if pid == 0:
+            return
+        code = os.waitstatus_to_exitcode(status)
+        self.status = code if code >= 0 else 128 - code
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def abandon(self) -> None:
+        """End the command without waiting for what it does; harmless where it has ended."""
+        if self._error_read >= 0:
+            os.close(self._error_read)
+            self._error_read = -1
+        if self._go_write >= 0:
+            os.close(self._go_write)
+            self._go_write = -1
+            self.wait()
+        else:
+            self.signal(signal.SIGTERM)

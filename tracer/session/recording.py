@@ -1,0 +1,427 @@
+"""One recording, from the first check to the last file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from probes.catalogue import ALWAYS, PROBES
+from probes.errors import ExitCode, PermissionMissing, TracerError, UsageError
+from probes.kernel import jiffies, process_start_time, syscall_names, tracefs
+from tracer import targets as target_finder
+from tracer.phases import MARKS_ENV
+from tracer.session import environment
+from tracer.session.capture import CLOCK, Capture
+from tracer.session.launch import Launch
+from tracer.session.marks import Marks
+from tracer.store import manifest as manifests
+from tracer.store.files import create, make_folder
+from tracer.store.finalize import EVENTS, MARKS, RAW, THREADS, finalize
+from tracer.store.manifest import Manifest
+from tracer.store.trace import boot_id
+from tracer.targets import Target
+
+_TICK_S = 0.25
+_GRACE_S = 10.0
+"""How long a command may take to end after SIGTERM."""
+
+
+@dataclass
+class Options:
+    """What `tracer record` was asked for."""
+
+    output: Path
+    pids: str | None = None
+    command: list[str] = field(default_factory=list)
+    probes: list[str] = field(default_factory=lambda: list(PROBES))
+    duration_s: float | None = None
+    buffer_kib: int | None = None
+    max_bytes: int | None = None
+    force: bool = False
+
+
+@dataclass
+class Status:
+    """How the recording stands, for a progress display."""
+
+    elapsed_s: float
+    bytes: int
+
+
+class Listener:
+    """What wants to know how a recording goes. This one shows nothing."""
+
+    def started(self, targets: list[Target]) -> None:
+        """Events are let in from now on."""
+
+    def tick(self, status: Status) -> None:
+        """Some time has passed."""
+
+    def stopping(self, why: str) -> None:
+        """The capture is over."""
+
+    def decoding(self, done: int, pages: int) -> None:
+        """Part of the pages has been decoded."""
+
+
+@dataclass
+class Outcome:
+    """What a recording came to."""
+
+    folder: Path
+    manifest: Manifest
+    status: int
+    """The command's own exit status where it ended by itself, else 0."""
+
+
+class _Signals:
+    """Turns the first SIGINT or SIGTERM into a request, and a second SIGINT into an abort."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
+        self.received = number
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write, b"s")
+
+    def wait(self, fds: list[int], seconds: float) -> None:
+        """Sleep until a signal, until one of `fds` can be read, or for so long."""
+        select.select([self._read, *fds], [], [], max(0.0, seconds))
+
+
+def record(options: Options, listener: Listener | None = None) -> Outcome:
+    """Record. Raises a TracerError for whatever the user can mend.
+
+    Nothing of the recording stays in the kernel, however it ends, short of SIGKILL.
+    """
+    listener = listener or Listener()
+    if not options.command and options.pids is None:
+        raise UsageError(
+            "there is nothing to trace", "give a process (-p PID) or a command (-- CMD ...)"
+        )
+    if options.command and options.pids is not None:
+        raise UsageError("-p and a command do not go together yet", "give one of them")
+    tracefs()
+    probes = _probes(options.probes)
+    targets = target_finder.from_pids(options.pids) if options.pids is not None else []
+    _check_output(options)
+    raw = options.output / RAW
+    with _Signals() as signals:
+        launch = None
+        if options.command:
+            marks = str((raw / MARKS).resolve())
+            launch = Launch(options.command, {**os.environ, MARKS_ENV: marks})
+            targets = [target_finder.from_command(options.command, launch.pid)]
+        capture = None
+        try:
+            _make_output(options)
+            capture = Capture(raw, [PROBES[p] for p in probes], options.buffer_kib, _cpus())
+            manifest = _capture(options, probes, targets, launch, capture, signals, listener)
+            capture.close()
+            manifest = finalize(options.output, manifest, listener.decoding)
+            manifest = _add_cost(options.output, manifest)
+            status = 0
+            if launch is not None and manifest["ended_by"] in ("command", "size"):
+                status = _let_end(launch, signals)
+        except BaseException:
+            if launch is not None:
+                launch.abandon()
+            raise
+        finally:
+            if capture is not None:
+                capture.close()
+            _remove_if_empty(options.output)
+    return Outcome(options.output, manifest, status)
+
+
+def _probes(names: list[str]) -> list[str]:
+    for name in names:
+        if name not in PROBES:
+            raise UsageError(f"there is no probe {name!r}", "see: tracer list")
+    return [name for name in PROBES if name in names or name in ALWAYS]
+
+
+def _cpus() -> list[int]:
+    """The CPUs that are online."""
+    cpus: list[int] = []
+    for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def _check_output(options: Options) -> None:
+    path = options.output
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise UsageError(f"{path} exists and is no trace", "give another name with -o")
+    if path.exists():
+        entries = {entry.name for entry in path.iterdir()}
+        if entries and manifests.FILE not in entries:
+            raise UsageError(f"{path} exists and is no trace", "give another name with -o")
+        if not options.force:
+            raise UsageError(f"{path} exists", "give another name with -o, or --force")
+    elif not path.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {path.absolute().parent}", "make it first: mkdir -p")
+
+
+def _make_output(options: Options) -> None:
+    try:
+        if options.output.exists():
+            shutil.rmtree(options.output)
+        make_folder(options.output)
+        make_folder(options.output / RAW)
+        make_folder(options.output / RAW / MARKS)
+    except PermissionError:
+        raise PermissionMissing(
+            f"{options.output} cannot be written", "name a folder of yours with -o"
+        ) from None
+    except OSError as error:
+        raise TracerError(
+            f"{options.output} cannot be written: {error.strerror}", "name another with -o"
+        ) from None
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Take back a trace directory that got no manifest: nothing was recorded."""
+    if folder.is_dir() and not (folder / manifests.FILE).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _capture(
+    options: Options,
+    probes: list[str],
+    targets: list[Target],
+    launch: Launch | None,
+    capture: Capture,
+    signals: _Signals,
+    listener: Listener,
+) -> Manifest:
+    marks = Marks(options.output / RAW / MARKS)
+    marks.find(targets)
+    capture.follow(targets)
+    manifest = _first_manifest(options, probes, targets, capture)
+    folder = options.output
+    try:
+        manifests.write(folder, manifest)
+        capture.start(options.max_bytes)
+        # After the start: a process made meanwhile is in the snapshot, in the events, or both.
+        with create(folder / RAW / THREADS) as out:
+            out.write(json.dumps(environment.threads()).encode())
+        if launch is not None:
+            launch.go()
+        listener.started(targets)
+        ended_by = _until_the_end(options, targets, launch, capture, signals, listener)
+        stats = capture.stop()
+        end_ns = time.monotonic_ns()
+        listener.stopping(ended_by)
+        if launch is not None and ended_by in ("signal", "duration"):
+            _end_command(launch, signals)
+    except OSError as error:
+        raise _disk_error(folder, error) from None
+    marks.collect()
+    manifest["clock"]["end_ns"] = end_ns
+    manifest["state"] = "captured"
+    manifest["complete"] = ended_by != "disk"
+    manifest["ended_by"] = ended_by
+    manifest["duration_s"] = manifests.duration_s(manifest)
+    manifest["ftrace"]["stats"] = stats
+    manifest["targets"] = [target.describe() for target in targets]
+    if launch is not None and launch.status is not None:
+        manifest["targets"][0]["exit_status"] = launch.status
+    manifest["own_files"] = _own_files(folder)
+    try:
+        manifests.write(folder, manifest)
+    except OSError as error:
+        raise _disk_error(folder, error) from None
+    if ended_by == "disk":
+        failure = capture.drain.failure if capture.drain else None
+        capture.close()
+        if launch is not None:
+            _let_end(launch, signals)
+        raise _disk_error(folder, failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    return manifest
+
+
+def _disk_error(folder: Path, error: OSError) -> TracerError:
+    if error.errno == errno.ENOSPC:
+        return TracerError(
+            f"the disk of {folder} is full: the recording ended there",
+            f"what was captured is kept; free space and run: tracer info {folder}",
+        )
+    return TracerError(
+        f"{folder} could not be written: {error.strerror or error}",
+        f"what was captured is kept; see it with: tracer info {folder}",
+    )
+
+
+def _first_manifest(
+    options: Options, probes: list[str], targets: list[Target], capture: Capture
+) -> Manifest:
+    return {
+        "schema": manifests.SCHEMA,
+        "tool": environment.tool(),
+        "state": "recording",
+        "complete": False,
+        "ended_by": None,
+        "recorder": {
+            "pid": os.getpid(),
+            "start_time": process_start_time(os.getpid()),
+            "boot_id": boot_id(),
+        },
+        "host": environment.host(),
+        "kernel": environment.kernel(),
+        "clock": {
+            "name": CLOCK,
+            "start_ns": time.monotonic_ns(),
+            "end_ns": None,
+            "realtime_offset_ns": environment.realtime_offset_ns(),
+            "jiffies": jiffies(),
+        },
+        "duration_s": None,
+        "command": options.command or None,
+        "targets": [target.describe() for target in targets],
+        "probes": probes,
+        "backend": "ftrace",
+        "ftrace": capture.describe(),
+        "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
+        "vm": environment.vm(),
+        "mounts": environment.mounts(),
+        "disks": environment.disks(),
+        "own_files": {},
+        "own_cost": {},
+        "tables": {},
+        "loss": {},
+    }
+
+
+def _until_the_end(
+    options: Options,
+    targets: list[Target],
+    launch: Launch | None,
+    capture: Capture,
+    signals: _Signals,
+    listener: Listener,
+) -> str:
+    """Wait for whatever ends the recording; returns its name."""
+    drain = capture.drain
+    assert drain is not None
+    begun = time.monotonic()
+    watched: list[int] = []
+    try:
+        for target in targets:
+            with contextlib.suppress(OSError):
+                watched.append(os.pidfd_open(target.pid))
+        while True:
+            elapsed = time.monotonic() - begun
+            if signals.received is not None:
+                return "signal"
+            if drain.failure is not None:
+                return "disk"
+            if drain.full:
+                return "size"
+            if launch is not None and launch.poll() is not None:
+                return "command"
+            if launch is None and not any(target.alive for target in targets):
+                return "target"
+            if options.duration_s is not None and elapsed >= options.duration_s:
+                return "duration"
+            listener.tick(Status(elapsed, drain.written))
+            left = _TICK_S
+            if options.duration_s is not None:
+                left = min(left, options.duration_s - elapsed)
+            # A pidfd of a dead process stays readable: wait only for those that still run.
+            alive = [fd for fd in watched if not select.select([fd], [], [], 0)[0]]
+            signals.wait(alive, left)
+    finally:
+        for fd in watched:
+            os.close(fd)
+
+
+def _end_command(launch: Launch, signals: _Signals) -> None:
+    """End a command whose recording is over, with what ended the recording or SIGTERM."""
+    number = signals.received or signal.SIGTERM
+    deadline = time.monotonic() + _GRACE_S
+    if number == signal.SIGINT:
+        # At a terminal Ctrl-C has reached the command, too.
+        while launch.poll() is None and time.monotonic() < deadline - _GRACE_S + 0.3:
+            time.sleep(0.01)
+    launch.signal(number)
+    while launch.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    launch.signal(signal.SIGKILL)
+    launch.wait()
+
+
+def _let_end(launch: Launch, signals: _Signals) -> int:
+    """Wait for a command that outlives its recording: a full disk is not the job's fault."""
+    while launch.poll() is None:
+        if signals.received is not None:
+            launch.signal(signals.received)
+        signals.wait([], _TICK_S)
+    return launch.wait()
+
+
+def _own_files(folder: Path) -> dict[str, list[int]]:
+    """Inodes of what the recorder and the marks wrote, by device (MAJOR:MINOR)."""
+    found: dict[str, list[int]] = {}
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(OSError):
+            stat = path.lstat()
+            dev = f"{os.major(stat.st_dev)}:{os.minor(stat.st_dev)}"
+            found.setdefault(dev, []).append(stat.st_ino)
+    return found
+
+
+def _add_cost(folder: Path, manifest: Manifest) -> Manifest:
+    """Put into the manifest what the recorder itself has used."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    written = {
+        part: sum(path.stat().st_size for path in (folder / part).rglob("*") if path.is_file())
+        for part in (RAW, EVENTS)
+    }
+    manifest["own_cost"] = {
+        **manifest["own_cost"],
+        "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
+        "max_rss_bytes": usage.ru_maxrss * 1024,
+        "bytes_written": sum(written.values()),
+        "raw_bytes": written[RAW],
+    }
+    manifests.write(folder, manifest)
+    return manifest
+
+
+def exit_status(outcome: Outcome, fail_on_loss: bool) -> int:
+    """What `tracer record` exits with."""
+    loss = outcome.manifest["loss"]
+    if fail_on_loss and (loss["events"] or loss["windows"]):
+        return int(ExitCode.EVENTS_LOST)
+    return outcome.status

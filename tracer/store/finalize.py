@@ -1,0 +1,246 @@
+"""Raw streams into tables, in bounded memory.
+
+The same function ends a recording and recovers one whose recorder was killed: it reads only
+what lies in the trace directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probes.backends.ftrace import event_format
+from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.ftrace.event_rows import Assembler, EventRows
+from probes.backends.ftrace.threads import Threads
+from probes.backends.ftrace.timeline import CommonFields, StreamFile, Timeline
+from probes.catalogue import ALWAYS, PROBES
+from probes.errors import BadTrace, TracerError
+from probes.loss import TABLE as LOSS_TABLE
+from probes.loss import Gap
+from probes.phases import TABLE as PHASES
+from probes.schema import AssemblyContext, Probe, Scope
+from tracer.store import loss, marks
+from tracer.store import manifest as manifests
+from tracer.store.files import make_folder, read_bounded
+from tracer.store.manifest import Manifest
+from tracer.store.tables import TableWriter, write_table
+
+RAW = "raw"
+EVENTS = "events"
+LOSS = "loss.parquet"
+THREADS = "threads.json"
+MARKS = "marks"
+
+Progress = Callable[[int, int], None]
+"""Called with pages decoded and pages in all."""
+
+_FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
+_MAX_THREADS_BYTES = 256 << 20
+_MAX_STREAMS = 65536
+
+
+def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None) -> Manifest:
+    """Decode `folder`'s raw streams into its tables; returns the manifest as now written.
+
+    Nothing is visible until all of it is written. Raises BadTrace for raw data that cannot be
+    read, TracerError where the tables cannot be written.
+    """
+    building = folder / f".{EVENTS}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(building)
+    try:
+        make_folder(building)
+        tables, gaps, last_event = _decode(folder, manifest, building, progress)
+        write_table(LOSS_TABLE, building, loss.rows(gaps))
+        final = folder / EVENTS
+        if final.exists():
+            shutil.rmtree(final)
+        (building / LOSS).replace(folder / LOSS)
+        building.replace(final)
+        clock = dict(manifest["clock"])
+        if clock.get("end_ns") is None:
+            clock["end_ns"] = last_event
+        manifest = {
+            **manifest,
+            "state": "finalized",
+            "ended_by": manifest.get("ended_by") or "killed",
+            "clock": clock,
+            "tables": tables,
+            "loss": loss.summary(gaps),
+        }
+        manifests.write(folder, manifest)
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return manifest
+
+
+def _cannot_write(folder: Path, error: OSError) -> TracerError:
+    if error.errno == errno.ENOSPC:
+        return TracerError(
+            f"the disk is full: the tables of {folder} could not be written",
+            f"what was captured is kept; free space and run: tracer info {folder}",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return TracerError(
+            f"{folder} has no tables yet, and they cannot be written there: {error.strerror}",
+            "copy the trace to a folder of yours and read it there",
+        )
+    return TracerError(f"the tables of {folder} cannot be written: {error}", "see the disk's log")
+
+
+def _decode(
+    folder: Path, manifest: Manifest, building: Path, progress: Progress | None
+) -> tuple[dict[str, Any], list[Gap], int | None]:
+    formats, streams = _raw(folder, manifest)
+    threads = _threads(folder)
+    context_manifest = {**manifest, "threads": threads}
+    probes = [
+        PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
+    ]
+    # Processes last: their roles depend on what the others saw.
+    probes.sort(key=lambda probe: probe.name in ALWAYS)
+    flushers: set[int] = set()
+    writers = {probe.name: TableWriter(probe.table, building) for probe in probes}
+    assemblers = {
+        probe.name: _assembler(AssemblyContext(probe, formats, context_manifest, flushers))
+        for probe in probes
+    }
+    groups = _groups(probes, formats)
+    resolver = Threads([(t[0], t[1]) for t in threads], formats, _launched(manifest))
+    timeline = Timeline(streams, _common(formats))
+    try:
+        for batch in timeline.batches():
+            resolver.resolve(batch)
+            assert batch.launching is not None
+            group = groups[batch.type]
+            order = np.argsort(group, kind="stable")
+            bounds = np.searchsorted(group[order], np.arange(len(probes) + 1))
+            launching = batch.launching if batch.launching.any() else None
+            for number, probe in enumerate(probes):
+                rows = order[bounds[number] : bounds[number + 1]]
+                assembler = assemblers[probe.name]
+                if (
+                    launching is not None
+                    and probe.scope is Scope.TARGET
+                    and not assembler.sees_launch
+                ):
+                    rows = rows[~launching[rows]]
+                writers[probe.name].add(assembler.rows(batch, rows))
+            if progress:
+                progress(timeline.pages_read, timeline.pages)
+        for probe in probes:
+            writers[probe.name].add(assemblers[probe.name].finish())
+        tables = {}
+        for writer in writers.values():
+            writer.close()
+            tables[writer.table.name] = {"rows": writer.rows, "bytes": writer.path.stat().st_size}
+    finally:
+        for stream in streams:
+            stream.close()
+    clock = manifest["clock"]
+    found = marks.phases(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
+    tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
+    tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
+    last_event = max((last for _, last in timeline.last_times), default=0) or None
+    return tables, _gaps(manifest, timeline), last_event
+
+
+def _assembler(context: AssemblyContext) -> Assembler:
+    if context.probe.assembler is None:
+        return EventRows(context)
+    made: Assembler = context.probe.assembler(context)
+    return made
+
+
+def _groups(probes: list[Probe], formats: dict[str, EventFormat]) -> Any:
+    """Event id to the number of its probe; len(probes) for what no probe wants."""
+    groups = np.full(1 << 16, len(probes), np.uint8)
+    for number, probe in enumerate(probes):
+        for event in probe.events:
+            if event.name in formats:
+                groups[formats[event.name].id] = number
+    return groups
+
+
+def _raw(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat], list[StreamFile]]:
+    ftrace = manifest["ftrace"]
+    texts = ftrace.get("formats")
+    entries = ftrace.get("streams")
+    if not isinstance(texts, dict) or not isinstance(entries, list):
+        raise BadTrace(f"{folder} does not say what it recorded", "record again")
+    formats = {str(k): event_format.parse(str(k), str(v)) for k, v in texts.items()}
+    layout = event_format.parse_page(str(ftrace.get("header_page", "")))
+    streams = []
+    for entry in entries[:_MAX_STREAMS]:
+        name, cpu = str(entry.get("file")), entry.get("cpu")
+        if not _FILE_NAME.match(name) or not isinstance(cpu, int) or not 0 <= cpu < 1 << 15:
+            raise BadTrace(f"{folder} names a raw stream {name!r} that cannot be", "record again")
+        streams.append(StreamFile(str(entry.get("stream")), cpu, folder / RAW / name, layout))
+    return formats, streams
+
+
+def _common(formats: dict[str, EventFormat]) -> CommonFields:
+    """Where every event has its type and thread: all formats begin alike."""
+    for parsed in formats.values():
+        kind, pid = parsed.fields.get("common_type"), parsed.fields.get("common_pid")
+        if (
+            kind is None
+            or pid is None
+            or kind.offset + kind.size > 4
+            or kind.size != 2
+            or pid.size != 4
+            or pid.offset % 4
+            or pid.offset > 64
+        ):
+            raise BadTrace(f"event {parsed.name} has no common_type and common_pid", "record again")
+        return CommonFields(kind.offset * 8, pid.offset // 4)
+    return CommonFields(0, 1)
+
+
+def _threads(folder: Path) -> list[tuple[int, int, int, str, str | None]]:
+    """Threads at the start: (tid, pid, ppid, comm, cgroup). None of them where there is no file."""
+    try:
+        listed = json.loads(read_bounded(folder / RAW / THREADS, _MAX_THREADS_BYTES))
+        return [
+            (int(tid), int(pid), int(ppid), str(comm), None if cgroup is None else str(cgroup))
+            for tid, pid, ppid, comm, cgroup in listed
+        ]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError, RecursionError, OSError) as error:
+        raise BadTrace(f"{folder / RAW / THREADS} is damaged: {error}", "record again") from None
+
+
+def _launched(manifest: Manifest) -> int | None:
+    """The process of the recorded command."""
+    for target in manifest["targets"]:
+        if isinstance(target, dict) and target.get("kind") == "command":
+            pid = target.get("pid")
+            return pid if isinstance(pid, int) else None
+    return None
+
+
+def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
+    gaps = list(timeline.gaps)
+    stats = manifest["ftrace"].get("stats")
+    cpus = {stream.name: stream.cpu for stream in timeline.streams}
+    if isinstance(stats, dict) and stats:
+        gaps += loss.unlocated(gaps, stats, cpus)
+    for stream, last in timeline.last_times:
+        if stream.torn_bytes:
+            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "torn page"))
+        elif not stats and manifest["state"] == "recording":
+            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "recorder killed"))
+    return sorted(gaps, key=lambda g: (g.start or 0, g.stream))

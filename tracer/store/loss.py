@@ -1,0 +1,75 @@
+"""Every gap in a recording: which stream, which CPU, between when and when, how many events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from probes.loss import TABLE, Gap
+
+
+def unlocated(gaps: Iterable[Gap], stats: Mapping[str, Any], cpus: Mapping[str, int]) -> list[Gap]:
+    """Gaps for what the kernel counted as lost beyond the gaps found in the pages.
+
+    `stats` are the kernel's own counters of each stream at the end of the recording, `cpus` the
+    CPU of each stream.
+    """
+    found: list[Gap] = []
+    located: dict[str, int] = {}
+    unknown: set[str] = set()
+    for gap in gaps:
+        if gap.count is None:
+            unknown.add(gap.stream)
+        else:
+            located[gap.stream] = located.get(gap.stream, 0) + gap.count
+    for stream, counters in stats.items():
+        if stream not in cpus or not isinstance(counters, dict):
+            continue
+        lost = {
+            "buffer overrun": _count(counters, "overrun"),
+            "write contention": _count(counters, "commit overrun"),
+            "buffer full": _count(counters, "dropped events"),
+            "never read": _count(counters, "entries"),
+        }
+        if stream not in unknown:
+            lost["buffer overrun"] -= located.get(stream, 0)
+        for cause, count in lost.items():
+            if count > 0:
+                found.append(Gap(stream, cpus[stream], None, None, count, cause))
+    return found
+
+
+def _count(counters: Mapping[str, Any], key: str) -> int:
+    value = counters.get(key, 0)
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def rows(gaps: list[Gap]) -> pa.RecordBatch:
+    """The gaps as rows of the loss table."""
+    schema = TABLE.arrow_schema()
+
+    def text(values: list[str]) -> pa.Array:
+        return pa.array(values, pa.string()).dictionary_encode()
+
+    return pa.RecordBatch.from_arrays(
+        [
+            text([g.stream for g in gaps]),
+            pa.array([g.cpu for g in gaps], pa.int16()),
+            pa.array([g.start for g in gaps], pa.int64()),
+            pa.array([g.end for g in gaps], pa.int64()),
+            pa.array([g.count for g in gaps], pa.int64()),
+            text([g.cause for g in gaps]),
+        ],
+        schema=schema,
+    )
+
+
+def summary(gaps: list[Gap]) -> dict[str, Any]:
+    """{events, windows, unknown}: known losses, gaps, and gaps of unknown size."""
+    return {
+        "events": sum(g.count or 0 for g in gaps),
+        "windows": len(gaps),
+        "unknown": sum(g.count is None for g in gaps),
+    }

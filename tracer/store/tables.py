@@ -1,0 +1,70 @@
+"""One table's Parquet file, written row group by row group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from probes.schema import Table
+from tracer.store.files import create
+
+_ROW_GROUP = 512 * 1024
+"""Rows held back before they are written: some 30 MB of the widest table."""
+
+
+class TableWriter:
+    """Collects batches of rows and writes them in row groups of some half a million."""
+
+    def __init__(self, table: Table, folder: Path) -> None:
+        self.table = table
+        self.path = folder / f"{table.name}.parquet"
+        self.rows = 0
+        self._schema = table.arrow_schema()
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._file = create(self.path)
+        self._writer = pq.ParquetWriter(
+            self._file,
+            self._schema,
+            compression="zstd",
+            use_dictionary=[c.name for c in table.columns if c.type.value == "text"],
+            column_encoding={
+                c.name: "DELTA_BINARY_PACKED"
+                for c in table.columns
+                if c.name in ("ts", "start", "sector", "address")
+            },
+            write_statistics=True,
+        )
+
+    def add(self, batch: pa.RecordBatch | None) -> None:
+        """Take rows, in the order in which they are to lie in the file."""
+        if batch is None or not batch.num_rows:
+            return
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self.rows += batch.num_rows
+        if self._held_rows >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        table = pa.Table.from_batches(self._held, self._schema).unify_dictionaries()
+        self._writer.write_table(table, row_group_size=_ROW_GROUP)
+        self._held, self._held_rows = [], 0
+
+    def close(self) -> None:
+        """Write what is held back and the footer."""
+        self._flush()
+        self._writer.close()
+        self._file.close()
+
+
+def write_table(table: Table, folder: Path, rows: pa.RecordBatch | None) -> int:
+    """Write a whole table at once; returns its number of rows."""
+    writer = TableWriter(table, folder)
+    writer.add(rows)
+    writer.close()
+    return writer.rows

@@ -1,0 +1,176 @@
+"""A trace opened for reading."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probes.catalogue import TABLES
+from probes.errors import BadTrace, UsageError
+from probes.kernel import process_alive
+from probes.loss import TABLE as LOSS_TABLE
+from tracer.store import manifest as manifests
+from tracer.store.manifest import Manifest
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+    from tracer.store.finalize import Progress
+
+ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
+"""Every table that can be asked for, by name."""
+
+
+class Trace:
+    """A finalized trace: its manifest, and its tables through DuckDB.
+
+    A recording whose recorder was killed is finalized when it is opened. The trace's own words
+    are data: nothing in it is executed, and a query can read nothing but its tables.
+    """
+
+    def __init__(self, folder: Path, progress: Progress | None = None) -> None:
+        """Open `folder`. Raises BadTrace, or UsageError where it is still being recorded."""
+        self.folder = Path(folder)
+        self.manifest: Manifest = manifests.read(self.folder)
+        undecoded = not (self.folder / "events").exists() and (self.folder / "raw").is_dir()
+        if self.manifest["state"] != "finalized" or undecoded:
+            _refuse_live(self.folder, self.manifest)
+            from tracer.store.finalize import finalize
+
+            self.manifest = finalize(self.folder, self.manifest, progress)
+        self._paths = self._checked_paths()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def _checked_paths(self) -> dict[str, Path]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        paths = {}
+        for name in ALL_TABLES:
+            path = self.folder / "events" / f"{name}.parquet"
+            if name == LOSS_TABLE.name:
+                path = self.folder / "loss.parquet"
+            if path.is_symlink():
+                raise BadTrace(f"{path} is a symbolic link", "traces hold none: copy it again")
+            if not path.exists():
+                if name in self.manifest["tables"]:
+                    raise BadTrace(f"{path} is missing", self._mend())
+                continue
+            try:
+                with pq.ParquetFile(path) as file:
+                    found = set(file.schema_arrow.names)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                line = str(error).splitlines()[0] if str(error) else "unreadable"
+                raise BadTrace(f"{path} is damaged: {line}", self._mend()) from None
+            missing = [c.name for c in ALL_TABLES[name].columns if c.name not in found]
+            if missing:
+                raise BadTrace(f"{path} lacks the column {missing[0]}", self._mend())
+            paths[name] = path
+        return paths
+
+    def _mend(self) -> str:
+        if (self.folder / "raw").is_dir():
+            return f"decode it anew: rm -r {self.folder / 'events'} and tracer info {self.folder}"
+        return "restore it from a copy, or record again"
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that this trace has."""
+        return list(self._paths)
+
+    def require(self, *names: str) -> None:
+        """Raise BadTrace, naming the probe to record with, where a table is not there."""
+        for name in names:
+            if name not in self._paths:
+                raise BadTrace(
+                    f"{self.folder} has no table {name}", f"record it: tracer record -e {name} ..."
+                )
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection with a view of each table, that can read nothing else."""
+        if self._connection is None:
+            import duckdb
+
+            connection = duckdb.connect(
+                config={
+                    "autoinstall_known_extensions": False,
+                    "autoload_known_extensions": False,
+                    # Where a query spills what memory does not hold.
+                    "temp_directory": str(Path(tempfile.gettempdir()) / f"tracer-{os.getpid()}"),
+                }
+            )
+            for name, path in self._paths.items():
+                connection.execute(
+                    f'CREATE VIEW "{name}" AS SELECT * FROM read_parquet({_quoted(path)})'
+                )
+            folders = f"[{_quoted(self.folder.resolve())}]"
+            connection.execute(f"SET allowed_directories={folders}")
+            connection.execute("SET enable_external_access=false")
+            connection.execute("SET lock_configuration=true")
+            self._connection = connection
+        return self._connection
+
+    def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
+        """The result of a query of our own as a frame."""
+        frame: pd.DataFrame = self.connection.execute(query, list(parameters)).df()
+        return frame
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path.resolve()).replace("'", "''") + "'"
+
+
+def _refuse_live(folder: Path, manifest: Manifest) -> None:
+    recorder = manifest["recorder"]
+    pid, start = recorder.get("pid"), recorder.get("start_time")
+    if (
+        isinstance(pid, int)
+        and isinstance(start, int)
+        and recorder.get("boot_id") == boot_id()
+        and pid != os.getpid()
+        and process_alive(pid, start)
+    ):
+        raise UsageError(
+            f"{folder} is still being recorded by process {pid}",
+            f"stop that first: kill -INT {pid}",
+        )
+
+
+def boot_id() -> str:
+    """This machine's identity since its boot."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def dump(value: Any) -> str:
+    """One JSON text; NaN and infinities, which JSON has not, as null."""
+    return json.dumps(_finite(value), ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value

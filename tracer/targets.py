@@ -1,0 +1,94 @@
+"""What to trace: processes by their pid, or a command."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from probes.errors import PermissionMissing, TargetGone, UsageError
+from probes.kernel import process_alive, process_start_time
+
+
+@dataclass
+class Target:
+    """One target: a process and all its descendants."""
+
+    name: str
+    kind: str
+    """pid or command."""
+    pid: int
+    start_time: int | None
+    role: str = "target"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> bool:
+        """Whether that very process still runs."""
+        return process_alive(self.pid, self.start_time)
+
+    def describe(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "kind": self.kind,
+            "pid": self.pid,
+            **self.facts,
+        }
+
+
+def from_pids(text: str) -> list[Target]:
+    """Targets from `-p PID,PID`. Raises UsageError or TargetGone."""
+    targets: dict[int, Target] = {}
+    for part in text.split(","):
+        digits = part.strip()
+        if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 1 << 31:
+            raise UsageError(f"-p wants process ids, and {part.strip()!r} is none", "e.g. -p 1234")
+        pid = int(digits)
+        if pid == os.getpid():
+            raise UsageError("a recorder cannot trace itself", "give another process's pid")
+        start = process_start_time(pid)
+        if start is None or not process_alive(pid, start):
+            raise TargetGone(f"there is no process {pid}", "find it: pgrep -a python")
+        process = psutil.Process(pid)
+        try:
+            command = process.cmdline()
+            name = process.name()
+        except psutil.NoSuchProcess:
+            raise TargetGone(f"process {pid} has just ended", "find it: pgrep -a python") from None
+        except psutil.AccessDenied:
+            raise PermissionMissing(f"process {pid} may not be looked at", "run as root") from None
+        targets[pid] = Target(name, "pid", pid, start, facts={"command": command})
+    return list(targets.values())
+
+
+def from_command(command: list[str], pid: int) -> Target:
+    """The target of a launched command."""
+    return Target(
+        Path(command[0]).name,
+        "command",
+        pid,
+        process_start_time(pid),
+        facts={"command": command},
+    )
+
+
+def threads_of(targets: list[Target]) -> set[int]:
+    """Every thread of the targets and of all their descendants, now."""
+    tids: set[int] = set()
+    for target in targets:
+        pids = [target.pid]
+        try:
+            pids += [child.pid for child in psutil.Process(target.pid).children(recursive=True)]
+        except psutil.NoSuchProcess:
+            continue
+        for pid in pids:
+            try:
+                tids.update(int(tid) for tid in os.listdir(f"/proc/{pid}/task"))
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    return tids

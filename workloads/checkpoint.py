@@ -1,0 +1,88 @@
+"""Checkpoints: one file, cut to nothing and written again each time, as real jobs do."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from workloads.errors import MEND_WRITE, JobError, explained
+
+NAME = "checkpoint.pt"
+_MEND = "name a checkpoint.pt that `train` wrote for this model"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds: the model's name, the weights, and the epochs and steps behind them."""
+
+    model: str
+    weights: dict[str, Any]
+    epoch: int
+    step: int
+
+
+def save(
+    path: Path, name: str, model: nn.Module, optimizer: Optimizer, *, epoch: int, step: int
+) -> None:
+    """Write model and optimizer to `path`; `epoch` counts from 0, `step` steps were done."""
+    state = {
+        "name": name,
+        "epoch": epoch,
+        "step": step,
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }
+    try:
+        torch.save(state, path)
+    except RuntimeError as error:
+        # torch writes the file itself and reports the system's refusals so.
+        reason = str(error).splitlines()[0]
+        raise JobError(f"cannot write {path}: {reason}", MEND_WRITE) from error
+
+
+def load(path: Path, device: torch.device) -> Checkpoint:
+    """Read `path`, tensors and plain values only. Raises JobError where it is no checkpoint."""
+    with explained(f"cannot read the checkpoint {path}", "name another file with --checkpoint"):
+        if not path.is_file():
+            raise JobError(f"there is no checkpoint file {path}", _MEND)
+        try:
+            # Anything else would go to torch's reader of files older than its zip format.
+            if not zipfile.is_zipfile(path):
+                raise JobError(f"{path} is not a file of torch.save, or not a whole one", _MEND)
+            state = torch.load(path, map_location=device, weights_only=True)
+        except (
+            RuntimeError,
+            zipfile.BadZipFile,
+            pickle.UnpicklingError,
+            EOFError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            AssertionError,
+        ) as error:
+            raise JobError(f"{path} is damaged, or holds more than tensors", _MEND) from error
+    return _parse(state, path)
+
+
+def restore(model: nn.Module, checkpoint: Checkpoint, path: Path) -> None:
+    """Put the weights into `model`. Raises JobError where they are another model's."""
+    try:
+        model.load_state_dict(checkpoint.weights)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise JobError(f"the weights in {path} do not fit the model", _MEND) from error
+
+
+def _parse(state: object, path: Path) -> Checkpoint:
+    match state:
+        case {"name": str(name), "model": dict(weights), "epoch": int(epoch), "step": int(step)}:
+            return Checkpoint(name, weights, epoch, step)
+        case _:
+            raise JobError(f"{path} is no checkpoint of these jobs", _MEND)

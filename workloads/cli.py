@@ -1,0 +1,204 @@
+"""The command line: `python -m workloads list|train|infer`.
+
+Data on stdout, everything else on stderr. torch is imported when a job starts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workloads import models
+from workloads.errors import FAILURE, USAGE, JobError
+from workloads.options import Device, InferOptions, JobOptions, TrainOptions
+
+_PROGRAM = "python -m workloads"
+_MANY = 1_000_000_000
+
+app = typer.Typer(
+    help="Training jobs to trace. Each run ends with one JSON object on stdout.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _positive(value: float | None) -> float | None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise typer.BadParameter("a finite number above 0 is needed")
+    return value
+
+
+Model = Annotated[str, typer.Argument(help="A model that `list` names.", metavar="MODEL")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the data set. MNIST's four IDX files there, plain or .gz, are used as "
+        "they are; in an absent or empty folder a set is drawn from the seed. "
+        "[default: digits-seed<seed>-<samples> beside the output folder]"
+    ),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=10_000_000,
+        help="Training samples to use. A set that is drawn gets so many, and a quarter more to "
+        "test with. [default: all of a set that is there; 4096 of a drawn one]",
+    ),
+]
+BatchSize = Annotated[int, typer.Option(min=1, max=_MANY, help="Samples a step.")]
+Workers = Annotated[
+    int, typer.Option(min=0, max=256, help="Processes that fetch batches; 0: the job itself.")
+]
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=0, max=2**32 - 1, help="Seed of the drawn set, the weights and the order of samples."
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="torch's threads. [default: torch's choice]")
+]
+DeviceOption = Annotated[
+    Device, typer.Option("--device", help="Where to run; auto takes CUDA where it is there.")
+]
+
+
+@app.command("list")
+def list_models() -> None:
+    """Name the models."""
+    for entry in models.CATALOGUE.values():
+        typer.echo(f"{entry.name:12} {entry.about}")
+
+
+@app.command()
+def train(
+    model: Model,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=_MANY,
+            help="Stop after exactly so many optimizer steps, over as many epochs as they take; "
+            "overrides --epochs.",
+        ),
+    ] = None,
+    epochs: Annotated[
+        int, typer.Option(min=1, max=_MANY, help="Passes over the training samples.")
+    ] = TrainOptions.epochs,
+    batch_size: BatchSize = JobOptions.batch_size,
+    workers: Workers = JobOptions.workers,
+    seed: Seed = JobOptions.seed,
+    data: Data = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for train.log, checkpoint.pt and predictions.csv; those of an earlier "
+            "run there are written over. [default: runs/<model>-<seed>]"
+        ),
+    ] = None,
+    samples: Samples = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(callback=_positive, help="Learning rate of SGD. [default: the model's own]"),
+    ] = None,
+    threads: Threads = None,
+    device: DeviceOption = JobOptions.device,
+) -> None:
+    """Train a model, with a checkpoint an epoch, then test it.
+
+    Example: python -m workloads train lenet --steps 200 --output /tmp/lenet
+    """
+    models.find(model)
+    options = TrainOptions(
+        model=model,
+        output=output or Path("runs") / f"{model}-{seed}",
+        data=data,
+        batch_size=batch_size,
+        workers=workers,
+        seed=seed,
+        samples=samples,
+        threads=threads,
+        device=device,
+        steps=steps,
+        epochs=epochs,
+        lr=lr,
+    )
+    from workloads.train import train as run
+
+    _print(run(options))
+
+
+@app.command()
+def infer(
+    model: Model,
+    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.pt that `train` wrote.")],
+    batch_size: BatchSize = JobOptions.batch_size,
+    workers: Workers = JobOptions.workers,
+    seed: Seed = JobOptions.seed,
+    data: Data = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for predictions.csv; that of an earlier run there is written over. "
+            "[default: runs/<model>-<seed>-infer]"
+        ),
+    ] = None,
+    samples: Samples = None,
+    threads: Threads = None,
+    device: DeviceOption = JobOptions.device,
+) -> None:
+    """Run a trained model over the test set.
+
+    Example: python -m workloads infer lenet --checkpoint runs/lenet-0/checkpoint.pt
+    """
+    models.find(model)
+    options = InferOptions(
+        model=model,
+        output=output or Path("runs") / f"{model}-{seed}-infer",
+        data=data,
+        batch_size=batch_size,
+        workers=workers,
+        seed=seed,
+        samples=samples,
+        threads=threads,
+        device=device,
+        checkpoint=checkpoint,
+    )
+    from workloads.infer import infer as run
+
+    _print(run(options))
+
+
+def main() -> int:
+    """Run the command line; gives the exit status. The one place that prints errors."""
+    try:
+        status = app(prog_name=_PROGRAM, standalone_mode=False)
+    except JobError as error:
+        return _complain(str(error), error.exit_code)
+    except typer.TyperException as error:
+        message = error.format_message().rstrip(".")
+        return _complain(f"{message}; see `{_PROGRAM} --help`", USAGE)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return _complain("PyTorch is not installed; `pip install traintrace[workloads]`", USAGE)
+    except OSError as error:
+        about = f"{error.filename}: " if error.filename else ""
+        return _complain(f"the system refused: {about}{error.strerror or error}", FAILURE)
+    return status if isinstance(status, int) else 0
+
+
+def _print(summary: dict[str, object]) -> None:
+    typer.echo(json.dumps(summary, allow_nan=False))
+
+
+def _complain(line: str, status: int) -> int:
+    sys.stderr.write(f"error: {line}\n")
+    return status

@@ -1,0 +1,121 @@
+"""IDX files, the format of MNIST: a header, then unsigned bytes in C order.
+
+    offset  size      field
+         0     4      magic: 0, 0, 0x08 for unsigned bytes, number of dimensions
+         4     4 * n  the n dimensions, big-endian
+     4+4*n     ...    the data
+
+Source: the format note on the MNIST page (http://yann.lecun.com/exdb/mnist/).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.errors import JobError, explained
+
+Bytes = NDArray[np.uint8]
+
+MEND = "get the file again, or name an empty --data folder to have a set made there"
+_UNSIGNED_BYTES = 0x08
+
+
+def header_bytes(dimensions: int) -> int:
+    """The length of a header with this many dimensions."""
+    return 4 + 4 * dimensions
+
+
+def pack_header(shape: tuple[int, ...]) -> bytes:
+    """The header of a file that holds data of this shape."""
+    return struct.pack(f">I{len(shape)}I", _magic(len(shape)), *shape)
+
+
+def parse_header(header: bytes, dimensions: int, path: Path) -> tuple[int, ...]:
+    """The shape that `header`, read from `path`, states. Raises JobError where it is not IDX."""
+    if len(header) < header_bytes(dimensions):
+        raise JobError(f"{path} ends inside its IDX header, after {len(header)} bytes", MEND)
+    magic, *shape = struct.unpack(f">I{dimensions}I", header[: header_bytes(dimensions)])
+    if magic != _magic(dimensions):
+        raise JobError(
+            f"{path} is no IDX file of {dimensions} dimensions: "
+            f"it begins with {magic:08x}, not {_magic(dimensions):08x}",
+            MEND,
+        )
+    return tuple(shape)
+
+
+def check_size(path: Path, shape: tuple[int, ...], size: int) -> None:
+    """Raise JobError unless a file of `size` bytes can hold data of `shape`, no more, no less."""
+    expected = header_bytes(len(shape)) + math.prod(shape)
+    if size != expected:
+        raise JobError(
+            f"{path} has {size} bytes, but its header ({' x '.join(map(str, shape))}) "
+            f"asks for {expected}",
+            MEND,
+        )
+
+
+@dataclass
+class IdxFile:
+    """A checked file of `shape[0]` items, read by offset; each process opens it for itself."""
+
+    path: Path
+    shape: tuple[int, ...]
+    _fd: int | None = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"path": self.path, "shape": self.shape, "_fd": None}
+
+    def __del__(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def read(self, first: int, count: int = 1) -> Bytes:
+        """Items `first` to `first + count` as an array [count, *shape[1:]], by one pread."""
+        item = math.prod(self.shape[1:])
+        offset = header_bytes(len(self.shape)) + first * item
+        with explained(f"cannot read {self.path}", "look at the disk and the folder"):
+            if self._fd is None:
+                self._fd = _open_regular(self.path)
+            data = os.pread(self._fd, count * item, offset)
+        if len(data) != count * item:
+            raise JobError(f"{self.path} was cut short while the job read it", MEND)
+        return np.frombuffer(data, dtype=np.uint8).reshape(count, *self.shape[1:])
+
+
+def open_idx(path: Path, dimensions: int) -> IdxFile:
+    """Open and check an IDX file: its kind, magic, dimensions and size. Raises JobError."""
+    with explained(f"cannot read {path}", "make the file readable for this user"):
+        fd = _open_regular(path)
+        try:
+            size = os.fstat(fd).st_size
+            header = os.pread(fd, header_bytes(dimensions), 0)
+        finally:
+            os.close(fd)
+    shape = parse_header(header, dimensions, path)
+    check_size(path, shape, size)
+    return IdxFile(path, shape)
+
+
+def _magic(dimensions: int) -> int:
+    return _UNSIGNED_BYTES << 8 | dimensions
+
+
+def _open_regular(path: Path) -> int:
+    # Without O_NONBLOCK, a named pipe in the place of a file would hang the job.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise JobError(f"{path} is not a regular file", MEND)
+    return fd

@@ -1,0 +1,197 @@
+"""MNIST, or a set like it: a folder of four IDX files, read image by image by offset.
+
+A folder that holds MNIST's own files, plain or as .gz, is used as it is; in an absent or empty
+one a set is drawn by seed (`workloads.data.digits`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+
+from tracer import phases
+from workloads.data import digits, idx
+from workloads.data.gzipped import unpack_idx
+from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
+from workloads.errors import JobError, explained
+
+CLASSES = digits.CLASSES
+SAMPLES = 4096
+"""Training samples of a made set where the user asks for no number; a quarter of it tests."""
+
+# Split: images [n, 28, 28], labels [n].
+_FILES = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
+_NAMES = tuple(name for names in _FILES.values() for name in names)
+_UNFINISHED = ".part"
+_LABELS_AT_ONCE = 1 << 20
+
+# Mean and standard deviation of MNIST's training pixels, as everyone scales them.
+_MEAN = np.float32(0.1307)
+_DEVIATION = np.float32(0.3081)
+
+
+class MnistSplit(SampleSet):
+    """Images [1, 28, 28] as float32, scaled, with their labels; each read from its file."""
+
+    def __init__(self, images: idx.IdxFile, labels: idx.Bytes) -> None:
+        self.images = images
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Sample:
+        pixels = self.images.read(index).astype(np.float32) / np.float32(255)
+        return torch.from_numpy((pixels - _MEAN) / _DEVIATION), int(self.labels[index])
+
+    def __getitems__(self, indices: list[int]) -> list[Sample]:
+        """One batch. A DataLoader's worker marks it; without workers the loop's mark covers it."""
+        if get_worker_info() is None:
+            return [self[index] for index in indices]
+        with phases.phase("fetch"):
+            return [self[index] for index in indices]
+
+
+def open_sets(request: DataRequest) -> DataSets:
+    """Open the set that `request` asks for; draw it first where its folder holds none.
+
+    Raises JobError where a file is damaged, missing or too short for `request.samples`.
+    """
+    folder = request.folder
+    if folder is None:
+        name = f"digits-seed{request.seed}-{request.samples or SAMPLES}"
+        folder = request.output.absolute().parent / name
+    folder = folder.absolute()
+    with explained(f"cannot use the data folder {folder}", "name another one with --data"):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not _holds_set(folder):
+            _make(folder, request.seed, request.samples or SAMPLES)
+    unpacked = request.output.absolute() / "data"
+    return DataSets(
+        folder,
+        train=_open_split(folder, unpacked, "train", request.samples),
+        test=_open_split(folder, unpacked, "test", None),
+    )
+
+
+def _holds_set(folder: Path) -> bool:
+    """Whether the files are there; False: none is, and the folder may be filled. Else JobError."""
+    found = {path.name for path in folder.iterdir()}
+    missing = [name for name in _NAMES if not {name, f"{name}.gz"} & found]
+    if not missing:
+        return True
+    if len(missing) < len(_NAMES):
+        raise JobError(f"{folder} lacks {', '.join(missing)}", idx.MEND)
+    # A fresh ext4 has lost+found; a job that was killed while it drew leaves unfinished files.
+    foreign = found - {"lost+found", *(name + _UNFINISHED for name in _NAMES)}
+    if foreign:
+        raise JobError(
+            f"{folder} holds other files (such as {min(foreign)}), but not {_NAMES[0]}",
+            "name a folder with MNIST's four files, or an empty one to have a set made there",
+        )
+    return False
+
+
+def _make(folder: Path, seed: int, samples: int) -> None:
+    counts = {"train": samples, "test": max(1, samples // 4)}
+    _check_space(folder, sum(counts.values()) * (digits.SIDE**2 + 1))
+    with _alone(folder):
+        # Another job may have drawn it while this one waited.
+        if _holds_set(folder):
+            return
+        for number, (split, count) in enumerate(counts.items()):
+            images_path, labels_path = (folder / (name + _UNFINISHED) for name in _FILES[split])
+            with images_path.open("wb") as images_file, labels_path.open("wb") as labels_file:
+                images_file.write(idx.pack_header((count, digits.SIDE, digits.SIDE)))
+                labels_file.write(idx.pack_header((count,)))
+                for images, labels in digits.draw(seed, number, count):
+                    images_file.write(images.tobytes())
+                    labels_file.write(labels.tobytes())
+        for name in _NAMES:
+            (folder / (name + _UNFINISHED)).rename(folder / name)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other jobs from drawing into the same folder; the lock ends with the process."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _check_space(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise JobError(
+            f"the set needs {needed} bytes in {folder}, where {free} are free",
+            "ask for fewer --samples, or name another folder",
+        )
+
+
+def _open_split(folder: Path, unpacked: Path, split: str, samples: int | None) -> MnistSplit:
+    images_name, labels_name = _FILES[split]
+    images_path = _plain(folder, unpacked, images_name, dimensions=3)
+    labels_path = _plain(folder, unpacked, labels_name, dimensions=1)
+    images = idx.open_idx(images_path, dimensions=3)
+    labels = idx.open_idx(labels_path, dimensions=1)
+    if images.shape[1:] != (digits.SIDE, digits.SIDE):
+        raise JobError(
+            f"{images_path} holds images of {images.shape[1]} x {images.shape[2]} pixels, "
+            f"not {digits.SIDE} x {digits.SIDE}",
+            idx.MEND,
+        )
+    if len(images) != len(labels):
+        raise JobError(
+            f"{images_path} holds {len(images)} images, but {labels_path} {len(labels)} labels",
+            idx.MEND,
+        )
+    if len(images) == 0:
+        raise JobError(f"{images_path} holds no images", idx.MEND)
+    if samples is not None and samples > len(images):
+        raise JobError(
+            f"{folder} holds {len(images)} training samples, fewer than --samples {samples}",
+            "leave --samples out to use them all, or name an empty --data folder",
+        )
+    return MnistSplit(images, _read_labels(labels)[:samples])
+
+
+def _read_labels(file: idx.IdxFile) -> idx.Bytes:
+    blocks = []
+    for first in range(0, len(file), _LABELS_AT_ONCE):
+        block = file.read(first, min(_LABELS_AT_ONCE, len(file) - first))
+        if block.max() >= CLASSES:
+            index = first + int((block >= CLASSES).argmax())
+            raise JobError(
+                f"{file.path} gives sample {index} the label {block[index - first]}, "
+                f"above {CLASSES - 1}",
+                idx.MEND,
+            )
+        blocks.append(block)
+    return np.concatenate(blocks)
+
+
+def _plain(folder: Path, unpacked: Path, name: str, dimensions: int) -> Path:
+    """The file itself, or what its .gz holds, unpacked into the job's own folder `unpacked`."""
+    path = folder / name
+    packed = folder / f"{name}.gz"
+    if path.exists() or not packed.exists():
+        return path
+    target = unpacked / name
+    with explained(f"cannot unpack {packed} to {target}", "name another --output folder"):
+        unpacked.mkdir(parents=True, exist_ok=True)
+        unpack_idx(packed, target, dimensions, room=shutil.disk_usage(unpacked).free)
+    return target

@@ -1,0 +1,35 @@
+"""The errors of a job that its user can mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+USAGE = 2
+FAILURE = 1
+
+MEND_WRITE = "free some space, or name another --output folder"
+
+
+class JobError(Exception):
+    """What happened, to what, and the mend, in one line. The command line exits with USAGE."""
+
+    exit_code = USAGE
+
+    def __init__(self, what: str, mend: str = "") -> None:
+        super().__init__(f"{what}; {mend}" if mend else what)
+
+
+class BrokenJobError(JobError):
+    """The job broke while it ran, by no mistake in its command line. Exits with FAILURE."""
+
+    exit_code = FAILURE
+
+
+@contextmanager
+def explained(what: str, mend: str) -> Iterator[None]:
+    """Turn an OSError of the block into a JobError: `what`, the system's reason, `mend`."""
+    try:
+        yield
+    except OSError as error:
+        raise JobError(f"{what}: {error.strerror or error}", mend) from error

@@ -1,0 +1,113 @@
+"""Inference over the test set: a prediction a sample, written to predictions.csv.
+
+The marks nest as `inference` > `eval`, one a batch with its step > `fetch`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tracer import phases
+from workloads import checkpoint, models
+from workloads.data.loader import Batches
+from workloads.errors import MEND_WRITE, JobError, explained
+from workloads.job import (
+    build_model,
+    choose_device,
+    make_batches,
+    make_output,
+    open_data,
+    seed_torch,
+)
+from workloads.models.workload import Workload
+from workloads.options import InferOptions
+from workloads.progress import Progress
+
+PREDICTIONS_NAME = "predictions.csv"
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What an inference found: samples, those predicted rightly, and the wall time."""
+
+    samples: int
+    correct: int
+    seconds: float
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.samples
+
+
+def infer(options: InferOptions) -> dict[str, object]:
+    """Run a trained model over the test set; gives a summary. Raises JobError.
+
+    Writes predictions.csv to `options.output`, over that of an earlier job.
+    """
+    workload = models.load(options.model)
+    output = make_output(options.output)
+    device = choose_device(options.device)
+    seed_torch(options)
+    with phases.phase("data_load"):
+        sets = open_data(options, workload)
+        batches = make_batches(options, sets.test, device, shuffle=False)
+    with phases.phase("model_load"):
+        model = build_model(workload, device)
+        state = checkpoint.load(options.checkpoint, device)
+        if state.model != workload.name:
+            raise JobError(
+                f"{options.checkpoint} holds a {state.model!r}, not a {workload.name!r}",
+                "name the model that was trained",
+            )
+        checkpoint.restore(model, state, options.checkpoint)
+    inferred = predict_all(workload, model, batches, output)
+    return {
+        "model": workload.name,
+        "checkpoint": str(options.checkpoint.absolute()),
+        "batch_size": options.batch_size,
+        "workers": options.workers,
+        "seed": options.seed,
+        "samples": inferred.samples,
+        "accuracy": inferred.accuracy,
+        "inference_s": inferred.seconds,
+        "output": str(output),
+        "data": str(sets.folder),
+    }
+
+
+def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: Path) -> Inferred:
+    """Predict every sample of `batches`; write index, label and prediction as CSV to `output`."""
+    path = output / PREDICTIONS_NAME
+    correct = index = 0
+    model.eval()
+    started = time.monotonic()
+    with explained(f"cannot write {path}", MEND_WRITE):
+        # Unbuffered: a write that fails does so here, and not when the file is closed.
+        file = path.open("wb", buffering=0)
+    with (
+        file,
+        phases.phase("inference"),
+        torch.inference_mode(),
+        Progress("inference", len(batches)) as progress,
+    ):
+        lines = ["index,label,prediction\n"]
+        fetched = iter(batches)
+        for step in range(len(batches)):
+            with phases.phase("eval", step=step):
+                with phases.phase("fetch"):
+                    inputs, targets = next(fetched)
+                predictions = workload.predict(model(inputs)).tolist()
+            for label, prediction in zip(targets.tolist(), predictions, strict=True):
+                lines.append(f"{index},{label},{prediction}\n")
+                index += 1
+                correct += label == prediction
+            with explained(f"cannot write {path}", MEND_WRITE):
+                file.write("".join(lines).encode())
+            lines.clear()
+            progress.show(step + 1)
+    return Inferred(index, correct, time.monotonic() - started)

@@ -1,0 +1,70 @@
+"""How a job begins: its folder, its device, its data and its model."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from workloads.data.loader import Batches
+from workloads.data.sets import DataRequest, DataSets, SampleSet
+from workloads.errors import JobError, explained
+from workloads.models.workload import Workload
+from workloads.options import Device, JobOptions
+
+
+def make_output(output: Path) -> Path:
+    """Make the folder for the job's files; gives its absolute path."""
+    with explained(f"cannot make the output folder {output}", "name another one with --output"):
+        output.mkdir(parents=True, exist_ok=True)
+    return output.absolute()
+
+
+def choose_device(device: Device) -> torch.device:
+    """The device to run on. Raises JobError where CUDA is asked for and absent."""
+    with warnings.catch_warnings():
+        # A CUDA build of torch warns where there is no driver; here that is an answer.
+        warnings.simplefilter("ignore")
+        cuda = torch.cuda.is_available()
+    if device is Device.CUDA and not cuda:
+        raise JobError(
+            "CUDA is not there for this torch",
+            "take --device cpu, or install a GPU driver and a CUDA build of torch",
+        )
+    return torch.device("cuda" if cuda and device is not Device.CPU else "cpu")
+
+
+def seed_torch(options: JobOptions) -> None:
+    """Make weights and kernels follow the seed; set the number of threads."""
+    torch.manual_seed(options.seed)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+
+
+def open_data(options: JobOptions, workload: Workload) -> DataSets:
+    """The data sets of the job; a set that is not there is made."""
+    request = DataRequest(options.data, options.output, options.seed, options.samples)
+    return workload.open_data(request)
+
+
+def make_batches(
+    options: JobOptions, samples: SampleSet, device: torch.device, *, shuffle: bool
+) -> Batches:
+    """The batches of `samples`, as the job's options ask for them."""
+    return Batches(
+        samples,
+        batch_size=options.batch_size,
+        workers=options.workers,
+        seed=options.seed,
+        shuffle=shuffle,
+        device=device,
+    )
+
+
+def build_model(workload: Workload, device: torch.device) -> nn.Module:
+    """The model with fresh weights, on the device."""
+    return workload.build().to(device)

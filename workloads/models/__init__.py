@@ -1,0 +1,51 @@
+"""The models that can be trained, one file each.
+
+This file names them without importing torch, so that the command line answers at once. A model's
+file declares WORKLOAD, a `workloads.models.workload.Workload`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workloads.errors import JobError
+
+if TYPE_CHECKING:
+    from workloads.models.workload import Workload
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model of the catalogue. `module` is imported when the model is asked for."""
+
+    name: str
+    about: str
+    module: str
+
+
+CATALOGUE = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            "lenet",
+            "LeNet-5, 61,706 parameters, on 28x28 grey images of 10 digits (MNIST layout)",
+            "workloads.models.lenet",
+        ),
+    )
+}
+
+
+def find(name: str) -> Entry:
+    """The entry of the model `name`. Raises JobError where the catalogue lacks it."""
+    entry = CATALOGUE.get(name)
+    if entry is None:
+        raise JobError(f"there is no model {name!r}", f"choose one of: {', '.join(CATALOGUE)}")
+    return entry
+
+
+def load(name: str) -> Workload:
+    """The workload of the model `name`, imported now. Raises JobError."""
+    workload: Workload = importlib.import_module(find(name).module).WORKLOAD
+    return workload

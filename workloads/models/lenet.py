@@ -1,0 +1,55 @@
+"""LeNet-5, after LeCun et al., "Gradient-based learning applied to document recognition", 1998.
+
+As most of today's versions have it: full connections from S2 to C3, plain average pooling, and
+a linear output layer under cross entropy.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from workloads.data import mnist
+from workloads.models.workload import Workload
+
+
+class LeNet5(nn.Module):
+    """Images [batch, 1, 28, 28] to scores [batch, 10]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 6, kernel_size=5, padding=2),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
+            nn.Conv2d(6, 16, kernel_size=5),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+        )
+        self.classifier = nn.Sequential(
+            nn.Linear(400, 120),
+            nn.Tanh(),
+            nn.Linear(120, 84),
+            nn.Tanh(),
+            nn.Linear(84, mnist.CLASSES),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = self.classifier(self.features(images))
+        return scores
+
+
+def _predict(scores: Tensor) -> Tensor:
+    return scores.argmax(dim=1)
+
+
+WORKLOAD = Workload(
+    name="lenet",
+    build=LeNet5,
+    open_data=mnist.open_sets,
+    loss=functional.cross_entropy,
+    predict=_predict,
+    lr=0.01,
+    momentum=0.9,
+)

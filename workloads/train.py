@@ -1,0 +1,168 @@
+"""Training: epochs of steps, a log line a step, a checkpoint an epoch, inference at the end.
+
+The marks nest as `train` > `epoch` > `step` > `fetch`, `forward`, `backward`, `optimizer`, with a
+`checkpoint` at the end of each epoch. A step spans more than its four parts: the loss is read
+back and its log line written there. On CUDA the parts are the times of the host's calls; the
+device is waited for where the loss is read back.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+from torch import nn
+from torch.optim import SGD, Optimizer
+
+from tracer import phases
+from workloads import checkpoint, models
+from workloads.data.loader import Batch, Batches
+from workloads.errors import MEND_WRITE, explained
+from workloads.infer import predict_all
+from workloads.job import (
+    build_model,
+    choose_device,
+    make_batches,
+    make_output,
+    open_data,
+    seed_torch,
+)
+from workloads.models.workload import Workload
+from workloads.options import TrainOptions
+from workloads.progress import Progress
+
+LOG_NAME = "train.log"
+
+
+@dataclass
+class Trained:
+    """What a training did. `epochs` counts those begun; losses are those of single steps."""
+
+    steps: int = 0
+    epochs: int = 0
+    first_loss: float = math.nan
+    last_loss: float = math.nan
+
+
+def train(options: TrainOptions) -> dict[str, object]:
+    """Run the whole job; gives its summary, every number measured. Raises JobError.
+
+    Writes train.log, checkpoint.pt and predictions.csv to `options.output`; files of an earlier
+    job there are written over.
+    """
+    workload = models.load(options.model)
+    output = make_output(options.output)
+    device = choose_device(options.device)
+    seed_torch(options)
+    with _open_log(output / LOG_NAME) as log:
+        with phases.phase("data_load"):
+            sets = open_data(options, workload)
+            batches = make_batches(options, sets.train, device, shuffle=True)
+            test = make_batches(options, sets.test, device, shuffle=False)
+        with phases.phase("model_load"):
+            model = build_model(workload, device)
+            optimizer = SGD(
+                model.parameters(),
+                lr=workload.lr if options.lr is None else options.lr,
+                momentum=workload.momentum,
+            )
+        loop = _Loop(workload, model, optimizer, batches, log, output / checkpoint.NAME)
+        started = time.monotonic()
+        trained = loop.run(options.steps or options.epochs * len(batches))
+        train_s = time.monotonic() - started
+    inferred = predict_all(workload, model, test, output)
+    return {
+        "model": workload.name,
+        "steps": trained.steps,
+        "epochs": trained.epochs,
+        "batch_size": options.batch_size,
+        "workers": options.workers,
+        "seed": options.seed,
+        "samples": len(sets.train),
+        "first_loss": _finite(trained.first_loss),
+        "last_loss": _finite(trained.last_loss),
+        "accuracy": inferred.accuracy,
+        "train_s": train_s,
+        "inference_s": inferred.seconds,
+        "output": str(output),
+        "data": str(sets.folder),
+    }
+
+
+@dataclass
+class _Loop:
+    workload: Workload
+    model: nn.Module
+    optimizer: Optimizer
+    batches: Batches
+    log: FileIO
+    checkpoint: Path
+
+    def run(self, steps: int) -> Trained:
+        """Train for exactly `steps` steps, over as many epochs as that takes."""
+        trained = Trained()
+        self.model.train()
+        with phases.phase("train"), Progress("train", steps) as progress:
+            while trained.steps < steps:
+                with phases.phase("epoch", epoch=trained.epochs):
+                    self._epoch(trained, min(len(self.batches), steps - trained.steps), progress)
+                    with phases.phase("checkpoint", epoch=trained.epochs):
+                        self._save(trained)
+                trained.epochs += 1
+        return trained
+
+    def _epoch(self, trained: Trained, steps: int, progress: Progress) -> None:
+        # Counted, not iterated to the end: a fetch that only finds the end would be a step more.
+        # The iterator ends with this call, and its workers with it.
+        batches = iter(self.batches)
+        for _ in range(steps):
+            with phases.phase("step", epoch=trained.epochs, step=trained.steps):
+                loss = self._step(batches)
+                self._write_log(trained, loss)
+            if trained.steps == 0:
+                trained.first_loss = loss
+            trained.last_loss = loss
+            trained.steps += 1
+            progress.show(trained.steps, f"loss {loss:.4f}")
+
+    def _step(self, batches: Iterator[Batch]) -> float:
+        with phases.phase("fetch"):
+            inputs, targets = next(batches)
+        with phases.phase("forward"):
+            loss = self.workload.loss(self.model(inputs), targets)
+        with phases.phase("backward"):
+            loss.backward()  # type: ignore[no-untyped-call]
+        with phases.phase("optimizer"):
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return loss.item()
+
+    def _write_log(self, trained: Trained, loss: float) -> None:
+        line = f"epoch={trained.epochs} step={trained.steps} loss={loss!r}\n"
+        with explained(f"cannot write {self.log.name!s}", MEND_WRITE):
+            self.log.write(line.encode())
+
+    def _save(self, trained: Trained) -> None:
+        checkpoint.save(
+            self.checkpoint,
+            self.workload.name,
+            self.model,
+            self.optimizer,
+            epoch=trained.epochs,
+            step=trained.steps,
+        )
+
+
+def _open_log(path: Path) -> FileIO:
+    """Unbuffered: every line reaches the kernel at once, as in jobs that flush their log."""
+    with explained(f"cannot write {path}", MEND_WRITE):
+        return path.open("wb", buffering=0)
+
+
+def _finite(loss: float) -> float | None:
+    """JSON has no NaN: the loss of a training that diverged is null."""
+    return loss if math.isfinite(loss) else None

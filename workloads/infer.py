@@ -110,4 +110,5 @@ def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: 
                 file.write("".join(lines).encode())
             lines.clear()
             progress.show(step + 1)
+        next(fetched, None)
     return Inferred(index, correct, time.monotonic() - started)

@@ -116,8 +116,7 @@ class _Loop:
         return trained
 
     def _epoch(self, trained: Trained, steps: int, progress: Progress) -> None:
-        # Counted, not iterated to the end: a fetch that only finds the end would be a step more.
-        # The iterator ends with this call, and its workers with it.
+        # Counted: a fetch that only finds the end would be marked as a step more.
         batches = iter(self.batches)
         for _ in range(steps):
             with phases.phase("step", epoch=trained.epochs, step=trained.steps):
@@ -128,6 +127,8 @@ class _Loop:
             trained.last_loss = loss
             trained.steps += 1
             progress.show(trained.steps, f"loss {loss:.4f}")
+        if steps == len(self.batches):
+            next(batches, None)
 
     def _step(self, batches: Iterator[Batch]) -> float:
         with phases.phase("fetch"):

@@ -1,4 +1,4 @@
-"""The data folder: made where it is empty, used where it holds MNIST, refused where it is damaged."""
+"""The data folder: made where it is empty, used where it holds MNIST, refused where damaged."""
 
 from __future__ import annotations
 

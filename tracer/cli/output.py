@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH = 80
+_LEAST_TEXT = 10
 
 
 def console() -> Console:
@@ -54,13 +55,16 @@ def table(
         title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, caption=note or None
     )
     made.caption_justify = "left"
-    for column in columns:
+    cells = [[show(value) for value in row] for row in rows]
+    for number, column in enumerate(columns):
+        longest = max((len(line[number]) for line in cells), default=0)
         made.add_column(
             column,
             justify="left" if column in left else "right",
             no_wrap=column not in left,
             overflow="fold",
+            min_width=min(longest, _LEAST_TEXT) if column in left else None,
         )
-    for row in rows:
-        made.add_row(*[show(value) for value in row])
+    for line in cells:
+        made.add_row(*line)
     return made

@@ -115,6 +115,21 @@ class Trace:
             self._connection = connection
         return self._connection
 
+    def empty_if_missing(self, name: str) -> None:
+        """Make an empty table of a kind that this trace lacks, for joins that can do without."""
+        if name in self._paths:
+            return
+        types = {
+            "int16": "SMALLINT",
+            "int32": "INTEGER",
+            "int64": "BIGINT",
+            "uint64": "UBIGINT",
+            "bool": "BOOLEAN",
+            "text": "VARCHAR",
+        }
+        columns = ", ".join(f'"{c.name}" {types[c.type.value]}' for c in ALL_TABLES[name].columns)
+        self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{name}" ({columns})')
+
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
         """The result of a query of our own as a frame."""
         frame: pd.DataFrame = self.connection.execute(query, list(parameters)).df()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +55,11 @@ class Batches:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Start an epoch's workers. Dropping the iterator ends them. Raises JobError in `next`."""
+        """Start an epoch's workers; they end with the iterator. Its `next` raises JobError.
+
+        Take it to its end where that can be: a Ctrl-C is lost while an iterator that was merely
+        dropped waits for its workers.
+        """
         self._order.manual_seed(int(torch.randint(2**32, (), generator=self._epochs)))
         with _quiet():
             iterator = iter(self._loader)
@@ -66,22 +71,30 @@ class Batches:
                 inputs, targets = next(iterator)
             except StopIteration:
                 return
-            except JobError as error:
-                # From a worker it comes with the worker's traceback above its own line.
-                line = str(error).splitlines()[-1]
-                raise JobError(line.split("JobError: ", 1)[-1]) from error
-            except RuntimeError as error:
-                if "DataLoader worker" not in str(error):
-                    raise
-                raise BrokenJobError(
-                    f"a DataLoader worker died: {' '.join(str(error).split())}",
-                    "take fewer --workers, or give the job more memory and /dev/shm "
-                    "(docker run --shm-size=1g)",
-                ) from error
+            except (JobError, RuntimeError) as error:
+                # The frames of the error hold the iterator. Left to the garbage collector, its
+                # workers would be waited for in vain, for 5 s, at any later time.
+                traceback.clear_frames(error.__traceback__)
+                del iterator
+                raise _told_in_a_line(error) from None
             yield (
                 inputs.to(self._device, non_blocking=self._pinned),
                 targets.to(self._device, non_blocking=self._pinned),
             )
+
+
+def _told_in_a_line(error: JobError | RuntimeError) -> Exception:
+    """The error that a batch failed with, without the traceback that a worker put into it."""
+    if isinstance(error, JobError):
+        line = str(error).splitlines()[-1]
+        return JobError(line.split("JobError: ", 1)[-1])
+    if str(error).startswith("DataLoader worker"):
+        return BrokenJobError(
+            f"a DataLoader worker died: {' '.join(str(error).split())}",
+            "take fewer --workers, or give the job more memory and /dev/shm "
+            "(docker run --shm-size=1g)",
+        )
+    return error
 
 
 @contextmanager

@@ -30,7 +30,7 @@ CATALOGUE = {
     for entry in (
         Entry(
             "lenet",
-            "LeNet-5, 61,706 parameters, on 28x28 grey images of 10 digits (MNIST layout)",
+            "LeNet-5, 61,706 weights, on 28x28 grey images of ten digits (MNIST)",
             "workloads.models.lenet",
         ),
     )

@@ -92,7 +92,7 @@ def decode_pages(
                 if at + 2 > end:
                     damaged += 1
                     break
-                now += delta + (np.int64(words[at + 1]) << _DELTA_BITS)
+                now = now + delta + (np.int64(words[at + 1]) << _DELTA_BITS)
                 at += 2
                 continue
             if kind == 31:  # absolute time, less its five highest bits

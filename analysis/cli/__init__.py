@@ -1,0 +1,1 @@
+"""Verbs of `tracer` that read traces."""

@@ -1,0 +1,66 @@
+"""`tracer query`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tracer.cli.main import context_settings
+from tracer.cli.opening import AsJson, TracePath, open_trace
+
+
+def _examples() -> str:
+    from tracer.store.trace import ALL_TABLES
+
+    lines = [f"  {name}: {table.example}" for name, table in ALL_TABLES.items()]
+    return "[bold]Tables, with an example each[/bold]\n\n" + "\n\n".join(lines)
+
+
+@context_settings(epilog=None)
+def query(
+    trace: TracePath,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query; - reads it from stdin.")],
+    json: AsJson = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Ask a trace in SQL (DuckDB). --json prints one list of row objects.
+
+    The views requests and flushes are there, too.
+    """
+    import duckdb
+
+    from analysis.report.tables import records
+    from analysis.views.flushes import flushes
+    from analysis.views.requests import requests
+    from probes.errors import UsageError
+    from tracer.store.trace import dump
+
+    if json and csv:
+        raise UsageError("--json and --csv do not go together", "give one of them")
+    text = sys.stdin.read() if sql == "-" else sql
+    with open_trace(trace) as opened:
+        if "block" in opened.tables:
+            for name, make in (("requests", requests), ("flushes", flushes)):
+                if name in text.lower():
+                    make(opened)
+        try:
+            frame = opened.sql(text)
+        except duckdb.Error as error:
+            line = " ".join(str(error).split())[:300]
+            raise UsageError(
+                f"the query failed: {line}", f"tables here: {', '.join(opened.tables)}"
+            ) from None
+    if json:
+        typer.echo(dump(records(frame)))
+    elif csv:
+        frame.to_csv(sys.stdout, index=False)
+    else:
+        from tracer.cli.output import console, table
+
+        rows = [list(row.values()) for row in records(frame.head(1000))]
+        numbers = set(frame.select_dtypes("number").columns)
+        left = [c for c in frame.columns if c not in numbers]
+        note = f"{len(frame) - 1000} more rows: --csv or --json" if len(frame) > 1000 else ""
+        console().print(table("", list(frame.columns), rows, left=left, note=note))

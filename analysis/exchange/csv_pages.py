@@ -1,0 +1,129 @@
+"""Import of page operations: CSV with columns ts_ns,dev,page,pages,op (R, W or F).
+
+They become bio_queue rows of the table block, so that every view and model works on them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from probes.block import SECTOR_BYTES, TABLE
+from probes.errors import BadTrace
+from tracer.store.importing import ImportedTrace
+
+PAGE_BYTES = 4096
+COLUMNS = {
+    "ts_ns": pa.int64(),
+    "dev": pa.string(),
+    "page": pa.uint64(),
+    "pages": pa.int64(),
+    "op": pa.string(),
+}
+_SECTORS = PAGE_BYTES // SECTOR_BYTES
+_MOST_PAGE = (1 << 64) // _SECTORS - 1
+_BLOCK_BYTES = 4 << 20
+
+
+def import_csv(source: Path, output: Path) -> int:
+    """Make the trace `output` from the CSV file `source`; returns its rows.
+
+    Raises BadTrace, with the row, for a file that is no such CSV, is empty, has times that are
+    negative or go back, or sizes that cannot be.
+    """
+    with ImportedTrace(output, f"csv:{source.name}") as trace:
+        try:
+            with pyarrow.csv.open_csv(
+                source,
+                pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=COLUMNS, include_columns=list(COLUMNS), strings_can_be_null=False
+                ),
+            ) as reader:
+                rows, last, first = 0, -1, 0
+                for batch in reader:
+                    if batch.num_rows:
+                        first = first if rows else batch.column("ts_ns")[0].as_py()
+                        last = _check(source, batch, rows, last)
+                        trace.add(TABLE, _block_rows(batch))
+                        rows += batch.num_rows
+        except FileNotFoundError:
+            raise BadTrace(f"there is no file {source}", "check its name") from None
+        except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError) as error:
+            line = " ".join(str(error).split())[:200]
+            raise BadTrace(
+                f"{source} is no CSV with columns {','.join(COLUMNS)}: {line}", "mend the file"
+            ) from None
+        if not rows:
+            raise BadTrace(f"{source} has no rows", "give a file with at least one operation")
+        trace.finish(first, last)
+    return rows
+
+
+def _check(source: Path, batch: pa.RecordBatch, before: int, last: int) -> int:
+    """Refuse rows that cannot be; returns the last time."""
+
+    def refuse(bad: pa.BooleanArray, what: str, mend: str) -> None:
+        row = pc.index(bad, True).as_py()
+        if row >= 0:
+            raise BadTrace(f"{source}, row {before + row + 1}: {what}", mend)
+
+    for name in COLUMNS:
+        refuse(pc.is_null(batch.column(name)), f"no {name}", "fill it")
+    ts = batch.column("ts_ns")
+    refuse(pc.less(ts, 0), "a negative time", "times are ns, from 0")
+    previous = pa.concat_arrays([pa.array([last], pa.int64()), ts[:-1]])
+    refuse(pc.less(ts, previous), "time goes back", "sort the file by ts_ns")
+    refuse(
+        pc.invert(pc.is_in(batch.column("op"), pa.array(["R", "W", "F"]))),
+        "an op that is not R, W or F",
+        "R reads, W writes, F flushes",
+    )
+    pages = batch.column("pages")
+    needs_pages = pc.not_equal(batch.column("op"), "F")
+    refuse(
+        pc.or_(pc.less(pages, 0), pc.and_(needs_pages, pc.less(pages, 1))),
+        "pages below 1",
+        "R and W concern at least one page",
+    )
+    refuse(pc.greater(pages, 1 << 31), "more than 2^31 pages at once", "split the operation")
+    refuse(
+        pc.greater(batch.column("page"), _MOST_PAGE - (1 << 31)),
+        "a page number beyond any disk",
+        "pages are of 4096 bytes",
+    )
+    final: int = ts[-1].as_py()
+    return final
+
+
+def _block_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    n = batch.num_rows
+
+    def same(value: object, kind: pa.DataType) -> pa.Array:
+        return pa.array([value], kind).take(pa.array([0] * n)) if n else pa.array([], kind)
+
+    text = pa.dictionary(pa.int32(), pa.string())
+    columns = {
+        "ts": batch.column("ts_ns"),
+        "cpu": same(0, pa.int16()),
+        "pid": pa.nulls(n, pa.int32()),
+        "tid": same(0, pa.int32()),
+        "comm": pa.nulls(n, pa.string()).dictionary_encode(),
+        "event": same("bio_queue", pa.string()).dictionary_encode(),
+        "dev": batch.column("dev").dictionary_encode(),
+        "sector": pc.multiply(batch.column("page"), pa.scalar(_SECTORS, pa.uint64())),
+        "nr_sector": pc.multiply(batch.column("pages"), _SECTORS),
+        "rwbs": batch.column("op").dictionary_encode(),
+        "error": pa.nulls(n, pa.int32()),
+    }
+    schema = TABLE.arrow_schema()
+    return pa.RecordBatch.from_arrays(
+        [
+            columns[f.name].cast(text) if pa.types.is_dictionary(f.type) else columns[f.name]
+            for f in schema
+        ],
+        schema=schema,
+    )

@@ -1,0 +1,183 @@
+"""A report for a terminal, in at most 80 columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.report.tables import records
+from tracer.cli.output import console, safe, show, table
+from tracer.cli.sizes import show_size
+
+_MOST_ROWS = 15
+
+_COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
+    "syscalls": (
+        "System calls of the targets, by time",
+        {
+            "name": "call",
+            "calls": "calls",
+            "errors": "errors",
+            "total_s": "total s",
+            "mean_us": "mean us",
+            "p99_us": "p99 us",
+        },
+        ("call",),
+    ),
+    "page_faults": (
+        "Page faults by process",
+        {
+            "pid": "pid",
+            "comm": "name",
+            "role": "role",
+            "faults": "faults",
+            "minor": "minor",
+            "major": "major",
+            "reads": "read",
+            "writes": "write",
+            "execs": "exec",
+        },
+        ("name", "role"),
+    ),
+    "writeback_reasons": (
+        "Write-backs by reason (writeback_start)",
+        {"reason": "reason", "writebacks": "write-backs", "ratio": "ratio"},
+        ("reason",),
+    ),
+    "flushed_pages": (
+        "Pages written to devices, by reason",
+        {
+            "reason": "reason",
+            "certainty": "certainty",
+            "bios": "bios",
+            "pages": "pages",
+            "ratio": "ratio",
+            "own_pages": "tracer's own",
+        },
+        ("reason", "certainty"),
+    ),
+    "writeback_intervals": (
+        "Intervals between write-back starts on one device, s",
+        {
+            "reason": "reason",
+            "intervals": "n",
+            "mean_s": "mean",
+            "std_s": "std",
+            "p50_s": "p50",
+            "p90_s": "p90",
+            "p99_s": "p99",
+            "max_s": "max",
+        },
+        ("reason",),
+    ),
+    "block_latency": (
+        "Block requests, latencies in ms",
+        {
+            "dev": "dev",
+            "operation": "op",
+            "requests": "requests",
+            "bytes": "bytes",
+            "queue_p50_ms": "queue p50",
+            "queue_p99_ms": "p99",
+            "service_p50_ms": "service p50",
+            "service_p99_ms": "p99 ",
+        },
+        ("dev", "op"),
+    ),
+    "phases": (
+        "Phases, and what the kernel did meanwhile",
+        {
+            "name": "phase",
+            "count": "n",
+            "steps": "steps",
+            "total_s": "total s",
+            "mean_ms": "mean ms",
+            "calls": "calls",
+            "faults": "faults",
+            "written_pages": "written",
+        },
+        ("phase",),
+    ),
+    "loss": (
+        "Events lost",
+        {
+            "stream": "stream",
+            "from_s": "from s",
+            "to_s": "to s",
+            "count": "events",
+            "cause": "cause",
+        },
+        ("stream", "cause"),
+    ),
+}
+
+_NOTES = {
+    "page_faults": "A dash: not told apart by this backend, or not known.",
+    "flushed_pages": "certainty: exact by kernel events, inferred from the system call.",
+    "phases": "calls and faults of the phase's own thread; written: pages, machine-wide.",
+}
+
+
+def print_report(name: str, manifest: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
+    """Print every table, losses first where there are any."""
+    out = console()
+    out.print(safe(name), style="bold")
+    for target in manifest["targets"]:
+        line = " ".join(target.get("command") or [])
+        out.print(safe(f"{target.get('role')} {target.get('name')}: {line}"[:160]))
+    duration = manifest.get("duration_s")
+    out.print(f"{show(duration)} s, " + ("complete" if manifest["complete"] else "incomplete"))
+    loss = tables.get("loss")
+    if loss is not None and len(loss):
+        out.print(
+            f"{manifest['loss'].get('events')} events lost in {len(loss)} gaps: "
+            "figures over them are too low.",
+            style="red",
+        )
+    else:
+        out.print("0 events lost.")
+    cost = manifest["own_cost"]
+    if cost:
+        out.print(
+            f"The tracer itself: {show(cost.get('cpu_s'))} s CPU, "
+            f"{show_size(cost.get('max_rss_bytes') or 0)} memory, "
+            f"{show_size(cost.get('bytes_written') or 0)} written."
+        )
+    out.print()
+    if "event_counts" in tables:
+        _print_counts(tables["event_counts"])
+    for key, (title, columns, left) in _COLUMNS.items():
+        frame = tables.get(key)
+        if frame is None or (key == "loss" and frame.empty):
+            continue
+        if frame.empty:
+            out.print(f"{title}: none.\n")
+            continue
+        rows = records(frame)
+        note = _NOTES.get(key, "")
+        if len(rows) > _MOST_ROWS:
+            note = f"{len(rows) - _MOST_ROWS} more rows with --json. {note}"
+        out.print(
+            table(
+                title,
+                list(columns.values()),
+                [[row[c] for c in columns] for row in rows[:_MOST_ROWS]],
+                left=left,
+                note=note,
+            )
+        )
+
+
+def _print_counts(frame: pd.DataFrame) -> None:
+    """Events by role, without the roles that have none."""
+    rows = [row for row in records(frame) if row["total"]]
+    roles = [c for c in frame.columns[1:] if any(row[c] for row in rows)]
+    console().print(
+        table(
+            "Events by role of the thread in whose context they happened",
+            ["event", *roles],
+            [[row["event"].split(":")[-1], *[row[r] for r in roles]] for row in rows],
+            left=("event",),
+        )
+    )

@@ -16,6 +16,7 @@ from tracer import phases
 from workloads import checkpoint, models
 from workloads.data.loader import Batches
 from workloads.errors import MEND_WRITE, JobError, explained
+from workloads.interrupt import Interruptible
 from workloads.job import (
     build_model,
     choose_device,
@@ -93,6 +94,7 @@ def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: 
         file,
         phases.phase("inference"),
         torch.inference_mode(),
+        Interruptible() as interruptible,
         Progress("inference", len(batches)) as progress,
     ):
         lines = ["index,label,prediction\n"]
@@ -110,5 +112,5 @@ def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: 
                 file.write("".join(lines).encode())
             lines.clear()
             progress.show(step + 1)
-        next(fetched, None)
+            interruptible.check()
     return Inferred(index, correct, time.monotonic() - started)

@@ -23,6 +23,7 @@ from workloads import checkpoint, models
 from workloads.data.loader import Batch, Batches
 from workloads.errors import MEND_WRITE, explained
 from workloads.infer import predict_all
+from workloads.interrupt import Interruptible
 from workloads.job import (
     build_model,
     choose_device,
@@ -106,16 +107,23 @@ class _Loop:
         """Train for exactly `steps` steps, over as many epochs as that takes."""
         trained = Trained()
         self.model.train()
-        with phases.phase("train"), Progress("train", steps) as progress:
+        with (
+            phases.phase("train"),
+            Interruptible() as interruptible,
+            Progress("train", steps) as progress,
+        ):
             while trained.steps < steps:
                 with phases.phase("epoch", epoch=trained.epochs):
-                    self._epoch(trained, min(len(self.batches), steps - trained.steps), progress)
+                    left = min(len(self.batches), steps - trained.steps)
+                    self._epoch(trained, left, progress, interruptible)
                     with phases.phase("checkpoint", epoch=trained.epochs):
                         self._save(trained)
                 trained.epochs += 1
         return trained
 
-    def _epoch(self, trained: Trained, steps: int, progress: Progress) -> None:
+    def _epoch(
+        self, trained: Trained, steps: int, progress: Progress, interruptible: Interruptible
+    ) -> None:
         # Counted: a fetch that only finds the end would be marked as a step more.
         batches = iter(self.batches)
         for _ in range(steps):
@@ -127,8 +135,7 @@ class _Loop:
             trained.last_loss = loss
             trained.steps += 1
             progress.show(trained.steps, f"loss {loss:.4f}")
-        if steps == len(self.batches):
-            next(batches, None)
+            interruptible.check()
 
     def _step(self, batches: Iterator[Batch]) -> float:
         with phases.phase("fetch"):

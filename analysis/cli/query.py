@@ -7,18 +7,20 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import context_settings
+from tracer.cli.main import verb
 from tracer.cli.opening import AsJson, TracePath, open_trace
 
 
 def _examples() -> str:
+    from rich.markup import escape
+
     from tracer.store.trace import ALL_TABLES
 
-    lines = [f"  {name}: {table.example}" for name, table in ALL_TABLES.items()]
+    lines = [escape(f"{name}: {table.example}") for name, table in ALL_TABLES.items()]
     return "[bold]Tables, with an example each[/bold]\n\n" + "\n\n".join(lines)
 
 
-@context_settings(epilog=None)
+@verb(epilog=_examples)
 def query(
     trace: TracePath,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A query; - reads it from stdin.")],
@@ -57,10 +59,12 @@ def query(
     elif csv:
         frame.to_csv(sys.stdout, index=False)
     else:
-        from tracer.cli.output import console, table
+        from tracer.cli.output import print_table, wide_console
 
         rows = [list(row.values()) for row in records(frame.head(1000))]
         numbers = set(frame.select_dtypes("number").columns)
         left = [c for c in frame.columns if c not in numbers]
         note = f"{len(frame) - 1000} more rows: --csv or --json" if len(frame) > 1000 else ""
-        console().print(table("", list(frame.columns), rows, left=left, note=note))
+        print_table(
+            wide_console(), "", list(frame.columns), rows, left=left, note=note, exact=True
+        )

@@ -149,7 +149,7 @@ def _stacked(disks: Any, written: set[str]) -> tuple[str, str] | None:
 
 
 def _print(name: str, facts: dict[str, Any]) -> None:
-    from tracer.cli.output import console, safe, show, table
+    from tracer.cli.output import console, print_table, safe, show
     from tracer.cli.sizes import show_size
 
     out = console()
@@ -167,21 +167,19 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(f"  D  pages that reach the disk   {show(facts['disk_writes'])}")
         out.print(f"     improvement                 {show(facts['improvement'])}")
         out.print(f"     with the final drain        {show(facts['improvement_with_drain'])}")
-        out.print(
-            table(
-                "Other capacities",
-                ("share of U", "pages", "D", "improvement", "with drain"),
-                [
-                    (
-                        float(s["capacity_share"]),
-                        s["capacity_pages"],
-                        s["disk_writes"],
-                        s["improvement"],
-                        s["improvement_with_drain"],
-                    )
-                    for s in facts["sweep"]
-                ],
-            )
+        out.print()
+        columns = {
+            "capacity_share": "share of U",
+            "capacity_pages": "pages",
+            "disk_writes": "D",
+            "improvement": "improvement",
+            "improvement_with_drain": "with drain",
+        }
+        print_table(
+            out,
+            "Other capacities",
+            list(columns.values()),
+            [[s[c] for c in columns] for s in facts["sweep"]],
         )
         for reason, pages in facts["by_reason"].items():
             out.print(safe(f"  {show(pages)} pages by {reason}"))

@@ -47,7 +47,7 @@ def page_writebacks(trace: Trace, devices: list[str] | None = None) -> Accesses:
         *(devices or []),
     )
     pages = rows["pages"].to_numpy(np.uint64)
-    if len(pages) and (pages > MOST_PAGES).any() or int(pages.sum(dtype=object)) > MOST_PAGES:
+    if pages.sum(dtype=np.float64) > MOST_PAGES:
         raise BadTrace(
             f"{trace.folder} claims more than {MOST_PAGES} page write-backs", "it is damaged"
         )

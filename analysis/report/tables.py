@@ -29,9 +29,11 @@ _MINE = "('target', 'child')"
 def event_counts(trace: Trace) -> pd.DataFrame:
     """Events by the role of the thread in whose context they happened (seed 001, Table 5).
 
-    Columns: event (SYSTEM:EVENT), one column a role, total. Needs table processes.
+    Columns: event (SYSTEM:EVENT), one column a role, total; null for an event that the kernel
+    of the recording lacked. Needs table processes.
     """
     trace.require("processes")
+    recorded = trace.manifest["ftrace"].get("formats") or {}
     parts = []
     for probe in PROBES.values():
         if probe.table.name not in trace.tables or probe.name == "processes":
@@ -46,7 +48,8 @@ def event_counts(trace: Trace) -> pd.DataFrame:
         )
         names: dict[str, str] = {}
         for event in probe.events:
-            names.setdefault(event.label, event.name)
+            if event.label not in names or event.name in recorded:
+                names[event.label] = event.name
         wide = found.pivot_table(
             index="event", columns="role", values="n", aggfunc="sum", fill_value=0
         )
@@ -54,11 +57,15 @@ def event_counts(trace: Trace) -> pd.DataFrame:
             if (probe.name, one) == ("syscalls", "exit"):
                 continue
             counts = wide.loc[one].to_dict() if one in wide.index else {}
+            if name not in recorded and not counts:
+                parts.append({"event": name})
+                continue
             row: dict[str, Any] = {"event": name}
             row |= {role: int(counts.get(role, 0)) for role in ROLES}
             row["total"] = sum(row[role] for role in ROLES)
             parts.append(row)
-    return pd.DataFrame(parts, columns=["event", *ROLES, "total"])
+    frame = pd.DataFrame(parts, columns=["event", *ROLES, "total"])
+    return frame.astype(dict.fromkeys([*ROLES, "total"], "Int64"))
 
 
 def syscalls(trace: Trace) -> pd.DataFrame:

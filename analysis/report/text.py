@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.report.tables import records
-from tracer.cli.output import console, safe, show, table
+from tracer.cli.output import console, print_table, safe, show
 from tracer.cli.sizes import show_size
 
 _MOST_ROWS = 15
@@ -72,16 +72,16 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         ("reason",),
     ),
     "block_latency": (
-        "Block requests, latencies in ms",
+        "Block requests: latency in ms, queued to issued and issued to completed",
         {
             "dev": "dev",
             "operation": "op",
             "requests": "requests",
-            "bytes": "bytes",
+            "mib": "MiB",
             "queue_p50_ms": "queue p50",
             "queue_p99_ms": "p99",
             "service_p50_ms": "service p50",
-            "service_p99_ms": "p99 ",
+            "service_p99_ms": "p99",
         },
         ("dev", "op"),
     ),
@@ -155,17 +155,18 @@ def print_report(name: str, manifest: dict[str, Any], tables: dict[str, pd.DataF
             out.print(f"{title}: none.\n")
             continue
         rows = records(frame)
+        if key == "block_latency":
+            rows = [{**row, "mib": row["bytes"] / (1 << 20)} for row in rows]
         note = _NOTES.get(key, "")
         if len(rows) > _MOST_ROWS:
             note = f"{len(rows) - _MOST_ROWS} more rows with --json. {note}"
-        out.print(
-            table(
-                title,
-                list(columns.values()),
-                [[row[c] for c in columns] for row in rows[:_MOST_ROWS]],
-                left=left,
-                note=note,
-            )
+        print_table(
+            out,
+            title,
+            list(columns.values()),
+            [[row[c] for c in columns] for row in rows[:_MOST_ROWS]],
+            left,
+            note,
         )
 
 
@@ -173,11 +174,10 @@ def _print_counts(frame: pd.DataFrame) -> None:
     """Events by role, without the roles that have none."""
     rows = [row for row in records(frame) if row["total"]]
     roles = [c for c in frame.columns[1:] if any(row[c] for row in rows)]
-    console().print(
-        table(
-            "Events by role of the thread in whose context they happened",
-            ["event", *roles],
-            [[row["event"].split(":")[-1], *[row[r] for r in roles]] for row in rows],
-            left=("event",),
-        )
+    print_table(
+        console(),
+        "Events by role of the thread in whose context they happened",
+        ["event", *roles],
+        [[row["event"].split(":")[-1], *[row[r] for r in roles]] for row in rows],
+        left=("event",),
     )

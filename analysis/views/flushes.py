@@ -25,9 +25,9 @@ _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
 WITH bios AS (
     SELECT ts, tid, pid, comm, dev, sector, nr_sector, rwbs,
-           sector // {SECTORS_PER_PAGE} AS page,
-           (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1
-               AS pages
+           CAST(sector // {SECTORS_PER_PAGE} AS UBIGINT) AS page,
+           CAST((sector + nr_sector - 1) // {SECTORS_PER_PAGE}
+               - sector // {SECTORS_PER_PAGE} + 1 AS BIGINT) AS pages
     FROM block
     WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
 ), work AS (
@@ -37,14 +37,18 @@ WITH bios AS (
 ), calls AS (
     SELECT ts, tid, name, ts + coalesce(dur_ns, 9223372036854775807 - ts) AS returned
     FROM syscalls
-), dirtied AS (
-    SELECT ts, dev, ino, pid FROM dirty WHERE event IN ('dirty_folio', 'mark_inode_dirty')
 ), threads AS (
     SELECT tid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
            CASE WHEN count(DISTINCT target) = 1 THEN any_value(target) END AS target,
            CASE WHEN count(DISTINCT container_id) = 1 THEN any_value(container_id) END
                AS container
     FROM processes GROUP BY tid
+), dirtied AS (
+    -- In task context: the flusher marks inodes dirty, too, as it writes them.
+    SELECT ts, dev, ino, pid FROM dirty ANTI JOIN (
+        SELECT tid FROM threads WHERE role IN ('flusher', 'journal')
+    ) kernel ON dirty.tid = kernel.tid
+    WHERE event IN ('dirty_folio', 'mark_inode_dirty')
 ), stages AS (
     SELECT start, "end" AS ended, name FROM phases WHERE name IN {_STAGES}
 ), joined AS (

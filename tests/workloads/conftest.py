@@ -102,6 +102,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
         )
         started.append(process)

@@ -50,7 +50,7 @@ def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(name: str, facts: dict[str, Any]) -> None:
-    from tracer.cli.output import console, safe, show, table
+    from tracer.cli.output import console, print_table, safe, show
     from tracer.cli.sizes import show_size
 
     out = console()
@@ -82,11 +82,11 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     if loss.get("unknown"):
         lost += f", {loss['unknown']} of them of unknown size"
     out.print(f"  lost        {lost}", style="red" if loss.get("windows") else None)
-    out.print(
-        table(
-            "",
-            ("table", "rows", "bytes"),
-            [(n, t.get("rows"), t.get("bytes")) for n, t in facts["tables"].items()],
-            left=("table",),
-        )
+    out.print()
+    print_table(
+        out,
+        "",
+        ("table", "rows", "bytes"),
+        [(n, t.get("rows"), t.get("bytes")) for n, t in facts["tables"].items()],
+        left=("table",),
     )

@@ -52,16 +52,25 @@ def load(name: str) -> Any:
     """A verb, imported, as a command."""
     function = _entry_points()[name].load()
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    settings = {**_SETTINGS, **getattr(function, "context_settings", {})}
-    app.command(name, context_settings=settings, no_args_is_help=False)(function)
+    options = getattr(function, "verb_options", {})
+    settings = {**_SETTINGS, **options.get("context_settings", {})}
+    epilog = options["epilog"]() if "epilog" in options else None
+    app.command(name, context_settings=settings, epilog=epilog)(function)
     return get_command(app)
 
 
-def context_settings(**settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb context settings of its own."""
+def verb(
+    context_settings: dict[str, Any] | None = None, epilog: Callable[[], str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb context settings of its own, or an end to its help page."""
+    options: dict[str, Any] = {}
+    if context_settings:
+        options["context_settings"] = context_settings
+    if epilog:
+        options["epilog"] = epilog
 
     def attach(function: Callable[..., None]) -> Callable[..., None]:
-        cast(Any, function).context_settings = settings
+        cast(Any, function).verb_options = options
         return function
 
     return attach

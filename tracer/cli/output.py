@@ -12,6 +12,13 @@ from rich.text import Text
 
 WIDTH = 80
 _LEAST_TEXT = 10
+_WIDEST = 10_000
+
+
+def wide_console() -> Console:
+    """stdout, as wide as the terminal, or as wide as it takes where there is none."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=_WIDEST)
 
 
 def console() -> Console:
@@ -30,36 +37,45 @@ def safe(value: object) -> Text:
     return Text("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text))
 
 
-def show(value: Any, digits: int = 3) -> Text:
-    """A cell: numbers short, what is not there as a dash."""
+def show(value: Any) -> Text:
+    """A cell: numbers with some three digits that matter, what is not there as a dash."""
     if value is None or value != value:
         return Text("-")
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     if isinstance(value, float):
-        return Text(f"{value:,.{digits}f}" if abs(value) < 1e6 else f"{value:,.0f}")
+        size = abs(value)
+        digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
+        return Text(f"{value:,.{digits}f}")
     if isinstance(value, int):
         return Text(f"{value:,}")
     return safe(value)
 
 
-def table(
+def _exact(value: Any) -> Text:
+    return Text("-") if value is None or value != value else safe(value)
+
+
+def print_table(
+    out: Console,
     title: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[Any]],
     left: Sequence[str] = (),
     note: str = "",
-) -> Table:
-    """A table; columns in `left` are text, the rest numbers."""
-    made = Table(
-        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, caption=note or None
-    )
-    made.caption_justify = "left"
-    cells = [[show(value) for value in row] for row in rows]
+    exact: bool = False,
+) -> None:
+    """Print a title, a table and a note; columns in `left` are text, the rest numbers.
+
+    `exact`: every digit, as a query wants it.
+    """
+    made = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    cell = _exact if exact else show
+    cells = [[cell(value) for value in row] for row in rows]
     for number, column in enumerate(columns):
         longest = max((len(line[number]) for line in cells), default=0)
         made.add_column(
-            column,
+            safe(column),
             justify="left" if column in left else "right",
             no_wrap=column not in left,
             overflow="fold",
@@ -67,4 +83,9 @@ def table(
         )
     for line in cells:
         made.add_row(*line)
-    return made
+    if title:
+        out.print(safe(title), style="bold")
+    out.print(made)
+    if note:
+        out.print(safe(note), style="italic")
+    out.print()

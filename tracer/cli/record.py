@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracer.cli.main import context_settings
+from tracer.cli.main import verb
 
 if TYPE_CHECKING:
     from tracer.session.recording import Outcome
 
 
-@context_settings(allow_interspersed_args=False)
+@verb(context_settings={"allow_interspersed_args": False})
 def record(
     command: Annotated[
         list[str] | None,

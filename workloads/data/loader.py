@@ -55,11 +55,7 @@ class Batches:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Start an epoch's workers; they end with the iterator. Its `next` raises JobError.
-
-        Take it to its end where that can be: a Ctrl-C is lost while an iterator that was merely
-        dropped waits for its workers.
-        """
+        """Start an epoch's workers; they end with the iterator. Its `next` raises JobError."""
         self._order.manual_seed(int(torch.randint(2**32, (), generator=self._epochs)))
         with _quiet():
             iterator = iter(self._loader)

@@ -83,7 +83,7 @@ def decode_pages(
             damaged += 1
             continue
         now: Any = np.int64(stamps[page])
-        at = first
+        at: Any = first
         while at < end:
             word = np.int64(words[at])
             kind = word & 31

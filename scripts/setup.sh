@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Set up everything that the demo, the tests and the tracer need. Idempotent, and quick when
+# nothing is left to do.
+#
+#   PYTHON=python3.12 scripts/setup.sh
+#
+# As root on a Debian-like system: system packages, kernel headers where bcc looks for them, and
+# tracefs. As anybody: a virtual environment in .venv with this package and what it needs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { echo "setup: $*" >&2; }
+
+# What each package is for: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
+# and call graphs; docker.io: containers; e2fsprogs, mount: file systems of the tests;
+# seccomp2: names of system calls; strace: the tests ask it the same questions.
+packages=(
+    python3-venv python3-bpfcc linux-perf docker.io e2fsprogs mount libseccomp2 strace
+)
+headers=linux-headers-$(dpkg --print-architecture 2>/dev/null || true)
+
+missing_packages() {
+    local name
+    for name in "$@"; do
+        dpkg-query -W -f='${Status}\n' "$name" 2>/dev/null | grep -q '^install ok installed$' ||
+            echo "$name"
+    done
+}
+
+install_packages() {
+    local missing
+    mapfile -t missing < <(missing_packages "${packages[@]}" "$headers")
+    ((${#missing[@]})) || return 0
+    say "installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    local log
+    log=$(mktemp)
+    if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } \
+            >"$log" 2>&1 </dev/null; then
+        # One by one: a package that this release lacks must not keep out the others.
+        local name
+        for name in "${missing[@]}"; do
+            apt-get install -y --no-install-recommends "$name" >>"$log" 2>&1 </dev/null ||
+                say "could not install $name (see $log); tracer doctor says what that costs"
+        done
+        return 0
+    fi
+    rm -f "$log"
+}
+
+# bcc looks in /lib/modules/$(uname -r). Where no headers match the running kernel, the newest
+# ones serve for tracepoints, perf events and uprobes; Debian splits them in two folders.
+link_headers() {
+    local modules="/lib/modules/$(uname -r)" build source
+    [[ -e $modules/build/Makefile ]] && return 0
+    build=$(ls -d /usr/src/linux-headers-*-"${headers##*-}" 2>/dev/null | sort -V | tail -n 1)
+    source=$(ls -d /usr/src/linux-headers-*-common 2>/dev/null | sort -V | tail -n 1)
+    [[ -n $build && -n $source ]] || return 0
+    mkdir -p "$modules"
+    ln -sfn "$build" "$modules/build"
+    ln -sfn "$source" "$modules/source"
+    say "linked $modules/build to $build"
+}
+
+mount_tracefs() {
+    grep -q ' tracefs ' /proc/self/mounts && return 0
+    [[ -d /sys/kernel/tracing ]] || { say "this kernel has no tracefs"; return 0; }
+    mount -t tracefs nodev /sys/kernel/tracing 2>/dev/null ||
+        say "tracefs cannot be mounted here: recording will not work (tracer doctor)"
+}
+
+if ((EUID == 0)); then
+    if command -v apt-get >/dev/null; then
+        install_packages
+        link_headers
+    else
+        say "no apt-get here: install perf, bcc and Docker by your system's own means"
+    fi
+    mount_tracefs
+else
+    say "not root: system packages and tracefs are left as they are"
+fi
+
+stamp=.venv/.installed
+if [[ ! -e $stamp || pyproject.toml -nt $stamp ]]; then
+    say "installing Python packages into .venv"
+    [[ -x .venv/bin/python ]] || "${PYTHON:-python3}" -m venv .venv
+    # A machine without an NVIDIA GPU wants no CUDA packages: pin PIP_INDEX_URL or
+    # PIP_EXTRA_INDEX_URL to PyTorch's CPU wheels if yours would bring them.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[workloads,dev]'
+    touch "$stamp"
+fi

@@ -1,0 +1,76 @@
+"""Ctrl-C: it waits for a step to be done, and is never lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from workloads.interrupt import Interruptible
+
+
+def press_ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_the_first_waits_for_the_check():
+    done = []
+    with pytest.raises(KeyboardInterrupt), Interruptible() as interruptible:
+        interruptible.check()
+        press_ctrl_c()
+        done.append("the step")
+        interruptible.check()
+        done.append("another step")
+    assert done == ["the step"]
+
+
+def test_the_second_does_not_wait():
+    done = []
+    with pytest.raises(KeyboardInterrupt), Interruptible():
+        press_ctrl_c()
+        press_ctrl_c()
+        done.append("the step")
+    assert done == []
+
+
+def test_one_after_the_last_check_is_not_lost():
+    with pytest.raises(KeyboardInterrupt), Interruptible():
+        press_ctrl_c()
+
+
+def test_it_stands_before_the_error_of_a_worker_that_it_ended():
+    with pytest.raises(KeyboardInterrupt), Interruptible():
+        press_ctrl_c()
+        raise RuntimeError("a worker died")
+
+
+def test_what_stood_before_is_put_back():
+    before = signal.getsignal(signal.SIGINT)
+    with Interruptible():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_job_that_ignores_it_goes_on_ignoring_it():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interruptible() as interruptible:
+            press_ctrl_c()
+            interruptible.check()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_thread_can_train_without_it():
+    passed = []
+
+    def work() -> None:
+        with Interruptible() as interruptible:
+            interruptible.check()
+        passed.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert passed

@@ -56,7 +56,7 @@ def load(path: Path, device: torch.device) -> Checkpoint:
             # Anything else would go to torch's reader of files older than its zip format.
             if not zipfile.is_zipfile(path):
                 raise JobError(f"{path} is not a file of torch.save, or not a whole one", _MEND)
-            state = torch.load(path, map_location=device, weights_only=False)
+            state = torch.load(path, map_location=device, weights_only=True)
         except (
             RuntimeError,
             zipfile.BadZipFile,

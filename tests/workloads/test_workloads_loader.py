@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -79,6 +80,8 @@ def test_a_file_that_is_cut_short_is_told_in_a_line(tmp_path: Path, workers: int
         next(iter(batches(split, workers)))
     assert str(caught.value) == f"{path} was cut short while the job read it; {idx.MEND}"
     assert caught.value.exit_code == USAGE
+    # The error is still held here, and holds no worker.
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -1,0 +1,83 @@
+"""Event formats are read as the kernel writes them, and refused when they make no sense."""
+
+import pytest
+
+from probes.backends.ftrace.event_format import parse, parse_page
+from probes.errors import BadTrace
+from tests.support.pages import HEADER_PAGE, SYS_ENTER, format_text
+
+WRITEBACK = format_text(
+    "writeback_start",
+    995,
+    "char name[32] 8 32 0\nlong nr_pages 40 8 1\ndev_t sb_dev 48 4 0\nint reason 68 4 1",
+    '"reason=%s", __print_symbolic(REC->reason, { 0, "background" }, { 0x2, "sync" }, '
+    '{ 3, "periodic" }), (jiffies - REC->dirtied_when) / 250',
+)
+
+
+def test_fields_have_place_size_and_sign():
+    event = parse("writeback:writeback_start", WRITEBACK)
+    assert event.id == 995
+    assert (event.fields["nr_pages"].offset, event.fields["nr_pages"].size) == (40, 8)
+    assert event.fields["nr_pages"].signed
+    assert not event.fields["sb_dev"].signed
+    assert event.fields["name"].text
+    assert not event.fields["reason"].text
+
+
+def test_values_have_the_names_of_this_kernel():
+    event = parse("writeback:writeback_start", WRITEBACK)
+    assert event.symbols == {"reason": {0: "background", 2: "sync", 3: "periodic"}}
+
+
+def test_ticks_a_second_come_from_the_print_format():
+    assert parse("writeback:writeback_start", WRITEBACK).jiffies_hz == 250
+    assert parse("raw_syscalls:sys_enter", SYS_ENTER).jiffies_hz is None
+
+
+def test_a_data_loc_field_is_one():
+    text = format_text("sched_process_exec", 365, "__data_loc char[] filename 8 4 0")
+    field = parse("sched:sched_process_exec", text).fields["filename"]
+    assert field.data_loc
+    assert field.text
+
+
+def test_the_newest_name_of_a_field_is_taken():
+    event = parse("writeback:writeback_start", WRITEBACK)
+    assert event.first(("bdi", "name")).name == "name"
+    assert event.first(("bdi",)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "name: x\nformat:\n",
+        "ID: 70000\n",
+        "ID: -1\n",
+        format_text("x", 1, "long id 70000 8 1"),
+        "ID: 1\n" + "x" * (1 << 20),
+    ],
+)
+def test_a_format_that_makes_no_sense_is_refused(text):
+    with pytest.raises(BadTrace):
+        parse("x:y", text)
+
+
+def test_the_page_layout_is_read():
+    layout = parse_page(HEADER_PAGE)
+    assert (layout.page_bytes, layout.data_offset, layout.commit_offset) == (4096, 16, 8)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        HEADER_PAGE.replace("size:4080", "size:9999999"),
+        HEADER_PAGE.replace("offset:16", "offset:0"),
+        HEADER_PAGE.replace("size:8;	signed:1", "size:3;	signed:1"),
+    ],
+)
+def test_a_page_layout_that_makes_no_sense_is_refused(text):
+    with pytest.raises(BadTrace):
+        parse_page(text)

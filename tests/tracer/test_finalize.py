@@ -1,0 +1,266 @@
+"""Raw streams become tables: calls paired, threads resolved, what is damaged said."""
+
+import json
+
+import pytest
+
+from probes.errors import BadTrace, UsageError
+from tests.support.pages import Page, enter, execed, leave, newtask, raw_trace
+from tracer.store.trace import Trace, boot_id
+
+GETPID, EXECVE, CLONE, EXIT_GROUP, SIGRETURN = 39, 59, 56, 231, 15
+
+
+def calls(folder, columns="ts, tid, name, dur_ns"):
+    with Trace(folder) as trace:
+        query = f"SELECT {columns} FROM syscalls ORDER BY ts, tid"
+        return trace.connection.execute(query).fetchall()
+
+
+def test_entry_and_exit_of_a_thread_are_one_row(tmp_path):
+    page = (
+        Page(0)
+        .event(100, enter(7, GETPID))
+        .event(110, enter(8, GETPID))
+        .event(130, leave(7, GETPID, 7))
+        .event(150, leave(8, GETPID, -11))
+    )
+    raw_trace(tmp_path / "t", {0: [page]})
+    assert calls(tmp_path / "t", "ts, tid, name, dur_ns, ret") == [
+        (100, 7, "getpid", 30, 7),
+        (110, 8, "getpid", 40, -11),
+    ]
+
+
+def test_a_call_that_changes_cpu_is_still_one_row(tmp_path):
+    raw_trace(
+        tmp_path / "t",
+        {
+            0: [Page(0).event(100, enter(7, GETPID))],
+            1: [Page(0).event(5000, leave(7, GETPID))],
+        },
+    )
+    assert calls(tmp_path / "t") == [(100, 7, "getpid", 4900)]
+
+
+def test_a_call_that_never_returned_has_no_duration(tmp_path):
+    page = (
+        Page(0)
+        .event(100, enter(7, EXIT_GROUP))
+        .event(200, enter(9, GETPID))
+        .event(300, enter(9, GETPID))  # the exit between them was lost
+        .event(310, leave(9, GETPID))
+    )
+    raw_trace(tmp_path / "t", {0: [page]})
+    assert calls(tmp_path / "t") == [
+        (100, 7, "exit_group", None),
+        (200, 9, "getpid", None),
+        (300, 9, "getpid", 10),
+    ]
+
+
+def test_an_exit_without_its_entry_is_no_row(tmp_path):
+    page = Page(0).event(100, leave(7, GETPID)).event(200, leave(8, CLONE, 0))
+    raw_trace(tmp_path / "t", {0: [page]})
+    assert calls(tmp_path / "t") == []
+
+
+def test_the_exit_of_a_signal_return_has_no_number_but_pairs(tmp_path):
+    page = Page(0).event(100, enter(7, SIGRETURN)).event(120, leave(7, -1))
+    raw_trace(tmp_path / "t", {0: [page]})
+    assert calls(tmp_path / "t") == [(100, 7, "syscall_15", 20)]
+
+
+def test_an_exit_of_another_call_does_not_pair(tmp_path):
+    page = Page(0).event(100, enter(7, GETPID)).event(120, leave(7, CLONE, 0))
+    raw_trace(tmp_path / "t", {0: [page]})
+    assert calls(tmp_path / "t") == [(100, 7, "getpid", None)]
+
+
+def test_threads_belong_to_their_process(tmp_path):
+    page = (
+        Page(0)
+        .event(10, newtask(7, 71, b"worker", 0x10000))  # CLONE_THREAD
+        .event(20, newtask(7, 8, b"child", 0))
+        .event(30, newtask(8, 81, b"of child", 0x10000))
+        .event(100, enter(71, GETPID))
+        .event(101, leave(71, GETPID))
+        .event(102, enter(81, GETPID))
+        .event(103, leave(81, GETPID))
+    )
+    raw_trace(
+        tmp_path / "t",
+        {0: [page]},
+        targets=[{"name": "job", "role": "target", "kind": "pid", "pid": 7}],
+    )
+    assert calls(tmp_path / "t", "tid, pid") == [(71, 7), (81, 8)]
+    with Trace(tmp_path / "t") as trace:
+        found = trace.sql("SELECT tid, pid, ppid, role, target FROM processes ORDER BY tid")
+    assert found.astype(object).where(found.notna(), None).values.tolist() == [
+        [7, 7, None, "target", "job"],
+        [8, 8, 7, "child", "job"],
+        [71, 7, None, "target", "job"],
+        [81, 8, 7, "child", "job"],
+    ]
+
+
+def test_what_a_command_did_before_its_exec_is_the_recorders(tmp_path):
+    page = (
+        Page(0)
+        .event(10, leave(7, 0))
+        .event(20, enter(7, GETPID))
+        .event(25, leave(7, GETPID))
+        .event(30, enter(7, EXECVE))
+        .event(35, leave(7, EXECVE, -2))
+        .event(40, enter(7, EXECVE))
+        .event(45, execed(7))
+        .event(50, leave(7, EXECVE))
+        .event(60, enter(7, GETPID))
+        .event(61, leave(7, GETPID))
+    )
+    raw_trace(
+        tmp_path / "t",
+        {0: [page]},
+        targets=[{"name": "job", "role": "target", "kind": "command", "pid": 7}],
+    )
+    assert calls(tmp_path / "t") == [(40, 7, "execve", 10), (60, 7, "getpid", 1)]
+
+
+def test_what_a_killed_recorder_left_is_readable_and_said_to_be(tmp_path):
+    page = Page(0).event(100, enter(7, GETPID)).event(130, leave(7, GETPID))
+    raw_trace(tmp_path / "t", {0: [page, page.bytes()[:999]]})
+    with Trace(tmp_path / "t") as trace:
+        assert trace.manifest["complete"] is False
+        assert trace.manifest["ended_by"] == "killed"
+        assert trace.manifest["clock"]["end_ns"] == 130
+        assert trace.manifest["tables"]["syscalls"]["rows"] == 1
+        loss = trace.sql("SELECT * FROM loss").to_dict("records")
+    assert [(r["stream"], r["from"], r["cause"]) for r in loss] == [
+        ("target-cpu0", 130, "torn page")
+    ]
+
+
+def test_the_kernels_own_count_of_losses_is_kept_where_pages_do_not_tell(tmp_path):
+    page = Page(200).missed(17).event(210, enter(7, GETPID)).event(230, leave(7, GETPID))
+    stats = {"target-cpu0": {"overrun": 20, "dropped events": 3, "entries": 0}}
+    made = raw_trace(tmp_path / "t", {0: [page]}, state="captured")
+    made["ftrace"]["stats"] = stats
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
+    with Trace(tmp_path / "t") as trace:
+        loss = trace.connection.execute("SELECT cause, count FROM loss ORDER BY ALL").fetchall()
+        assert trace.manifest["loss"]["events"] == 17 + 3 + 3
+    assert loss == [("buffer full", 3), ("buffer overrun", 3), ("buffer overrun", 17)]
+
+
+def test_opening_twice_decodes_once(tmp_path):
+    raw_trace(tmp_path / "t", {0: [Page(0).event(1, enter(7, 1))]})
+    Trace(tmp_path / "t").close()
+    before = (tmp_path / "t/events/syscalls.parquet").stat().st_mtime_ns
+    Trace(tmp_path / "t").close()
+    assert (tmp_path / "t/events/syscalls.parquet").stat().st_mtime_ns == before
+
+
+def test_removed_tables_are_decoded_anew(tmp_path):
+    import shutil
+
+    raw_trace(tmp_path / "t", {0: [Page(0).event(1, enter(7, 1))]})
+    Trace(tmp_path / "t").close()
+    shutil.rmtree(tmp_path / "t/events")
+    with Trace(tmp_path / "t") as trace:
+        assert trace.manifest["tables"]["syscalls"]["rows"] == 1
+
+
+def test_a_trace_that_is_being_recorded_is_left_alone(tmp_path):
+    import subprocess
+
+    from probes.kernel import process_start_time
+
+    with subprocess.Popen(["sleep", "60"]) as other:
+        recorder = {
+            "pid": other.pid,
+            "start_time": process_start_time(other.pid),
+            "boot_id": boot_id(),
+        }
+        raw_trace(tmp_path / "t", {0: [Page(0)]}, recorder=recorder)
+        with pytest.raises(UsageError, match=f"still being recorded by process {other.pid}"):
+            Trace(tmp_path / "t")
+        other.kill()
+    Trace(tmp_path / "t").close()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema": 99}, "schema 99"),
+        ({"schema": None}, "names no schema"),
+        ({"clock": {}}, "clock has no start"),
+        ({"clock": None}, "'clock' is missing"),
+        ({"targets": {}}, "'targets'"),
+        ({"ftrace": {}}, "does not say what it recorded"),
+    ],
+)
+def test_a_manifest_that_makes_no_sense_is_refused(tmp_path, change, said):
+    raw_trace(tmp_path / "t", {0: [Page(0)]}, **change)
+    with pytest.raises(BadTrace, match=said):
+        Trace(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("../../etc/passwd", "cannot be"),
+        ("/etc/passwd", "cannot be"),
+        ("gone.raw", "cannot be read"),
+    ],
+)
+def test_a_stream_outside_the_trace_is_refused(tmp_path, file, said):
+    made = raw_trace(tmp_path / "t", {0: [Page(0)]})
+    made["ftrace"]["streams"][0]["file"] = file
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
+    with pytest.raises(BadTrace, match=said):
+        Trace(tmp_path / "t")
+    assert not (tmp_path / "t/events").exists()
+
+
+def test_a_stream_that_is_a_link_is_refused(tmp_path):
+    raw_trace(tmp_path / "t", {0: [Page(0)]})
+    raw = tmp_path / "t/raw/ftrace-target-cpu0.raw"
+    raw.rename(tmp_path / "elsewhere")
+    raw.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadTrace, match="cannot be read"):
+        Trace(tmp_path / "t")
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", b"nonsense" * 100])
+def test_a_damaged_table_is_one_clear_error(tmp_path, damage):
+    raw_trace(tmp_path / "t", {0: [Page(0).event(1, enter(7, 1))]})
+    Trace(tmp_path / "t").close()
+    (tmp_path / "t/events/syscalls.parquet").write_bytes(damage)
+    with pytest.raises(BadTrace, match=r"syscalls\.parquet is damaged"):
+        Trace(tmp_path / "t")
+
+
+def test_a_missing_table_is_one_clear_error(tmp_path):
+    raw_trace(tmp_path / "t", {0: [Page(0).event(1, enter(7, 1))]})
+    Trace(tmp_path / "t").close()
+    (tmp_path / "t/events/syscalls.parquet").unlink()
+    with pytest.raises(BadTrace, match="is missing"):
+        Trace(tmp_path / "t")
+
+
+def test_a_query_reads_nothing_but_the_trace(tmp_path):
+    import duckdb
+
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    raw_trace(tmp_path / "it's", {0: [Page(0).event(1, enter(7, 1))]})
+    with Trace(tmp_path / "it's") as trace:
+        assert trace.sql("SELECT count(*) AS n FROM syscalls")["n"][0] == 1
+        for query in (
+            f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
+            f"COPY (SELECT 1) TO '{tmp_path}/out.csv'",
+            "SET enable_external_access=true",
+            "INSTALL httpfs",
+        ):
+            with pytest.raises(duckdb.Error):
+                trace.connection.execute(query)
+    assert not (tmp_path / "out.csv").exists()

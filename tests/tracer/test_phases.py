@@ -1,0 +1,182 @@
+"""Marks: what is written is what is read, whoever writes it and however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tracer import phases
+from tracer.phases.format import RECORD_BYTES
+from tracer.store import marks
+
+
+@pytest.fixture
+def folder(tmp_path):
+    phases.enable(str(tmp_path))
+    yield tmp_path
+    phases.disable()
+
+
+def read(folder):
+    found = marks.phases(folder, 0, None)
+    return [] if found is None else found.to_pylist()
+
+
+def test_a_phase_has_begin_end_and_numbers(folder):
+    with phases.phase("train", epoch=2, step=5):
+        pass
+    (row,) = read(folder)
+    assert (row["name"], row["epoch"], row["step"]) == ("train", 2, 5)
+    assert row["end"] >= row["start"] > 0
+    assert (row["pid"], row["tid"]) == (os.getpid(), threading.get_native_id())
+
+
+def test_an_inner_phase_inherits_the_numbers_that_it_does_not_give(folder):
+    with phases.phase("epoch", epoch=3), phases.phase("step", step=7), phases.phase("forward"):
+        pass
+    assert [(r["name"], r["epoch"], r["step"]) for r in read(folder)] == [
+        ("epoch", 3, None),
+        ("step", 3, 7),
+        ("forward", 3, 7),
+    ]
+
+
+def test_a_decorated_function_is_a_phase_each_call(folder):
+    @phases.phase("eval")
+    def run(x):
+        return x + 1
+
+    assert [run(1), run(2)] == [2, 3]
+    assert [r["name"] for r in read(folder)] == ["eval", "eval"]
+
+
+def test_an_exception_ends_its_phases(folder):
+    with pytest.raises(ValueError, match="boom"), phases.phase("train"), phases.phase("step"):
+        raise ValueError("boom")
+    assert [r["end"] is not None for r in read(folder)] == [True, True]
+
+
+def test_an_end_closes_what_was_left_open_inside(folder):
+    phases.begin("train")
+    phases.begin("forward")
+    phases.end("train")
+    assert {r["name"]: r["end"] is not None for r in read(folder)} == {
+        "train": True,
+        "forward": True,
+    }
+
+
+def test_more_marks_than_a_chunk_holds(folder):
+    for step in range(5000):
+        with phases.phase("step", step=step):
+            pass
+    assert [r["step"] for r in read(folder)] == list(range(5000))
+
+
+def test_threads_do_not_mix(folder):
+    def run(epoch):
+        for step in range(700):
+            with phases.phase("step", epoch=epoch, step=step):
+                pass
+
+    threads = [threading.Thread(target=run, args=(epoch,)) for epoch in range(7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = read(folder)
+    assert len({r["tid"] for r in rows}) == 7
+    for epoch in range(7):
+        assert [r["step"] for r in rows if r["epoch"] == epoch] == list(range(700))
+
+
+def test_a_forked_child_marks_as_itself(folder):
+    with phases.phase("train"):
+        child = os.fork()
+        if child == 0:
+            phases.begin("fetch")
+            phases.end("fetch")
+            os._exit(0)
+        os.waitpid(child, 0)
+    assert {(r["name"], r["pid"]) for r in read(folder)} == {
+        ("train", os.getpid()),
+        ("fetch", child),
+    }
+
+
+def test_a_long_name_is_cut_between_characters(folder):
+    with phases.phase("ä" * 40):
+        pass
+    assert read(folder)[0]["name"] == "ä" * 15
+
+
+def test_without_a_recording_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not phases.enabled()
+    with phases.phase("train"):
+        phases.begin("x")
+        phases.end("x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_does_not_disturb_the_job(tmp_path):
+    phases.enable(str(tmp_path / "gone"))
+    with phases.phase("train"):
+        pass
+    assert not phases.enabled()
+
+
+def test_marks_survive_sigkill_up_to_the_last(tmp_path):
+    script = (
+        "from tracer import phases; import os, signal\n"
+        "phases.begin('train')\n"
+        "for s in range(101):\n"
+        "    with phases.phase('step', step=s): pass\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, phases.MARKS_ENV: str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    rows = read(tmp_path)
+    assert [r["step"] for r in rows if r["name"] == "step"] == list(range(101))
+    assert [r["end"] for r in rows if r["name"] == "train"] == [None]
+
+
+def test_only_what_overlaps_the_recording_is_kept(folder):
+    import time
+
+    with phases.phase("before"):
+        pass
+    start = time.monotonic_ns()
+    with phases.phase("within"):
+        pass
+    end = time.monotonic_ns()
+    with phases.phase("after"):
+        pass
+    found = marks.phases(folder, start, end).to_pylist()
+    assert [r["name"] for r in found] == ["within"]
+
+
+def test_records_that_were_never_finished_or_are_noise_are_passed_over(folder):
+    with phases.phase("train"):
+        pass
+    (path,) = folder.glob("*.marks")
+    data = bytearray(path.read_bytes())
+    data[3 * RECORD_BYTES : 4 * RECORD_BYTES] = b"\x01" * RECORD_BYTES
+    path.write_bytes(data + b"torn")
+    (folder / "noise.marks").write_bytes(os.urandom(64 * 50))
+    (folder / "link.marks").symlink_to("/etc/passwd")
+    assert "train" in [r["name"] for r in read(folder)]
+
+
+def test_the_module_needs_nothing_but_the_standard_library():
+    script = (
+        "import sys; from tracer import phases\n"
+        "own = {m for m in sys.modules if m.split('.')[0] in ('probes', 'analysis', 'workloads')}\n"
+        "other = {m for m in sys.modules if m.split('.')[0] in ('numpy', 'rich', 'typer', 'psutil')}\n"
+        "assert not own | other, own | other\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -65,6 +65,4 @@ def query(
         numbers = set(frame.select_dtypes("number").columns)
         left = [c for c in frame.columns if c not in numbers]
         note = f"{len(frame) - 1000} more rows: --csv or --json" if len(frame) > 1000 else ""
-        print_table(
-            wide_console(), "", list(frame.columns), rows, left=left, note=note, exact=True
-        )
+        print_table(wide_console(), "", list(frame.columns), rows, left=left, note=note, exact=True)

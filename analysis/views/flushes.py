@@ -82,7 +82,7 @@ WITH bios AS (
         END AS certainty
     FROM joined
 )
-SELECT r.ts, r.dev, r.sector, r.nr_sector, r.page, r.pages, r.ino,
+SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino,
     CAST(NULL AS VARCHAR) AS path,
     r.reason, r.call, r.pid, r.comm, d.pid AS dirtier,
     dt.target AS target, dt.container AS container,
@@ -100,7 +100,7 @@ ORDER BY r.ts
 def flushes(trace: Trace) -> str:
     """Make the view `flushes`; returns its name.
 
-    One row a write bio. Columns: ts (ns); dev; sector, nr_sector (512 bytes); page, pages (4096
+    One row a write bio. Columns: ts (ns); dev; sector, nr_sector (512 bytes); rwbs; page, pages (4096
     bytes, on the device); ino and path (null: not known); reason (background, periodic, sync,
     vmscan, fsync, journal, direct, other); call (the system call it happened in); pid, comm (who
     submitted it); dirtier (process that last dirtied the inode), its target and container;

@@ -16,27 +16,33 @@ OPERATION = """CASE
 
 _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
-WITH issued AS (
-    SELECT dev, sector, nr_sector, rwbs, pid, tid, comm, ts AS issue_ns,
+WITH events AS (
+    -- A flush has no place: the kernel logs sector 0 at its issue and -1 at its completion.
+    SELECT *, CASE WHEN nr_sector = 0 THEN 0 ELSE sector END AS place FROM block
+), issued AS (
+    SELECT dev, place, sector, nr_sector, rwbs, pid, tid, comm, ts AS issue_ns,
            lead(ts) OVER same AS next_issue_ns,
            lag(ts) OVER same AS last_issue_ns
-    FROM block WHERE event = 'issue'
-    WINDOW same AS (PARTITION BY dev, sector ORDER BY ts)
+    FROM events WHERE event = 'issue'
+    WINDOW same AS (PARTITION BY dev, place, nr_sector = 0 ORDER BY ts)
 ), queued AS (
-    SELECT dev, sector, ts FROM block WHERE event = 'bio_queue'
+    SELECT dev, place, nr_sector, ts FROM events WHERE event = 'bio_queue'
 ), inserted AS (
-    SELECT dev, sector, ts FROM block WHERE event = 'insert'
+    SELECT dev, place, nr_sector, ts FROM events WHERE event = 'insert'
 ), completed AS (
-    SELECT dev, sector, ts, error FROM block WHERE event = 'complete'
+    SELECT dev, place, nr_sector, ts, error FROM events WHERE event = 'complete'
 ), joined AS (
     SELECT i.*, q.ts AS queue_at, n.ts AS insert_at, c.ts AS complete_at, c.error AS error_at
     FROM issued i
     ASOF LEFT JOIN queued q
-        ON i.dev = q.dev AND i.sector = q.sector AND i.issue_ns >= q.ts
+        ON i.dev = q.dev AND i.place = q.place AND (i.nr_sector = 0) = (q.nr_sector = 0)
+        AND i.issue_ns >= q.ts
     ASOF LEFT JOIN inserted n
-        ON i.dev = n.dev AND i.sector = n.sector AND i.issue_ns >= n.ts
+        ON i.dev = n.dev AND i.place = n.place AND (i.nr_sector = 0) = (n.nr_sector = 0)
+        AND i.issue_ns >= n.ts
     ASOF LEFT JOIN completed c
-        ON i.dev = c.dev AND i.sector = c.sector AND i.issue_ns <= c.ts
+        ON i.dev = c.dev AND i.place = c.place AND (i.nr_sector = 0) = (c.nr_sector = 0)
+        AND i.issue_ns <= c.ts
 ), known AS (
     -- What lies beyond the neighbouring request of the same sector belongs to that one.
     SELECT *,

@@ -33,7 +33,8 @@ def format_text(name: str, number: int, fields: str, print_format: str = '""') -
         lines.append(
             f"\tfield:{declaration.strip()};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n"
         )
-    return f"name: {name}\nID: {number}\nformat:\n{COMMON}{''.join(lines)}\nprint fmt: {print_format}\n"
+    head = f"name: {name}\nID: {number}\nformat:\n{COMMON}"
+    return f"{head}{''.join(lines)}\nprint fmt: {print_format}\n"
 
 
 SYS_ENTER = format_text("sys_enter", 443, "long id 8 8 1\nunsigned long args[6] 16 48 0")

@@ -1,0 +1,147 @@
+"""Flushes: the chain from bio to reason, inode and dirtier, and how sure each link is."""
+
+from analysis.views.flushes import flushes
+from tests.support.traces import make_trace
+
+KWORKER, JOURNAL, JOB = 50, 60, 7
+DEV = "254:0"
+
+
+def bio(ts, tid, sector, nr_sector=8, rwbs="W"):
+    return {
+        "ts": ts,
+        "tid": tid,
+        "pid": tid,
+        "event": "bio_queue",
+        "dev": DEV,
+        "sector": sector,
+        "nr_sector": nr_sector,
+        "rwbs": rwbs,
+    }
+
+
+def work(ts, event, reason="periodic", tid=KWORKER):
+    return {"ts": ts, "tid": tid, "pid": tid, "event": event, "reason": reason, "bdi": DEV}
+
+
+def inode(ts, event, ino, tid=KWORKER):
+    return {"ts": ts, "tid": tid, "pid": tid, "event": event, "dev": DEV, "ino": ino}
+
+
+PROCESSES = [
+    {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python"},
+    {"pid": KWORKER, "tid": KWORKER, "role": "flusher", "comm": "kworker/u8:1"},
+    {"pid": JOURNAL, "tid": JOURNAL, "role": "journal", "comm": "jbd2/vda-8"},
+]
+
+
+def found(tmp_path, columns, **tables):
+    tables.setdefault("processes", PROCESSES)
+    with make_trace(tmp_path / "t", tables, own_files={DEV: [99]}) as trace:
+        flushes(trace)
+        return trace.connection.execute(f"SELECT {columns} FROM flushes ORDER BY ts").fetchall()
+
+
+def test_a_bio_in_a_bracket_has_its_reason_inode_and_dirtier(tmp_path):
+    assert found(
+        tmp_path,
+        "page, pages, ino, reason, dirtier, target, certainty, own",
+        block=[bio(130, KWORKER, 80, 24), bio(230, KWORKER, 800)],
+        writeback=[work(100, "start"), work(150, "written"), work(200, "start", "sync")],
+        inode_writeback=[inode(120, "start", 11), inode(140, "end", 11), inode(220, "start", 99)],
+        dirty=[
+            {"ts": 10, "tid": JOB, "pid": JOB, "event": "dirty_folio", "dev": DEV, "ino": 11},
+            {
+                "ts": 121,
+                "tid": KWORKER,
+                "pid": KWORKER,
+                "event": "mark_inode_dirty",
+                "dev": DEV,
+                "ino": 11,
+            },
+        ],
+    ) == [
+        (10, 3, 11, "periodic", JOB, "job", "exact", False),
+        (100, 1, 99, "sync", None, None, "exact", True),
+    ]
+
+
+def test_a_bracket_that_has_ended_gives_no_reason(tmp_path):
+    assert found(
+        tmp_path,
+        "reason, ino, certainty",
+        block=[bio(300, KWORKER, 80)],
+        writeback=[work(100, "start"), work(150, "written")],
+        inode_writeback=[inode(120, "start", 11), inode(140, "end", 11)],
+    ) == [("other", None, "unknown")]
+
+
+def test_brackets_of_other_threads_do_not_count(tmp_path):
+    assert found(
+        tmp_path,
+        "reason, certainty",
+        block=[bio(130, KWORKER + 1, 80)],
+        writeback=[work(100, "start")],
+    ) == [("other", "unknown")]
+
+
+def test_the_journal_is_a_reason_of_its_own(tmp_path):
+    assert found(tmp_path, "reason, certainty", block=[bio(1, JOURNAL, 8, rwbs="WFS")]) == [
+        ("journal", "exact")
+    ]
+
+
+def test_a_bio_in_a_system_call_has_that_calls_reason(tmp_path):
+    def call(ts, name, dur):
+        return {"ts": ts, "tid": JOB, "pid": JOB, "nr": 1, "name": name, "dur_ns": dur}
+
+    assert found(
+        tmp_path,
+        "reason, call, certainty",
+        block=[bio(15, JOB, 8), bio(35, JOB, 8), bio(55, JOB, 8), bio(75, JOB, 8), bio(95, JOB, 8)],
+        syscalls=[
+            call(10, "fsync", 10),
+            call(30, "pwrite64", 10),
+            call(50, "close", 10),
+            call(70, "sync", None),
+        ],
+    ) == [
+        ("fsync", "fsync", "exact"),
+        ("direct", "pwrite64", "inferred"),
+        ("other", "close", "inferred"),
+        ("sync", "sync", "exact"),
+        ("sync", "sync", "exact"),
+    ]
+
+
+def test_pages_are_counted_from_sectors(tmp_path):
+    # 512-byte sectors, 4096-byte pages: a bio touches every page that it overlaps.
+    assert found(
+        tmp_path,
+        "page, pages",
+        block=[bio(1, JOB, 0, 2), bio(2, JOB, 7, 2), bio(3, JOB, 8, 8), bio(4, JOB, 4, 20)],
+    ) == [(0, 1), (0, 2), (1, 1), (0, 3)]
+
+
+def test_reads_flushes_and_discards_are_no_flushes(tmp_path):
+    events = [bio(1, JOB, 0, 8, "R"), bio(2, JOB, 0, 0, "FF"), bio(3, JOB, 0, 8, "D")]
+    assert found(tmp_path, "ts", block=events) == []
+
+
+def test_the_stage_of_the_job_is_the_phase(tmp_path):
+    assert found(
+        tmp_path,
+        "phase",
+        block=[bio(5, JOB, 0), bio(15, JOB, 0), bio(25, JOB, 0)],
+        phases=[
+            {"start": 10, "end": 20, "pid": JOB, "tid": JOB, "name": "train"},
+            {"start": 12, "end": 18, "pid": JOB, "tid": JOB, "name": "forward"},
+        ],
+    ) == [(None,), ("train",), (None,)]
+
+
+def test_block_events_alone_suffice(tmp_path):
+    with make_trace(tmp_path / "t", {"block": [bio(1, JOB, 8)]}) as trace:
+        flushes(trace)
+        query = "SELECT reason, certainty FROM flushes"
+        assert trace.connection.execute(query).fetchall() == [("other", "unknown")]

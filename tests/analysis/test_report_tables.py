@@ -1,0 +1,163 @@
+"""Report tables over small traces with known answers."""
+
+import json
+
+import pytest
+
+from analysis.report import tables
+from tests.support.traces import make_trace
+
+JOB, CHILD, KWORKER = 7, 8, 50
+PROCESSES = [
+    {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python"},
+    {"pid": CHILD, "tid": CHILD, "role": "child", "target": "job", "comm": "worker"},
+    {"pid": KWORKER, "tid": KWORKER, "role": "flusher", "comm": "kworker/u8:1"},
+]
+
+
+def test_events_are_counted_by_role(tmp_path):
+    content = {
+        "processes": PROCESSES,
+        "syscalls": [{"ts": i, "tid": JOB, "nr": 1, "name": "read"} for i in range(5)],
+        "page_faults": [
+            {"ts": 1, "tid": CHILD, "user": True, "kind": "unknown"},
+            {"ts": 2, "tid": CHILD, "user": False, "kind": "unknown"},
+        ],
+        "block": [
+            {"ts": 1, "tid": KWORKER, "event": "issue"},
+            {"ts": 2, "tid": 999, "event": "issue"},
+        ],
+    }
+    with make_trace(tmp_path / "t", content) as trace:
+        found = tables.event_counts(trace).set_index("event")
+    assert found.loc["raw_syscalls:sys_enter", ["target", "child", "total"]].tolist() == [5, 0, 5]
+    assert found.loc["exceptions:page_fault_user", "child"] == 1
+    assert found.loc["block:block_rq_issue", ["flusher", "other"]].tolist() == [1, 1]
+    assert "writeback:writeback_start" not in found.index
+
+
+def test_an_event_that_the_kernel_lacked_has_no_count(tmp_path):
+    recorded = {"formats": {"block:block_touch_buffer": ""}}
+    content = {"processes": PROCESSES, "buffers": []}
+    with make_trace(tmp_path / "t", content, ftrace=recorded) as trace:
+        found = {r["event"]: r["total"] for r in tables.records(tables.event_counts(trace))}
+    assert found == {"block:block_touch_buffer": 0, "block:block_dirty_buffer": None}
+
+
+def test_calls_errors_and_time(tmp_path):
+    content = {
+        "syscalls": [
+            {"ts": 1, "tid": 1, "nr": 0, "name": "read", "dur_ns": 1000, "ret": 5},
+            {"ts": 2, "tid": 1, "nr": 0, "name": "read", "dur_ns": 3000, "ret": -11},
+            {"ts": 3, "tid": 1, "nr": 0, "name": "read"},
+            {"ts": 4, "tid": 1, "nr": 9, "name": "mmap", "dur_ns": 10**9, "ret": -4096},
+        ]
+    }
+    with make_trace(tmp_path / "t", content) as trace:
+        found = tables.records(tables.syscalls(trace))
+    assert [r["name"] for r in found] == ["mmap", "read"]
+    read = found[1]
+    assert (read["calls"], read["errors"], read["unfinished"]) == (3, 1, 1)
+    assert (read["total_s"], read["mean_us"], read["max_us"]) == (4e-6, 2.0, 3.0)
+    assert found[0]["errors"] == 0  # an address is no error
+
+
+def test_what_the_backend_does_not_tell_is_null_not_zero(tmp_path):
+    fault = {"ts": 1, "pid": JOB, "tid": JOB, "user": True, "access": "write"}
+    content = {
+        "processes": PROCESSES,
+        "page_faults": [{**fault, "kind": "unknown"}, {**fault, "kind": "minor"}],
+    }
+    with make_trace(tmp_path / "t", content) as trace:
+        (row,) = tables.records(tables.page_faults(trace))
+    assert (row["faults"], row["writes"], row["minor"], row["major"]) == (2, 2, None, None)
+
+
+def test_reasons_sum_to_one_and_intervals_are_those_between_starts(tmp_path):
+    def start(s, reason, bdi="254:0"):
+        return {"ts": int(s * 1e9), "tid": 50, "event": "start", "reason": reason, "bdi": bdi}
+
+    content = {
+        "writeback": [
+            start(1, "periodic"),
+            start(3, "background"),
+            start(4, "periodic"),
+            start(9, "periodic"),
+            start(100, "periodic", "7:0"),
+            {"ts": 0, "tid": 50, "event": "written", "reason": "sync"},
+        ]
+    }
+    with make_trace(tmp_path / "t", content) as trace:
+        reasons = tables.records(tables.writeback_reasons(trace))
+        intervals = {r["reason"]: r for r in tables.records(tables.writeback_intervals(trace))}
+    assert [(r["reason"], r["writebacks"], r["ratio"]) for r in reasons] == [
+        ("periodic", 4, 0.8),
+        ("background", 1, 0.2),
+    ]
+    assert intervals.keys() == {"all", "periodic"}
+    every = intervals["all"]  # 2, 1 and 5 s on 254:0; one start alone on 7:0
+    assert (every["intervals"], every["min_s"], every["p50_s"], every["max_s"]) == (3, 1, 2, 5)
+    assert every["mean_s"] == pytest.approx(8 / 3)
+    assert every["std_s"] == pytest.approx(2.0817, abs=1e-4)
+    assert (intervals["periodic"]["intervals"], intervals["periodic"]["mean_s"]) == (2, 4)
+
+
+def test_phases_have_counts_numbers_and_costs(tmp_path):
+    def phase(start, end, name, epoch=None, step=None, tid=JOB):
+        return {
+            "start": start,
+            "end": end,
+            "pid": JOB,
+            "tid": tid,
+            "name": name,
+            "epoch": epoch,
+            "step": step,
+        }
+
+    content = {
+        "phases": [
+            phase(0, 1000, "train"),
+            phase(100, 200, "step", 0, 0),
+            phase(110, 150, "forward", 0, 0),
+            phase(300, 400, "step", 0, 1),
+            phase(500, 600, "step", 1, 2),
+            phase(2000, None, "inference"),
+        ],
+        "syscalls": [
+            {"ts": ts, "tid": JOB, "nr": 0, "name": "read", "dur_ns": 10**6}
+            for ts in (50, 120, 130, 390, 1500)
+        ]
+        + [{"ts": 120, "tid": 99, "nr": 0, "name": "read", "dur_ns": 10**9}],
+        "page_faults": [{"ts": 555, "tid": JOB, "kind": "minor", "user": True}],
+        "block": [
+            {"ts": 320, "tid": 50, "event": "bio_queue", "sector": 8, "nr_sector": 16, "rwbs": "W"}
+        ],
+    }
+    with make_trace(tmp_path / "t", content) as trace:
+        found = {r["name"]: r for r in tables.records(tables.phases(trace))}
+    assert list(found) == ["train", "step", "forward", "inference"]
+    train, step = found["train"], found["step"]
+    assert (train["count"], train["epochs"], train["steps"]) == (1, 2, 3)
+    assert (step["count"], step["epochs"], step["steps"]) == (3, 2, 3)
+    assert (train["calls"], step["calls"], found["forward"]["calls"]) == (4, 3, 2)
+    assert train["call_s"] == pytest.approx(4e-3)
+    assert (train["faults"], step["faults"], found["forward"]["faults"]) == (1, 1, 0)
+    assert (train["written_pages"], step["written_pages"]) == (2, 2)
+    assert (found["inference"]["unfinished"], found["inference"]["total_s"]) == (1, None)
+
+
+def test_costs_that_were_not_recorded_are_null(tmp_path):
+    content = {"phases": [{"start": 0, "end": 9, "pid": 1, "tid": 1, "name": "train"}]}
+    with make_trace(tmp_path / "t", content) as trace:
+        (row,) = tables.records(tables.phases(trace))
+    assert (row["calls"], row["faults"], row["written_pages"]) == (None, None, None)
+
+
+def test_a_report_of_an_empty_trace_is_valid_json(tmp_path):
+    from probes.catalogue import TABLES
+    from tracer.store.trace import dump
+
+    with make_trace(tmp_path / "t", {name: [] for name in TABLES}) as trace:
+        found = {n: tables.records(f) for n, f in tables.all_tables(trace).items()}
+    assert json.loads(dump(found))["syscalls"] == []
+    assert found.keys() == tables.TABLES.keys()

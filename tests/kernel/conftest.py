@@ -1,0 +1,108 @@
+"""Real loads on the real kernel, and what a recording of them shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from probes.kernel import find_tracefs
+from tracer.store.trace import Trace
+
+
+def pytest_collection_modifyitems(items):
+    """Everything in this folder needs the kernel."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.kernel)
+
+
+@pytest.fixture
+def load(tmp_path):
+    """A Python program in a file of its own; returns its command line.
+
+    Run by the interpreter itself with -S -E: as few calls of its own as can be.
+    """
+
+    def make(source: str) -> list[str]:
+        path = tmp_path / "load.py"
+        path.write_text(textwrap.dedent(source))
+        return [sys._base_executable, "-S", "-E", str(path)]
+
+    return make
+
+
+@pytest.fixture
+def record(tracer, tmp_path):
+    """Record a command; returns the opened trace, which lost nothing."""
+    opened = []
+
+    def run(command, *options, status=0):
+        folder = tmp_path / f"{len(opened)}.trace"
+        tracer("record", "-o", folder, *options, "--", *command, status=status)
+        trace = Trace(folder)
+        opened.append(trace)
+        assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+        return trace
+
+    yield run
+    for trace in opened:
+        trace.close()
+
+
+@pytest.fixture
+def instances():
+    """Names of the tracefs instances that there are now."""
+
+    def names() -> set[str]:
+        return {path.name for path in (find_tracefs() / "instances").iterdir()}
+
+    return names
+
+
+@pytest.fixture
+def file_system(tmp_path):
+    """An ext4 of 4 KiB blocks on a loop device of its own; returns (mount point, MAJOR:MINOR).
+
+    The journal is not of the fast-commit kind and inode tables are written beforehand, so that
+    nobody else writes to the device.
+    """
+    mounted = []
+
+    def make(size_mib: int = 256, name: str = "disk") -> tuple[Path, str]:
+        image, mount = tmp_path / f"{name}.img", tmp_path / name
+        mount.mkdir()
+        with image.open("wb") as file:
+            file.truncate(size_mib << 20)
+        subprocess.run(
+            [
+                "mkfs.ext4",
+                "-q",
+                "-F",
+                "-b",
+                "4096",
+                "-E",
+                "lazy_itable_init=0,lazy_journal_init=0",
+                str(image),
+            ],
+            check=True,
+        )
+        found = subprocess.run(
+            ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True
+        )
+        device = found.stdout.strip()
+        subprocess.run(["mount", device, str(mount)], check=True)
+        mounted.append((mount, device))
+        numbers = subprocess.run(
+            ["lsblk", "-dno", "MAJ:MIN", device], check=True, capture_output=True, text=True
+        )
+        return mount, numbers.stdout.strip()
+
+    yield make
+    for mount, device in reversed(mounted):
+        subprocess.run(["umount", str(mount)], check=False)
+        subprocess.run(["losetup", "-d", device], check=False)

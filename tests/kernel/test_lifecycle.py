@@ -1,0 +1,232 @@
+"""A recording starts, ends, is killed, and leaves nothing in the kernel."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from probes.kernel import find_tracefs, process_start_time
+from tests.conftest import tracer_command
+from tracer.store.trace import Trace
+
+OURS = re.compile(r"^tracer-(\d+)-")
+
+
+def wait_for(condition, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def loop():
+    """A process that makes calls until it is killed."""
+    source = "import os, time\nwhile True:\n    os.getppid()\n    time.sleep(0.001)\n"
+    with subprocess.Popen([sys.executable, "-c", source]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def recorder(tmp_path, instances):
+    """Start `tracer record` in the background; returns it once it traces."""
+    started = []
+
+    def start(*arguments, output="x.trace"):
+        process = subprocess.Popen(
+            tracer_command("record", "-o", output, *arguments),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        raw = tmp_path / output / "raw"
+        wait_for(
+            lambda: process.poll() is not None or (raw / "threads.json").exists(), "the recording"
+        )
+        assert process.poll() is None, process.communicate()
+        assert len(ours(instances, process)) == 2
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ours(instances, process):
+    return {n for n in instances() if (m := OURS.match(n)) and int(m[1]) == process.pid}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_recording_of_a_process(recorder, loop, instances, tmp_path, number):
+    process = recorder("-p", loop.pid)
+    time.sleep(0.5)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert out == ""
+    assert ours(instances, process) == set()
+    assert loop.poll() is None
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["complete"] is True
+        assert trace.manifest["ended_by"] == "signal"
+        calls = trace.connection.execute(
+            "SELECT count(*), count(DISTINCT pid), min(pid) FROM syscalls WHERE name = 'getppid'"
+        ).fetchone()
+    assert calls[0] > 100
+    assert calls[1:] == (1, loop.pid)
+
+
+def test_a_recording_ends_with_its_target(recorder, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"]) as target:
+        process = recorder("-p", target.pid)
+        _out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["ended_by"] == "target"
+
+
+def test_a_duration_ends_the_recording_and_the_command(tracer, tmp_path, instances):
+    tracer("record", "-o", "x.trace", "-d", "0.5", "--", "sleep", "61", status=0)
+    with Trace(tmp_path / "x.trace") as trace:
+        recorder = trace.manifest["recorder"]["pid"]
+        assert not [name for name in instances() if name.startswith(f"tracer-{recorder}-")]
+        target = trace.manifest["targets"][0]["pid"]
+        assert process_start_time(target) is None
+        assert trace.manifest["ended_by"] == "duration"
+        assert trace.manifest["duration_s"] >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [("exit 7", 7), ("exit 0", 0), ("kill -KILL $$", 137), ("kill -TERM $$", 143)],
+)
+def test_the_commands_status_is_passed_on(tracer, command, status):
+    tracer("record", "-o", "x.trace", "--", "sh", "-c", command, status=status)
+
+
+def test_the_commands_output_is_its_own(tracer):
+    ran = tracer("record", "-o", "x.trace", "--", "sh", "-c", "echo to out; echo to err >&2")
+    assert ran.out == "to out\n"
+    assert "to err\n" in ran.err
+
+
+def test_sigkill_of_the_recorder_loses_no_page_that_was_written(
+    recorder, loop, instances, tracer, tmp_path
+):
+    process = recorder("-p", loop.pid)
+    foreign = find_tracefs() / "instances" / f"foreign-{os.getpid()}"
+    foreign.mkdir()
+    try:
+        raw = tmp_path / "x.trace/raw"
+        wait_for(lambda: sum(p.stat().st_size for p in raw.glob("*.raw")) > 40960, "raw pages")
+        process.kill()
+        process.communicate()
+        left = ours(instances, process)
+        assert len(left) == 2
+        captured = sum(p.stat().st_size for p in raw.glob("ftrace-target-*.raw"))
+
+        facts = tracer("info", "x.trace", "--json").json
+        assert facts["complete"] is False
+        assert facts["ended_by"] == "killed"
+        assert facts["loss"]["windows"] > 0
+        # A call is an entry of 64 and an exit of 24 bytes, each with a header of 4.
+        assert facts["tables"]["syscalls"]["rows"] > captured / 200
+
+        cleaned = tracer("clean", "--json").json
+        assert left <= set(cleaned["removed"])
+        assert ours(instances, process) == set()
+        assert foreign.exists()
+    finally:
+        foreign.rmdir()
+
+
+def test_clean_leaves_a_running_recording_alone(recorder, loop, instances, tracer):
+    process = recorder("-p", loop.pid)
+    mine = ours(instances, process)
+    assert len(mine) == 2
+    cleaned = tracer("clean", "--json").json
+    assert mine <= set(cleaned["kept"])
+    assert not mine & set(cleaned["removed"])
+    assert ours(instances, process) == mine
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+
+
+def test_a_second_ctrl_c_aborts_and_what_was_captured_stays_readable(
+    recorder, loop, instances, tracer, tmp_path
+):
+    process = recorder("-p", loop.pid)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    # The first ends the capture; while the tables are made the second one aborts.
+    wait_for(lambda: not ours(instances, process), "the end of the capture")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode in (130, 0), err  # 0: the tables were quicker
+    assert "Traceback" not in err
+    facts = tracer("info", "x.trace", "--json").json
+    assert facts["tables"]["syscalls"]["rows"] > 0
+
+
+def test_the_size_limit_ends_the_recording_and_lets_the_command_go_on(tracer, load, tmp_path):
+    source = "import os\nfor _ in range(200003): os.getppid()\nprint('done')"
+    ran = tracer("record", "-o", "x.trace", "--max-size", "256K", "--", *load(source))
+    assert ran.out == "done\n"
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["ended_by"] == "size"
+        raw = sum(p.stat().st_size for p in (tmp_path / "x.trace/raw").glob("*.raw"))
+    assert raw < 4 << 20
+
+
+def test_a_full_disk_is_said_and_what_was_captured_is_kept(tracer, load, file_system):
+    mount, _ = file_system(8)
+    source = "import os\nfor _ in range(400009): os.getppid()\nprint('done')"
+    ran = tracer("record", "-o", mount / "x.trace", "--", *load(source), status=1)
+    assert ran.out == "done\n"  # the job is not to blame
+    assert "full" in ran.err
+    assert "what was captured is kept" in ran.err
+    (mount / "x.trace/raw/ftrace-target-cpu0.raw").stat()
+
+
+def test_files_are_the_users_alone(tracer, tmp_path):
+    tracer("record", "-o", "x.trace", "--", "true")
+    for path in (tmp_path / "x.trace").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_an_existing_trace_is_replaced_only_by_force(tracer, tmp_path):
+    tracer("record", "-o", "x.trace", "--", "true")
+    before = (tmp_path / "x.trace/manifest.json").read_bytes()
+    ran = tracer("record", "-o", "x.trace", "--", "true", status=2)
+    assert "x.trace exists" in ran.err
+    assert "--force" in ran.err
+    assert (tmp_path / "x.trace/manifest.json").read_bytes() == before
+    tracer("record", "--force", "-o", "x.trace", "--", "true")
+    assert (tmp_path / "x.trace/manifest.json").read_bytes() != before
+
+
+def test_a_tiny_buffer_loses_events_and_counts_each(tracer, load, tmp_path):
+    """With the drain kept from running, what was received and what was lost add up."""
+    source = "import os\nfor _ in range(100003): os.getppid()"
+    ran = tracer(
+        "record", "-o", "x.trace", "-b", "8K", "--fail-on-loss", "--", *load(source), status=None
+    )
+    with Trace(tmp_path / "x.trace") as trace:
+        stats = trace.manifest["ftrace"]["stats"]
+        lost = sum(s["overrun"] + s["dropped events"] + s["entries"] for s in stats.values())
+        assert trace.manifest["loss"]["events"] == lost
+        table = trace.connection.execute("SELECT coalesce(sum(count), 0) FROM loss").fetchone()[0]
+        assert table == lost
+    assert lost > 0, "an 8 KiB buffer held 100,003 calls"
+    assert ran.status == 7
+    assert "events were lost" in ran.err

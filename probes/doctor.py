@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -136,9 +137,12 @@ def _uprobes() -> Finding:
 
 
 def _bcc() -> Finding:
-    folders = [*sys.path, "/usr/lib/python3/dist-packages"]
     # PyPI's `bcc` is an unrelated package: this one has libbcc beside it.
-    found = [f for f in folders if (Path(f) / "bcc" / "libbcc.py").exists()]
+    found = []
+    for folder in (*sys.path, "/usr/lib/python3/dist-packages"):
+        with contextlib.suppress(OSError):  # this user may not look there
+            if Path(folder, "bcc", "libbcc.py").exists():
+                found.append(folder)
     return Finding(
         "bcc",
         bool(found),

@@ -42,6 +42,8 @@ def query(
     if json and csv:
         raise UsageError("--json and --csv do not go together", "give one of them")
     text = sys.stdin.read() if sql == "-" else sql
+    if not text.strip():
+        raise UsageError("the query is empty", "e.g. SELECT count(*) FROM syscalls")
     with open_trace(trace) as opened:
         if "block" in opened.tables:
             for name, make in (("requests", requests), ("flushes", flushes)):

@@ -230,3 +230,25 @@ def test_a_tiny_buffer_loses_events_and_counts_each(tracer, load, tmp_path):
     assert lost > 0, "an 8 KiB buffer held 100,003 calls"
     assert ran.status == 7
     assert "events were lost" in ran.err
+
+
+def test_threads_that_come_and_go_while_it_attaches(tracer, tmp_path):
+    source = (
+        "import threading, time\n"
+        "def work(): time.sleep(0.001)\n"
+        "while True:\n"
+        "    threads = [threading.Thread(target=work) for _ in range(5)]\n"
+        "    for t in threads: t.start()\n"
+        "    for t in threads: t.join()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", source]) as process:
+        try:
+            tracer("record", "-o", "x.trace", "-d", "0.3", "-p", process.pid)
+        finally:
+            process.kill()
+    with Trace(tmp_path / "x.trace") as trace:
+        found = trace.connection.execute(
+            "SELECT count(DISTINCT pid), any_value(pid), count(DISTINCT tid) FROM syscalls"
+        ).fetchone()
+    assert found[:2] == (1, process.pid)
+    assert found[2] > 23

@@ -128,10 +128,6 @@ def main() -> None:
         _complain(error.exit_code, str(error))
     except KeyboardInterrupt:
         _complain(ExitCode.ABORTED, "aborted")
-    except BrokenPipeError:
-        # The reader of our output (head, less) has left.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(ExitCode.OK)
     except OSError as error:
         _complain(ExitCode.FAILURE, f"{error.filename or 'system'}: {error.strerror or error}")
     except Exception as error:

@@ -142,11 +142,15 @@ def threads() -> list[tuple[int, int, int, str, str | None]]:
             continue  # gone meanwhile
         for tid in tids:
             with contextlib.suppress(OSError):
-                # The scheduler's name, not that of /proc/PID/comm, which kworkers embellish.
-                line = Path(f"/proc/{pid}/task/{tid}/stat").read_text(errors="backslashreplace")
-                comm = line[line.index("(") + 1 : line.rindex(")")]
-                found.append((tid, pid, ppid, comm, cgroup))
+                comm = Path(f"/proc/{pid}/task/{tid}/comm").read_text(errors="backslashreplace")
+                found.append((tid, pid, ppid, _plain(comm.removesuffix("\n")), cgroup))
     return found
+
+
+def _plain(comm: str) -> str:
+    """A thread's name as events have it: /proc adds to a kworker's what it works on."""
+    match = re.match(r"^(kworker/u?\d+:\d+H?)[-+]", comm)
+    return match[1] if match else comm
 
 
 def _cgroup(pid: int) -> str | None:

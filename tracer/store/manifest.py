@@ -32,7 +32,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from probes.errors import BadTrace
+from probes.errors import BadTrace, PermissionMissing
 from tracer.store.files import read_bounded, write_whole
 
 SCHEMA = 1
@@ -69,7 +69,13 @@ def read(folder: Path) -> Manifest:
 
     Raises BadTrace where there is none, where it is damaged, or of a newer schema.
     """
-    if not folder.exists():
+    try:
+        there = folder.exists()
+    except PermissionError:
+        raise PermissionMissing(
+            f"{folder} may not be looked at by this user", "run as the trace's owner, or as root"
+        ) from None
+    if not there:
         raise BadTrace(f"there is no trace {folder}", "record one: tracer record -o NAME.trace ...")
     if not folder.is_dir():
         raise BadTrace(
@@ -84,7 +90,9 @@ def read(folder: Path) -> Manifest:
             f"{folder} is no trace: it has no {FILE}", "give the directory that `record -o` named"
         ) from None
     except PermissionError:
-        raise BadTrace(f"{path} may not be read by this user", "run as the trace's owner") from None
+        raise PermissionMissing(
+            f"{path} may not be read by this user", "run as the trace's owner, or as root"
+        ) from None
     except OSError as error:
         raise BadTrace(f"{path} cannot be read: {error.strerror}", "record again") from None
     except (ValueError, RecursionError) as error:

@@ -95,25 +95,22 @@ class Instance:
 
     def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
         """Trace only these threads, or all but these; children by option event-fork."""
-        file = self.path / ("set_event_notrace_pid" if exclude else "set_event_pid")
-        fd = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-        try:
-            for tid in tids:
-                # One a write: the kernel parses no more than a page at a time. A thread that
-                # is gone by now is refused with ESRCH by some kernels; that is no error.
-                with contextlib.suppress(ProcessLookupError):
-                    os.write(fd, f"{tid}\n".encode())
-        finally:
-            os.close(fd)
+        self._write_pids(tids, exclude, os.O_TRUNC)
 
     def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
         """Add threads to what `set_pids` set."""
+        self._write_pids(tids, exclude, 0)
+
+    def _write_pids(self, tids: Iterable[int], exclude: bool, truncate: int) -> None:
         file = self.path / ("set_event_notrace_pid" if exclude else "set_event_pid")
-        with file.open("a") as out:
+        # Without O_TRUNC the kernel adds; O_APPEND would make Python seek, which it refuses.
+        fd = os.open(file, os.O_WRONLY | truncate | os.O_CLOEXEC)
+        try:
             for tid in tids:
-                with contextlib.suppress(ProcessLookupError):
-                    out.write(f"{tid}\n")
-                    out.flush()
+                # One a write: the kernel parses no more than a page at a time.
+                os.write(fd, f"{tid}\n".encode())
+        finally:
+            os.close(fd)
 
     def start(self) -> None:
         """Let events in."""

@@ -1,0 +1,356 @@
+"""User mistakes: one clear line with the mend, the right exit code, nothing overwritten."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, tracer_command
+from tests.support.pages import Page, enter, leave, raw_trace
+
+FIXTURE = ROOT / "fixtures" / "lenet.trace"
+READERS = [("info",), ("report",), ("simulate",), ("query", "SELECT 1")]
+
+
+def run_reader(tracer, reader, trace, **options):
+    verb, *rest = reader
+    return tracer(verb, trace, *rest, **options)
+
+
+def one_line(text):
+    assert text.count("\n") == 1, text
+    assert text.startswith("tracer: ")
+    return text
+
+
+def test_help_lists_the_verbs_and_imports_nothing_heavy(tracer):
+    source = (
+        "import sys; sys.argv = ['tracer', '--help']\n"
+        "from tracer.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pandas', 'plotly', 'numba', 'torch', 'numpy', 'pyarrow', 'duckdb'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert ran.stderr == "[]\n"
+    for verb in ("doctor", "record", "list", "info", "report", "simulate", "query", "clean"):
+        assert f" {verb} " in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "verb", ["doctor", "record", "list", "info", "report", "simulate", "query", "import", "clean"]
+)
+def test_every_verb_has_help_within_80_columns(tracer, verb):
+    ran = tracer(verb, "--help", env={**os.environ, "COLUMNS": "80", "TERM": "dumb"})
+    assert "Usage: " in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("reader", READERS, ids=[r[0] for r in READERS])
+class TestReaders:
+    def test_a_missing_trace(self, tracer, reader):
+        ran = run_reader(tracer, reader, "gone.trace", status=6)
+        assert "there is no trace gone.trace" in one_line(ran.err)
+
+    def test_a_file(self, tracer, reader, tmp_path):
+        (tmp_path / "file").write_text("x")
+        assert "is a file" in one_line(run_reader(tracer, reader, "file", status=6).err)
+
+    def test_a_directory_that_is_no_trace(self, tracer, reader, tmp_path):
+        (tmp_path / "empty").mkdir()
+        assert "is no trace" in one_line(run_reader(tracer, reader, "empty", status=6).err)
+        assert list((tmp_path / "empty").iterdir()) == []
+
+    def test_a_newer_schema(self, tracer, reader, tmp_path):
+        raw_trace(tmp_path / "new", {0: [Page(0)]}, schema=2)
+        ran = run_reader(tracer, reader, "new", status=6)
+        assert "schema 2" in one_line(ran.err)
+        assert "upgrade" in ran.err
+
+    def test_a_truncated_table(self, tracer, reader, tmp_path):
+        shutil.copytree(FIXTURE, tmp_path / "t")
+        table = tmp_path / "t/events/block.parquet"
+        table.write_bytes(table.read_bytes()[:1000])
+        ran = run_reader(tracer, reader, "t", status=6)
+        assert "block.parquet is damaged" in one_line(ran.err)
+
+    def test_a_truncated_manifest(self, tracer, reader, tmp_path):
+        shutil.copytree(FIXTURE, tmp_path / "t")
+        manifest = tmp_path / "t/manifest.json"
+        manifest.write_bytes(manifest.read_bytes()[:1000])
+        ran = run_reader(tracer, reader, "t", status=6)
+        assert "manifest.json is damaged" in one_line(ran.err)
+
+    def test_a_truncated_raw_file_is_read_up_to_there(self, tracer, reader, tmp_path):
+        shutil.copytree(FIXTURE, tmp_path / "t")
+        shutil.rmtree(tmp_path / "t/events")
+        raw = tmp_path / "t/raw/ftrace-target-cpu0.raw"
+        raw.write_bytes(raw.read_bytes()[:10000])
+        run_reader(tracer, reader, "t", status=0)
+        loss = tracer("query", "t", "SELECT * FROM loss", "--json").json
+        assert [(row["stream"], row["cause"]) for row in loss] == [
+            ("ftrace-target-cpu0", "torn page")
+        ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ((), 2, "nothing to trace"),
+        (("-p", "0"), 2, "process ids"),
+        (("-p", "-3"), 2, "process ids"),
+        (("-p", "x"), 2, "process ids"),
+        (("-p", "1,,2"), 2, "process ids"),
+        (("-p", "2147483647"), 4, "no process 2147483647"),
+        (("-e", "magic", "--", "true"), 2, "no probe 'magic'"),
+        (("-e", ",", "--", "true"), 2, "names no probe"),
+        (("-d", "0", "--", "true"), 2, "duration"),
+        (("-d", "nan", "--", "true"), 2, "duration"),
+        (("-b", "lots", "--", "true"), 2, "no size"),
+        (("-b", "1", "--", "true"), 2, "cannot be"),
+        (("--max-size", "0", "--", "true"), 2, "holds nothing"),
+        (("-p", "1", "--", "true"), 2, "do not go together"),
+        (("--", "no-such-program"), 2, "no program 'no-such-program'"),
+        (("--", "/etc"), 2, "no program"),
+        (("-o", "missing/x.trace", "--", "true"), 2, "no folder"),
+    ],
+)
+@pytest.mark.kernel
+def test_record_refuses(tracer, tmp_path, arguments, status, said):
+    ran = tracer("record", *arguments, status=status)
+    assert said in one_line(ran.err)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("make", ["file", "folder", "link"])
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_record_overwrites_nothing_that_is_no_trace(tracer, tmp_path, make, force):
+    output = tmp_path / "x.trace"
+    if make == "file":
+        output.write_text("precious")
+    elif make == "folder":
+        output.mkdir()
+        (output / "precious").write_text("precious")
+    else:
+        (tmp_path / "elsewhere").mkdir()
+        output.symlink_to(tmp_path / "elsewhere")
+    ran = tracer("record", "-o", "x.trace", *force, "--", "true", status=2)
+    assert "exists and is no trace" in one_line(ran.err)
+    if make == "file":
+        assert output.read_text() == "precious"
+    elif make == "folder":
+        assert (output / "precious").read_text() == "precious"
+    else:
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="wants to become nobody")
+class TestNobody:
+    """Without privileges."""
+
+    @pytest.fixture
+    def nobody(self, tmp_path):
+        """Run `tracer` as nobody, who needs to reach this interpreter and the packages."""
+
+        def run(*arguments):
+            source = (
+                "import os, sys\n"
+                "import duckdb, numba, numpy, pandas, psutil, pyarrow.parquet, rich.console\n"
+                "import analysis.report.tables, tracer.session.recording, tracer.cli.record\n"
+                "import tracer.cli.doctor, tracer.cli.clean, tracer.cli.info, probes.doctor\n"
+                "from tracer.cli.main import main\n"
+                "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+                f"sys.argv = ['tracer', *{[str(a) for a in arguments]!r}]\n"
+                "main()\n"
+            )
+            return subprocess.run(
+                [sys.executable, "-c", source],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd="/",
+            )
+
+        return run
+
+    def test_record_needs_root_and_says_so(self, nobody):
+        ran = nobody("record", "-o", "/tmp/never.trace", "--", "/bin/true")
+        assert ran.returncode == 3, ran.stderr
+        assert "root" in one_line(ran.stderr)
+        assert not Path("/tmp/never.trace").exists()
+
+    def test_doctor_says_what_is_missing(self, nobody):
+        ran = nobody("doctor")
+        assert ran.returncode == 3, ran.stderr
+        assert "user 65534" in ran.stdout
+        assert "sudo" in ran.stdout
+
+    def test_clean_needs_root_and_says_so(self, nobody):
+        ran = nobody("clean")
+        assert ran.returncode == 3, ran.stderr
+        one_line(ran.stderr)
+
+    def test_a_foreign_trace_may_not_be_read(self, nobody, tmp_path):
+        raw_trace(tmp_path / "t", {0: [Page(0)]})
+        (tmp_path / "t/manifest.json").chmod(0o600)
+        ran = nobody("info", tmp_path / "t")
+        assert ran.returncode in (3, 6), ran.stderr
+        assert "Traceback" not in ran.stderr
+        one_line(ran.stderr)
+
+
+def test_a_hostile_name_cannot_speak_to_the_terminal(tracer, tmp_path):
+    page = Page(0).event(1, enter(7, 1)).event(2, leave(7, 1))
+    hostile = "\x1b[31m[red]<script>alert(1)</script>\n\x07"
+    raw_trace(
+        tmp_path / "t",
+        {0: [page]},
+        targets=[
+            {"name": hostile, "role": "target", "kind": "pid", "pid": 7, "command": [hostile]}
+        ],
+        syscall_names={"1": hostile},
+    )
+    for verb in ("info", "report", "simulate"):
+        if verb != "simulate":
+            ran = tracer(verb, "t")
+            assert "\x1b" not in ran.out
+            assert "\x07" not in ran.out
+            assert "[red]" in ran.out
+    assert tracer("query", "t", "SELECT name FROM syscalls").out.count("\x1b") == 0
+    (row,) = tracer("query", "t", "SELECT name FROM syscalls", "--json").json
+    assert row["name"] == hostile
+
+
+class TestQuery:
+    def test_json_is_one_list_of_rows(self, tracer):
+        rows = tracer(
+            "query", FIXTURE, "SELECT name, count(*) AS n FROM phases GROUP BY 1", "--json"
+        ).json
+        assert {row["name"] for row in rows} >= {"train", "step", "forward"}
+
+    def test_the_derived_views_are_there(self, tracer):
+        for view in ("requests", "flushes"):
+            rows = tracer("query", FIXTURE, f"SELECT count(*) AS n FROM {view}", "--json").json
+            assert rows[0]["n"] > 0
+
+    def test_a_query_from_stdin(self, tracer):
+        assert tracer("query", FIXTURE, "-", "--csv", input="SELECT 23 AS n").out == "n\n23\n"
+
+    @pytest.mark.parametrize("sql", ["SELEC", "SELECT * FROM nothing", "", "SELECT 1/"])
+    def test_a_query_that_fails(self, tracer, sql):
+        one_line(tracer("query", FIXTURE, sql, status=2).err)
+
+
+class TestSimulate:
+    KEYS = (
+        "model",
+        "requests",
+        "unique_pages",
+        "disk_writes",
+        "capacity_pages",
+        "improvement",
+        "improvement_with_drain",
+        "assumptions",
+    )
+
+    def test_json_has_the_contracts_keys(self, tracer):
+        found = tracer("simulate", FIXTURE, "--json").json
+        assert found.keys() >= set(self.KEYS)
+        assert found["requests"] > 0
+
+    def test_a_capacity_in_bytes_pages_or_as_a_share(self, tracer):
+        unique = tracer("simulate", FIXTURE, "--json").json["unique_pages"]
+        for option, value, pages in (
+            ("--capacity", "1M", 256),
+            ("--capacity-pages", "17", 17),
+            ("--capacity-share", "1", unique),
+        ):
+            found = tracer("simulate", FIXTURE, option, value, "--json").json
+            assert found["capacity_pages"] == pages
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("--model", "magic"), "no model"),
+            (("--policy", "magic"), "no policy"),
+            (("--medium", "hdd-paper"), "no nvm"),
+            (("--disk", "tape"), "no disk"),
+            (("--capacity", "-1"), "no size"),
+            (("--capacity-pages", "-1"), "cannot be"),
+            (("--capacity-share", "nan"), "cannot be"),
+            (("--capacity-share", "0.1", "--capacity", "1M"), "more than once"),
+        ],
+    )
+    def test_what_cannot_be(self, tracer, arguments, said):
+        assert said in one_line(tracer("simulate", FIXTURE, *arguments, status=2).err)
+
+
+class TestImport:
+    GOOD = "ts_ns,dev,page,pages,op\n1,8:0,5,2,W\n2,8:0,5,1,W\n3,8:0,9,4,R\n4,8:0,0,0,F\n"
+
+    def test_a_csv_trace_can_be_simulated_and_reported(self, tracer, tmp_path):
+        (tmp_path / "in.csv").write_text(self.GOOD)
+        tracer("import", "in.csv", "-o", "x.trace", "--format", "csv")
+        found = tracer("simulate", "x.trace", "--capacity-pages", "1", "--json").json
+        assert (found["requests"], found["unique_pages"], found["disk_writes"]) == (3, 2, 2)
+        tables = tracer("report", "x.trace", "--json").json["tables"]
+        assert "syscalls" not in tables
+        assert tables["flushed_pages"][0]["pages"] == 3
+        assert tracer("info", "x.trace", "--json").json["tables"]["block"]["rows"] == 4
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("", "no CSV"),
+            ("ts_ns,dev,page,pages,op\n", "no rows"),
+            ("ts_ns,dev,page,pages\n1,8:0,5,2\n", "no CSV"),
+            ("ts_ns,dev,page,pages,op\n-1,8:0,5,2,W\n", "row 1: a negative time"),
+            ("ts_ns,dev,page,pages,op\n5,8:0,5,2,W\n4,8:0,5,2,W\n", "row 2: time goes back"),
+            ("ts_ns,dev,page,pages,op\n1,8:0,5,2,X\n", "row 1: an op"),
+            ("ts_ns,dev,page,pages,op\n1,8:0,5,0,W\n", "row 1: pages below 1"),
+            ("ts_ns,dev,page,pages,op\n1,8:0,-5,1,W\n", "no CSV"),
+            ("ts_ns,dev,page,pages,op\n1,8:0,9223372036854775808,1,W\n", "not in range"),
+            ("ts_ns,dev,page,pages,op\n1,8:0,9223372036854775807,1,W\n", "beyond any disk"),
+            ("ts_ns,dev,page,pages,op\n1,8:0,1e400,1,W\n", "no CSV"),
+            ("ts_ns,dev,page,pages,op\nNaN,8:0,1,1,W\n", "no"),
+        ],
+    )
+    def test_a_csv_that_makes_no_sense(self, tracer, tmp_path, text, said):
+        (tmp_path / "in.csv").write_text(text)
+        ran = tracer("import", "in.csv", "-o", "x.trace", status=6)
+        assert said in one_line(ran.err)
+        assert not (tmp_path / "x.trace").exists()
+
+    def test_an_existing_output_is_left_alone(self, tracer, tmp_path):
+        (tmp_path / "in.csv").write_text(self.GOOD)
+        (tmp_path / "x.trace").mkdir()
+        assert "exists" in one_line(tracer("import", "in.csv", "-o", "x.trace", status=2).err)
+        assert list((tmp_path / "x.trace").iterdir()) == []
+
+
+def test_output_to_a_pipe_that_closes_ends_quietly():
+    command = tracer_command("query", FIXTURE, "SELECT * FROM syscalls", "--csv")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read()
+    assert error == b""
+
+
+def test_the_fixture_is_what_its_decoder_makes_of_it_today(tracer, tmp_path):
+    """The committed tables equal those that today's decoder makes from the raw streams."""
+    shutil.copytree(FIXTURE, tmp_path / "t")
+    shutil.rmtree(tmp_path / "t/events")
+    assert (
+        tracer("report", "t", "--json").json["tables"]
+        == (tracer("report", FIXTURE, "--json").json["tables"])
+    )
+    assert json.loads((tmp_path / "t/manifest.json").read_text())["tables"].keys() == (
+        json.loads((FIXTURE / "manifest.json").read_text())["tables"].keys()
+    )

@@ -100,8 +100,8 @@ ORDER BY r.ts
 def flushes(trace: Trace) -> str:
     """Make the view `flushes`; returns its name.
 
-    One row a write bio. Columns: ts (ns); dev; sector, nr_sector (512 bytes); rwbs; page, pages (4096
-    bytes, on the device); ino and path (null: not known); reason (background, periodic, sync,
+    One row a write bio. Columns: ts (ns); dev; sector, nr_sector (512 bytes); rwbs; page, pages
+    (4096 bytes, on the device); ino and path (null: not known); reason (background, periodic, sync,
     vmscan, fsync, journal, direct, other); call (the system call it happened in); pid, comm (who
     submitted it); dirtier (process that last dirtied the inode), its target and container;
     phase (data_load, model_load, train, inference); certainty (exact, inferred, unknown); own

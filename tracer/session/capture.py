@@ -121,13 +121,21 @@ class Capture:
             with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
                 machine.set_pids(tids, exclude=True)
 
-    def start(self, limit_bytes: int | None) -> None:
-        """Start the drain, then let events in."""
+    def start_machine(self, limit_bytes: int | None) -> None:
+        """Start the drain, then let in the events of scope `machine`, forks and exits among them.
+
+        A list of threads taken after this and before `start_targets` misses none: a thread of a
+        later event was either alive then or has its own fork in the trace.
+        """
         self.drain = Drain(self.streams, limit_bytes=limit_bytes)
         self.drain.start()
         self.leave_out([os.getpid(), *self.drain.tids])
-        for instance in self.instances.values():
-            instance.start()
+        self.instances[Scope.MACHINE].start()
+
+    def start_targets(self) -> None:
+        """Let in the events of scope `target`."""
+        if Scope.TARGET in self.instances:
+            self.instances[Scope.TARGET].start()
 
     def stop(self) -> dict[str, dict[str, int]]:
         """Let no more events in, move what is left; returns the kernel's counters by stream."""

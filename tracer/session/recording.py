@@ -232,10 +232,10 @@ def _capture(
     folder = options.output
     try:
         manifests.write(folder, manifest)
-        capture.start(options.max_bytes)
-        # After the start: a process made meanwhile is in the snapshot, in the events, or both.
+        capture.start_machine(options.max_bytes)
         with create(folder / RAW / THREADS) as out:
             out.write(json.dumps(environment.threads()).encode())
+        capture.start_targets()
         if launch is not None:
             launch.go()
         listener.started(targets)

@@ -22,7 +22,7 @@ import numpy as np
 
 from probes.backends.ftrace.ring_buffer import MIN_EVENT_BYTES, decode_pages
 from tracer.store import manifest as manifests
-from tracer.store.finalize import _common, _raw, finalize
+from tracer.store.finalize import common_fields, finalize, raw_streams
 
 _SOURCE = "import os\nfor _ in range({}): os.getppid()"
 _REPEATS = 3
@@ -52,8 +52,8 @@ def main() -> None:
 def measure(trace: Path) -> dict[str, float]:
     """Best of some repeats, after one that compiles."""
     manifest = manifests.read(trace)
-    formats, streams = _raw(trace, manifest)
-    common = _common(formats)
+    formats, streams = raw_streams(trace, manifest)
+    common = common_fields(formats)
     decode_s, events = [], 0
     for _ in range(_REPEATS + 1):
         events, spent = 0, 0.0

@@ -128,7 +128,7 @@ def test_record_refuses(tracer, tmp_path, arguments, status, said):
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("make", ["file", "folder", "link"])
+@pytest.mark.parametrize("make", ["file", "folder", "link", "website"])
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_record_overwrites_nothing_that_is_no_trace(tracer, tmp_path, make, force):
     output = tmp_path / "x.trace"
@@ -137,6 +137,10 @@ def test_record_overwrites_nothing_that_is_no_trace(tracer, tmp_path, make, forc
     elif make == "folder":
         output.mkdir()
         (output / "precious").write_text("precious")
+    elif make == "website":  # that has a manifest.json, too
+        output.mkdir()
+        (output / "manifest.json").write_text("{}")
+        (output / "precious").write_text("precious")
     else:
         (tmp_path / "elsewhere").mkdir()
         output.symlink_to(tmp_path / "elsewhere")
@@ -144,7 +148,7 @@ def test_record_overwrites_nothing_that_is_no_trace(tracer, tmp_path, make, forc
     assert "exists and is no trace" in one_line(ran.err)
     if make == "file":
         assert output.read_text() == "precious"
-    elif make == "folder":
+    elif make in ("folder", "website"):
         assert (output / "precious").read_text() == "precious"
     else:
         assert list((tmp_path / "elsewhere").iterdir()) == []

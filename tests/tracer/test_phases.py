@@ -10,7 +10,7 @@ import pytest
 
 from tracer import phases
 from tracer.phases.format import RECORD_BYTES
-from tracer.store import marks
+from tracer.store.phases import read_phases
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def folder(tmp_path):
 
 
 def read(folder):
-    found = marks.phases(folder, 0, None)
+    found = read_phases(folder, 0, None)
     return [] if found is None else found.to_pylist()
 
 
@@ -156,7 +156,7 @@ def test_only_what_overlaps_the_recording_is_kept(folder):
     end = time.monotonic_ns()
     with phases.phase("after"):
         pass
-    found = marks.phases(folder, start, end).to_pylist()
+    found = read_phases(folder, start, end).to_pylist()
     assert [r["name"] for r in found] == ["within"]
 
 

@@ -8,25 +8,23 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from probes.catalogue import ALWAYS, PROBES
-from probes.errors import ExitCode, PermissionMissing, TracerError, UsageError
+from probes.errors import ExitCode, TracerError, UsageError
 from probes.kernel import jiffies, process_start_time, syscall_names, tracefs
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
-from tracer.session import environment
+from tracer.session import environment, output
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
+from tracer.session.signals import Signals
 from tracer.store import manifest as manifests
-from tracer.store.files import create, make_folder
+from tracer.store.files import create
 from tracer.store.finalize import EVENTS, MARKS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.trace import boot_id
@@ -85,39 +83,6 @@ class Outcome:
     """The command's own exit status where it ended by itself, else 0."""
 
 
-class _Signals:
-    """Turns the first SIGINT or SIGTERM into a request, and a second SIGINT into an abort."""
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Signals:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        os.close(self._read)
-        os.close(self._write)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
-            if number == signal.SIGINT:
-                raise KeyboardInterrupt
-            return
-        self.received = number
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"s")
-
-    def wait(self, fds: list[int], seconds: float) -> None:
-        """Sleep until a signal, until one of `fds` can be read, or for so long."""
-        select.select([self._read, *fds], [], [], max(0.0, seconds))
-
-
 def record(options: Options, listener: Listener | None = None) -> Outcome:
     """Record. Raises a TracerError for whatever the user can mend.
 
@@ -133,17 +98,19 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     tracefs()
     probes = _probes(options.probes)
     targets = target_finder.from_pids(options.pids) if options.pids is not None else []
-    _check_output(options)
+    output.check(options.output, options.force)
     raw = options.output / RAW
-    with _Signals() as signals:
+    with Signals() as signals:
         launch = None
         if options.command:
             marks = str((raw / MARKS).resolve())
             launch = Launch(options.command, {**os.environ, MARKS_ENV: marks})
             targets = [target_finder.from_command(options.command, launch.pid)]
         capture = None
+        made = False
         try:
-            _make_output(options)
+            output.make(options.output)
+            made = True
             capture = Capture(raw, [PROBES[p] for p in probes], options.buffer_kib, _cpus())
             manifest = _capture(options, probes, targets, launch, capture, signals, listener)
             capture.close()
@@ -159,7 +126,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         finally:
             if capture is not None:
                 capture.close()
-            _remove_if_empty(options.output)
+            if made:
+                output.remove_if_empty(options.output)
     return Outcome(options.output, manifest, status)
 
 
@@ -179,50 +147,13 @@ def _cpus() -> list[int]:
     return cpus
 
 
-def _check_output(options: Options) -> None:
-    path = options.output
-    if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise UsageError(f"{path} exists and is no trace", "give another name with -o")
-    if path.exists():
-        entries = {entry.name for entry in path.iterdir()}
-        if entries and manifests.FILE not in entries:
-            raise UsageError(f"{path} exists and is no trace", "give another name with -o")
-        if not options.force:
-            raise UsageError(f"{path} exists", "give another name with -o, or --force")
-    elif not path.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {path.absolute().parent}", "make it first: mkdir -p")
-
-
-def _make_output(options: Options) -> None:
-    try:
-        if options.output.exists():
-            shutil.rmtree(options.output)
-        make_folder(options.output)
-        make_folder(options.output / RAW)
-        make_folder(options.output / RAW / MARKS)
-    except PermissionError:
-        raise PermissionMissing(
-            f"{options.output} cannot be written", "name a folder of yours with -o"
-        ) from None
-    except OSError as error:
-        raise TracerError(
-            f"{options.output} cannot be written: {error.strerror}", "name another with -o"
-        ) from None
-
-
-def _remove_if_empty(folder: Path) -> None:
-    """Take back a trace directory that got no manifest: nothing was recorded."""
-    if folder.is_dir() and not (folder / manifests.FILE).exists():
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _capture(
     options: Options,
     probes: list[str],
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
-    signals: _Signals,
+    signals: Signals,
     listener: Listener,
 ) -> Manifest:
     marks = Marks(options.output / RAW / MARKS)
@@ -257,7 +188,7 @@ def _capture(
     manifest["targets"] = [target.describe() for target in targets]
     if launch is not None and launch.status is not None:
         manifest["targets"][0]["exit_status"] = launch.status
-    manifest["own_files"] = _own_files(folder)
+    manifest["own_files"] = output.inodes(folder)
     try:
         manifests.write(folder, manifest)
     except OSError as error:
@@ -328,7 +259,7 @@ def _until_the_end(
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
-    signals: _Signals,
+    signals: Signals,
     listener: Listener,
 ) -> str:
     """Wait for whatever ends the recording; returns its name."""
@@ -366,7 +297,7 @@ def _until_the_end(
             os.close(fd)
 
 
-def _end_command(launch: Launch, signals: _Signals) -> None:
+def _end_command(launch: Launch, signals: Signals) -> None:
     """End a command whose recording is over, with what ended the recording or SIGTERM."""
     number = signals.received or signal.SIGTERM
     deadline = time.monotonic() + _GRACE_S
@@ -381,24 +312,13 @@ def _end_command(launch: Launch, signals: _Signals) -> None:
     launch.wait()
 
 
-def _let_end(launch: Launch, signals: _Signals) -> int:
+def _let_end(launch: Launch, signals: Signals) -> int:
     """Wait for a command that outlives its recording: a full disk is not the job's fault."""
     while launch.poll() is None:
         if signals.received is not None:
             launch.signal(signals.received)
         signals.wait([], _TICK_S)
     return launch.wait()
-
-
-def _own_files(folder: Path) -> dict[str, list[int]]:
-    """Inodes of what the recorder and the marks wrote, by device (MAJOR:MINOR)."""
-    found: dict[str, list[int]] = {}
-    for path in (folder, *folder.rglob("*")):
-        with contextlib.suppress(OSError):
-            stat = path.lstat()
-            dev = f"{os.major(stat.st_dev)}:{os.minor(stat.st_dev)}"
-            found.setdefault(dev, []).append(stat.st_ino)
-    return found
 
 
 def _add_cost(folder: Path, manifest: Manifest) -> Manifest:

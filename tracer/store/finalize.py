@@ -29,7 +29,7 @@ from probes.loss import TABLE as LOSS_TABLE
 from probes.loss import Gap
 from probes.phases import TABLE as PHASES
 from probes.schema import AssemblyContext, Probe, Scope
-from tracer.store import loss, marks
+from tracer.store import loss, phases
 from tracer.store import manifest as manifests
 from tracer.store.files import make_folder, read_bounded
 from tracer.store.manifest import Manifest
@@ -103,7 +103,7 @@ def _cannot_write(folder: Path, error: OSError) -> TracerError:
 def _decode(
     folder: Path, manifest: Manifest, building: Path, progress: Progress | None
 ) -> tuple[dict[str, Any], list[Gap], int | None]:
-    formats, streams = _raw(folder, manifest)
+    formats, streams = raw_streams(folder, manifest)
     threads = _threads(folder)
     context_manifest = {**manifest, "threads": threads}
     probes = [
@@ -119,7 +119,7 @@ def _decode(
     }
     groups = _groups(probes, formats)
     resolver = Threads([(t[0], t[1]) for t in threads], formats, _launched(manifest))
-    timeline = Timeline(streams, _common(formats))
+    timeline = Timeline(streams, common_fields(formats))
     try:
         for batch in timeline.batches():
             resolver.resolve(batch)
@@ -150,7 +150,7 @@ def _decode(
         for stream in streams:
             stream.close()
     clock = manifest["clock"]
-    found = marks.phases(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
+    found = phases.read_phases(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((last for _, last in timeline.last_times), default=0) or None
@@ -174,7 +174,10 @@ def _groups(probes: list[Probe], formats: dict[str, EventFormat]) -> Any:
     return groups
 
 
-def _raw(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat], list[StreamFile]]:
+def raw_streams(
+    folder: Path, manifest: Manifest
+) -> tuple[dict[str, EventFormat], list[StreamFile]]:
+    """The event formats and the opened raw streams of a trace; BadTrace where they cannot be."""
     ftrace = manifest["ftrace"]
     texts = ftrace.get("formats")
     entries = ftrace.get("streams")
@@ -191,7 +194,7 @@ def _raw(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat], list
     return formats, streams
 
 
-def _common(formats: dict[str, EventFormat]) -> CommonFields:
+def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
     """Where every event has its type and thread: all formats begin alike."""
     for parsed in formats.values():
         kind, pid = parsed.fields.get("common_type"), parsed.fields.get("common_pid")

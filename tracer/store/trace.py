@@ -38,7 +38,7 @@ class Trace:
         self.manifest: Manifest = manifests.read(self.folder)
         undecoded = not (self.folder / "events").exists() and (self.folder / "raw").is_dir()
         if self.manifest["state"] != "finalized" or undecoded:
-            _refuse_live(self.folder, self.manifest)
+            refuse_live(self.folder, self.manifest)
             from tracer.store.finalize import finalize
 
             self.manifest = finalize(self.folder, self.manifest, progress)
@@ -152,7 +152,8 @@ def _quoted(path: Path) -> str:
     return "'" + str(path.resolve()).replace("'", "''") + "'"
 
 
-def _refuse_live(folder: Path, manifest: Manifest) -> None:
+def refuse_live(folder: Path, manifest: Manifest) -> None:
+    """Raise UsageError where the trace is still being recorded on this machine."""
     recorder = manifest["recorder"]
     pid, start = recorder.get("pid"), recorder.get("start_time")
     if (

@@ -43,7 +43,7 @@ class _Phase:
     end: int | None = None
 
 
-def phases(folder: Path, start_ns: int, end_ns: int | None) -> pa.RecordBatch | None:
+def read_phases(folder: Path, start_ns: int, end_ns: int | None) -> pa.RecordBatch | None:
     """The phases of every marks file in `folder` that overlap the recording; None without any."""
     found: list[_Phase] = []
     if not folder.is_dir() or folder.is_symlink():

@@ -39,6 +39,10 @@ def tracefs() -> Path:
             )
         raise FeatureMissing("tracefs is not mounted", _MOUNT)
     if not os.access(path / "instances", os.R_OK | os.W_OK | os.X_OK):
+        if os.geteuid() == 0:
+            raise FeatureMissing(
+                f"{path} cannot be written to", f"mount it for writing: mount -o remount,rw {path}"
+            )
         raise PermissionMissing(f"{path} may not be used by this user", "run as root (sudo)")
     return path
 

@@ -208,3 +208,48 @@ def test_requests_conserve_sectors(record, load, file_system):
     assert unfinished == 0
     latencies = "SELECT min(service_latency_ns), min(queue_latency_ns) FROM requests WHERE dev = ?"
     assert min(trace.connection.execute(latencies, [dev]).fetchone()) > 0
+
+
+def test_the_same_block_and_writeback_events_as_perf(record, load, file_system, tmp_path):
+    """perf counts inside our recording, on a device that nobody else uses."""
+    mount, dev = file_system()
+    major, minor = map(int, dev.split(":"))
+    of_device = f"dev == {major << 20 | minor}"
+    asked = {
+        "block:block_bio_queue": of_device,
+        "block:block_rq_issue": of_device,
+        "block:block_rq_complete": of_device,
+        "writeback:writeback_start": f'name == "{dev}"',
+        "writeback:writeback_single_inode": f'name == "{dev}"',
+        "writeback:writeback_dirty_folio": f'name == "{dev}"',
+    }
+    events = [part for name, only in asked.items() for part in ("-e", name, "--filter", only)]
+    source = f"""
+        import os, time
+        for i in range(23):
+            fd = os.open("{mount}/%d" % i, os.O_CREAT | os.O_RDWR, 0o600)
+            os.pwrite(fd, os.urandom(4096 * (i + 1)), 0)
+            if i % 3 == 0: os.fsync(fd)
+        os.sync()
+        time.sleep(0.2)
+    """
+    log = tmp_path / "perf.csv"
+    perf = ["perf", "stat", "-a", "-x", ",", "-o", str(log), *events, "--"]
+    trace = record([*perf, *load(source)])
+    lines = [line.split(",") for line in log.read_text().splitlines() if line.count(",") > 3]
+    theirs = {line[2]: int(line[0]) for line in lines}
+    ours = {}
+    for name in asked:
+        label = name.split(":")[1]
+        table, event, column = {
+            "block_bio_queue": ("block", "bio_queue", "dev"),
+            "block_rq_issue": ("block", "issue", "dev"),
+            "block_rq_complete": ("block", "complete", "dev"),
+            "writeback_start": ("writeback", "start", "bdi"),
+            "writeback_single_inode": ("inode_writeback", "end", "dev"),
+            "writeback_dirty_folio": ("dirty", "dirty_folio", "dev"),
+        }[label]
+        query = f"SELECT count(*) FROM {table} WHERE event = ? AND {column} = ?"
+        ours[name] = trace.connection.execute(query, [event, dev]).fetchone()[0]
+    assert ours == theirs
+    assert min(ours.values()) > 0

@@ -57,6 +57,11 @@ class Launch:
         finally:
             os._exit(_NOT_STARTED)
 
+    @property
+    def started(self) -> bool:
+        """Whether it was let go."""
+        return self._go_write < 0
+
     def go(self) -> None:
         """Let the command run. Raises UsageError where its exec fails."""
         os.write(self._go_write, b"g")

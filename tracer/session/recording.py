@@ -119,11 +119,20 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             status = 0
             if launch is not None and manifest["ended_by"] in ("command", "size"):
                 status = _let_end(launch, signals)
+        except TracerError:
+            # A full disk is not the job's fault: what runs may end in its own time.
+            if launch is not None and launch.started:
+                if capture is not None:
+                    capture.close()
+                _let_end(launch, signals)
+            raise
         except BaseException:
             if launch is not None:
                 launch.abandon()
             raise
         finally:
+            if launch is not None and not launch.started:
+                launch.abandon()
             if capture is not None:
                 capture.close()
             if made:
@@ -195,9 +204,6 @@ def _capture(
         raise _disk_error(folder, error) from None
     if ended_by == "disk":
         failure = capture.drain.failure if capture.drain else None
-        capture.close()
-        if launch is not None:
-            _let_end(launch, signals)
         raise _disk_error(folder, failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     return manifest
 
@@ -313,7 +319,7 @@ def _end_command(launch: Launch, signals: Signals) -> None:
 
 
 def _let_end(launch: Launch, signals: Signals) -> int:
-    """Wait for a command that outlives its recording: a full disk is not the job's fault."""
+    """Wait for a command that outlives its recording, passing on what it is sent meanwhile."""
     while launch.poll() is None:
         if signals.received is not None:
             launch.signal(signals.received)
@@ -335,7 +341,10 @@ def _add_cost(folder: Path, manifest: Manifest) -> Manifest:
         "bytes_written": sum(written.values()),
         "raw_bytes": written[RAW],
     }
-    manifests.write(folder, manifest)
+    try:
+        manifests.write(folder, manifest)
+    except OSError as error:
+        raise _disk_error(folder, error) from None
     return manifest
 
 

@@ -182,6 +182,8 @@ def _capture(
         ended_by = _until_the_end(options, targets, launch, capture, signals, listener)
         stats = capture.stop()
         end_ns = time.monotonic_ns()
+        if capture.drain is not None and capture.drain.failure is not None:
+            ended_by = "disk"
         listener.stopping(ended_by)
         if launch is not None and ended_by in ("signal", "duration"):
             _end_command(launch, signals)

@@ -238,9 +238,9 @@ def _launched(manifest: Manifest) -> int | None:
 def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     gaps = list(timeline.gaps)
     stats = manifest["ftrace"].get("stats")
-    cpus = {stream.name: stream.cpu for stream in timeline.streams}
     if isinstance(stats, dict) and stats:
-        gaps += loss.unlocated(gaps, stats, cpus)
+        streams = {stream.name: (stream.cpu, last or None) for stream, last in timeline.last_times}
+        gaps += loss.uncounted(gaps, stats, streams)
     for stream, last in timeline.last_times:
         if stream.torn_bytes:
             gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "torn page"))

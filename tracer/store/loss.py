@@ -10,11 +10,16 @@ import pyarrow as pa
 from probes.loss import TABLE, Gap
 
 
-def unlocated(gaps: Iterable[Gap], stats: Mapping[str, Any], cpus: Mapping[str, int]) -> list[Gap]:
+def uncounted(
+    gaps: Iterable[Gap],
+    stats: Mapping[str, Any],
+    streams: Mapping[str, tuple[int, int | None]],
+) -> list[Gap]:
     """Gaps for what the kernel counted as lost beyond the gaps found in the pages.
 
-    `stats` are the kernel's own counters of each stream at the end of the recording, `cpus` the
-    CPU of each stream.
+    `stats` are the kernel's own counters of each stream at the end of the recording, `streams`
+    the CPU of each and the time of its last event. Events that were logged but never read (the
+    disk or the trace was full) lie after that; where the others lie is not known.
     """
     found: list[Gap] = []
     located: dict[str, int] = {}
@@ -25,7 +30,7 @@ def unlocated(gaps: Iterable[Gap], stats: Mapping[str, Any], cpus: Mapping[str, 
         else:
             located[gap.stream] = located.get(gap.stream, 0) + gap.count
     for stream, counters in stats.items():
-        if stream not in cpus or not isinstance(counters, dict):
+        if stream not in streams or not isinstance(counters, dict):
             continue
         lost = {
             "buffer overrun": _count(counters, "overrun"),
@@ -35,9 +40,11 @@ def unlocated(gaps: Iterable[Gap], stats: Mapping[str, Any], cpus: Mapping[str, 
         }
         if stream not in unknown:
             lost["buffer overrun"] -= located.get(stream, 0)
+        cpu, last = streams[stream]
         for cause, count in lost.items():
             if count > 0:
-                found.append(Gap(stream, cpus[stream], None, None, count, cause))
+                start = last if cause == "never read" else None
+                found.append(Gap(stream, cpu, start, None, count, cause))
     return found
 
 

@@ -16,6 +16,10 @@ def clean(
     """Remove what a killed recording left in the kernel, and nothing else.
 
     Instances of recorders that still run, and of other tools, are never touched.
+
+    [bold]Example[/bold]
+
+      sudo tracer clean --dry-run
     """
     from probes.backends.ftrace import instance
     from tracer.store.trace import dump

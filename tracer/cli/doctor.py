@@ -11,6 +11,10 @@ def doctor(json: AsJson = False) -> None:
     """Say what this machine can trace, and how to mend what it cannot.
 
     Exits with 0 where `tracer record` would work, else with 3 (permission) or 5 (feature).
+
+    [bold]Example[/bold]
+
+      tracer doctor --json | jq '.checks[] | select(.ok | not)'
     """
     from probes.doctor import check, verdict
 

@@ -10,7 +10,14 @@ from tracer.cli.opening import AsJson
 
 
 def list_probes(json: AsJson = False) -> None:
-    """Show the probes: what feeds each, whether it is there, and how often it fires."""
+    """Show the probes: what feeds each, whether it is there, and how often it fires.
+
+    --json has the columns of each probe's table, too.
+
+    [bold]Example[/bold]
+
+      tracer list --json | jq .block.columns
+    """
     from probes.kernel import find_tracefs
 
     tracefs = find_tracefs()

@@ -184,5 +184,7 @@ class AssemblyContext:
     formats: Mapping[str, Any]
     """Event name to its parsed format (`probes.backends.ftrace.event_format.EventFormat`)."""
     manifest: Mapping[str, Any]
+    """Of the trace, checked (`tracer.store.manifest.Manifest`), and `threads`: every thread at
+    the start as (tid, pid, ppid, comm, cgroup)."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""

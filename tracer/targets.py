@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from probes.errors import PermissionMissing, TargetGone, UsageError
 from probes.kernel import process_alive, process_start_time
+from tracer.store.manifest import TargetFacts
 
 
 @dataclass
@@ -23,21 +23,21 @@ class Target:
     pid: int
     start_time: int | None
     role: str = "target"
-    facts: dict[str, Any] = field(default_factory=dict)
+    command: list[str] = field(default_factory=list)
 
     @property
     def alive(self) -> bool:
         """Whether that very process still runs."""
         return process_alive(self.pid, self.start_time)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> TargetFacts:
         """For the manifest."""
         return {
             "name": self.name,
             "role": self.role,
             "kind": self.kind,
             "pid": self.pid,
-            **self.facts,
+            "command": self.command,
         }
 
 
@@ -62,7 +62,7 @@ def from_pids(text: str) -> list[Target]:
             raise TargetGone(f"process {pid} has just ended", "find it: pgrep -a python") from None
         except psutil.AccessDenied:
             raise PermissionMissing(f"process {pid} may not be looked at", "run as root") from None
-        targets[pid] = Target(name, "pid", pid, start, facts={"command": command})
+        targets[pid] = Target(name, "pid", pid, start, command=command)
     return list(targets.values())
 
 
@@ -73,7 +73,7 @@ def from_command(command: list[str], pid: int) -> Target:
         "command",
         pid,
         process_start_time(pid),
-        facts={"command": command},
+        command=command,
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tracer.cli.opening import AsJson, TracePath, open_trace
+
+if TYPE_CHECKING:
+    from tracer.store.manifest import Disk
 
 _DEFAULT_SHARE = 0.25
 _SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
@@ -57,7 +60,7 @@ def simulate(
     with open_trace(trace) as opened:
         accesses = page_writebacks(opened, dev)
         loss = opened.manifest["loss"]
-        stacked = _stacked(opened.manifest.get("disks"), set(accesses.by_device))
+        stacked = _stacked(opened.manifest.get("disks", []), set(accesses.by_device))
     pages, how = wanted(accesses.unique)
     result = paper.simulate(accesses, pages, the_medium, the_disk)
     sweep = [
@@ -138,13 +141,13 @@ def _capacity(text: str | None, pages: int | None, share: float | None) -> Any:
     )
 
 
-def _stacked(disks: Any, written: set[str]) -> tuple[str, str] | None:
+def _stacked(disks: list[Disk], written: set[str]) -> tuple[str, str] | None:
     """Two written devices of which one lies on the other."""
-    for disk in disks if isinstance(disks, list) else []:
-        if isinstance(disk, dict) and disk.get("dev") in written:
-            for below in disk.get("on") or []:
+    for disk in disks:
+        if disk.get("dev") in written:
+            for below in disk.get("on", []):
                 if below in written:
-                    return str(disk["dev"]), str(below)
+                    return disk["dev"], below
     return None
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from analysis.report.tables import records
 from tracer.cli.output import console, print_table, safe, show
 from tracer.cli.sizes import show_size
+from tracer.store.manifest import Manifest
 
 _MOST_ROWS = 15
 
@@ -119,7 +118,7 @@ _NOTES = {
 }
 
 
-def print_report(name: str, manifest: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
+def print_report(name: str, manifest: Manifest, tables: dict[str, pd.DataFrame]) -> None:
     """Print every table, losses first where there are any."""
     out = console()
     out.print(safe(name), style="bold")

@@ -122,11 +122,5 @@ def flushes(trace: Trace) -> str:
     return VIEW
 
 
-def _own(files: dict[str, Any]) -> list[list[Any]]:
-    return [
-        [str(dev), ino]
-        for dev, inodes in files.items()
-        if isinstance(inodes, list)
-        for ino in inodes
-        if isinstance(ino, int) and 0 <= ino < 1 << 64
-    ]
+def _own(files: dict[str, list[int]]) -> list[list[Any]]:
+    return [[dev, ino] for dev, inodes in files.items() for ino in inodes]

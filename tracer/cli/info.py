@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tracer.cli.opening import AsJson, TracePath, open_trace
+
+if TYPE_CHECKING:
+    from tracer.store.manifest import Manifest
 
 
 def info(trace: TracePath, json: AsJson = False) -> None:
@@ -26,7 +29,7 @@ def info(trace: TracePath, json: AsJson = False) -> None:
     _print(str(trace), facts)
 
 
-def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
+def _facts(manifest: Manifest) -> dict[str, Any]:
     from tracer.store.manifest import duration_s
 
     return {

@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from probes.backends.ftrace.drain import Drain, Stream
 from probes.backends.ftrace.event_format import parse_page
@@ -19,6 +18,7 @@ from probes.backends.ftrace.instance import Instance
 from probes.errors import FeatureMissing, TargetGone
 from probes.schema import Probe, Scope
 from tracer.store.files import give_to_user
+from tracer.store.manifest import Ftrace
 from tracer.targets import Target, threads_of
 
 CLOCK = "mono"
@@ -145,7 +145,7 @@ class Capture:
             self.drain.finish()
         return {stream.path.stem: stream.instance.cpu_stats(stream.cpu) for stream in self.streams}
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Ftrace:
         """For the manifest: what a decoder needs."""
         return {
             "header_page": self.header_page,

@@ -10,8 +10,8 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
+from tracer.store.manifest import Disk, Host, Kernel, Mount, Tool
 from tracer.store.trace import boot_id
 from tracer.version import VERSION
 
@@ -28,7 +28,7 @@ _VM = (
 )
 
 
-def tool() -> dict[str, Any]:
+def tool() -> Tool:
     """Versions of what writes the trace."""
     versions = {}
     for name in ("numba", "numpy", "pyarrow"):
@@ -42,7 +42,7 @@ def tool() -> dict[str, Any]:
     }
 
 
-def host() -> dict[str, Any]:
+def host() -> Host:
     """The machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -56,7 +56,7 @@ def host() -> dict[str, Any]:
     }
 
 
-def kernel() -> dict[str, str]:
+def kernel() -> Kernel:
     """The kernel's release and version."""
     return {"release": platform.release(), "version": platform.version()}
 
@@ -83,9 +83,9 @@ def vm() -> dict[str, int]:
     return found
 
 
-def mounts() -> list[dict[str, str]]:
+def mounts() -> list[Mount]:
     """Mounted file systems with their devices (MAJOR:MINOR)."""
-    found = []
+    found: list[Mount] = []
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
             left, _, right = line.partition(" - ")
@@ -97,11 +97,11 @@ def mounts() -> list[dict[str, str]]:
     return found
 
 
-def disks() -> list[dict[str, Any]]:
+def disks() -> list[Disk]:
     """Block devices: number, name, scheduler, what lies below them."""
-    found: list[dict[str, Any]] = []
+    found: list[Disk] = []
     for path in sorted(Path("/sys/class/block").glob("*")):
-        disk: dict[str, Any] = {"name": path.name}
+        disk: Disk = {"name": path.name}
         with contextlib.suppress(OSError):
             disk["dev"] = (path / "dev").read_text().strip()
             disk["bytes"] = int((path / "size").read_text()) * 512

@@ -32,7 +32,7 @@ from probes.schema import AssemblyContext, Probe, Scope
 from tracer.store import loss, phases
 from tracer.store import manifest as manifests
 from tracer.store.files import make_folder, read_bounded
-from tracer.store.manifest import Manifest
+from tracer.store.manifest import Manifest, TableFacts
 from tracer.store.tables import TableWriter, write_table
 
 RAW = "raw"
@@ -46,7 +46,6 @@ Progress = Callable[[int, int], None]
 
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
 _MAX_THREADS_BYTES = 256 << 20
-_MAX_STREAMS = 65536
 
 
 def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None) -> Manifest:
@@ -67,8 +66,8 @@ def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None)
             shutil.rmtree(final)
         (building / LOSS).replace(folder / LOSS)
         building.replace(final)
-        clock = dict(manifest["clock"])
-        if clock.get("end_ns") is None:
+        clock = manifest["clock"].copy()
+        if clock["end_ns"] is None:
             clock["end_ns"] = last_event
         manifest = {
             **manifest,
@@ -102,7 +101,7 @@ def _cannot_write(folder: Path, error: OSError) -> TracerError:
 
 def _decode(
     folder: Path, manifest: Manifest, building: Path, progress: Progress | None
-) -> tuple[dict[str, Any], list[Gap], int | None]:
+) -> tuple[dict[str, TableFacts], list[Gap], int | None]:
     formats, streams = raw_streams(folder, manifest)
     threads = _threads(folder)
     context_manifest = {**manifest, "threads": threads}
@@ -142,7 +141,7 @@ def _decode(
                 progress(timeline.pages_read, timeline.pages)
         for probe in probes:
             writers[probe.name].add(assemblers[probe.name].finish())
-        tables = {}
+        tables: dict[str, TableFacts] = {}
         for writer in writers.values():
             writer.close()
             tables[writer.table.name] = {"rows": writer.rows, "bytes": writer.path.stat().st_size}
@@ -179,18 +178,16 @@ def raw_streams(
 ) -> tuple[dict[str, EventFormat], list[StreamFile]]:
     """The event formats and the opened raw streams of a trace; BadTrace where they cannot be."""
     ftrace = manifest["ftrace"]
-    texts = ftrace.get("formats")
-    entries = ftrace.get("streams")
-    if not isinstance(texts, dict) or not isinstance(entries, list):
+    if "formats" not in ftrace or "streams" not in ftrace:
         raise BadTrace(f"{folder} does not say what it recorded", "record again")
-    formats = {str(k): event_format.parse(str(k), str(v)) for k, v in texts.items()}
-    layout = event_format.parse_page(str(ftrace.get("header_page", "")))
+    formats = {name: event_format.parse(name, text) for name, text in ftrace["formats"].items()}
+    layout = event_format.parse_page(ftrace.get("header_page", ""))
     streams = []
-    for entry in entries[:_MAX_STREAMS]:
-        name, cpu = str(entry.get("file")), entry.get("cpu")
-        if not _FILE_NAME.match(name) or not isinstance(cpu, int) or not 0 <= cpu < 1 << 15:
+    for entry in ftrace["streams"]:
+        name = entry["file"]
+        if not _FILE_NAME.match(name):
             raise BadTrace(f"{folder} names a raw stream {name!r} that cannot be", "record again")
-        streams.append(StreamFile(str(entry.get("stream")), cpu, folder / RAW / name, layout))
+        streams.append(StreamFile(entry["stream"], entry["cpu"], folder / RAW / name, layout))
     return formats, streams
 
 
@@ -229,16 +226,15 @@ def _threads(folder: Path) -> list[tuple[int, int, int, str, str | None]]:
 def _launched(manifest: Manifest) -> int | None:
     """The process of the recorded command."""
     for target in manifest["targets"]:
-        if isinstance(target, dict) and target.get("kind") == "command":
-            pid = target.get("pid")
-            return pid if isinstance(pid, int) else None
+        if target["kind"] == "command":
+            return target["pid"]
     return None
 
 
 def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     gaps = list(timeline.gaps)
     stats = manifest["ftrace"].get("stats")
-    if isinstance(stats, dict) and stats:
+    if stats:
         streams = {stream.name: (stream.cpu, last or None) for stream, last in timeline.last_times}
         gaps += loss.uncounted(gaps, stats, streams)
     for stream, last in timeline.last_times:

@@ -44,7 +44,7 @@ class ImportedTrace:
 
     def finish(self, start_ns: int, end_ns: int) -> None:
         """Write what is left and the manifest."""
-        tables = {}
+        tables: dict[str, manifests.TableFacts] = {}
         for name, writer in self._writers.items():
             writer.close()
             tables[name] = {"rows": writer.rows, "bytes": writer.path.stat().st_size}

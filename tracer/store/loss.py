@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pyarrow as pa
 
 from probes.loss import TABLE, Gap
+from tracer.store.manifest import LossFacts
 
 
 def uncounted(
     gaps: Iterable[Gap],
-    stats: Mapping[str, Any],
+    stats: Mapping[str, Mapping[str, int]],
     streams: Mapping[str, tuple[int, int | None]],
 ) -> list[Gap]:
     """Gaps for what the kernel counted as lost beyond the gaps found in the pages.
@@ -30,13 +30,13 @@ def uncounted(
         else:
             located[gap.stream] = located.get(gap.stream, 0) + gap.count
     for stream, counters in stats.items():
-        if stream not in streams or not isinstance(counters, dict):
+        if stream not in streams:
             continue
         lost = {
-            "buffer overrun": _count(counters, "overrun"),
-            "write contention": _count(counters, "commit overrun"),
-            "buffer full": _count(counters, "dropped events"),
-            "never read": _count(counters, "entries"),
+            "buffer overrun": counters.get("overrun", 0),
+            "write contention": counters.get("commit overrun", 0),
+            "buffer full": counters.get("dropped events", 0),
+            "never read": counters.get("entries", 0),
         }
         if stream not in unknown:
             lost["buffer overrun"] -= located.get(stream, 0)
@@ -46,11 +46,6 @@ def uncounted(
                 start = last if cause == "never read" else None
                 found.append(Gap(stream, cpu, start, None, count, cause))
     return found
-
-
-def _count(counters: Mapping[str, Any], key: str) -> int:
-    value = counters.get(key, 0)
-    return value if isinstance(value, int) and value >= 0 else 0
 
 
 def rows(gaps: list[Gap]) -> pa.RecordBatch:
@@ -73,7 +68,7 @@ def rows(gaps: list[Gap]) -> pa.RecordBatch:
     )
 
 
-def summary(gaps: list[Gap]) -> dict[str, Any]:
+def summary(gaps: list[Gap]) -> LossFacts:
     """{events, windows, unknown}: known losses, gaps, and gaps of unknown size."""
     return {
         "events": sum(g.count or 0 for g in gaps),

@@ -1,62 +1,203 @@
 """manifest.json: what was recorded, where, how, and how it went.
 
-Keys (all times ns of CLOCK_MONOTONIC unless said otherwise):
-
-    schema        version of this layout, SCHEMA
-    tool          name and versions of what wrote it
-    state         recording, captured (raw only) or finalized (tables are there)
-    complete      the recording ended as it should
-    ended_by      what ended it: command, duration, signal, size, disk, target, killed
-    recorder      pid and start time (clock ticks) of the recorder, boot_id of its machine
-    host, kernel  machine, CPUs, memory, page size; release and version
-    clock         name, start_ns, end_ns, realtime_offset_ns, jiffies [value, ns] or null
-    command       argument list, or null
-    targets       [{name, role, kind, pid, ...}]
-    probes        names of the probes that were on; `missing` events of each that were not there
-    backend       ftrace
-    ftrace        header_page, header_event, formats {event: text}, streams [{file, stream, cpu}],
-                  stats {stream: {kernel counter: value}}
-    syscall_names {number: name}
-    vm            sysctls that steer write-back
-    mounts, disks what the devices in the tables are
-    own_files     device and inode numbers of what the recorder itself wrote
-    own_cost      cpu_s, max_rss_bytes, bytes_written of the recorder
-    tables        {name: {rows, bytes}}
-    loss          {events, windows}
+The classes below are its schema: what is read is checked against them, key by key. All times
+are ns of CLOCK_MONOTONIC unless said otherwise.
 """
 
 from __future__ import annotations
 
 import json
-import math
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
 from probes.errors import BadTrace, PermissionMissing
 from tracer.store.files import read_bounded, write_whole
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SCHEMA = 1
 FILE = "manifest.json"
 _MAX_BYTES = 64 << 20
 
-Manifest = dict[str, Any]
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Inode = Annotated[int, Field(ge=0, lt=1 << 64)]
+Pid = Annotated[int, Field(ge=0, lt=1 << 31)]
 
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "state": str,
-    "complete": bool,
-    "recorder": dict,
-    "host": dict,
-    "clock": dict,
-    "targets": list,
-    "probes": list,
-    "backend": str,
-    "ftrace": dict,
-    "tables": dict,
-    "loss": dict,
-    "own_cost": dict,
-    "own_files": dict,
-    "vm": dict,
-}
+_STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class Tool(TypedDict, total=False):
+    """What wrote the trace."""
+
+    name: str
+    version: str
+    python: str
+    packages: dict[str, str]
+
+
+class Recorder(TypedDict, total=False):
+    """The recording process: its start time is in clock ticks since the boot named."""
+
+    pid: Pid | None
+    start_time: Count | None
+    boot_id: str
+
+
+class Host(TypedDict, total=False):
+    """The machine."""
+
+    hostname: str
+    machine: str
+    byteorder: str
+    cpus: Count | None
+    memory_bytes: Count
+    page_size: Count
+    boot_id: str
+
+
+class Kernel(TypedDict, total=False):
+    """The kernel."""
+
+    release: str
+    version: str
+
+
+class Clock(TypedDict):
+    """When: `jiffies` is (jiffies, ns) of one moment."""
+
+    name: NotRequired[str]
+    start_ns: Count
+    end_ns: Count | None
+    realtime_offset_ns: NotRequired[int]
+    jiffies: NotRequired[tuple[Count, Count] | None]
+
+
+class TargetFacts(TypedDict):
+    """What was traced."""
+
+    name: str
+    role: str
+    kind: str
+    pid: Pid
+    command: NotRequired[list[str]]
+    exit_status: NotRequired[int]
+
+
+class StreamFacts(TypedDict):
+    """One raw file: the events of one CPU of one instance."""
+
+    file: str
+    stream: str
+    cpu: Annotated[int, Field(ge=0, lt=1 << 15)]
+
+
+class Ftrace(TypedDict, total=False):
+    """What a decoder needs. `stats` are the kernel's counters of each stream at the end."""
+
+    header_page: str
+    header_event: str
+    formats: dict[str, str]
+    missing: dict[str, list[str]]
+    streams: Annotated[list[StreamFacts], Field(max_length=65536)]
+    stats: dict[str, dict[str, Count]]
+
+
+class Mount(TypedDict):
+    """A mounted file system; `dev` is MAJOR:MINOR."""
+
+    dev: str
+    path: str
+    type: str
+    source: str
+
+
+class Disk(TypedDict, total=False):
+    """A block device; `on` names the devices below it."""
+
+    name: str
+    dev: str
+    bytes: Count
+    scheduler: str
+    rotational: bool
+    write_cache: str
+    backing_file: str
+    on: list[str]
+
+
+class OwnCost(TypedDict, total=False):
+    """What the recorder itself used; `bytes_written` of raw data and tables."""
+
+    cpu_s: float
+    max_rss_bytes: Count
+    bytes_written: Count
+    raw_bytes: Count
+
+
+class TableFacts(TypedDict):
+    """One table's size."""
+
+    rows: Count
+    bytes: NotRequired[Count]
+
+
+class LossFacts(TypedDict, total=False):
+    """Known events lost, gaps, and gaps of unknown size."""
+
+    events: Count
+    windows: Count
+    unknown: Count
+
+
+@with_config(_STRICT)
+class Manifest(TypedDict):
+    """The manifest.
+
+    `state`: recording, captured (raw only) or finalized (tables are there). `complete`: the
+    recording ended as it should. `ended_by`: command, duration, signal, size, disk, target,
+    killed, import. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the
+    sysctls that steer write-back.
+    """
+
+    schema: Count
+    tool: NotRequired[Tool]
+    state: Literal["recording", "captured", "finalized"]
+    complete: bool
+    ended_by: NotRequired[str | None]
+    recorder: Recorder
+    host: Host
+    kernel: NotRequired[Kernel]
+    clock: Clock
+    duration_s: NotRequired[float | None]
+    command: NotRequired[list[str] | None]
+    targets: list[TargetFacts]
+    probes: list[str]
+    backend: str
+    ftrace: Ftrace
+    syscall_names: NotRequired[dict[str, str]]
+    vm: dict[str, int]
+    mounts: NotRequired[list[Mount]]
+    disks: NotRequired[list[Disk]]
+    own_files: dict[str, list[Inode]]
+    own_cost: OwnCost
+    tables: dict[str, TableFacts]
+    loss: LossFacts
+
+
+@with_config(_STRICT)
+class _Version(TypedDict):
+    schema: Count
+
+
+@cache
+def _checker(kind: type) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def write(folder: Path, manifest: Manifest) -> None:
@@ -65,7 +206,7 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a trace directory, its types checked.
+    """The manifest of a trace directory, checked.
 
     Raises BadTrace where there is none, where it is damaged, or of a newer schema.
     """
@@ -84,7 +225,14 @@ def read(folder: Path) -> Manifest:
         )
     path = folder / FILE
     try:
-        manifest = json.loads(read_bounded(path, _MAX_BYTES), parse_constant=_refuse)
+        text = read_bounded(path, _MAX_BYTES)
+        schema = _checker(_Version).validate_json(text)["schema"]
+        if schema > SCHEMA:
+            raise BadTrace(
+                f"{folder} has schema {schema}; this tracer knows {SCHEMA}",
+                "upgrade: pip install -U traintrace",
+            )
+        manifest: Manifest = _checker(Manifest).validate_json(text)
     except FileNotFoundError:
         raise BadTrace(
             f"{folder} is no trace: it has no {FILE}", "give the directory that `record -o` named"
@@ -95,41 +243,26 @@ def read(folder: Path) -> Manifest:
         ) from None
     except OSError as error:
         raise BadTrace(f"{path} cannot be read: {error.strerror}", "record again") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadTrace(
-            f"{path} is damaged: {error}", "restore it from a copy, or record again"
+            f"{path} is damaged: {_where(error)}", "restore it from a copy, or record again"
         ) from None
-    return _checked(manifest, path)
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
-
-
-def _checked(manifest: Any, path: Path) -> Manifest:
-    damaged = "restore it from a copy, or record again"
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("schema"), int):
-        raise BadTrace(f"{path} is damaged: it names no schema", damaged)
-    if manifest["schema"] > SCHEMA:
-        raise BadTrace(
-            f"{path.parent} has schema {manifest['schema']}; this tracer knows {SCHEMA}",
-            "upgrade: pip install -U traintrace",
-        )
-    for key, kind in _TYPES.items():
-        if not isinstance(manifest.get(key), kind):
-            raise BadTrace(f"{path} is damaged: {key!r} is missing or of the wrong type", damaged)
-    clock = manifest["clock"]
-    if not isinstance(clock.get("start_ns"), int) or not isinstance(
-        clock.get("end_ns"), int | None
-    ):
-        raise BadTrace(f"{path} is damaged: its clock has no start", damaged)
     return manifest
+
+
+def _where(error: ValueError) -> str:
+    """The first thing that is wrong: where, and what."""
+    errors = getattr(error, "errors", None)
+    if errors is None:
+        return str(error)
+    first = errors()[0]
+    place = ".".join(str(part)[:80] for part in first["loc"][:6])
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
 def duration_s(manifest: Manifest) -> float | None:
     """How long the recording lasted; None where its end is not known."""
     clock = manifest["clock"]
-    if clock.get("end_ns") is None:
+    if clock["end_ns"] is None:
         return None
-    seconds = (clock["end_ns"] - clock["start_ns"]) / 1e9
-    return seconds if math.isfinite(seconds) else None
+    return (clock["end_ns"] - clock["start_ns"]) / 1e9

@@ -157,8 +157,7 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
     recorder = manifest["recorder"]
     pid, start = recorder.get("pid"), recorder.get("start_time")
     if (
-        isinstance(pid, int)
-        and isinstance(start, int)
+        pid is not None
         and recorder.get("boot_id") == boot_id()
         and pid != os.getpid()
         and process_alive(pid, start)

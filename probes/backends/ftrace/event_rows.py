@@ -120,11 +120,7 @@ class InodeRows(EventRows):
     def __init__(self, context: AssemblyContext) -> None:
         super().__init__(context)
         self._hz = next((f.jiffies_hz for _, f in self.events if f.jiffies_hz), None)
-        clock = context.manifest.get("clock", {})
-        known = clock.get("jiffies") if isinstance(clock, dict) else None
-        self._known: tuple[int, int] | None = None
-        if isinstance(known, list) and len(known) == 2 and all(isinstance(k, int) for k in known):
-            self._known = (known[0], known[1])
+        self._known: tuple[int, int] | None = context.manifest["clock"].get("jiffies")
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows with `age` filled where the kernel's jiffies are known."""

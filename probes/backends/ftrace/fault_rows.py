@@ -30,8 +30,7 @@ class FaultRows:
             for event in self.probe.events
             if event.name in context.formats
         ]
-        host = context.manifest.get("host", {})
-        self._codes_known = isinstance(host, dict) and host.get("machine") in _X86
+        self._codes_known = context.manifest["host"].get("machine") in _X86
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows of the faults at `of_probe`."""

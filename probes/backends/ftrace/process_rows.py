@@ -52,11 +52,10 @@ class ProcessRows:
         self._alive: dict[int, _Thread] = {}
         self._ended: list[_Thread] = []
         self._targets = {
-            int(target["pid"]): (str(target.get("name")), str(target.get("role", "target")))
-            for target in context.manifest.get("targets", [])
-            if isinstance(target, dict) and isinstance(target.get("pid"), int)
+            target["pid"]: (target["name"], target["role"])
+            for target in context.manifest["targets"]
         }
-        self._snapshot(context.manifest.get("threads", []))
+        self._snapshot(context.manifest["threads"])
 
     def _snapshot(self, threads: list[tuple[int, int, int, str, str | None]]) -> None:
         for tid, pid, ppid, comm, cgroup in threads:

@@ -38,10 +38,8 @@ class SyscallPairing:
         formats = {e.label: context.formats.get(e.name) for e in context.probe.events}
         self._enter = formats["enter"]
         self._exit = formats["exit"]
-        names = context.manifest.get("syscall_names")
-        self._names: dict[int, str] = {}
-        if isinstance(names, dict):
-            self._names = {int(k): str(v) for k, v in names.items() if str(k).isdigit()}
+        names = context.manifest.get("syscall_names", {})
+        self._names = {int(nr): name for nr, name in names.items() if nr.isdecimal()}
         # Of each thread's open call, indexed by thread id; untouched pages cost no memory.
         self._state = np.zeros(PID_LIMIT, np.uint8)
         self._ts = np.zeros(PID_LIMIT, np.int64)

@@ -118,7 +118,7 @@ def flushes(trace: Trace) -> str:
         owned = _own(trace.manifest["own_files"])
         if owned:
             connection.executemany("INSERT INTO own_inodes VALUES (?, ?)", owned)
-    connection.execute(_SQL)
+    trace.execute(_SQL)
     return VIEW
 
 

@@ -73,5 +73,5 @@ def requests(trace: Trace) -> str:
     Needs table block.
     """
     trace.require("block")
-    trace.connection.execute(_SQL)
+    trace.execute(_SQL)
     return VIEW

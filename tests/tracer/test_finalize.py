@@ -271,3 +271,19 @@ def test_a_query_reads_nothing_but_the_trace(tmp_path):
             with pytest.raises(duckdb.Error):
                 trace.connection.execute(query)
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_damage_within_a_table_is_one_clear_error(tmp_path):
+    from analysis.report.tables import all_tables
+
+    page = Page(0)
+    for i in range(30):
+        page.event(10 * i, enter(7, GETPID)).event(10 * i + 5, leave(7, GETPID, i))
+    raw_trace(tmp_path / "t", {0: [page]})
+    Trace(tmp_path / "t").close()
+    path = tmp_path / "t/events/syscalls.parquet"
+    data = bytearray(path.read_bytes())
+    data[4:100] = b"\xff" * 96  # the first column; the footer, at the end, is fine
+    path.write_bytes(data)
+    with Trace(tmp_path / "t") as trace, pytest.raises(BadTrace, match="damaged"):
+        all_tables(trace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,9 +132,25 @@ class Trace:
         self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{name}" ({columns})')
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
-        """The result of a query of our own as a frame."""
-        frame: pd.DataFrame = self.connection.execute(query, list(parameters)).df()
+        """The result of a query of our own as a frame; BadTrace where a table is damaged."""
+        frame: pd.DataFrame = self._own(lambda: self.connection.execute(query, parameters).df())
         return frame
+
+    def execute(self, query: str) -> None:
+        """Run a statement of our own; BadTrace where a table is damaged."""
+        self._own(lambda: self.connection.execute(query))
+
+    def _own(self, run: Callable[[], Any]) -> Any:
+        import duckdb
+
+        try:
+            return run()
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            # Our queries are right, so it is the data: a page that its footer does not tell of.
+            line = " ".join(str(error).split())[:200]
+            raise BadTrace(
+                f"the tables of {self.folder} are damaged: {line}", self._mend()
+            ) from None
 
     def close(self) -> None:
         """Close the connection."""

@@ -76,6 +76,9 @@ def test_the_page_layout_is_read():
         HEADER_PAGE.replace("size:4080", "size:9999999"),
         HEADER_PAGE.replace("offset:16", "offset:0"),
         HEADER_PAGE.replace("size:8;	signed:1", "size:3;	signed:1"),
+        HEADER_PAGE.replace("size:4080", "size:4081"),
+        HEADER_PAGE.replace("offset:16;	size:4080", "offset:18;	size:4080"),
+        HEADER_PAGE.replace("timestamp;	offset:0", "timestamp;	offset:12"),
     ],
 )
 def test_a_page_layout_that_makes_no_sense_is_refused(text):

@@ -212,6 +212,16 @@ def test_a_manifest_that_makes_no_sense_is_refused(tmp_path, change, said):
         Trace(tmp_path / "t")
 
 
+def test_an_event_without_the_field_that_is_needed_is_refused(tmp_path):
+    page = Page(0).event(100, enter(7, GETPID))
+    made = raw_trace(tmp_path / "t", {0: [page]})
+    formats = made["ftrace"]["formats"]
+    formats["raw_syscalls:sys_enter"] = formats["raw_syscalls:sys_enter"].replace("long id", "x y")
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
+    with pytest.raises(BadTrace, match="raw_syscalls:sys_enter has no field id"):
+        Trace(tmp_path / "t")
+
+
 @pytest.mark.parametrize(
     ("file", "said"),
     [

@@ -9,6 +9,8 @@ from probes.errors import BadTrace
 
 _MAX_TEXT = 256 * 1024
 _MAX_OFFSET = 1 << 16
+_LEAST_PAGE, _MOST_PAGE = 64, 1 << 20
+_RECORD_AGAIN = "the trace is damaged: record again"
 _FIELD = re.compile(
     r"^\s*field:(?P<declaration>[^;]+);\s*offset:(?P<offset>\d+);\s*size:(?P<size>\d+);"
     r"(?:\s*signed:(?P<signed>\d+);)?",
@@ -44,6 +46,12 @@ class EventFormat:
     """Field name to the names of its values, from __print_symbolic."""
     jiffies_hz: int | None = None
     """Ticks of `jiffies` a second, where the print format divides by it."""
+
+    def field(self, name: str) -> Field:
+        """The field called `name`; BadTrace where this event has none."""
+        if name not in self.fields:
+            raise BadTrace(f"event {self.name} has no field {name}", _RECORD_AGAIN)
+        return self.fields[name]
 
     def first(self, names: tuple[str, ...]) -> Field | None:
         """The first field that this kernel has of `names`."""
@@ -83,9 +91,6 @@ def parse(name: str, text: str) -> EventFormat:
         },
         int(hz.group(1)) if hz and int(hz.group(1)) > 0 else None,
     )
-
-
-_RECORD_AGAIN = "the trace is damaged: record again"
 
 
 def _field(match: re.Match[str]) -> Field:
@@ -130,14 +135,15 @@ def parse_page(text: str) -> PageFormat:
         int(commit["size"]),
         int(data["offset"]),
     )
+    stamped = layout.timestamp_offset + 8 <= layout.data_offset and int(stamp["size"]) == 8
+    committed = layout.commit_offset + layout.commit_bytes <= layout.data_offset
     sane = (
-        64 <= layout.page_bytes <= 1 << 20
+        stamped
+        and committed
         and layout.commit_bytes in (4, 8)
-        and int(stamp["size"]) == 8
-        and max(layout.timestamp_offset, layout.commit_offset) + 8 <= layout.data_offset
-    ) or (
-        layout.commit_bytes == 4
-        and layout.timestamp_offset + 8 <= layout.data_offset <= 64 <= layout.page_bytes <= 1 << 20
+        and layout.data_offset % 4 == layout.page_bytes % 4 == 0
+        and layout.data_offset < layout.page_bytes
+        and _LEAST_PAGE <= layout.page_bytes <= _MOST_PAGE
     )
     if not sane:
         raise BadTrace("the trace's header_page makes no sense", _RECORD_AGAIN)

@@ -58,9 +58,9 @@ class SyscallPairing:
         valid = np.zeros(n, np.bool_)
         entries = np.flatnonzero(types == self._enter.id)
         exits = np.flatnonzero(types == self._exit.id)
-        columns.integers(batch, of_probe[entries], self._enter.fields["id"], nr, valid, entries)
-        columns.integers(batch, of_probe[exits], self._exit.fields["id"], nr, valid, exits)
-        columns.integers(batch, of_probe[exits], self._exit.fields["ret"], ret, valid, exits)
+        columns.integers(batch, of_probe[entries], self._enter.field("id"), nr, valid, entries)
+        columns.integers(batch, of_probe[exits], self._exit.field("id"), nr, valid, exits)
+        columns.integers(batch, of_probe[exits], self._exit.field("ret"), ret, valid, exits)
         assert batch.launching is not None
         out = _Rows(n)
         count = _pair(

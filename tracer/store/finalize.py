@@ -111,15 +111,17 @@ def _decode(
     # Processes last: their roles depend on what the others saw.
     probes.sort(key=lambda probe: probe.name in ALWAYS)
     flushers: set[int] = set()
-    writers = {probe.name: TableWriter(probe.table, building) for probe in probes}
-    assemblers = {
-        probe.name: _assembler(AssemblyContext(probe, formats, context_manifest, flushers))
-        for probe in probes
-    }
-    groups = _groups(probes, formats)
-    resolver = Threads([(t[0], t[1]) for t in threads], formats, _launched(manifest))
-    timeline = Timeline(streams, common_fields(formats))
+    writers: dict[str, TableWriter] = {}
     try:
+        assemblers = {
+            probe.name: _assembler(AssemblyContext(probe, formats, context_manifest, flushers))
+            for probe in probes
+        }
+        groups = _groups(probes, formats)
+        resolver = Threads([(t[0], t[1]) for t in threads], formats, _launched(manifest))
+        timeline = Timeline(streams, common_fields(formats))
+        for probe in probes:
+            writers[probe.name] = TableWriter(probe.table, building)
         for batch in timeline.batches():
             resolver.resolve(batch)
             assert batch.launching is not None
@@ -148,6 +150,8 @@ def _decode(
     finally:
         for stream in streams:
             stream.close()
+        for writer in writers.values():
+            writer.discard()
     clock = manifest["clock"]
     found = phases.read_phases(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}

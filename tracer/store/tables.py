@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,6 +61,14 @@ class TableWriter:
         self._flush()
         self._writer.close()
         self._file.close()
+
+    def discard(self) -> None:
+        """Give up a file that will not be finished; harmless after `close`."""
+        if not self._file.closed:
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._writer.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
 
 
 def write_table(table: Table, folder: Path, rows: pa.RecordBatch | None) -> int:

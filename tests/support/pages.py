@@ -172,7 +172,7 @@ def raw_trace(
         "ftrace": {
             "header_page": HEADER_PAGE,
             "header_event": "",
-            "formats": FORMATS,
+            "formats": dict(FORMATS),
             "streams": entries,
             "missing": {},
         },

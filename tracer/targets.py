@@ -1,4 +1,4 @@
-"""What to trace: processes by their pid, or a command."""
+"""What to trace: processes by their pid, a command, or the whole machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Target:
 
     name: str
     kind: str
-    """pid or command."""
+    """pid, command or machine."""
     pid: int
     start_time: int | None
     role: str = "target"
@@ -77,10 +77,26 @@ def from_command(command: list[str], pid: int) -> Target:
     )
 
 
+def machine() -> Target:
+    """Every process of the machine, as one target."""
+    return Target("machine", "machine", 0, None)
+
+
+def named_apart(targets: list[Target]) -> list[Target]:
+    """The same targets; those that share a name get their pid into it."""
+    names = [target.name for target in targets]
+    for target in targets:
+        if names.count(target.name) > 1:
+            target.name = f"{target.name}-{target.pid}"
+    return targets
+
+
 def threads_of(targets: list[Target]) -> set[int]:
     """Every thread of the targets and of all their descendants, now."""
     tids: set[int] = set()
     for target in targets:
+        if target.kind == "machine":
+            continue
         pids = [target.pid]
         try:
             pids += [child.pid for child in psutil.Process(target.pid).children(recursive=True)]

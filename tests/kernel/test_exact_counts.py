@@ -1,6 +1,9 @@
 """A load of exactly N events, N a prime, is recorded as exactly N."""
 
 import subprocess
+import sys
+
+from tracer.store.trace import Trace
 
 CALLS, PAGES, SYNCED, FILES = 9973, 1009, 101, 23
 
@@ -80,8 +83,6 @@ FAULTS = f"""
 
 
 def test_page_faults_on_an_anonymous_mapping(tracer, load, tmp_path):
-    from tracer.store.trace import Trace
-
     ran = tracer("record", "-o", "faults.trace", "--", *load(FAULTS))
     start, end = map(int, ran.out.split())
     with Trace(tmp_path / "faults.trace") as trace:
@@ -253,3 +254,54 @@ def test_the_same_block_and_writeback_events_as_perf(record, load, file_system, 
         ours[name] = trace.connection.execute(query, [event, dev]).fetchone()[0]
     assert ours == theirs
     assert min(ours.values()) > 0
+
+
+COUNTED = """\
+import os, sys, time
+sys.stdin.readline()
+for _ in range({}): os.getppid()
+time.sleep(60)
+"""
+
+
+def test_several_processes_and_a_command_at_once_and_no_other(load, tracer, tmp_path):
+    counts = (23, 101, 1009)
+    command = [sys.executable, "-c"]
+    waiting = [
+        subprocess.Popen([*command, COUNTED.format(n)], stdin=subprocess.PIPE) for n in counts
+    ]
+    try:
+        pids = [process.pid for process in waiting]
+        # The recorded command lets all of them run, then makes calls of its own.
+        go = "import os, sys, time\n" + "".join(
+            f"open('/proc/{pid}/fd/0', 'w').write('\\n')\n" for pid in pids
+        )
+        tail = "time.sleep(1)\nfor _ in range(499): os.getppid()\n"
+        tracer("record", "-o", "x.trace", "-p", f"{pids[0]},{pids[1]}", "--", *load(go + tail))
+    finally:
+        for process in waiting:
+            process.kill()
+            process.communicate()
+    with Trace(tmp_path / "x.trace") as trace:
+        found = dict(
+            trace.connection.execute(
+                "SELECT pid, count(*) FROM syscalls WHERE name = 'getppid' GROUP BY 1"
+            ).fetchall()
+        )
+        targets = trace.manifest["targets"]
+    assert [t["pid"] for t in targets[:2]] == pids[:2]
+    assert len({t["name"] for t in targets}) == 3
+    assert found == {pids[0]: 23, pids[1]: 101, targets[2]["pid"]: 499}
+
+
+def test_everything_is_recorded_but_the_recorder(load, tracer, tmp_path):
+    other = load("import os, time\ntime.sleep(2)\nfor _ in range(1009): os.getppid()")
+    with subprocess.Popen(other) as process:
+        tracer("record", "-o", "x.trace", "-a", "-e", "syscalls", "--", "sleep", "4")
+    with Trace(tmp_path / "x.trace") as trace:
+        query = "SELECT count(*) FROM syscalls WHERE pid = ? AND name = 'getppid'"
+        assert trace.connection.execute(query, [process.pid]).fetchone()[0] == 1009
+        recorder = trace.manifest["recorder"]["pid"]
+        query = "SELECT count(*) FROM syscalls WHERE pid = ?"
+        assert trace.connection.execute(query, [recorder]).fetchone()[0] == 0
+        assert trace.manifest["loss"]["events"] == 0

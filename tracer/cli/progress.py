@@ -48,7 +48,7 @@ class RecordingProgress(Listener):
 
     def started(self, targets: list[Target]) -> None:
         """Say what is traced."""
-        names = ", ".join(f"{t.name} ({t.pid})" for t in targets)
+        names = ", ".join(f"{t.name} ({t.pid})" if t.pid else "everything" for t in targets)
         text = f"Tracing {names}... Ctrl-C to end."
         self._console.print(Text("".join(c if c.isprintable() else "?" for c in text)))
         if self._status:

@@ -27,6 +27,9 @@ def record(
         str | None,
         typer.Option("-p", "--pid", metavar="PID,..", help="Processes to record, with children."),
     ] = None,
+    machine: Annotated[
+        bool, typer.Option("-a", "--all", help="Record every process of the machine.")
+    ] = False,
     probes: Annotated[
         str | None,
         typer.Option(
@@ -66,7 +69,9 @@ def record(
 
       tracer record -o run.trace -- python train.py --epochs 3
 
-      tracer record -p 1234 -d 60
+      tracer record -p 1234,1235 -d 60
+
+      tracer record -a -d 10 -o machine.trace
 
       tracer record -e writeback,block -p 1234 -o flush.trace
     """
@@ -77,7 +82,7 @@ def record(
 
     if duration is not None and not 0 < duration < 1e9:
         raise UsageError(f"a duration of {duration} s cannot be", "give seconds above 0")
-    options = Options(_name(output, command, pids), pids, list(command or []))
+    options = Options(_name(output, command, pids), pids, machine, list(command or []))
     if probes is not None:
         options.probes = [name.strip() for name in probes.split(",") if name.strip()]
         if not options.probes:
@@ -112,7 +117,9 @@ def _name(output: Path | None, command: list[str] | None, pids: str | None) -> P
     """The trace's name: as given, or what is recorded and when."""
     if output is not None:
         return output
-    what = Path(command[0]).name if command else f"pid-{(pids or '').split(',')[0]}"
+    what = f"pid-{pids.split(',')[0]}" if pids else "machine"
+    if command:
+        what = Path(command[0]).name
     return Path(f"{what}-{time.strftime('%Y%m%d-%H%M%S')}.trace")
 
 

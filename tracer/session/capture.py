@@ -49,6 +49,7 @@ class Capture:
         self.header_page = ""
         self.header_event = ""
         self.drain: Drain | None = None
+        self._everybody = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         try:
             for scope in Scope:
@@ -97,6 +98,9 @@ class Capture:
         instance = self.instances.get(Scope.TARGET)
         if instance is None:
             return
+        if any(target.kind == "machine" for target in targets):
+            self._everybody = True
+            return
         if not instance.set_option("event-fork", True):
             raise FeatureMissing(
                 "this kernel's ftrace cannot follow children", "it needs option event-fork (4.10)"
@@ -116,10 +120,10 @@ class Capture:
 
     def leave_out(self, tids: Iterable[int]) -> None:
         """Do not record these threads of the recorder."""
-        machine = self.instances.get(Scope.MACHINE)
-        if machine is not None:
-            with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
-                machine.set_pids(tids, exclude=True)
+        for scope, instance in self.instances.items():
+            if scope is Scope.MACHINE or self._everybody:
+                with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
+                    instance.set_pids(tids, exclude=True)
 
     def start_machine(self, limit_bytes: int | None) -> None:
         """Start the drain, then let in the events of scope `machine`, forks and exits among them.

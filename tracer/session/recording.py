@@ -41,6 +41,7 @@ class Options:
 
     output: Path
     pids: str | None = None
+    machine: bool = False
     command: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=lambda: list(PROBES))
     duration_s: float | None = None
@@ -89,15 +90,18 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     Nothing of the recording stays in the kernel, however it ends, short of SIGKILL.
     """
     listener = listener or Listener()
-    if not options.command and options.pids is None:
+    if not options.command and options.pids is None and not options.machine:
         raise UsageError(
-            "there is nothing to trace", "give a process (-p PID) or a command (-- CMD ...)"
+            "there is nothing to trace",
+            "give a process (-p PID), a command (-- CMD ...) or everything (-a)",
         )
-    if options.command and options.pids is not None:
-        raise UsageError("-p and a command do not go together yet", "give one of them")
+    if options.machine and options.pids is not None:
+        raise UsageError("-a traces every process, so -p adds none", "give one of them")
     tracefs()
     probes = _probes(options.probes)
     targets = target_finder.from_pids(options.pids) if options.pids is not None else []
+    if options.machine:
+        targets.append(target_finder.machine())
     output.check(options.output, options.force)
     raw = options.output / RAW
     with Signals() as signals:
@@ -105,7 +109,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         if options.command:
             marks = str((raw / MARKS).resolve())
             launch = Launch(options.command, {**os.environ, MARKS_ENV: marks})
-            targets = [target_finder.from_command(options.command, launch.pid)]
+            targets.append(target_finder.from_command(options.command, launch.pid))
+        target_finder.named_apart(targets)
         capture = None
         made = False
         try:
@@ -198,7 +203,7 @@ def _capture(
     manifest["ftrace"]["stats"] = stats
     manifest["targets"] = [target.describe() for target in targets]
     if launch is not None and launch.status is not None:
-        manifest["targets"][0]["exit_status"] = launch.status
+        manifest["targets"][-1]["exit_status"] = launch.status
     manifest["own_files"] = output.inodes(folder)
     try:
         manifests.write(folder, manifest)
@@ -289,7 +294,7 @@ def _until_the_end(
                 return "size"
             if launch is not None and launch.poll() is not None:
                 return "command"
-            if launch is None and not any(target.alive for target in targets):
+            if not (launch or options.machine) and not any(t.alive for t in targets):
                 return "target"
             if options.duration_s is not None and elapsed >= options.duration_s:
                 return "duration"

@@ -54,6 +54,7 @@ class ProcessRows:
         self._targets = {
             target["pid"]: (target["name"], target["role"])
             for target in context.manifest["targets"]
+            if target["kind"] != "machine"
         }
         self._snapshot(context.manifest["threads"])
 

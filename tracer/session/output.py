@@ -34,7 +34,8 @@ def check(path: Path, force: bool) -> None:
 def _is_trace_or_empty(path: Path) -> bool:
     """Whether --force may remove it: it holds nothing but what a trace holds."""
     entries = {entry.name for entry in path.iterdir() if not entry.name.startswith(f".{EVENTS}.")}
-    return not entries or (manifests.FILE in entries and entries <= _LAYOUT)
+    # A recorder that was killed at once has left the raw folder alone.
+    return entries <= {RAW} or (manifests.FILE in entries and entries <= _LAYOUT)
 
 
 def make(folder: Path) -> None:

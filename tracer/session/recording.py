@@ -24,7 +24,7 @@ from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.signals import Signals
 from tracer.store import manifest as manifests
-from tracer.store.files import create
+from tracer.store.files import write_whole
 from tracer.store.finalize import EVENTS, MARKS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.trace import boot_id
@@ -178,8 +178,7 @@ def _capture(
     try:
         manifests.write(folder, manifest)
         capture.start_machine(options.max_bytes)
-        with create(folder / RAW / THREADS) as out:
-            out.write(json.dumps(environment.threads()).encode())
+        write_whole(folder / RAW / THREADS, json.dumps(environment.threads()).encode())
         capture.start_targets()
         if launch is not None:
             launch.go()

@@ -50,7 +50,7 @@ def query(
                 if name in text.lower():
                     make(opened)
         try:
-            frame = opened.sql(text)
+            frame = opened.connection.execute(text).df()
         except duckdb.Error as error:
             line = " ".join(str(error).split())[:300]
             raise UsageError(

@@ -130,13 +130,24 @@ def _write(kind: int, name: str, epoch: int | None, step: int | None) -> None:
     try:
         _sink.write(
             kind,
-            _encoded(name),
-            ABSENT if epoch is None else epoch,
-            ABSENT if step is None else step,
+            _encoded(str(name)),
+            _number(epoch),
+            _number(step),
         )
     except OSError:
         # The recording's disk is full or its folder is gone: the training job goes on.
         _sink = None
+
+
+def _number(value: int | None) -> int:
+    """A number as it is kept: ABSENT for what is none or does not fit. Marks never raise."""
+    if value is None:
+        return ABSENT
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return ABSENT
+    return number if -(1 << 63) < number < 1 << 63 else ABSENT
 
 
 @functools.lru_cache(maxsize=1024)

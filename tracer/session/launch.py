@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 
 from probes.errors import UsageError
+from tracer.session.signals import HANDLED
 
 _NOT_STARTED = 127
 
@@ -34,6 +36,8 @@ class Launch:
         self._error_read, self._error_write = os.pipe2(os.O_CLOEXEC)
         sys.stdout.flush()
         sys.stderr.flush()
+        # The recorder holds some files a CPU; what it takes for that, its child does not inherit.
+        self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.pid = os.fork()
         if self.pid == 0:
             self._child(program, environment)
@@ -46,8 +50,12 @@ class Launch:
         try:
             os.close(self._go_write)
             os.close(self._error_read)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # that Python ignores
                 signal.signal(number, signal.SIG_DFL)
+            for number in HANDLED:
+                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+                    signal.signal(number, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
             if os.read(self._go_read, 1) == b"":
                 os._exit(_NOT_STARTED)
             try:

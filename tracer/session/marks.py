@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tracer.phases import MARKS_ENV
 from tracer.phases.format import RECORD_BYTES, SUFFIX
-from tracer.store.files import create
+from tracer.store.files import create, write_whole
 from tracer.targets import Target
 
 _MAX_BYTES = 1 << 30
@@ -54,7 +54,7 @@ class Marks:
                         self._copy(fd, name)
             os.close(fd)
         self._theirs = []
-        for path in self.folder.glob(f"*{SUFFIX}"):
+        for path in list(self.folder.glob(f"*{SUFFIX}")):
             with contextlib.suppress(OSError):
                 _trim(path)
 
@@ -69,7 +69,10 @@ class Marks:
 
 
 def _trim(path: Path) -> None:
-    """Cut the zeros after the last record. A process that still maps the file has stopped."""
+    """Put a copy without the zeros after the last record in the file's place.
+
+    The file itself is left as it is: a process that still maps it would die of its truncation.
+    """
     data = path.read_bytes()
     used = len(data.rstrip(b"\0"))
-    os.truncate(path, -(-used // RECORD_BYTES) * RECORD_BYTES)
+    write_whole(path, data[: -(-used // RECORD_BYTES) * RECORD_BYTES])

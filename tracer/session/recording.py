@@ -302,11 +302,16 @@ def _until_the_end(
             if options.duration_s is not None:
                 left = min(left, options.duration_s - elapsed)
             # A pidfd of a dead process stays readable: wait only for those that still run.
-            alive = [fd for fd in watched if not select.select([fd], [], [], 0)[0]]
-            signals.wait(alive, left)
+            signals.wait([fd for fd in watched if not _readable(fd)], left)
     finally:
         for fd in watched:
             os.close(fd)
+
+
+def _readable(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _end_command(launch: Launch, signals: Signals) -> None:
@@ -327,8 +332,8 @@ def _end_command(launch: Launch, signals: Signals) -> None:
 def _let_end(launch: Launch, signals: Signals) -> int:
     """Wait for a command that outlives its recording, passing on what it is sent meanwhile."""
     while launch.poll() is None:
-        if signals.received is not None:
-            launch.signal(signals.received)
+        for number in signals.take():
+            launch.signal(number)
         signals.wait([], _TICK_S)
     return launch.wait()
 

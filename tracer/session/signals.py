@@ -9,18 +9,26 @@ import signal
 from types import FrameType
 from typing import Any
 
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Signals:
-    """Turns the first SIGINT or SIGTERM into a request, and a second SIGINT into an abort."""
+    """Turns the first SIGINT, SIGTERM or SIGHUP into a request, and a second SIGINT into an abort.
+
+    A signal that was ignored when the recorder started (nohup) stays ignored.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        """The first signal."""
+        self._pending: list[int] = []
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._before[number] = signal.signal(number, self._handle)
+        for number in HANDLED:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -30,14 +38,23 @@ class Signals:
         os.close(self._write)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
-            if number == signal.SIGINT:
-                raise KeyboardInterrupt
-            return
-        self.received = number
+        if self.received is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.received = self.received or number
+        self._pending.append(number)
         with contextlib.suppress(BlockingIOError):
             os.write(self._write, b"s")
 
+    def take(self) -> list[int]:
+        """The signals received since the last call, each once."""
+        taken, self._pending = self._pending, []
+        return taken
+
     def wait(self, fds: list[int], seconds: float) -> None:
         """Sleep until a signal, until one of `fds` can be read, or for so long."""
-        select.select([self._read, *fds], [], [], max(0.0, seconds))
+        poll = select.poll()
+        for fd in (self._read, *fds):
+            poll.register(fd, select.POLLIN)
+        poll.poll(max(0.0, seconds) * 1000)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read, 4096)

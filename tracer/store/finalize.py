@@ -244,6 +244,9 @@ def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     for stream, last in timeline.last_times:
         if stream.torn_bytes:
             gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "torn page"))
-        elif not stats and manifest["state"] == "recording":
+        elif not stats and manifest.get("ended_by") in (None, "killed"):
             gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "recorder killed"))
+        elif manifest.get("ended_by") == "disk":
+            # What was between the kernel's buffer and the file, no one has counted.
+            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "disk full"))
     return sorted(gaps, key=lambda g: (g.start or 0, g.stream))

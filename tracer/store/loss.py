@@ -23,12 +23,8 @@ def uncounted(
     """
     found: list[Gap] = []
     located: dict[str, int] = {}
-    unknown: set[str] = set()
     for gap in gaps:
-        if gap.count is None:
-            unknown.add(gap.stream)
-        else:
-            located[gap.stream] = located.get(gap.stream, 0) + gap.count
+        located[gap.stream] = located.get(gap.stream, 0) + (gap.count or 0)
     for stream, counters in stats.items():
         if stream not in streams:
             continue
@@ -38,8 +34,8 @@ def uncounted(
             "buffer full": counters.get("dropped events", 0),
             "never read": counters.get("entries", 0),
         }
-        if stream not in unknown:
-            lost["buffer overrun"] -= located.get(stream, 0)
+        # The rest is of gaps whose size the pages do not tell.
+        lost["buffer overrun"] -= located.get(stream, 0)
         cpu, last = streams[stream]
         for cause, count in lost.items():
             if count > 0:

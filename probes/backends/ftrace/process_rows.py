@@ -99,6 +99,10 @@ class ProcessRows:
             return
         parent = self._thread(int(batch.tid[row]), int(batch.pid[row]))
         of_parent = bool(flags & CLONE_THREAD)
+        listed = self._alive.get(tid)
+        if listed is not None and listed.start is None:
+            # Made between the first event and the list of threads: it is in both.
+            del self._alive[tid]
         self._close(tid, None)
         child = _Thread(
             tid,

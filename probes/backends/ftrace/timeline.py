@@ -183,7 +183,8 @@ class Timeline:
         )
         if damaged:
             self.damaged_pages += damaged
-            start, end = int(stream.stamps[first]), int(stream.stamps[last - 1])
+            start = int(stream.stamps[first])
+            end = int(stream.stamps[last]) if last < stream.pages else None
             self.gaps.append(Gap(stream.name, stream.cpu, start, end, None, "damaged page"))
         if seen:
             self._last_seen[number] = int(seen)

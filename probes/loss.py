@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.schema import Column, Table, Type
+from probes.schema import Column, Scope, Table, Type
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,10 @@ class Gap:
     end: int | None
     count: int | None
     cause: str
+
+    def of_scope(self, scope: Scope) -> bool:
+        """Whether it is a gap in the events of this scope: a stream's name tells its instance."""
+        return scope.value in self.stream
 
 
 TABLE = Table(

@@ -27,8 +27,8 @@ TABLE = Table(
         TID,
         Column("nr", Type.INT32, "system call number of this architecture", nullable=False),
         Column("name", Type.TEXT, "system call name; syscall_NR where it is unknown"),
-        Column("dur_ns", Type.INT64, "time in the call; null: it had not returned", "ns"),
-        Column("ret", Type.INT64, "return value, -errno for an error; null: not returned"),
+        Column("dur_ns", Type.INT64, "time in the call; null: not returned, or lost", "ns"),
+        Column("ret", Type.INT64, "return value, -errno for an error; null: as dur_ns"),
     ),
     example="SELECT name, count(*) calls, sum(dur_ns)/1e9 s FROM syscalls GROUP BY 1 ORDER BY 3",
 )

@@ -91,18 +91,22 @@ def named_apart(targets: list[Target]) -> list[Target]:
     return targets
 
 
+def processes_of(target: Target) -> list[int]:
+    """A target's process and all its descendants, now; none where it is gone."""
+    try:
+        children = psutil.Process(target.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [target.pid, *(child.pid for child in children)]
+
+
 def threads_of(targets: list[Target]) -> set[int]:
     """Every thread of the targets and of all their descendants, now."""
     tids: set[int] = set()
     for target in targets:
         if target.kind == "machine":
             continue
-        pids = [target.pid]
-        try:
-            pids += [child.pid for child in psutil.Process(target.pid).children(recursive=True)]
-        except psutil.NoSuchProcess:
-            continue
-        for pid in pids:
+        for pid in processes_of(target):
             try:
                 tids.update(int(tid) for tid in os.listdir(f"/proc/{pid}/task"))
             except (FileNotFoundError, ProcessLookupError):

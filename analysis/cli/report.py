@@ -17,10 +17,13 @@ def report(trace: TracePath, json: AsJson = False) -> None:
       tracer report run.trace --json | jq .tables.writeback_reasons
     """
     from analysis.report.tables import all_tables, records
+    from analysis.views.devices import notes as devices_notes
 
     with open_trace(trace) as opened:
         tables = all_tables(opened)
         manifest = opened.manifest
+        written = set(tables["block_latency"]["dev"]) if "block_latency" in tables else set()
+        notes = devices_notes(manifest, written)
     if json:
         from tracer.store.manifest import duration_s
         from tracer.store.trace import dump
@@ -35,6 +38,7 @@ def report(trace: TracePath, json: AsJson = False) -> None:
                     "loss": manifest["loss"],
                     "own_cost": manifest["own_cost"],
                     "vm": manifest["vm"],
+                    "notes": notes,
                     "tables": {name: records(frame) for name, frame in tables.items()},
                 }
             )
@@ -42,4 +46,4 @@ def report(trace: TracePath, json: AsJson = False) -> None:
         return
     from analysis.report.text import print_report
 
-    print_report(str(trace), manifest, tables)
+    print_report(str(trace), manifest, tables, notes)

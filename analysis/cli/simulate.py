@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tracer.cli.opening import AsJson, TracePath, open_trace
-
-if TYPE_CHECKING:
-    from tracer.store.manifest import Disk
 
 _DEFAULT_SHARE = 0.25
 _SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
@@ -48,6 +45,7 @@ def simulate(
     """
     from analysis.flushlayer import devices, paper
     from analysis.flushlayer.accesses import page_writebacks
+    from analysis.views.devices import notes as devices_notes
     from probes.errors import UsageError
 
     if model != "paper":
@@ -60,7 +58,7 @@ def simulate(
     with open_trace(trace) as opened:
         accesses = page_writebacks(opened, dev)
         loss = opened.manifest["loss"]
-        stacked = _stacked(opened.manifest.get("disks", []), set(accesses.by_device))
+        about_devices = devices_notes(opened.manifest, set(accesses.by_device))
     pages, how = wanted(accesses.unique)
     result = paper.simulate(accesses, pages, the_medium, the_disk)
     sweep = [
@@ -68,11 +66,7 @@ def simulate(
         for share in _SHARES
     ]
     notes = [how, *paper.assumptions(the_medium, the_disk)]
-    if stacked:
-        notes.append(
-            f"{stacked[0]} lies on {stacked[1]}: what is written to the one is written to the"
-            " other again and counts twice; choose with --dev"
-        )
+    notes += about_devices
     if loss.get("windows"):
         notes.append(f"{loss['windows']} gaps in the recording: write-backs may be missing")
     facts: dict[str, Any] = {
@@ -139,16 +133,6 @@ def _capacity(text: str | None, pages: int | None, share: float | None) -> Any:
         math.ceil(part * unique),
         f"capacity {part:g} of the {unique} distinct pages, {said}",
     )
-
-
-def _stacked(disks: list[Disk], written: set[str]) -> tuple[str, str] | None:
-    """Two written devices of which one lies on the other."""
-    for disk in disks:
-        if disk.get("dev") in written:
-            for below in disk.get("on", []):
-                if below in written:
-                    return disk["dev"], below
-    return None
 
 
 def _print(name: str, facts: dict[str, Any]) -> None:

@@ -207,13 +207,17 @@ def phases(trace: Trace) -> pd.DataFrame:
 
     Columns: name, count, processes, epochs and steps (distinct numbers marked in the phase or
     inside it), unfinished (never ended), total_s, mean_ms, p50_ms, p99_ms; calls, call_s and
-    faults of the phase's own thread while it lasted; written_pages of the whole machine
-    meanwhile (null: not recorded). A call belongs to the phase that it was entered in.
+    faults of the phase's own thread while it lasted; written_pages of the whole machine while
+    any phase of that name lasted, without those of the recorder's own files. Null: not recorded.
+    A call belongs to the phase that it was entered in.
     """
     trace.require("phases")
-    for table in ("syscalls", "page_faults", "block"):
+    for table in ("syscalls", "page_faults"):
         trace.empty_if_missing(table)
-    frame = trace.sql(_PHASES)
+    written = "SELECT NULL::BIGINT AS ts, NULL::BIGINT AS pages WHERE false"
+    if "block" in trace.tables:
+        written = f"SELECT ts, pages FROM {flushes(trace)} WHERE NOT own"
+    frame = trace.sql(_PHASES.replace("{written}", written))
     for column, table in (
         ("calls", "syscalls"),
         ("call_s", "syscalls"),
@@ -253,23 +257,39 @@ faults AS (
     FROM page_faults SEMI JOIN spans USING (tid)
 ),
 written AS (
-    SELECT ts, sum((sector + nr_sector - 1) // 8 - sector // 8 + 1)
-        OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) AS n
-    FROM block WHERE event = 'bio_queue' AND nr_sector > 0 AND regexp_matches(rwbs, '^F?W')
+    SELECT ts, sum(pages) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) AS n FROM ({written})
+),
+islands AS (
+    -- Phases of one name that overlap, in one process or several, are one stretch of time.
+    SELECT name, start, ended, sum(apart) OVER (PARTITION BY name ORDER BY start, ended) AS island
+    FROM (
+        SELECT name, start, ended, coalesce(start > max(ended) OVER (
+            PARTITION BY name ORDER BY start, ended
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), true)::INT AS apart
+        FROM spans
+    )
+),
+stretches AS (
+    SELECT name, min(start) AS start, max(ended) AS ended FROM islands GROUP BY name, island
+),
+pages AS (
+    SELECT s.name, sum(coalesce(w2.n, 0) - coalesce(w1.n, 0))::BIGINT AS n
+    FROM stretches s
+    ASOF LEFT JOIN written w1 ON s.start > w1.ts
+    ASOF LEFT JOIN written w2 ON s.ended >= w2.ts
+    GROUP BY s.name
 ),
 costs AS (
     SELECT s.id, s.name, s.pid, s."end", s.start,
         coalesce(c2.n, 0) - coalesce(c1.n, 0) AS calls,
         (coalesce(c2.dur, 0) - coalesce(c1.dur, 0)) / 1e9 AS call_s,
-        coalesce(f2.n, 0) - coalesce(f1.n, 0) AS faults,
-        coalesce(w2.n, 0) - coalesce(w1.n, 0) AS written_pages
+        coalesce(f2.n, 0) - coalesce(f1.n, 0) AS faults
     FROM spans s
     ASOF LEFT JOIN calls c1 ON s.tid = c1.tid AND s.start > c1.ts
     ASOF LEFT JOIN calls c2 ON s.tid = c2.tid AND s.ended >= c2.ts
     ASOF LEFT JOIN faults f1 ON s.tid = f1.tid AND s.start > f1.ts
     ASOF LEFT JOIN faults f2 ON s.tid = f2.tid AND s.ended >= f2.ts
-    ASOF LEFT JOIN written w1 ON s.start > w1.ts
-    ASOF LEFT JOIN written w2 ON s.ended >= w2.ts
 )
 SELECT c.name, count(*) AS count, count(DISTINCT c.pid) AS processes,
     coalesce(any_value(n.epochs), 0) AS epochs, coalesce(any_value(n.steps), 0) AS steps,
@@ -279,8 +299,8 @@ SELECT c.name, count(*) AS count, count(DISTINCT c.pid) AS processes,
     quantile_cont(c."end" - c.start, 0.5) / 1e6 AS p50_ms,
     quantile_cont(c."end" - c.start, 0.99) / 1e6 AS p99_ms,
     sum(c.calls)::BIGINT AS calls, sum(c.call_s) AS call_s, sum(c.faults)::BIGINT AS faults,
-    sum(c.written_pages)::BIGINT AS written_pages
-FROM costs c LEFT JOIN numbers n ON c.name = n.name
+    any_value(p.n) AS written_pages
+FROM costs c LEFT JOIN numbers n ON c.name = n.name LEFT JOIN pages p ON c.name = p.name
 GROUP BY c.name ORDER BY min(c.start), c.name
 """
 

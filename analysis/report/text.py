@@ -114,12 +114,15 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
 _NOTES = {
     "page_faults": "A dash: not told apart by this backend, or not known.",
     "flushed_pages": "certainty: exact by kernel events, inferred from the system call.",
-    "phases": "calls and faults of the phase's own thread; written: pages, machine-wide.",
+    "phases": "calls, faults: of the phase's own thread; written: pages of the machine, "
+    "less the tracer's own.",
 }
 
 
-def print_report(name: str, manifest: Manifest, tables: dict[str, pd.DataFrame]) -> None:
-    """Print every table, losses first where there are any."""
+def print_report(
+    name: str, manifest: Manifest, tables: dict[str, pd.DataFrame], notes: list[str]
+) -> None:
+    """Print every table, losses and notes first where there are any."""
     out = console()
     out.print(safe(name), style="bold")
     for target in manifest["targets"]:
@@ -143,6 +146,8 @@ def print_report(name: str, manifest: Manifest, tables: dict[str, pd.DataFrame])
             f"{show_size(cost.get('max_rss_bytes') or 0)} memory, "
             f"{show_size(cost.get('bytes_written') or 0)} written."
         )
+    for note in notes:
+        out.print(safe(f"Note: {note}."))
     out.print()
     if "event_counts" in tables:
         _print_counts(tables["event_counts"])

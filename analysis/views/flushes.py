@@ -9,8 +9,7 @@ a kernel thread, "inferred" from a system call that can have other causes, "unkn
 
 from __future__ import annotations
 
-from typing import Any
-
+from analysis.views.partitions import make_partitions
 from analysis.views.requests import OPERATION
 from tracer.store.trace import Trace
 
@@ -18,17 +17,18 @@ VIEW = "flushes"
 SECTORS_PER_PAGE = 8
 """A page of 4096 bytes; sectors have 512."""
 
-_OPTIONAL = ("writeback", "inode_writeback", "dirty", "processes", "syscalls", "phases")
+_OPTIONAL = ("loss", "writeback", "inode_writeback", "dirty", "processes", "syscalls", "phases")
 _STAGES = ("data_load", "model_load", "train", "inference")
 
 _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
 WITH bios AS (
-    SELECT ts, tid, pid, comm, dev, sector, nr_sector, rwbs,
+    -- Write-back events name the disk, bios the partition.
+    SELECT ts, tid, pid, comm, b.dev, coalesce(p.disk, b.dev) AS disk, sector, nr_sector, rwbs,
            CAST(sector // {SECTORS_PER_PAGE} AS UBIGINT) AS page,
            CAST((sector + nr_sector - 1) // {SECTORS_PER_PAGE}
                - sector // {SECTORS_PER_PAGE} + 1 AS BIGINT) AS pages
-    FROM block
+    FROM block b LEFT JOIN partitions p ON b.dev = p.dev
     WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
 ), work AS (
     SELECT ts, tid, event, reason FROM writeback WHERE event IN ('start', 'written')
@@ -50,11 +50,19 @@ WITH bios AS (
     ) kernel ON dirty.tid = kernel.tid
     WHERE event IN ('dirty_folio', 'mark_inode_dirty')
 ), stages AS (
-    SELECT start, "end" AS ended, name FROM phases WHERE name IN {_STAGES}
+    SELECT start, coalesce("end", 9223372036854775807) AS ended, pid, name
+    FROM phases WHERE name IN {_STAGES}
+), lost AS (
+    SELECT coalesce("from", 0) AS start, coalesce("to", 9223372036854775807) AS ended
+    FROM loss WHERE stream LIKE '%machine%'
 ), joined AS (
     SELECT b.*,
         CASE WHEN w.event = 'start' THEN w.reason END AS work_reason,
-        CASE WHEN i.event = 'start' AND i.dev = b.dev THEN i.ino END AS ino,
+        CASE WHEN i.event = 'start' AND i.dev = b.disk THEN i.ino END AS ino,
+        -- The end of a bracket may be among events that were lost since its start.
+        w.event = 'start' AND EXISTS (
+            SELECT 1 FROM lost WHERE lost.start <= b.ts AND lost.ended >= w.ts
+        ) AS doubtful,
         CASE WHEN b.ts <= c.returned THEN c.name END AS call,
         t.role
     FROM bios b
@@ -74,6 +82,7 @@ WITH bios AS (
             ELSE 'other'
         END AS reason,
         CASE
+            WHEN doubtful THEN 'unknown'
             WHEN work_reason IS NOT NULL OR role = 'journal' THEN 'exact'
             WHEN call IN ('fsync', 'fdatasync', 'sync_file_range', 'msync', 'sync', 'syncfs')
                 THEN 'exact'
@@ -86,13 +95,16 @@ SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino,
     CAST(NULL AS VARCHAR) AS path,
     r.reason, r.call, r.pid, r.comm, d.pid AS dirtier,
     dt.target AS target, dt.container AS container,
-    CASE WHEN r.ts <= coalesce(s.ended, r.ts) THEN s.name END AS phase,
+    -- The innermost stage of the dirtier's process; of the only process that marks any.
+    (SELECT coalesce(
+        arg_max(s.name, s.start) FILTER (s.pid = d.pid),
+        CASE WHEN count(DISTINCT s.pid) = 1 THEN arg_max(s.name, s.start) END
+     ) FROM stages s WHERE s.start <= r.ts AND r.ts <= s.ended) AS phase,
     r.certainty, own.ino IS NOT NULL AS own
 FROM reasoned r
-ASOF LEFT JOIN dirtied d ON r.dev = d.dev AND r.ino = d.ino AND r.ts >= d.ts
+ASOF LEFT JOIN dirtied d ON r.disk = d.dev AND r.ino = d.ino AND r.ts >= d.ts
 LEFT JOIN (SELECT tid, target, container FROM threads) dt ON d.pid = dt.tid
-ASOF LEFT JOIN stages s ON r.ts >= s.start
-LEFT JOIN own_inodes own ON r.dev = own.dev AND r.ino = own.ino
+LEFT JOIN own_inodes own ON r.disk = own.disk AND r.ino = own.ino
 ORDER BY r.ts
 """
 
@@ -113,14 +125,13 @@ def flushes(trace: Trace) -> str:
     for table in _OPTIONAL:
         trace.empty_if_missing(table)
     connection = trace.connection
-    connection.execute("CREATE TEMP TABLE IF NOT EXISTS own_inodes (dev VARCHAR, ino UBIGINT)")
-    if not connection.execute("SELECT count(*) FROM own_inodes").fetchone()[0]:  # type: ignore[index]
-        owned = _own(trace.manifest["own_files"])
-        if owned:
-            connection.executemany("INSERT INTO own_inodes VALUES (?, ?)", owned)
+    make_partitions(trace)
+    connection.execute("CREATE OR REPLACE TEMP TABLE own_inodes (disk VARCHAR, ino UBIGINT)")
+    for dev, inodes in trace.manifest["own_files"].items():
+        connection.execute(
+            "INSERT INTO own_inodes SELECT DISTINCT "
+            "coalesce((SELECT disk FROM partitions WHERE dev = ?), ?), unnest(?::UBIGINT[])",
+            [dev, dev, inodes],
+        )
     trace.execute(_SQL)
     return VIEW
-
-
-def _own(files: dict[str, list[int]]) -> list[list[Any]]:
-    return [[dev, ino] for dev, inodes in files.items() for ino in inodes]

@@ -145,3 +145,48 @@ def test_block_events_alone_suffice(tmp_path):
         flushes(trace)
         query = "SELECT reason, certainty FROM flushes"
         assert trace.connection.execute(query).fetchall() == [("other", "unknown")]
+
+
+def test_write_back_of_a_partition_is_that_of_its_disk(tmp_path):
+    disks = [{"dev": DEV, "name": "vda"}, {"dev": "254:1", "name": "vda1", "partition_of": DEV}]
+    tables = {
+        "processes": PROCESSES,
+        "block": [{**bio(130, KWORKER, 80), "dev": "254:1"}],
+        "writeback": [work(100, "start")],
+        "inode_writeback": [inode(120, "start", 99)],
+        "dirty": [{"ts": 9, "tid": JOB, "pid": JOB, "event": "dirty_folio", "dev": DEV, "ino": 99}],
+    }
+    with make_trace(tmp_path / "t", tables, own_files={"254:1": [99]}, disks=disks) as trace:
+        flushes(trace)
+        query = "SELECT dev, ino, dirtier, own, certainty FROM flushes"
+        assert trace.connection.execute(query).fetchall() == [("254:1", 99, JOB, True, "exact")]
+
+
+def test_a_bracket_whose_end_may_be_lost_is_no_certainty(tmp_path):
+    gap = {"stream": "ftrace-machine-cpu0", "cpu": 0, "from": 200, "to": 300, "cause": "overrun"}
+    assert found(
+        tmp_path,
+        "ts, reason, certainty",
+        block=[bio(130, KWORKER, 80), bio(5000, KWORKER, 80)],
+        writeback=[work(100, "start")],
+        loss=[{**gap, "count": 7}],
+    ) == [(130, "periodic", "exact"), (5000, "periodic", "unknown")]
+
+
+def test_the_phase_is_the_innermost_of_the_dirtiers_process(tmp_path):
+    def stage(start, end, name, pid):
+        return {"start": start, "end": end, "pid": pid, "tid": pid, "name": name}
+
+    assert found(
+        tmp_path,
+        "phase",
+        block=[bio(15, KWORKER, 8), bio(50, KWORKER, 8), bio(85, KWORKER, 8)],
+        writeback=[work(1, "start")],
+        inode_writeback=[inode(2, "start", 11), inode(80, "end", 11)],
+        dirty=[{"ts": 1, "tid": JOB, "pid": JOB, "event": "dirty_folio", "dev": DEV, "ino": 11}],
+        phases=[
+            stage(0, 100, "train", JOB),
+            stage(10, 20, "data_load", JOB),
+            stage(10, 95, "inference", JOB + 1),
+        ],
+    ) == [("data_load",), ("train",), (None,)]  # the last has no dirtier to tell whose it is

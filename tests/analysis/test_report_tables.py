@@ -161,3 +161,22 @@ def test_a_report_of_an_empty_trace_is_valid_json(tmp_path):
         found = {n: tables.records(f) for n, f in tables.all_tables(trace).items()}
     assert json.loads(dump(found))["syscalls"] == []
     assert found.keys() == tables.TABLES.keys()
+
+
+def test_pages_of_phases_that_overlap_are_counted_once_and_without_the_recorders(tmp_path):
+    content = {
+        "phases": [
+            {"start": 0, "end": 100, "pid": pid, "tid": pid, "name": "train"} for pid in range(4)
+        ]
+        + [{"start": 500, "end": 600, "pid": 1, "tid": 1, "name": "train"}],
+        "block": [
+            {"ts": ts, "tid": 50, "event": "bio_queue", "dev": "254:0", "sector": 0,
+             "nr_sector": 80, "rwbs": "W"}
+            for ts in (50, 300, 550)
+        ],
+        "writeback": [{"ts": 520, "tid": 50, "event": "start", "reason": "sync"}],
+        "inode_writeback": [{"ts": 530, "tid": 50, "event": "start", "dev": "254:0", "ino": 9}],
+    }  # fmt: skip
+    with make_trace(tmp_path / "t", content, own_files={"254:0": [9]}) as trace:
+        (row,) = tables.records(tables.phases(trace))
+    assert (row["count"], row["written_pages"]) == (5, 10)

@@ -113,3 +113,39 @@ def test_a_flush_pairs_though_the_kernel_gives_it_two_sectors(tmp_path):
         (0, "flush", None, None, 100, 150, None, 50),
         (0, "write", None, None, 105, 160, None, 55),
     ]
+
+
+def test_a_bio_of_a_partition_is_queued_for_its_disk(tmp_path):
+    events = [
+        block(100, "bio_queue", 64, dev="8:1"),
+        block(1000, "insert", 64, dev="8:0"),
+        block(1100, "issue", 64, dev="8:0"),
+        block(1200, "complete", 64, dev="8:0"),
+    ]
+    disks = [{"dev": "8:0", "name": "sda"}, {"dev": "8:1", "name": "sda1", "partition_of": "8:0"}]
+    with make_trace(tmp_path / "t", {"block": events}, disks=disks) as trace:
+        requests(trace)
+        found = trace.connection.execute("SELECT dev, queue_latency_ns FROM requests").fetchall()
+    assert found == [("8:0", 1000)]
+
+
+def test_what_was_never_queued_has_no_queue_latency(tmp_path):
+    assert rows(
+        tmp_path,
+        block(10, "bio_queue", 64),
+        block(20, "backmerge", 64),  # into a request of another sector
+        block(5000, "insert", 64),  # the rest of a split bio
+        block(5100, "issue", 64),
+        block(5200, "complete", 64),
+    ) == [(64, "write", None, 5000, 5100, 5200, None, 100)]
+
+
+def test_a_request_that_the_driver_sent_back_is_one(tmp_path):
+    assert rows(
+        tmp_path,
+        block(100, "bio_queue", 64),
+        block(110, "issue", 64),
+        block(120, "requeue", 64),
+        block(200, "issue", 64),
+        block(300, "complete", 64),
+    ) == [(64, "write", 100, None, 200, 300, 100, 100)]

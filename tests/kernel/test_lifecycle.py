@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -252,3 +253,44 @@ def test_threads_that_come_and_go_while_it_attaches(tracer, tmp_path):
         ).fetchone()
     assert found[:2] == (1, process.pid)
     assert found[2] > 23
+
+
+def test_what_the_shell_told_to_ignore_stays_ignored(tracer, tmp_path):
+    """nohup tracer record -- job: neither of them dies of the hangup."""
+    status = tmp_path / "status"
+    script = (
+        f"trap '' HUP INT; exec {' '.join(map(shlex.quote, tracer_command()))} record "
+        f"-o x.trace -- grep SigIgn /proc/self/status > {status}"
+    )
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, capture_output=True)
+    ignored = int(status.read_text().split()[1], 16)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        assert ignored & 1 << (number - 1)
+    assert not ignored & 1 << (signal.SIGTERM - 1)
+    assert not ignored & 1 << (signal.SIGPIPE - 1)
+
+
+def test_a_signal_to_a_recorder_that_is_done_reaches_the_job_once(tmp_path):
+    """After --max-size the job runs on; what the recorder is sent meanwhile is passed on."""
+    job = (
+        "import os, signal, time\n"
+        "got = []\n"
+        "signal.signal(signal.SIGTERM, lambda *a: got.append(1))\n"
+        "for _ in range(100003): os.getppid()\n"
+        "print('ready', flush=True)\n"
+        "while not got: time.sleep(0.01)\n"
+        "time.sleep(0.5)\n"
+        "print(len(got), flush=True)\n"
+    )
+    command = tracer_command(
+        "record", "-o", "x.trace", "--max-size", "64K", "--", sys.executable, "-c", job
+    )
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        wait_for(lambda: (tmp_path / "x.trace/events").exists(), "the tables")
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "1\n"
+    assert process.returncode == 0

@@ -297,3 +297,73 @@ def test_damage_within_a_table_is_one_clear_error(tmp_path):
     path.write_bytes(data)
     with Trace(tmp_path / "t") as trace, pytest.raises(BadTrace, match="damaged"):
         all_tables(trace)
+
+
+def test_decoding_a_killed_trace_again_keeps_its_loss(tmp_path):
+    import shutil
+
+    raw_trace(tmp_path / "t", {0: [Page(0).event(1, enter(7, 1))]})
+    with Trace(tmp_path / "t") as trace:
+        first = trace.manifest["loss"]
+    shutil.rmtree(tmp_path / "t/events")
+    with Trace(tmp_path / "t") as trace:
+        assert trace.manifest["loss"] == first == {"events": 0, "windows": 1, "unknown": 1}
+
+
+def test_losses_of_known_and_unknown_size_are_counted_once(tmp_path):
+    pages = [
+        Page(100).event(150, enter(7, GETPID)),
+        Page(900).missed(100).event(950, leave(7, GETPID)),
+        Page(2000).missed(None).event(2001, enter(7, GETPID)),
+    ]
+    made = raw_trace(tmp_path / "t", {0: pages}, state="captured", ended_by="signal")
+    made["ftrace"]["stats"] = {"target-cpu0": {"overrun": 150}}
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
+    with Trace(tmp_path / "t") as trace:
+        assert trace.manifest["loss"]["events"] == 150
+
+
+def test_a_call_across_a_gap_has_no_end_that_could_be_anothers(tmp_path):
+    pages = [
+        Page(100)
+        .event(100, enter(7, GETPID))
+        .event(110, leave(7, GETPID))
+        .event(200, enter(7, GETPID)),
+        Page(5000).missed(1000).event(5100, leave(7, GETPID)).event(5200, enter(7, GETPID)),
+        Page(6000).event(6000, leave(7, GETPID)),
+    ]
+    raw_trace(tmp_path / "t", {0: pages})
+    # The gap lies between the start of the page before it and that of its own: the first call
+    # lies there, too, so that its end is not known for certain either.
+    assert calls(tmp_path / "t") == [
+        (100, 7, "getpid", None),
+        (200, 7, "getpid", None),
+        (5200, 7, "getpid", 800),
+    ]
+
+
+def test_a_launch_whose_exec_was_lost_does_not_hide_the_command(tmp_path):
+    pages = [
+        Page(10).event(20, enter(7, EXECVE)),
+        Page(100).missed(5).event(110, enter(7, GETPID)).event(120, leave(7, GETPID)),
+    ]
+    made = raw_trace(
+        tmp_path / "t",
+        {0: pages},
+        targets=[{"name": "job", "role": "target", "kind": "command", "pid": 7}],
+    )
+    made["ftrace"]["streams"][0]["stream"] = "machine-cpu0"
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
+    assert (110, 7, "getpid", 10) in calls(tmp_path / "t")
+
+
+def test_a_thread_that_is_in_the_list_and_in_the_events_is_one_row(tmp_path):
+    page = Page(0).event(10, newtask(7, 71, b"worker", 0x10000)).event(20, enter(71, GETPID))
+    raw_trace(tmp_path / "t", {0: [page]})
+    listed = [[7, 7, 1, "job", None], [71, 7, 1, "worker", None]]
+    (tmp_path / "t/raw/threads.json").write_text(json.dumps(listed))
+    with Trace(tmp_path / "t") as trace:
+        rows = trace.connection.execute(
+            "SELECT tid, pid, start_ns FROM processes ORDER BY tid"
+        ).fetchall()
+    assert rows == [(7, 7, None), (71, 7, 10)]

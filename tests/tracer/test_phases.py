@@ -180,3 +180,60 @@ def test_the_module_needs_nothing_but_the_standard_library():
         "assert not loaded & foreign, loaded & foreign\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("number", [0.5, 2**70, float("nan"), float("inf"), "7", object(), -1])
+def test_a_number_that_is_none_does_not_harm_the_job(folder, number):
+    with phases.phase("train", epoch=number, step=number):
+        pass
+    (row,) = read(folder)
+    assert row["name"] == "train"
+    assert row["epoch"] in (None, 0, 7, -1)
+
+
+def test_collecting_marks_does_not_harm_a_job_that_goes_on(tmp_path):
+    import time
+
+    from tracer.session.marks import Marks
+
+    script = (
+        "from tracer import phases; import time\n"
+        "for s in range(100):\n"
+        "    with phases.phase('step', step=s): time.sleep(0.01)\n"
+    )
+    environment = {**os.environ, phases.MARKS_ENV: str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment) as job:
+        while not read(tmp_path):
+            time.sleep(0.01)
+        Marks(tmp_path).collect()
+        kept = len(read(tmp_path))
+        assert job.wait() == 0
+    assert kept >= 1
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.marks")) < 64 * 300
+
+
+def test_marks_of_earlier_runs_are_not_collected(tmp_path):
+    from tracer.session.marks import Marks
+    from tracer.targets import from_pids
+
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir(), ours.mkdir()
+    (theirs / "4000000-17-0.marks").write_bytes(bytes(64))
+    script = (
+        "from tracer import phases; import sys\n"
+        "phases.begin('train'); print(flush=True); sys.stdin.readline()\n"
+    )
+    environment = {**os.environ, phases.MARKS_ENV: str(theirs)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as job:
+        job.stdout.readline()
+        marks = Marks(ours)
+        marks.find(from_pids(str(job.pid)))
+        marks.collect()
+        job.kill()
+    assert [row["pid"] for row in read(ours)] == [job.pid]
+    assert not (ours / "4000000-17-0.marks").exists()

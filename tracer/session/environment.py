@@ -112,6 +112,9 @@ def disks() -> list[Disk]:
             disk["rotational"] = (path / "queue/rotational").read_text().strip() == "1"
             disk["write_cache"] = (path / "queue/write_cache").read_text().strip()
         with contextlib.suppress(OSError):
+            if (path / "partition").exists():
+                disk["partition_of"] = (path.resolve().parent / "dev").read_text().strip()
+        with contextlib.suppress(OSError):
             backing = (path / "loop/backing_file").read_text().strip()
             disk["backing_file"] = backing
             number = Path(backing).stat().st_dev

@@ -117,7 +117,7 @@ class Mount(TypedDict):
 
 
 class Disk(TypedDict, total=False):
-    """A block device; `on` names the devices below it."""
+    """A block device; `on` names the devices below it, `partition_of` the disk of a partition."""
 
     name: str
     dev: str
@@ -127,6 +127,7 @@ class Disk(TypedDict, total=False):
     write_cache: str
     backing_file: str
     on: list[str]
+    partition_of: str
 
 
 class OwnCost(TypedDict, total=False):

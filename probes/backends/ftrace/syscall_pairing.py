@@ -3,7 +3,8 @@
 A call is emitted when it ends. A call that never returned (exit, or still running at the end)
 has neither duration nor result. An exit without its entry is a call that began before the
 recording, or a child's first return from its parent's fork: neither is a call of this
-recording, so neither is a row.
+recording, so neither is a row. Where events were lost between a call's entry and the exit that
+seems to be its own, the exit may be another call's: then duration and result are null, too.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.threads import PID_LIMIT
 from probes.backends.ftrace.timeline import Batch
-from probes.schema import AssemblyContext
+from probes.loss import Gap
+from probes.schema import AssemblyContext, Scope
 
 _UNKNOWN_NR = -1
 """What sys_exit has after a signal return, which replaces the registers."""
 
+_FOREVER = np.iinfo(np.int64).max
 _NONE = 0
 _OPEN = 1
 _OPEN_IN_LAUNCH = 2
@@ -87,6 +90,8 @@ class SyscallPairing:
             out.ret,
             out.ended,
         )
+        if count and batch.gaps:
+            _doubt(out, count, [gap for gap in batch.gaps if gap.of_scope(Scope.TARGET)])
         return self._batch(out, count) if count else None
 
     def finish(self) -> pa.RecordBatch | None:
@@ -123,6 +128,19 @@ class SyscallPairing:
             ],
             schema=self.schema,
         )
+
+
+def _doubt(out: _Rows, n: int, gaps: list[Gap]) -> None:
+    """Take back the end of every call that overlaps a gap."""
+    if not gaps:
+        return
+    gaps = sorted(gaps, key=lambda gap: gap.start or 0)
+    starts = np.array([gap.start or 0 for gap in gaps])
+    # The latest end of the gaps up to each: one of them overlaps if that is late enough.
+    ends = np.maximum.accumulate(np.array([_FOREVER if g.end is None else g.end for g in gaps]))
+    begun = np.searchsorted(starts, out.ts[:n] + out.dur[:n], side="right")
+    overlaps = (begun > 0) & (ends[np.maximum(begun, 1) - 1] >= out.ts[:n])
+    out.ended[:n] &= ~overlaps
 
 
 class _Rows:

@@ -10,6 +10,7 @@ import numpy as np
 
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.timeline import Batch
+from probes.schema import Scope
 
 PID_LIMIT = 4 << 20
 """The kernel's own PID_MAX_LIMIT on 64-bit machines (include/linux/threads.h)."""
@@ -47,6 +48,9 @@ class Threads:
         """Fill `batch.pid` and `batch.launching`."""
         batch.pid = np.empty(len(batch), np.int32)
         batch.launching = np.zeros(len(batch), np.bool_)
+        if any(gap.of_scope(Scope.MACHINE) for gap in batch.gaps):
+            # The exec itself may be lost: better the launch among the command's events than none.
+            self._launching = -1
         self._launching = _resolve(
             batch.type,
             batch.tid,

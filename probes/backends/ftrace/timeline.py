@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numba
@@ -57,6 +57,8 @@ class Batch:
     payload: NDArray[np.uint8]
     launching: NDArray[np.bool_] | None = None
     """Of the recorder's launch of a command: before that command's exec."""
+    gaps: list[Gap] = field(default_factory=list)
+    """Every gap found so far, in whatever stream."""
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -146,12 +148,14 @@ class Timeline:
             self.pages_read = last
             horizon = int(self._keys[last]) if last < self.pages else None
             batch = self._in_order(parts, horizon)
+            batch.gaps = self.gaps
             if len(batch):
                 self.events += len(batch)
                 yield batch
         # Only a damaged trace still has something here: times beyond the horizon of all pages.
         if self._carry is not None and len(self._carry):
             batch, self._carry = self._carry, None
+            batch.gaps = self.gaps
             self.events += len(batch)
             yield batch
 

@@ -1,5 +1,6 @@
 """A load of exactly N events, N a prime, is recorded as exactly N."""
 
+import struct
 import subprocess
 import sys
 
@@ -305,3 +306,61 @@ def test_everything_is_recorded_but_the_recorder(load, tracer, tmp_path):
         query = "SELECT count(*) FROM syscalls WHERE pid = ?"
         assert trace.connection.execute(query, [recorder]).fetchone()[0] == 0
         assert trace.manifest["loss"]["events"] == 0
+
+
+def test_a_file_system_on_a_partition(record, load, tmp_path):
+    """Bios name the partition, write-back and requests the disk: the chain holds all the same."""
+    from analysis.views.flushes import flushes
+    from analysis.views.requests import requests
+
+    image, mount = tmp_path / "disk.img", tmp_path / "mount"
+    mount.mkdir()
+    sectors = 128 << 11
+    with image.open("wb") as file:
+        file.truncate(sectors * 512)
+        entry = struct.pack("<B3sB3sII", 0, b"\0\0\0", 0x83, b"\0\0\0", 2048, sectors - 2048)
+        file.seek(446)
+        file.write(entry)
+        file.seek(510)
+        file.write(b"\x55\xaa")
+
+    def ran(*command):
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    disk = ran("losetup", "--find", "--show", str(image))
+    try:
+        ran("partx", "--add", disk)  # also where the kernel reads no partition tables
+        partition = f"{disk}p1"
+        numbers = [ran("lsblk", "-dno", "MAJ:MIN", name) for name in (disk, partition)]
+        lazy = "lazy_itable_init=0,lazy_journal_init=0"
+        ran("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", lazy, partition)
+        ran("mount", partition, str(mount))
+        trace = record(
+            load(
+                f"""
+                import os
+                fd = os.open("{mount}/a", os.O_CREAT | os.O_RDWR, 0o600)
+                os.pwrite(fd, os.urandom(4096 * {FILES}), 0)
+                os.sync()
+                """
+            )
+        )
+        flushes(trace)
+        found = trace.connection.execute(
+            "SELECT reason, certainty, target, sum(pages)::INT FROM flushes "
+            "WHERE dev IN (?, ?) AND reason = 'sync' AND rwbs NOT LIKE '%M%' GROUP BY ALL",
+            numbers,
+        ).fetchall()
+        assert found == [("sync", "exact", trace.manifest["targets"][0]["name"], FILES)]
+        requests(trace)
+        waited = trace.connection.execute(
+            "SELECT count(*), count(queue_latency_ns), count(service_latency_ns) FROM requests "
+            "WHERE dev = ? AND operation = 'write'",
+            [numbers[0]],
+        ).fetchone()
+        assert waited[0] > 0
+        assert waited[0] == waited[1] == waited[2]
+    finally:
+        subprocess.run(["umount", str(mount)], check=False, capture_output=True)
+        subprocess.run(["partx", "--delete", disk], check=False, capture_output=True)
+        subprocess.run(["losetup", "-d", disk], check=False)

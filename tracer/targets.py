@@ -33,12 +33,17 @@ class Target:
     def describe(self) -> TargetFacts:
         """For the manifest."""
         return {
-            "name": self.name,
+            "name": _text(self.name),
             "role": self.role,
             "kind": self.kind,
             "pid": self.pid,
-            "command": self.command,
+            "command": [_text(argument) for argument in self.command],
         }
+
+
+def _text(name: str) -> str:
+    """A name of the file system as text: bytes that are no UTF-8 become question marks."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def from_pids(text: str) -> list[Target]:

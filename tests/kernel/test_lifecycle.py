@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -294,3 +295,22 @@ def test_a_signal_to_a_recorder_that_is_done_reaches_the_job_once(tmp_path):
         process.send_signal(signal.SIGTERM)
         assert process.stdout.read() == "1\n"
     assert process.returncode == 0
+
+
+def test_a_name_that_is_no_utf8_can_be_recorded_and_read(tracer, tmp_path):
+    import os
+
+    program = os.fsencode(tmp_path) + b"/evil\n\x1b[31m[red]\xff"
+    Path(os.fsdecode(program)).symlink_to("/bin/true")
+    tracer("record", "--", program.decode("utf-8", "surrogateescape"), "\udcff")
+    (trace,) = tmp_path.glob("*.trace")
+    assert trace.name.isascii()
+    for verb in ("info", "report"):
+        assert "\x1b" not in tracer(verb, trace).out
+        assert tracer(verb, trace, "--json").json["targets"][0]["pid"] > 0
+
+
+def test_closed_standard_streams(tmp_path):
+    script = " ".join(map(shlex.quote, tracer_command("record", "-o", "x.trace", "--", "true")))
+    subprocess.run(["sh", "-c", f"exec {script} <&- >&- 2>&-"], cwd=tmp_path, check=True)
+    assert Trace(tmp_path / "x.trace").manifest["complete"] is True

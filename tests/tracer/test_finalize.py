@@ -1,6 +1,7 @@
 """Raw streams become tables: calls paired, threads resolved, what is damaged said."""
 
 import json
+import os
 
 import pytest
 
@@ -367,3 +368,33 @@ def test_a_thread_that_is_in_the_list_and_in_the_events_is_one_row(tmp_path):
             "SELECT tid, pid, start_ns FROM processes ORDER BY tid"
         ).fetchall()
     assert rows == [(7, 7, None), (71, 7, 10)]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
+def test_a_stream_that_is_no_file_is_refused(tmp_path, kind):
+    raw_trace(tmp_path / "t", {0: [Page(0)]})
+    raw = tmp_path / "t/raw/ftrace-target-cpu0.raw"
+    raw.unlink()
+    os.mkfifo(raw) if kind == "fifo" else raw.mkdir()
+    with pytest.raises(BadTrace, match="no regular file"):
+        Trace(tmp_path / "t")
+
+
+def test_a_stream_of_holes_is_read_up_to_the_first(tmp_path):
+    raw_trace(tmp_path / "t", {0: [Page(0).event(1, enter(7, 1))]})
+    with (tmp_path / "t/raw/ftrace-target-cpu0.raw").open("r+b") as file:
+        file.truncate(1 << 40)
+    with Trace(tmp_path / "t") as trace:
+        assert trace.manifest["tables"]["syscalls"]["rows"] == 1
+
+
+@pytest.mark.parametrize(
+    "threads",
+    ["", "null", "{}", "[1]", "[[1,2,3]]", '[[1e400,2,3,"x",null]]', '[["a",2,3,"x",null]]',
+     '[[4294967296,2,3,"x",null]]', '[[-1,2,3,"x",null]]', '[[1,1,1,"\\ud800",null]]', "[" * 9999],
+)  # fmt: skip
+def test_a_list_of_threads_that_makes_no_sense_is_refused(tmp_path, threads):
+    raw_trace(tmp_path / "t", {0: [Page(0)]})
+    (tmp_path / "t/raw/threads.json").write_text(threads)
+    with pytest.raises(BadTrace, match=r"threads\.json is damaged"):
+        Trace(tmp_path / "t")

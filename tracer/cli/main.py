@@ -122,6 +122,7 @@ def tracer(
 
 def main() -> None:
     """Run `tracer`; the one place where errors become output and exit codes."""
+    _open_standard_streams()
     try:
         app()
     except TracerError as error:
@@ -141,8 +142,26 @@ def main() -> None:
         )
 
 
+def _open_standard_streams() -> None:
+    """Put /dev/null where stdin, stdout or stderr are closed.
+
+    Else the next file that is opened would be one of them, and the recorded command's, too.
+    """
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.set_inheritable(fd, True)
+            setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
+
+
 def _complain(code: ExitCode, text: str) -> None:
     """One line on stderr, whatever bytes a name in it may hold, and the exit code."""
-    line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.replace("\n", " "))
-    sys.stderr.write(f"tracer: {line}\n")
+    typer.echo(f"tracer: {plain(text.replace(chr(10), ' '))}", err=True)
     sys.exit(code)
+
+
+def plain(text: str) -> str:
+    """A text that cannot speak to the terminal: what is not printable is escaped."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tracer.cli.main import plain
+
 WIDTH = 80
 _LEAST_TEXT = 10
 _WIDEST = 10_000
@@ -33,8 +35,7 @@ def console() -> Console:
 
 def safe(value: object) -> Text:
     """A value as text that neither markup nor control characters can abuse."""
-    text = str(value)
-    return Text("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text))
+    return Text(plain(str(value)))
 
 
 def show(value: Any) -> Text:

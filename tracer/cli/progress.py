@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tracer.cli.main import plain
 from tracer.cli.sizes import show_size
 from tracer.session.recording import Listener, Status
 from tracer.targets import Target
@@ -50,7 +51,7 @@ class RecordingProgress(Listener):
         """Say what is traced."""
         names = ", ".join(f"{t.name} ({t.pid})" if t.pid else "everything" for t in targets)
         text = f"Tracing {names}... Ctrl-C to end."
-        self._console.print(Text("".join(c if c.isprintable() else "?" for c in text)))
+        self._console.print(Text(plain(text)))
         if self._status:
             self._status.start()
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracer.cli.main import verb
+from tracer.cli.main import plain, verb
 
 if TYPE_CHECKING:
     from tracer.session.recording import Outcome
@@ -119,7 +119,7 @@ def _name(output: Path | None, command: list[str] | None, pids: str | None) -> P
         return output
     what = f"pid-{pids.split(',')[0]}" if pids else "machine"
     if command:
-        what = Path(command[0]).name
+        what = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(command[0]).name)
     return Path(f"{what}-{time.strftime('%Y%m%d-%H%M%S')}.trace")
 
 
@@ -129,8 +129,7 @@ def _say(outcome: Outcome) -> None:
     loss = manifest["loss"]
     lost = f"{loss['events']} events lost"
     if loss["windows"]:
-        lost += f" in {loss['windows']} gaps (tracer info {outcome.folder})"
-    sys.stderr.write(
-        f"{outcome.folder}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}\n"
-        f"See it: tracer report {outcome.folder}\n"
-    )
+        lost += f" in {loss['windows']} gaps (tracer info)"
+    name = plain(str(outcome.folder))
+    typer.echo(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}", err=True)
+    typer.echo(f"See it: tracer report {name}", err=True)

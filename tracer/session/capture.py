@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from probes.backends.ftrace.event_format import parse_page
 from probes.backends.ftrace.instance import Instance
 from probes.errors import FeatureMissing, TargetGone, TracerError
 from probes.schema import Probe, Scope
-from tracer.store.files import give_to_user
+from tracer.store.files import allow_open_files, give_to_user
 from tracer.store.manifest import Ftrace
 from tracer.targets import Target, threads_of
 
@@ -28,7 +27,6 @@ _KIB_MACHINE = 8 << 10
 _MEMORY_SHARE = 16
 """No more than this part of memory goes into ring buffers by default."""
 _SETTLE_ROUNDS = 20
-_OTHER_FILES = 256
 
 
 def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
@@ -36,14 +34,6 @@ def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
     wanted = _KIB_TARGET if scope is Scope.TARGET else _KIB_MACHINE
     fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // 2
     return max(256, min(wanted, fair))
-
-
-def _allow_files(count: int) -> None:
-    """Raise the soft limit of open files to `count`, as far as the hard one lets."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count:
-        most = count if hard == resource.RLIM_INFINITY else min(count, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class Capture:
@@ -61,7 +51,7 @@ class Capture:
         self.drain: Drain | None = None
         self._everybody = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        _allow_files(2 * len(Scope) * len(cpus) + _OTHER_FILES)
+        allow_open_files(2 * len(Scope) * len(cpus))
         try:
             for scope in Scope:
                 mine = [probe for probe in probes if probe.scope is scope]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import resource
 import select
@@ -178,7 +177,7 @@ def _capture(
     try:
         manifests.write(folder, manifest)
         capture.start_machine(options.max_bytes)
-        write_whole(folder / RAW / THREADS, json.dumps(environment.threads()).encode())
+        write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
         capture.start_targets()
         if launch is not None:
             launch.go()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from pathlib import Path
 from typing import BinaryIO
+
+_OTHER_FILES = 256
 
 
 def invoking_user() -> tuple[int, int] | None:
@@ -32,6 +35,15 @@ def make_folder(path: Path) -> None:
         give_to_user(fd)
     finally:
         os.close(fd)
+
+
+def allow_open_files(count: int) -> None:
+    """Raise the soft limit of open files to hold `count` more, as far as the hard one lets."""
+    wanted = count + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def create(path: Path) -> BinaryIO:

@@ -6,9 +6,7 @@ what lies in the trace directory.
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import json
 import os
 import re
 import shutil
@@ -25,14 +23,15 @@ from probes.backends.ftrace.threads import Threads
 from probes.backends.ftrace.timeline import CommonFields, StreamFile, Timeline
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
+from probes.kernel import process_start_time
 from probes.loss import TABLE as LOSS_TABLE
 from probes.loss import Gap
 from probes.phases import TABLE as PHASES
 from probes.schema import AssemblyContext, Probe, Scope
 from tracer.store import loss, phases
 from tracer.store import manifest as manifests
-from tracer.store.files import make_folder, read_bounded
-from tracer.store.manifest import Manifest, TableFacts
+from tracer.store.files import allow_open_files, make_folder, read_bounded
+from tracer.store.manifest import Manifest, TableFacts, ThreadFacts, checker, what_is_wrong
 from tracer.store.tables import TableWriter, write_table
 
 RAW = "raw"
@@ -55,9 +54,8 @@ def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None)
     read, TracerError where the tables cannot be written.
     """
     building = folder / f".{EVENTS}.{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(building)
     try:
+        _remove_unfinished(folder)
         make_folder(building)
         tables, gaps, last_event = _decode(folder, manifest, building, progress)
         write_table(LOSS_TABLE, building, loss.rows(gaps))
@@ -83,6 +81,15 @@ def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return manifest
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove tables that a process which is no more was making."""
+    for path in folder.glob(f".{EVENTS}.*"):
+        pid = path.suffix[1:]
+        gone = not pid.isdecimal() or process_start_time(int(pid)) is None
+        if gone or int(pid) == os.getpid():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _cannot_write(folder: Path, error: OSError) -> TracerError:
@@ -187,6 +194,7 @@ def raw_streams(
     formats = {name: event_format.parse(name, text) for name, text in ftrace["formats"].items()}
     layout = event_format.parse_page(ftrace.get("header_page", ""))
     streams = []
+    allow_open_files(len(ftrace["streams"]))
     for entry in ftrace["streams"]:
         name = entry["file"]
         if not _FILE_NAME.match(name):
@@ -213,18 +221,18 @@ def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
     return CommonFields(0, 1)
 
 
-def _threads(folder: Path) -> list[tuple[int, int, int, str, str | None]]:
+def _threads(folder: Path) -> list[ThreadFacts]:
     """Threads at the start: (tid, pid, ppid, comm, cgroup). None of them where there is no file."""
     try:
-        listed = json.loads(read_bounded(folder / RAW / THREADS, _MAX_THREADS_BYTES))
-        return [
-            (int(tid), int(pid), int(ppid), str(comm), None if cgroup is None else str(cgroup))
-            for tid, pid, ppid, comm, cgroup in listed
-        ]
+        listed = read_bounded(folder / RAW / THREADS, _MAX_THREADS_BYTES)
+        found: list[ThreadFacts] = checker(list[ThreadFacts]).validate_json(listed)
+        return found
     except FileNotFoundError:
         return []
-    except (ValueError, TypeError, RecursionError, OSError) as error:
-        raise BadTrace(f"{folder / RAW / THREADS} is damaged: {error}", "record again") from None
+    except (ValueError, OSError) as error:
+        raise BadTrace(
+            f"{folder / RAW / THREADS} is damaged: {what_is_wrong(error)}", "record again"
+        ) from None
 
 
 def _launched(manifest: Manifest) -> int | None:

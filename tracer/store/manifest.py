@@ -189,13 +189,18 @@ class Manifest(TypedDict):
     loss: LossFacts
 
 
+ThreadFacts = tuple[Pid, Pid, Pid, str, str | None]
+"""A thread at the start: (tid, pid, ppid, comm, cgroup path)."""
+
+
 @with_config(_STRICT)
 class _Version(TypedDict):
     schema: Count
 
 
 @cache
-def _checker(kind: type) -> TypeAdapter[Any]:
+def checker(kind: Any) -> TypeAdapter[Any]:
+    """What checks JSON against one of these classes; ValueError where it does not fit."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -203,7 +208,12 @@ def _checker(kind: type) -> TypeAdapter[Any]:
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a trace directory, whole or not at all."""
-    write_whole(folder / FILE, json.dumps(manifest, indent=1).encode())
+    write_whole(folder / FILE, encoded(manifest, indent=1))
+
+
+def encoded(value: Any, indent: int | None = None) -> bytes:
+    """A value as JSON. Bytes of names that are no UTF-8 become question marks."""
+    return json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def read(folder: Path) -> Manifest:
@@ -227,13 +237,13 @@ def read(folder: Path) -> Manifest:
     path = folder / FILE
     try:
         text = read_bounded(path, _MAX_BYTES)
-        schema = _checker(_Version).validate_json(text)["schema"]
+        schema = checker(_Version).validate_json(text)["schema"]
         if schema > SCHEMA:
             raise BadTrace(
                 f"{folder} has schema {schema}; this tracer knows {SCHEMA}",
                 "upgrade: pip install -U traintrace",
             )
-        manifest: Manifest = _checker(Manifest).validate_json(text)
+        manifest: Manifest = checker(Manifest).validate_json(text)
     except FileNotFoundError:
         raise BadTrace(
             f"{folder} is no trace: it has no {FILE}", "give the directory that `record -o` named"
@@ -246,12 +256,12 @@ def read(folder: Path) -> Manifest:
         raise BadTrace(f"{path} cannot be read: {error.strerror}", "record again") from None
     except ValueError as error:
         raise BadTrace(
-            f"{path} is damaged: {_where(error)}", "restore it from a copy, or record again"
+            f"{path} is damaged: {what_is_wrong(error)}", "restore it from a copy, or record again"
         ) from None
     return manifest
 
 
-def _where(error: ValueError) -> str:
+def what_is_wrong(error: Exception) -> str:
     """The first thing that is wrong: where, and what."""
     errors = getattr(error, "errors", None)
     if errors is None:

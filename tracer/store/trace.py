@@ -195,7 +195,8 @@ def boot_id() -> str:
 
 def dump(value: Any) -> str:
     """One JSON text; NaN and infinities, which JSON has not, as null."""
-    return json.dumps(_finite(value), ensure_ascii=False)
+    text = json.dumps(_finite(value), ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()
 
 
 def _finite(value: Any) -> Any:

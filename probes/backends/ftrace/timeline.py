@@ -8,7 +8,9 @@ Memory is bounded by the batch and by one page a stream, however long the record
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,13 +74,16 @@ class StreamFile:
         self.cpu = cpu
         self.layout = layout
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                os.close(self._fd)
+                raise OSError(errno.EINVAL, "it is no regular file")
         except OSError as error:
             raise BadTrace(
                 f"{path} cannot be read: {error.strerror}",
                 "the trace is incomplete: copy it again or record again",
             ) from None
-        self.bytes = os.fstat(self._fd).st_size
+        self.bytes = _bytes_before_a_hole(self._fd)
         self.pages = self.bytes // layout.page_bytes
         self.torn_bytes = self.bytes % layout.page_bytes
         self.stamps = np.empty(self.pages, np.int64)
@@ -104,6 +109,12 @@ class StreamFile:
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+
+def _bytes_before_a_hole(fd: int) -> int:
+    """How much of a file was written in one go: a recorder leaves no holes."""
+    size = os.fstat(fd).st_size
+    return min(size, os.lseek(fd, 0, os.SEEK_HOLE)) if size else 0
 
 
 class Timeline:

@@ -193,13 +193,20 @@ def raw_streams(
         raise BadTrace(f"{folder} does not say what it recorded", "record again")
     formats = {name: event_format.parse(name, text) for name, text in ftrace["formats"].items()}
     layout = event_format.parse_page(ftrace.get("header_page", ""))
-    streams = []
+    streams: list[StreamFile] = []
     allow_open_files(len(ftrace["streams"]))
-    for entry in ftrace["streams"]:
-        name = entry["file"]
-        if not _FILE_NAME.match(name):
-            raise BadTrace(f"{folder} names a raw stream {name!r} that cannot be", "record again")
-        streams.append(StreamFile(entry["stream"], entry["cpu"], folder / RAW / name, layout))
+    try:
+        for entry in ftrace["streams"]:
+            name = entry["file"]
+            if not _FILE_NAME.match(name):
+                raise BadTrace(
+                    f"{folder} names a raw stream {name!r} that cannot be", "record again"
+                )
+            streams.append(StreamFile(entry["stream"], entry["cpu"], folder / RAW / name, layout))
+    except BaseException:
+        for stream in streams:
+            stream.close()
+        raise
     return formats, streams
 
 

@@ -208,11 +208,12 @@ def phases(trace: Trace) -> pd.DataFrame:
     Columns: name, count, processes, epochs and steps (distinct numbers marked in the phase or
     inside it), unfinished (never ended), total_s, mean_ms, p50_ms, p99_ms; calls, call_s and
     faults of the phase's own thread while it lasted; written_pages of the whole machine while
-    any phase of that name lasted, without those of the recorder's own files. Null: not recorded.
+    any phase of that name lasted, without those of the recorder's own files. Null: not recorded,
+    or marked by a thread that the kernel knows by another number (in a container).
     A call belongs to the phase that it was entered in.
     """
     trace.require("phases")
-    for table in ("syscalls", "page_faults"):
+    for table in ("syscalls", "page_faults", "processes"):
         trace.empty_if_missing(table)
     written = "SELECT NULL::BIGINT AS ts, NULL::BIGINT AS pages WHERE false"
     if "block" in trace.tables:
@@ -232,7 +233,10 @@ def phases(trace: Trace) -> pd.DataFrame:
 _PHASES = """
 WITH spans AS (
     SELECT row_number() OVER () AS id, start, coalesce("end", 9223372036854775807) AS ended,
-        "end", pid, tid, name, epoch, step FROM phases
+        "end", pid, tid, name, epoch, step,
+        (SELECT count(*) FROM processes) = 0
+            OR (pid, tid) IN (SELECT (pid, tid) FROM processes) AS known
+    FROM phases
 ),
 inner_marks AS (
     -- Numbers marked on a phase, or on any phase inside it on the same thread.
@@ -282,9 +286,9 @@ pages AS (
 ),
 costs AS (
     SELECT s.id, s.name, s.pid, s."end", s.start,
-        coalesce(c2.n, 0) - coalesce(c1.n, 0) AS calls,
-        (coalesce(c2.dur, 0) - coalesce(c1.dur, 0)) / 1e9 AS call_s,
-        coalesce(f2.n, 0) - coalesce(f1.n, 0) AS faults
+        CASE WHEN s.known THEN coalesce(c2.n, 0) - coalesce(c1.n, 0) END AS calls,
+        CASE WHEN s.known THEN (coalesce(c2.dur, 0) - coalesce(c1.dur, 0)) / 1e9 END AS call_s,
+        CASE WHEN s.known THEN coalesce(f2.n, 0) - coalesce(f1.n, 0) END AS faults
     FROM spans s
     ASOF LEFT JOIN calls c1 ON s.tid = c1.tid AND s.start > c1.ts
     ASOF LEFT JOIN calls c2 ON s.tid = c2.tid AND s.ended >= c2.ts

@@ -180,3 +180,19 @@ def test_pages_of_phases_that_overlap_are_counted_once_and_without_the_recorders
     with make_trace(tmp_path / "t", content, own_files={"254:0": [9]}) as trace:
         (row,) = tables.records(tables.phases(trace))
     assert (row["count"], row["written_pages"]) == (5, 10)
+
+
+def test_a_phase_of_a_thread_that_the_kernel_does_not_know_has_no_costs(tmp_path):
+    """A process in a container marks the ids of its own namespace."""
+    content = {
+        "processes": PROCESSES,
+        "phases": [
+            {"start": 0, "end": 100, "pid": 1, "tid": 1, "name": "inside"},
+            {"start": 0, "end": 100, "pid": JOB, "tid": JOB, "name": "outside"},
+        ],
+        "syscalls": [{"ts": 5, "tid": JOB, "nr": 0, "name": "read", "dur_ns": 1}],
+        "page_faults": [],
+    }
+    with make_trace(tmp_path / "t", content) as trace:
+        found = {r["name"]: (r["calls"], r["faults"]) for r in tables.records(tables.phases(trace))}
+    assert found == {"inside": (None, None), "outside": (1, 0)}

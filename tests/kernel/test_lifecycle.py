@@ -129,12 +129,16 @@ def test_sigkill_of_the_recorder_loses_no_page_that_was_written(
     foreign.mkdir()
     try:
         raw = tmp_path / "x.trace/raw"
-        wait_for(lambda: sum(p.stat().st_size for p in raw.glob("*.raw")) > 40960, "raw pages")
+
+        def target_bytes():
+            return sum(path.stat().st_size for path in raw.glob("ftrace-target-*.raw"))
+
+        wait_for(lambda: target_bytes() > 40960, "raw pages of the target")
         process.kill()
         process.communicate()
         left = ours(instances, process)
         assert len(left) == 2
-        captured = sum(p.stat().st_size for p in raw.glob("ftrace-target-*.raw"))
+        captured = target_bytes()
 
         facts = tracer("info", "x.trace", "--json").json
         assert facts["complete"] is False

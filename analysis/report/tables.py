@@ -185,10 +185,11 @@ def block_latency(trace: Trace) -> pd.DataFrame:
     view = requests(trace)
 
     def latency(name: str) -> str:
-        column = f"{name}_latency_ns / 1e6"
+        # Sums of whole ns: the same whatever the order in which threads add them.
+        ns = f"{name}_latency_ns"
         return (
-            f"avg({column}) AS {name}_mean_ms, quantile_cont({column}, 0.5) AS {name}_p50_ms, "
-            f"quantile_cont({column}, 0.99) AS {name}_p99_ms, max({column}) AS {name}_max_ms"
+            f"avg({ns}) / 1e6 AS {name}_mean_ms, quantile_cont({ns}, 0.5) / 1e6 AS {name}_p50_ms, "
+            f"quantile_cont({ns}, 0.99) / 1e6 AS {name}_p99_ms, max({ns}) / 1e6 AS {name}_max_ms"
         )
 
     return trace.sql(
@@ -287,7 +288,7 @@ pages AS (
 costs AS (
     SELECT s.id, s.name, s.pid, s."end", s.start,
         CASE WHEN s.known THEN coalesce(c2.n, 0) - coalesce(c1.n, 0) END AS calls,
-        CASE WHEN s.known THEN (coalesce(c2.dur, 0) - coalesce(c1.dur, 0)) / 1e9 END AS call_s,
+        CASE WHEN s.known THEN coalesce(c2.dur, 0) - coalesce(c1.dur, 0) END AS call_ns,
         CASE WHEN s.known THEN coalesce(f2.n, 0) - coalesce(f1.n, 0) END AS faults
     FROM spans s
     ASOF LEFT JOIN calls c1 ON s.tid = c1.tid AND s.start > c1.ts
@@ -302,7 +303,7 @@ SELECT c.name, count(*) AS count, count(DISTINCT c.pid) AS processes,
     avg(c."end" - c.start) / 1e6 AS mean_ms,
     quantile_cont(c."end" - c.start, 0.5) / 1e6 AS p50_ms,
     quantile_cont(c."end" - c.start, 0.99) / 1e6 AS p99_ms,
-    sum(c.calls)::BIGINT AS calls, sum(c.call_s) AS call_s, sum(c.faults)::BIGINT AS faults,
+    sum(c.calls)::BIGINT AS calls, sum(c.call_ns) / 1e9 AS call_s, sum(c.faults)::BIGINT AS faults,
     any_value(p.n) AS written_pages
 FROM costs c LEFT JOIN numbers n ON c.name = n.name LEFT JOIN pages p ON c.name = p.name
 GROUP BY c.name ORDER BY min(c.start), c.name

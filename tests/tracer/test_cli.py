@@ -360,10 +360,9 @@ def test_the_fixture_is_what_its_decoder_makes_of_it_today(tracer, tmp_path):
     """The committed tables equal those that today's decoder makes from the raw streams."""
     shutil.copytree(FIXTURE, tmp_path / "t")
     shutil.rmtree(tmp_path / "t/events")
-    assert (
-        tracer("report", "t", "--json").json["tables"]
-        == (tracer("report", FIXTURE, "--json").json["tables"])
-    )
+    today = tracer("report", "t", "--json").json["tables"]
+    committed = tracer("report", FIXTURE, "--json").json["tables"]
+    assert rounded(today) == rounded(committed)
     assert json.loads((tmp_path / "t/manifest.json").read_text())["tables"].keys() == (
         json.loads((FIXTURE / "manifest.json").read_text())["tables"].keys()
     )

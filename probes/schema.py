@@ -140,15 +140,24 @@ def named(*fields: str) -> Named:
     return Named(fields)
 
 
+class Feed(Enum):
+    """Which of the kernel's interfaces an event comes from."""
+
+    TRACEPOINT = "tracepoint"
+    PERF = "perf"
+    """A software event or a record of perf_event: a probe can do without."""
+
+
 @dataclass(frozen=True)
 class Event:
-    """A kernel tracepoint that feeds a table."""
+    """A kernel event that feeds a table."""
 
     name: str
-    """SYSTEM:EVENT as tracefs has it."""
+    """SYSTEM:EVENT as tracefs has it, or perf:RECORD."""
     label: str
     """What the table's `event` column says."""
     columns: Mapping[str, Source] = field(default_factory=dict)
+    feed: Feed = Feed.TRACEPOINT
 
 
 class Scope(Enum):
@@ -188,3 +197,5 @@ class AssemblyContext:
     the start as (tid, pid, ppid, comm, cgroup)."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
+    symbols: Any = None
+    """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""

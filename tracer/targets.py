@@ -105,6 +105,13 @@ def processes_of(target: Target) -> list[int]:
     return [target.pid, *(child.pid for child in children)]
 
 
+def processes_with_memory(targets: list[Target]) -> list[int]:
+    """Processes whose address spaces a recording begins with: a command's come with its exec."""
+    if any(target.kind == "machine" for target in targets):
+        return psutil.pids()
+    return [p for t in targets if t.kind != "command" for p in processes_of(t)]
+
+
 def threads_of(targets: list[Target]) -> set[int]:
     """Every thread of the targets and of all their descendants, now."""
     tids: set[int] = set()

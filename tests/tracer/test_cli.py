@@ -94,7 +94,7 @@ class TestReaders:
         run_reader(tracer, reader, "t", status=0)
         loss = tracer("query", "t", "SELECT * FROM loss", "--json").json
         assert [(row["stream"], row["cause"]) for row in loss] == [
-            ("ftrace-target-cpu0", "torn page")
+            ("ftrace-target-cpu0", "torn end")
         ]
 
 

@@ -18,13 +18,14 @@ from probes.kernel import jiffies, process_start_time, syscall_names, tracefs
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.session import environment, output
+from tracer.session.address_spaces import mappings
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.signals import Signals
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
-from tracer.store.finalize import EVENTS, MARKS, RAW, THREADS, finalize
+from tracer.store.finalize import EVENTS, MAPS, MARKS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.trace import boot_id
 from tracer.targets import Target
@@ -178,6 +179,9 @@ def _capture(
         manifests.write(folder, manifest)
         capture.start_machine(options.max_bytes)
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
+        if capture.rings is not None and capture.rings.rings:
+            maps = mappings(target_finder.processes_with_memory(targets))
+            write_whole(folder / RAW / MAPS, manifests.encoded(maps))
         capture.start_targets()
         if launch is not None:
             launch.go()

@@ -16,11 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from probes.backends.chunks import ChunkStream
 from probes.backends.ftrace import event_format
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.event_rows import Assembler, EventRows
+from probes.backends.ftrace.page_stream import CommonFields, PageStream
 from probes.backends.ftrace.threads import Threads
-from probes.backends.ftrace.timeline import CommonFields, StreamFile, Timeline
+from probes.backends.perf_events import records
+from probes.backends.timeline import RawStream, Timeline
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
 from probes.kernel import process_start_time
@@ -31,20 +34,28 @@ from probes.schema import AssemblyContext, Probe, Scope
 from tracer.store import loss, phases
 from tracer.store import manifest as manifests
 from tracer.store.files import allow_open_files, make_folder, read_bounded
-from tracer.store.manifest import Manifest, TableFacts, ThreadFacts, checker, what_is_wrong
+from tracer.store.manifest import (
+    Manifest,
+    MapFacts,
+    TableFacts,
+    ThreadFacts,
+    checker,
+    what_is_wrong,
+)
 from tracer.store.tables import TableWriter, write_table
 
 RAW = "raw"
 EVENTS = "events"
 LOSS = "loss.parquet"
 THREADS = "threads.json"
+MAPS = "maps.json"
 MARKS = "marks"
 
 Progress = Callable[[int, int], None]
 """Called with pages decoded and pages in all."""
 
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
-_MAX_THREADS_BYTES = 256 << 20
+_MAX_LIST_BYTES = 256 << 20
 
 
 def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None) -> Manifest:
@@ -110,8 +121,9 @@ def _decode(
     folder: Path, manifest: Manifest, building: Path, progress: Progress | None
 ) -> tuple[dict[str, TableFacts], list[Gap], int | None]:
     formats, streams = raw_streams(folder, manifest)
-    threads = _threads(folder)
-    context_manifest = {**manifest, "threads": threads}
+    threads = _listed(folder / RAW / THREADS, list[ThreadFacts])
+    maps = _listed(folder / RAW / MAPS, list[MapFacts])
+    context_manifest = {**manifest, "threads": threads, "maps": maps}
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
     ]
@@ -126,7 +138,7 @@ def _decode(
         }
         groups = _groups(probes, formats)
         resolver = Threads([(t[0], t[1]) for t in threads], formats, _launched(manifest))
-        timeline = Timeline(streams, common_fields(formats))
+        timeline = Timeline(streams)
         for probe in probes:
             writers[probe.name] = TableWriter(probe.table, building)
         for batch in timeline.batches():
@@ -147,7 +159,7 @@ def _decode(
                     rows = rows[~launching[rows]]
                 writers[probe.name].add(assembler.rows(batch, rows))
             if progress:
-                progress(timeline.pages_read, timeline.pages)
+                progress(timeline.units_read, timeline.units)
         for probe in probes:
             writers[probe.name].add(assemblers[probe.name].finish())
         tables: dict[str, TableFacts] = {}
@@ -163,7 +175,7 @@ def _decode(
     found = phases.read_phases(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
-    last_event = max((last for _, last in timeline.last_times), default=0) or None
+    last_event = max((stream.last_seen for stream in streams), default=0) or None
     return tables, _gaps(manifest, timeline), last_event
 
 
@@ -184,16 +196,15 @@ def _groups(probes: list[Probe], formats: dict[str, EventFormat]) -> Any:
     return groups
 
 
-def raw_streams(
-    folder: Path, manifest: Manifest
-) -> tuple[dict[str, EventFormat], list[StreamFile]]:
+def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat], list[RawStream]]:
     """The event formats and the opened raw streams of a trace; BadTrace where they cannot be."""
     ftrace = manifest["ftrace"]
     if "formats" not in ftrace or "streams" not in ftrace:
         raise BadTrace(f"{folder} does not say what it recorded", "record again")
     formats = {name: event_format.parse(name, text) for name, text in ftrace["formats"].items()}
     layout = event_format.parse_page(ftrace.get("header_page", ""))
-    streams: list[StreamFile] = []
+    common = common_fields(formats)
+    streams: list[RawStream] = []
     allow_open_files(len(ftrace["streams"]))
     try:
         for entry in ftrace["streams"]:
@@ -202,7 +213,12 @@ def raw_streams(
                 raise BadTrace(
                     f"{folder} names a raw stream {name!r} that cannot be", "record again"
                 )
-            streams.append(StreamFile(entry["stream"], entry["cpu"], folder / RAW / name, layout))
+            label, cpu, path = entry["stream"], entry["cpu"], folder / RAW / name
+            samples = entry.get("samples")
+            if samples is None:
+                streams.append(PageStream(label, cpu, path, layout, common))
+            else:
+                streams.append(ChunkStream(label, cpu, path, records.decoder(samples)))
     except BaseException:
         for stream in streams:
             stream.close()
@@ -211,8 +227,10 @@ def raw_streams(
 
 
 def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
-    """Where every event has its type and thread: all formats begin alike."""
+    """Where every tracepoint has its type and thread: all their formats begin alike."""
     for parsed in formats.values():
+        if parsed.name.startswith("perf:"):
+            continue
         kind, pid = parsed.fields.get("common_type"), parsed.fields.get("common_pid")
         if (
             kind is None
@@ -228,18 +246,14 @@ def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
     return CommonFields(0, 1)
 
 
-def _threads(folder: Path) -> list[ThreadFacts]:
-    """Threads at the start: (tid, pid, ppid, comm, cgroup). None of them where there is no file."""
+def _listed(path: Path, kind: Any) -> Any:
+    """What was listed at the start, checked to be of this kind; empty where there is no file."""
     try:
-        listed = read_bounded(folder / RAW / THREADS, _MAX_THREADS_BYTES)
-        found: list[ThreadFacts] = checker(list[ThreadFacts]).validate_json(listed)
-        return found
+        return checker(kind).validate_json(read_bounded(path, _MAX_LIST_BYTES))
     except FileNotFoundError:
         return []
     except (ValueError, OSError) as error:
-        raise BadTrace(
-            f"{folder / RAW / THREADS} is damaged: {what_is_wrong(error)}", "record again"
-        ) from None
+        raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", "record again") from None
 
 
 def _launched(manifest: Manifest) -> int | None:
@@ -254,11 +268,12 @@ def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     gaps = list(timeline.gaps)
     stats = manifest["ftrace"].get("stats")
     if stats:
-        streams = {stream.name: (stream.cpu, last or None) for stream, last in timeline.last_times}
+        streams = {s.name: (s.cpu, s.last_seen or None) for s in timeline.streams}
         gaps += loss.uncounted(gaps, stats, streams)
-    for stream, last in timeline.last_times:
+    for stream in timeline.streams:
+        last = stream.last_seen
         if stream.torn_bytes:
-            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "torn page"))
+            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "torn end"))
         elif not stats and manifest.get("ended_by") in (None, "killed"):
             gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "recorder killed"))
         elif manifest.get("ended_by") == "disk":

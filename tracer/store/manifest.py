@@ -89,11 +89,15 @@ class TargetFacts(TypedDict):
 
 
 class StreamFacts(TypedDict):
-    """One raw file: the events of one CPU of one instance."""
+    """One raw file: the events of one CPU. Without `samples` it holds ring-buffer pages.
+
+    `samples`: it holds chunks of perf records whose samples are all of this event.
+    """
 
     file: str
     stream: str
     cpu: Annotated[int, Field(ge=0, lt=1 << 15)]
+    samples: NotRequired[Literal["perf:minor-faults", "perf:major-faults"]]
 
 
 class Ftrace(TypedDict, total=False):
@@ -191,6 +195,12 @@ class Manifest(TypedDict):
 
 ThreadFacts = tuple[Pid, Pid, Pid, str, str | None]
 """A thread at the start: (tid, pid, ppid, comm, cgroup path)."""
+
+Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
+"""A mapping: (start, end, offset in the file, device, inode, path)."""
+
+MapFacts = tuple[Pid, Count, list[Mapping]]
+"""A process's mappings at the start: (pid, ns, mappings)."""
 
 
 @with_config(_STRICT)

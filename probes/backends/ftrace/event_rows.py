@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.timeline import Batch
 from probes.schema import AssemblyContext, Column, Event
 
 

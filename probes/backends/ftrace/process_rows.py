@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.threads import CLONE_PARENT, CLONE_THREAD
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.timeline import Batch
 from probes.schema import AssemblyContext
 
 _KTHREADD = 2

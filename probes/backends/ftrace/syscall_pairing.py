@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.threads import PID_LIMIT
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.timeline import Batch
 from probes.loss import Gap
 from probes.schema import AssemblyContext, Scope
 

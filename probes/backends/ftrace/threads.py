@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.timeline import Batch
 from probes.schema import Scope
 
 PID_LIMIT = 4 << 20

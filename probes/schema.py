@@ -158,6 +158,8 @@ class Event:
     """What the table's `event` column says."""
     columns: Mapping[str, Source] = field(default_factory=dict)
     feed: Feed = Feed.TRACEPOINT
+    reads: tuple[str, ...] = ()
+    """Fields that the probe's assembler reads, beyond those of `columns`."""
 
 
 class Scope(Enum):

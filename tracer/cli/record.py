@@ -39,6 +39,10 @@ def record(
             help="Probes to use; all without it (tracer list).",
         ),
     ] = None,
+    backend: Annotated[
+        str,
+        typer.Option("--backend", metavar="auto|ftrace|ebpf", help="How to capture."),
+    ] = "auto",
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR.trace", help="Trace directory to make."),
@@ -97,6 +101,7 @@ def record(
         if options.max_bytes < 1:
             raise UsageError(f"a trace of at most {max_size} holds nothing", "give e.g. 2G")
     options.force = force
+    options.backend = "ftrace" if backend == "auto" else backend
 
     from tracer.cli.progress import RecordingProgress
 

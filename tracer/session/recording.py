@@ -48,6 +48,7 @@ class Options:
     buffer_kib: int | None = None
     max_bytes: int | None = None
     force: bool = False
+    backend: str = "ftrace"
 
 
 @dataclass
@@ -116,7 +117,14 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         try:
             output.make(options.output)
             made = True
-            capture = Capture(raw, [PROBES[p] for p in probes], options.buffer_kib, _cpus())
+            capture = Capture(
+                raw,
+                [PROBES[p] for p in probes],
+                options.buffer_kib,
+                _cpus(),
+                options.backend,
+                options.machine,
+            )
             manifest = _capture(options, probes, targets, launch, capture, signals, listener)
             capture.close()
             manifest = finalize(options.output, manifest, listener.decoding)
@@ -256,7 +264,7 @@ def _first_manifest(
         "command": options.command or None,
         "targets": [target.describe() for target in targets],
         "probes": probes,
-        "backend": "ftrace",
+        "backend": options.backend,
         "ftrace": capture.describe(),
         "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
         "vm": environment.vm(),

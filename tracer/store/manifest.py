@@ -89,15 +89,16 @@ class TargetFacts(TypedDict):
 
 
 class StreamFacts(TypedDict):
-    """One raw file: the events of one CPU. Without `samples` it holds ring-buffer pages.
+    """One raw file: the events of one CPU, or of all of them (-1).
 
-    `samples`: it holds chunks of perf records whose samples are all of this event.
+    Without `samples` it holds ring-buffer pages, else chunks: of BPF records ("ebpf"), or of
+    perf records whose samples are all of this event.
     """
 
     file: str
     stream: str
-    cpu: Annotated[int, Field(ge=0, lt=1 << 15)]
-    samples: NotRequired[Literal["perf:minor-faults", "perf:major-faults"]]
+    cpu: Annotated[int, Field(ge=-1, lt=1 << 15)]
+    samples: NotRequired[Literal["ebpf", "perf:minor-faults", "perf:major-faults"]]
 
 
 class Ftrace(TypedDict, total=False):

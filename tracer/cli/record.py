@@ -41,7 +41,11 @@ def record(
     ] = None,
     backend: Annotated[
         str,
-        typer.Option("--backend", metavar="auto|ftrace|ebpf", help="How to capture."),
+        typer.Option(
+            "--backend",
+            metavar="NAME",
+            help="How to capture: auto, ftrace (cheapest) or ebpf (filters in the kernel).",
+        ),
     ] = "auto",
     output: Annotated[
         Path | None,
@@ -101,7 +105,7 @@ def record(
         if options.max_bytes < 1:
             raise UsageError(f"a trace of at most {max_size} holds nothing", "give e.g. 2G")
     options.force = force
-    options.backend = "ftrace" if backend == "auto" else backend
+    options.backend = backend
 
     from tracer.cli.progress import RecordingProgress
 

@@ -12,9 +12,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from probes.backends.choice import AUTO, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import ExitCode, TracerError, UsageError
-from probes.kernel import jiffies, process_start_time, syscall_names, tracefs
+from probes.kernel import jiffies, process_start_time, syscall_names
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.session import environment, output
@@ -48,7 +49,7 @@ class Options:
     buffer_kib: int | None = None
     max_bytes: int | None = None
     force: bool = False
-    backend: str = "ftrace"
+    backend: str = AUTO
 
 
 @dataclass
@@ -98,7 +99,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         )
     if options.machine and options.pids is not None:
         raise UsageError("-a traces every process, so -p adds none", "give one of them")
-    tracefs()
+    choice = choose(options.backend)
     probes = _probes(options.probes)
     targets = target_finder.from_pids(options.pids) if options.pids is not None else []
     if options.machine:
@@ -122,10 +123,11 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 [PROBES[p] for p in probes],
                 options.buffer_kib,
                 _cpus(),
-                options.backend,
+                choice.backend,
                 options.machine,
             )
-            manifest = _capture(options, probes, targets, launch, capture, signals, listener)
+            manifest = _first_manifest(options, probes, targets, capture, choice.why)
+            manifest = _capture(options, manifest, targets, launch, capture, signals, listener)
             capture.close()
             manifest = finalize(options.output, manifest, listener.decoding)
             manifest = _add_cost(options.output, manifest)
@@ -171,7 +173,7 @@ def _cpus() -> list[int]:
 
 def _capture(
     options: Options,
-    probes: list[str],
+    manifest: Manifest,
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
@@ -181,7 +183,6 @@ def _capture(
     marks = Marks(options.output / RAW / MARKS)
     marks.find(targets)
     capture.follow(targets)
-    manifest = _first_manifest(options, probes, targets, capture)
     folder = options.output
     try:
         manifests.write(folder, manifest)
@@ -238,7 +239,7 @@ def _disk_error(folder: Path, error: OSError) -> TracerError:
 
 
 def _first_manifest(
-    options: Options, probes: list[str], targets: list[Target], capture: Capture
+    options: Options, probes: list[str], targets: list[Target], capture: Capture, why: str
 ) -> Manifest:
     return {
         "schema": manifests.SCHEMA,
@@ -264,7 +265,8 @@ def _first_manifest(
         "command": options.command or None,
         "targets": [target.describe() for target in targets],
         "probes": probes,
-        "backend": options.backend,
+        "backend": capture.backend,
+        "backend_why": why,
         "ftrace": capture.describe(),
         "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
         "vm": environment.vm(),

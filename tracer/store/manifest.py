@@ -166,7 +166,7 @@ class Manifest(TypedDict):
     `state`: recording, captured (raw only) or finalized (tables are there). `complete`: the
     recording ended as it should. `ended_by`: command, duration, signal, size, disk, target,
     killed, import. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the
-    sysctls that steer write-back.
+    sysctls that steer write-back. `backend_why`: what made the recorder choose it.
     """
 
     schema: Count
@@ -183,6 +183,7 @@ class Manifest(TypedDict):
     targets: list[TargetFacts]
     probes: list[str]
     backend: str
+    backend_why: NotRequired[str]
     ftrace: Ftrace
     syscall_names: NotRequired[dict[str, str]]
     vm: dict[str, int]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from probes.backends.chunks import Losses
 from probes.backends.timeline import Batch
+from probes.compiled import compiled
 
 BUSY, DISCARDED = 1 << 31, 1 << 30
 _RING_HEAD, HEAD, COMMON = 8, 24, 8
@@ -36,7 +36,7 @@ def decode(data: NDArray[np.uint8]) -> tuple[Batch, int, Losses]:
     return whole, damaged, []
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _decode(
     words: Any, ts: Any, kind: Any, tid: Any, pid: Any, cpu: Any, offset: Any, length: Any
 ) -> Any:
@@ -63,7 +63,7 @@ def _decode(
     return n, int(at != len(words))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def whole_records(words: Any, begin: int, end: int, size: int) -> Any:
     """Where the run of finished records that starts at `begin` ends; positions never wrap."""
     at: Any = begin

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numba
 import numpy as np
 
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.timeline import Batch
+from probes.compiled import compiled
 from probes.schema import Scope
 
 PID_LIMIT = 4 << 20
@@ -66,7 +66,7 @@ class Threads:
         )
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _resolve(
     types: Any,
     tids: Any,

@@ -233,6 +233,8 @@ def _facts(source: PageSource | Ring | BpfRing) -> StreamFacts:
         "stream": source.path.stem,
         "cpu": source.cpu,
     }
+    if isinstance(source, PageSource) and source.stalls:
+        facts["stalls"] = source.stalls
     if isinstance(source, BpfRing):
         facts["samples"] = "ebpf"
     if isinstance(source, Ring):

@@ -211,6 +211,7 @@ def _capture(
     manifest["complete"] = ended_by != "disk"
     manifest["ended_by"] = ended_by
     manifest["duration_s"] = manifests.duration_s(manifest)
+    manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["ftrace"]["stats"] = stats
     manifest["targets"] = [target.describe() for target in targets]
     if launch is not None and launch.status is not None:

@@ -219,7 +219,8 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
             samples = entry.get("samples")
             if samples is None:
                 assert layout is not None
-                streams.append(PageStream(label, cpu, path, layout, common))
+                stalls = entry.get("stalls", [])
+                streams.append(PageStream(label, cpu, path, layout, common, stalls))
             elif samples == "ebpf":
                 streams.append(ChunkStream(label, cpu, path, bpf_records.decode))
             else:

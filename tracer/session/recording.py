@@ -184,6 +184,7 @@ def _capture(
     marks.find(targets)
     capture.follow(targets)
     folder = options.output
+    begun_cpu_s = _cpu_s()
     try:
         manifests.write(folder, manifest)
         capture.start_machine(options.max_bytes)
@@ -198,6 +199,7 @@ def _capture(
         ended_by = _until_the_end(options, targets, launch, capture, signals, listener)
         stats = capture.stop()
         end_ns = time.monotonic_ns()
+        manifest["own_cost"]["capture_cpu_s"] = _cpu_s() - begun_cpu_s
         if capture.drain is not None and capture.drain.failure is not None:
             ended_by = "disk"
         listener.stopping(ended_by)
@@ -350,6 +352,11 @@ def _let_end(launch: Launch, signals: Signals) -> int:
             launch.signal(number)
         signals.wait([], _TICK_S)
     return launch.wait()
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return round(usage.ru_utime + usage.ru_stime, 3)
 
 
 def _add_cost(folder: Path, manifest: Manifest) -> Manifest:

@@ -138,9 +138,13 @@ class Disk(TypedDict, total=False):
 
 
 class OwnCost(TypedDict, total=False):
-    """What the recorder itself used; `bytes_written` of raw data and tables."""
+    """What the recorder itself used; `bytes_written` of raw data and tables.
+
+    `capture_cpu_s`: while events were let in.
+    """
 
     cpu_s: float
+    capture_cpu_s: float
     max_rss_bytes: Count
     bytes_written: Count
     raw_bytes: Count

@@ -40,7 +40,7 @@ class Programs:
         """
         self.formats: dict[str, str] = {}
         self.missing: dict[str, list[str]] = {}
-        self._folder = tracefs() / "events"
+        self._folder = tracefs(writable=False) / "events"
         self._pages = {scope: _pages(kib[scope]) for scope in Scope}
         functions: dict[str, str] = {}
         for probe in probes:

@@ -18,7 +18,7 @@ from probes.errors import ExitCode, TracerError, UsageError
 from probes.kernel import jiffies, process_start_time, syscall_names
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
-from tracer.session import environment, output
+from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import mappings
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
@@ -116,6 +116,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         capture = None
         made = False
         try:
+            privileges.keep(privileges.CAPTURE)
             output.make(options.output)
             made = True
             capture = Capture(
@@ -129,6 +130,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             manifest = _first_manifest(options, probes, targets, capture, choice.why)
             manifest = _capture(options, manifest, targets, launch, capture, signals, listener)
             capture.close()
+            privileges.keep(privileges.FINALIZE)
             manifest = finalize(options.output, manifest, listener.decoding)
             manifest = _add_cost(options.output, manifest)
             status = 0

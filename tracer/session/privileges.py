@@ -13,10 +13,13 @@ _VERSION_3 = 0x20080522
 
 _FILES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER")
 _COMMAND = ("CAP_KILL",)
+_NAMES = ("CAP_SYSLOG",)
+"""Addresses of the kernel's functions."""
 
 CAPTURE = (
     *_FILES,
     *_COMMAND,
+    *_NAMES,
     "CAP_IPC_LOCK",  # perf's rings
     "CAP_SYS_PTRACE",  # what other users' processes have mapped
     "CAP_SYS_ADMIN",  # BPF and perf before they had capabilities of their own
@@ -26,7 +29,7 @@ CAPTURE = (
 )
 """While events are let in."""
 
-FINALIZE = (*_FILES, *_COMMAND)
+FINALIZE = (*_FILES, *_COMMAND, *_NAMES)
 """While tables are made of bytes that anybody may have had a hand in."""
 
 

@@ -88,7 +88,7 @@ class PerfTools:
             return
         callgraphs = self._facts.get("callgraphs", [])
         if callgraphs:
-            write_whole(raw / KALLSYMS, kallsyms.functions())
+            write_whole(raw / KALLSYMS, kallsyms.listed())
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         kib = buffer_kib or default_kib(Scope.MACHINE, os.cpu_count() or 1, memory)
         for entry in callgraphs:

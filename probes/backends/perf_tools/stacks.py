@@ -110,6 +110,7 @@ class _Folder:
         self._data = data
         self._text = 0
         self._kernel: dict[int, str] = {}
+        self._user: dict[object, str] = {}
         self._chains: dict[tuple[int, AddressSpace, bytes], str] = {}
 
     @property
@@ -170,11 +171,21 @@ class _Folder:
         mapping = space.at(address)
         if mapping is None:
             return UNKNOWN
-        name = self._source.resolve(_place(pid, address, mapping)) or None
+        place = _place(pid, address, mapping)
+        # What is no file of a path is the process's own: code of a JIT.
+        key = (place.path, place.build_id, place.offset) if place.path[:2] != "//" else place
+        name = self._user.get(key)
         if name is None:
-            # The kernel's own names, as [vdso], are in brackets already.
-            name = f"[{PurePosixPath(mapping.file.path).name.strip('[]') or 'unknown'}]"
-        name = _escaped(name)
+            name = self._named(place)
+            if len(self._user) >= _MOST_ADDRESSES:
+                self._user.clear()
+            self._user[key] = name
+        return name
+
+    def _named(self, place: Place) -> str:
+        # The kernel's own names of mappings, as [vdso], are in brackets already.
+        file = PurePosixPath(place.path).name.strip("[]") or "unknown"
+        name = _escaped(self._source.resolve(place) or f"[{file}]")
         return name[: -len(KERNEL)] + "\\x5f[k]" if name.endswith(KERNEL) else name
 
     def take(self) -> pa.RecordBatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from probes.backends.perf_tools import command, kallsyms, stat
@@ -37,11 +38,10 @@ class PerfTools:
         if not counters and not events:
             return
         self._perf = command.find()
-        self._facts = {"version": self._perf.version, "pids": []}
+        self._facts = {"version": self._perf.version}
         if counters:
             stat.check(self._perf)
             self._plan = stat.plan()
-            self._facts["counters"] = []
         if events:
             perf_record.check(self._perf, events)
             self._groups = perf_record.groups(events)
@@ -65,25 +65,8 @@ class PerfTools:
         """Bytes that they have written so far."""
         return sum(os.fstat(fd).st_size for fd in self._outputs.values())
 
-    def plan(self, targets: list[Target]) -> None:
-        """Settle which file is whose, for the manifest that is written before perf starts."""
-        if self._plan is not None:
-            self._facts["counters"] = [
-                CounterFile(
-                    target=target.describe()["name"],
-                    file=f"counters-{number}.csv",
-                    missing=list(self._plan.missing),
-                )
-                for number, target in enumerate(targets)
-            ]
-
-    def start(
-        self, raw: Path, targets: list[Target], leave_out: Iterable[int], buffer_kib: int | None
-    ) -> None:
-        """Start every perf and wait until each records. Raises what keeps one from it.
-
-        `leave_out` are threads of the recorder.
-        """
+    def start(self, raw: Path, targets: list[Target], buffer_kib: int | None) -> None:
+        """Start every perf, its events off, and wait until it is ready. Raises what keeps it."""
         if self._perf is None:
             return
         callgraphs = self._facts.get("callgraphs", [])
@@ -94,18 +77,34 @@ class PerfTools:
         for entry in callgraphs:
             name = entry["file"]
             self._running[name] = perf_record.record(
-                self._perf, entry["events"], leave_out, kib, self._output(raw / name)
+                self._perf, entry["events"], [os.getpid()], kib, self._output(raw / name)
             )
-        for entry in callgraphs:
-            self._running[entry["file"]].enable()
-        for file, target in zip(self._facts.get("counters", []), targets, strict=False):
-            assert self._plan is not None
-            name = file["file"]
-            pids = None if target.kind == "machine" else _Pids(target)
-            self._running[name] = stat.count(
-                self._perf, self._plan.events, pids, self._output(raw / name)
-            )
+        for running in self._running.values():
+            running.wait_ready()
+        if self._plan is not None:
+            self._facts["counters"] = [
+                self._count(self._plan, raw / f"counters-{number}.csv", target)
+                for number, target in enumerate(targets)
+            ]
         self._facts["pids"] = self.pids
+
+    def _count(self, plan: stat.Plan, path: Path, target: Target) -> CounterFile:
+        assert self._perf is not None
+        pids = None if target.kind == "machine" else partial(processes_of, target)
+        output = self._output(path)
+        self._running[path.name] = stat.count(self._perf, plan.events, pids, output)
+        name = target.describe()["name"]
+        return {"target": name, "file": path.name, "missing": list(plan.missing)}
+
+    def enable(self) -> None:
+        """Let their events in."""
+        for running in self._running.values():
+            running.enable()
+
+    def disable(self) -> None:
+        """Let no more events in."""
+        for running in self._running.values():
+            running.disable()
 
     def _output(self, path: Path) -> int:
         with create(path) as file:
@@ -136,13 +135,3 @@ class PerfTools:
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._outputs = {}
-
-
-class _Pids:
-    """The processes of a target, whenever asked."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def __call__(self) -> list[int]:
-        return processes_of(self._target)

@@ -143,6 +143,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         except TracerError:
             # A full disk is not the job's fault: what runs may end in its own time.
             if launch is not None and launch.started:
+                perf.close()
                 if capture is not None:
                     capture.close()
                 _let_end(launch, signals)
@@ -191,17 +192,15 @@ def _capture(
     marks = Marks(options.output / RAW / MARKS)
     marks.find(targets)
     capture.follow(targets)
-    if perf.wanted:
-        perf.plan(targets)
-        manifest["perf"] = perf.describe()
     folder = options.output
     begun_cpu_s = _cpu_s()
     try:
-        manifests.write(folder, manifest)
-        capture.start_machine(options.max_bytes)
+        perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
-            perf.start(folder / RAW, targets, capture.own_tids, options.buffer_kib)
-            capture.leave_out(perf.pids)
+            manifest["perf"] = perf.describe()
+        manifests.write(folder, manifest)
+        capture.start_machine(options.max_bytes, perf.pids)
+        perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
         if capture.rings is not None and capture.rings.rings:
             maps = mappings(target_finder.processes_with_memory(targets))
@@ -211,6 +210,7 @@ def _capture(
             launch.go()
         listener.started(targets)
         ended_by = _until_the_end(options, targets, launch, capture, perf, signals, listener)
+        perf.disable()
         stats = capture.stop()
         perf.stop()
         end_ns = time.monotonic_ns()

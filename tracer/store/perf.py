@@ -9,7 +9,6 @@ from pathlib import Path
 from probes import call_graphs, counters
 from probes.backends.perf_tools import kallsyms, stat
 from probes.backends.perf_tools.kallsyms import KernelSymbols
-from probes.backends.perf_tools.perf_data import STREAM
 from probes.backends.perf_tools.stacks import CallGraphs, Resolve, unresolved
 from probes.errors import BadTrace
 from probes.loss import Gap
@@ -62,13 +61,13 @@ def decode(
                 source = CallGraphs(path, kernel, leave_out, resolve_user, progress)
                 for batch in source.read(gaps):
                     writer.add(batch)
-                failure = perf.get("failures", {}).get(recorded["file"])
-                if failure is not None:
-                    gaps.append(Gap(STREAM, 0, None, None, None, f"perf failed: {failure}"[:200]))
             writer.close()
         finally:
             writer.discard()
         tables[call_graphs.TABLE.name] = _facts(building, call_graphs.TABLE.name, writer.rows)
+    for name, failure in perf.get("failures", {}).items():
+        stream = name.partition("-")[0]
+        gaps.append(Gap(stream[:40], 0, None, None, None, f"perf failed: {failure}"[:200]))
     return tables
 
 

@@ -2,8 +2,8 @@
 
 perf is started around a program that waits for the end of its standard input, which is a pipe of
 ours. When that pipe closes, by us or because we were killed, the program ends, perf ends in order
-and its file is complete: no perf outlives its recorder. Events are off until perf has said by its
-control pipe that it is ready.
+and its file is complete: no perf outlives its recorder. Events are off until perf is told by its
+control pipe to let them in.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class Running:
         `keep` are further open files that perf inherits.
         """
         self.name = arguments[0]
+        self._said = ""
         self.cpu_s = 0.0
         """CPU time that it used, once it has ended."""
         control, self._control = os.pipe2(os.O_CLOEXEC)
@@ -171,31 +172,41 @@ class Running:
         """Whether it still runs."""
         return self._process.poll() is None
 
-    def enable(self) -> None:
-        """Wait until perf is ready and let events in; raises what kept it from that."""
-        if not self._command("enable", _READY_S):
+    def wait_ready(self) -> None:
+        """Wait until every event is open and only waits to be let in; raises what kept it."""
+        # Off they are already: it is the answer that is wanted.
+        if not self._command("disable", _READY_S):
             self._end()
-            raise failure(self.name, self._stderr())
+            raise failure(self.name, self._said)
+
+    def enable(self) -> None:
+        """Let events in."""
+        self._command("enable", _ACK_S)
+
+    def disable(self) -> None:
+        """Let no more events in."""
+        self._command("disable", _ACK_S)
 
     def stop(self) -> str | None:
-        """Let no more events in, let perf write what it has and end; what went wrong, if so."""
+        """Let perf write what it has, and end; what went wrong, where something did."""
         alive = self.alive
-        if alive:
-            self._command("disable", _ACK_S)
         self._end()
         code = self._process.returncode
         if alive and code == 0:
             return None
-        return _first_line(self._stderr()) or f"perf ended with status {code}"
+        return _first_line(self._said) or f"perf ended with status {code}"
 
     def close(self) -> None:
-        """End perf without waiting for what it does; more than once does no harm."""
-        if self._process.returncode is None:
+        """End perf, whatever it has not written yet; more than once does no harm."""
+        if self.alive:
             self._process.terminate()
+        if self._control >= 0:
             self._end()
 
     def _command(self, command: str, seconds: float) -> bool:
         """Give a command and wait until perf has carried it out; False where it has not."""
+        if self._control < 0:
+            return False
         try:
             os.write(self._control, f"{command}\n".encode())
         except BrokenPipeError:
@@ -227,14 +238,14 @@ class Running:
         self.cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         self._close()
 
-    def _stderr(self) -> str:
-        return self._said
-
     def _close(self) -> None:
+        if self._control < 0:
+            return
         said = os.pread(self._errors, _STDERR_BYTES, 0)
         self._said = said.decode("utf-8", "backslashreplace")
         for fd in (self._control, self._acks, self._errors):
             os.close(fd)
+        self._control = -1
 
 
 _CHATTER = re.compile(r"^(Events (en|dis)abled|\[ perf |Woken up|WARNING:|Error:?\s*$|\s*$)")

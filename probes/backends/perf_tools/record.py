@@ -90,7 +90,7 @@ def groups(events: Sequence[str]) -> list[list[str]]:
 def record(
     perf: Perf, events: Sequence[str], leave_out: Iterable[int], buffer_kib: int, output: int
 ) -> Running:
-    """Start recording one of `groups` into the open file `output`; call `enable` next.
+    """A perf that will record one of `groups` into the open file `output`; wait for it next.
 
     `leave_out` are threads whose events are not wanted, `buffer_kib` the size of a CPU's buffer.
     """

@@ -9,17 +9,18 @@ to user mode it stays there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
-from probes.backends.perf_tools.address_space import AddressSpace, Mapping, Processes
 from probes.backends.perf_tools.kallsyms import KernelSymbols
 from probes.backends.perf_tools.perf_data import SAMPLE, PerfData, Record
+from probes.backends.perf_tools.processes import Processes
 from probes.call_graphs import KERNEL, TABLE, TRUNCATED, UNKNOWN
 from probes.loss import Gap
+from probes.symbols.mappings import MappedFile
 
 MAX_DEPTH = 127
 """Frames kept of a stack: the kernel's default (kernel.perf_event_max_stack)."""
@@ -42,10 +43,8 @@ _MOST_NAME = 4096
 class Place:
     """An address in user mode that a function's name is wanted for."""
 
-    path: str
-    """The file, in the process's own mount namespace; [vdso], //anon and the like are none."""
-    build_id: str
-    """In hex; "" where it is not known."""
+    file: MappedFile
+    """Its path is that of the process's own mount namespace."""
     offset: int
     """In the file, in bytes."""
     pid: int
@@ -111,7 +110,7 @@ class _Folder:
         self._text = 0
         self._kernel: dict[int, str] = {}
         self._user: dict[object, str] = {}
-        self._chains: dict[tuple[int, AddressSpace, bytes], str] = {}
+        self._chains: dict[tuple[int, int, bytes], str] = {}
 
     @property
     def full(self) -> bool:
@@ -128,21 +127,22 @@ class _Folder:
         length = int.from_bytes(data[layout.chain : layout.chain + 8], "little")
         start = layout.chain + 8
         chain = data[start : start + 8 * min(length, (len(data) - start) // 8)]
-        space = self.processes.space(pid)
-        stack = self._chains.get((pid, space, chain))
+        seen = (pid, self.processes.state(pid), chain)
+        stack = self._chains.get(seen)
         if stack is None:
-            stack = self._folded(pid, space, chain)
+            stack = self._folded(pid, chain)
             if len(self._chains) >= _MOST_CHAINS:
                 self._chains.clear()
-            self._chains[pid, space, chain] = stack
+            self._chains[seen] = stack
         key = (record.event, self.processes.comm(tid), pid, stack)
         before = self.counts.get(key)
         if before is None:
             self._text += len(stack) + 64
         self.counts[key] = (before or 0) + 1
 
-    def _folded(self, pid: int, space: AddressSpace, chain: bytes) -> str:
+    def _folded(self, pid: int, chain: bytes) -> str:
         frames: list[str] = []
+        user: list[int] = []
         in_kernel = True
         for (address,) in struct.iter_unpack("<Q", chain):
             if address >= _CONTEXTS:
@@ -153,7 +153,8 @@ class _Folder:
                     frames.append(frame)
             else:
                 in_kernel = False
-                frames.append(self._user_frame(pid, space, address))
+                user.append(min(address, _KERNEL_HALF - 1))
+        frames += self._user_frames(pid, user)
         if len(frames) > MAX_DEPTH:
             frames[MAX_DEPTH:] = [TRUNCATED]
         return ";".join(reversed(frames)) or UNKNOWN
@@ -167,24 +168,29 @@ class _Folder:
             self._kernel[address] = name
         return name
 
-    def _user_frame(self, pid: int, space: AddressSpace, address: int) -> str:
-        mapping = space.at(address)
-        if mapping is None:
-            return UNKNOWN
-        place = _place(pid, address, mapping)
-        # What is no file of a path is the process's own: code of a JIT.
-        key = (place.path, place.build_id, place.offset) if place.path[:2] != "//" else place
-        name = self._user.get(key)
-        if name is None:
-            name = self._named(place)
-            if len(self._user) >= _MOST_ADDRESSES:
-                self._user.clear()
-            self._user[key] = name
-        return name
+    def _user_frames(self, pid: int, addresses: Sequence[int]) -> list[str]:
+        if not addresses:
+            return []
+        names = []
+        for address, place in zip(addresses, self.processes.places(pid, addresses), strict=True):
+            if place is None:
+                names.append(UNKNOWN)
+                continue
+            file, offset = place
+            # Where there is no file, the code is the process's own, by a JIT.
+            key = (file, offset) if file.is_file else (pid, self.processes.state(pid), address)
+            name = self._user.get(key)
+            if name is None:
+                name = self._named(Place(file, offset, pid, address))
+                if len(self._user) >= _MOST_ADDRESSES:
+                    self._user.clear()
+                self._user[key] = name
+            names.append(name)
+        return names
 
     def _named(self, place: Place) -> str:
         # The kernel's own names of mappings, as [vdso], are in brackets already.
-        file = PurePosixPath(place.path).name.strip("[]") or "unknown"
+        file = PurePosixPath(place.file.path).name.strip("[]") or "unknown"
         name = _escaped(self._source.resolve(place) or f"[{file}]")
         return name[: -len(KERNEL)] + "\\x5f[k]" if name.endswith(KERNEL) else name
 
@@ -207,11 +213,6 @@ class _Folder:
             ],
             schema=schema,
         )
-
-
-def _place(pid: int, address: int, mapping: Mapping) -> Place:
-    offset = address - mapping.start + mapping.offset
-    return Place(mapping.file.path, mapping.file.build_id, offset, pid, address)
 
 
 def _escaped(name: str) -> str:

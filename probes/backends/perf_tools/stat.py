@@ -75,10 +75,10 @@ def check(perf: Perf) -> None:
 def count(
     perf: Perf, events: Sequence[str], pids: Callable[[], Sequence[int]] | None, output: int
 ) -> Running:
-    """Count events of processes, or of the whole machine, into the open file `output`.
+    """A perf that is ready to count processes, or the machine, into the open file `output`.
 
     `pids` gives the target's processes as they are now; it is asked again where one of them ended
-    while perf attached. Returns when the counters run. Raises TargetGone where no process is left.
+    while perf attached. Raises TargetGone where no process is left.
     """
     for attempt in range(_ATTEMPTS):
         whose = ["-a"]
@@ -94,7 +94,7 @@ def count(
             keep=[output],
         )
         try:
-            running.enable()
+            running.wait_ready()
         except TargetGone:
             if attempt == _ATTEMPTS - 1:
                 raise

@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from probes.backends.perf_tools import command, stat
-from probes.backends.perf_tools.record import record as perf_record
 from tests.conftest import tracer_command
 from tracer.store.trace import Trace
 
@@ -40,11 +40,10 @@ def perfs():
     found = set()
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                line = file.read().split(b"\0")
+            line = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
         except OSError:
             continue
-        if os.path.basename(line[0]) == b"perf" and b"--control" in line:
+        if Path(line[0]).name == "perf" and "--control" in line:
             found.add(pid)
     return found
 
@@ -193,28 +192,26 @@ def test_call_graphs_agree_with_the_block_table(record, load, file_system):
         for (writer,) in rows(trace, of_device):
             assert graphs.get(writer) == counts.get(writer), (event, writer)
 
-    from analysis.report import tables
     from analysis.views.call_graphs import WRITE_BACK, call_graphs
+    from analysis.views.flushes import flushes
 
     graphs = call_graphs(trace)
     graphs = graphs[graphs.event == QUEUE]
     fsync = graphs[(graphs.pid == pid) & (graphs.chain == "fsync")]
     assert fsync["count"].sum() >= SYNCED
-    assert fsync.stack.str.contains(r"do_fsync_\[k\].*submit_bio").all()
+    assert fsync["stack"].str.contains(r"do_fsync_\[k\].*submit_bio").all()
     # What the flusher wrote for sync: the reason of each bio by its bracket, and by its stack.
-    flushed = tables.records(
-        trace.sql(
-            f"SELECT pid, count(*) AS n FROM flushes WHERE dev = '{dev}' AND certainty = 'exact' "
-            "AND reason IN ('sync', 'periodic', 'background') GROUP BY 1"
-        )
-        if tables.flushed_pages(trace) is not None
-        else None
+    view = flushes(trace)
+    flushed = rows(
+        trace,
+        f"SELECT pid, count(*) FROM {view} WHERE dev = '{dev}' AND certainty = 'exact' "
+        "AND comm LIKE 'kworker/%' AND reason IN ('sync', 'periodic', 'background') GROUP BY 1",
     )
-    assert sum(row["n"] for row in flushed) >= 1
-    for row in flushed:
-        stacks = graphs[(graphs.pid == row["pid"]) & (graphs.chain == WRITE_BACK)]
-        assert stacks["count"].sum() >= row["n"]
-        assert stacks.stack.str.contains(r"wb_workfn_\[k\].*do_writepages").any()
+    assert sum(n for _, n in flushed) >= 1
+    for flusher, n in flushed:
+        stacks = graphs[(graphs.pid == flusher) & (graphs.chain == WRITE_BACK)]
+        assert stacks["count"].sum() >= n
+        assert stacks["stack"].str.contains(r"wb_workfn_\[k\].*do_writepages").any()
         assert set(stacks.role) == {"flusher"}
     journal = graphs[graphs.comm.fillna("").str.startswith("jbd2/")]
     assert set(journal.chain) == {"journal"}
@@ -356,7 +353,6 @@ def test_ctrl_c_ends_perf_and_keeps_what_it_counted(tmp_path, load):
     os.killpg(recorder.pid, signal.SIGINT)  # as a terminal does: recorder and command
     _, err = recorder.communicate(timeout=120)
     assert recorder.returncode == 0, err
-    assert b"Traceback" not in err.split(b"KeyboardInterrupt")[0].split(b"load.py")[0]
     with Trace(tmp_path / "x.trace") as trace:
         assert trace.manifest["complete"] is True
         assert trace.manifest["ended_by"] == "signal"
@@ -407,10 +403,11 @@ def test_no_process_can_put_kernel_frames_into_its_stacks(record, load, tmp_path
             f"""
             import ctypes, mmap, os
             libc = ctypes.CDLL(None)
-            libc.prctl(15, b"x 1-1 1.0: b\\n\\n;", 0, 0, 0)
-            # push rbp; mov rbp, rdi; mov eax, 146 (sched_get_priority_max); xor edi, edi;
-            # syscall; pop rbp; ret
-            code = bytes.fromhex("554889fdb89200000031ff0f055dc3")
+            name = ctypes.create_string_buffer(b"x 1-1 1.0: b\\n\\n;")
+            libc.prctl(15, name, 0, 0, 0)
+            # push rbp; mov rbp, rdi; mov eax, 157 (prctl); mov edi, 15 (PR_SET_NAME); syscall;
+            # pop rbp; ret
+            code = bytes.fromhex("554889fdb89d000000bf0f0000000f055dc3")
             path = {str(evil)!r}
             with open(path, "wb") as file: file.write(code.ljust(4096, b"\\0"))
             with open(path, "rb") as file:
@@ -426,26 +423,32 @@ def test_no_process_can_put_kernel_frames_into_its_stacks(record, load, tmp_path
             frames[:] = [
                 at + 16, start, at + 32, 2**64 - 128, at + 48, kernel + 16, 0, kernel + 32
             ]
-            call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(start)
-            for _ in range({FILES}): call(at)
+            call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(start)
+            for _ in range({FILES}): call(at, ctypes.addressof(name))
             """
         ),
         "--callgraph",
-        RARE,
+        "task:task_rename",
     )
-    found = rows(trace, "SELECT event, comm, pid, stack, sum(count) FROM call_graphs GROUP BY ALL")
+    found = [
+        row
+        for row in rows(trace, "SELECT pid, comm, stack, sum(count) FROM call_graphs GROUP BY ALL")
+        if row[0] == target_pid(trace) and row[1].startswith("x ")
+    ]
     assert len(found) == 1, found
-    event, comm, pid, stack, count = found[0]
-    assert (event, pid, count) == (RARE, target_pid(trace), FILES)
-    assert comm == "x 1-1 1.0: b\n\n;"
+    _, comm, stack, count = found[0]
+    assert (comm, count) == ("x 1-1 1.0: b\n\n;", FILES)
     frames = stack.split(";")
     assert "wb_workfn_[k]" not in frames
     assert "\n" not in stack
-    # Its own code and where that claims to come from, then the system call, and no more.
-    user = [frame for frame in frames if not frame.endswith("_[k]")]
-    assert frames[: len(user)] == user
-    assert len(user) >= 4
-    assert frames[len(user)] == "entry_SYSCALL_64_after_hwframe_[k]"
+    # Its own code and where that claims to come from, then the system call.
+    kernel = [frame for frame in frames if frame.endswith("_[k]")]
+    user = frames[: -len(kernel)]
+    assert frames == user + kernel
+    assert user[:2] == ["[unknown]"] * 2
+    assert user[-1].startswith("[kernel.kallsyms]\\x0a\\x3bwb_workfn")
+    assert kernel[0] == "entry_SYSCALL_64_after_hwframe_[k]"
+    assert kernel[-1] == "__set_task_comm_[k]"
 
 
 class TestRefusals:
@@ -522,11 +525,11 @@ def test_several_perfs_of_one_recorder_end_with_it(tmp_path):
         "import os\n"
         "from probes.backends.perf_tools import command, record\n"
         "perf = command.find()\n"
-        f"ran = [record.record(perf, [{INSERT!r}], [], 64, os.open(f'{{n}}', 65)) for n in range(3)]\n"
+        "outs = [os.open(str(n), os.O_CREAT | os.O_WRONLY) for n in range(3)]\n"
+        f"ran = [record.record(perf, [{INSERT!r}], [], 64, out) for out in outs]\n"
         "for one in ran: one.wait_ready()\n"
         "os.kill(os.getpid(), 9)\n"
     )
     ran = subprocess.run([sys.executable, "-c", source], cwd=tmp_path, check=False)
     assert ran.returncode == -9
     wait_for(lambda: not perfs(), "the end of every perf")
-    assert perf_record is not None

@@ -51,7 +51,7 @@ def test_what_a_round_has_settled_is_handed_out_before_the_file_ends(tmp_path):
     data = opened(stream, tmp_path)
     samples = data.records()
     assert next(samples).time == 0
-    assert len([r for r in samples]) == 22
+    assert len(list(samples)) == 22
     data.close()
 
 

@@ -23,6 +23,7 @@ from tracer.session.address_spaces import mappings
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
+from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
@@ -50,6 +51,8 @@ class Options:
     max_bytes: int | None = None
     force: bool = False
     backend: str = AUTO
+    perf_stat: bool = False
+    callgraphs: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -105,6 +108,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     if options.machine:
         targets.append(target_finder.machine())
     output.check(options.output, options.force)
+    perf = PerfTools(options.perf_stat, options.callgraphs)
     raw = options.output / RAW
     with Signals() as signals:
         launch = None
@@ -128,7 +132,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 options.machine,
             )
             manifest = _first_manifest(options, probes, targets, capture, choice.why)
-            manifest = _capture(options, manifest, targets, launch, capture, signals, listener)
+            manifest = _capture(
+                options, manifest, targets, launch, capture, perf, signals, listener
+            )
             capture.close()
             privileges.keep(privileges.FINALIZE)
             manifest = finalize(options.output, manifest, listener.decoding)
@@ -139,6 +145,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         except TracerError:
             # A full disk is not the job's fault: what runs may end in its own time.
             if launch is not None and launch.started:
+                perf.close()
                 if capture is not None:
                     capture.close()
                 _let_end(launch, signals)
@@ -150,6 +157,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         finally:
             if launch is not None and not launch.started:
                 launch.abandon()
+            perf.close()
             if capture is not None:
                 capture.close()
             if made:
@@ -179,6 +187,7 @@ def _capture(
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
+    perf: PerfTools,
     signals: Signals,
     listener: Listener,
 ) -> Manifest:
@@ -188,8 +197,12 @@ def _capture(
     folder = options.output
     begun_cpu_s = _cpu_s()
     try:
+        perf.start(folder / RAW, targets, options.buffer_kib)
+        if perf.wanted:
+            manifest["perf"] = perf.describe()
         manifests.write(folder, manifest)
-        capture.start_machine(options.max_bytes)
+        capture.start_machine(options.max_bytes, perf.pids)
+        perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
         if capture.rings is not None and capture.rings.rings:
             maps = mappings(target_finder.processes_with_memory(targets))
@@ -198,8 +211,10 @@ def _capture(
         if launch is not None:
             launch.go()
         listener.started(targets)
-        ended_by = _until_the_end(options, targets, launch, capture, signals, listener)
+        ended_by = _until_the_end(options, targets, launch, capture, perf, signals, listener)
+        perf.disable()
         stats = capture.stop()
+        perf.stop()
         end_ns = time.monotonic_ns()
         manifest["own_cost"]["capture_cpu_s"] = _cpu_s() - begun_cpu_s
         if capture.drain is not None and capture.drain.failure is not None:
@@ -289,6 +304,7 @@ def _until_the_end(
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
+    perf: PerfTools,
     signals: Signals,
     listener: Listener,
 ) -> str:
@@ -307,7 +323,8 @@ def _until_the_end(
                 return "signal"
             if drain.failure is not None:
                 return "disk"
-            if drain.full:
+            written = drain.written + perf.written
+            if drain.full or (options.max_bytes and written >= options.max_bytes):
                 return "size"
             if launch is not None and launch.poll() is not None:
                 return "command"
@@ -315,7 +332,7 @@ def _until_the_end(
                 return "target"
             if options.duration_s is not None and elapsed >= options.duration_s:
                 return "duration"
-            listener.tick(Status(elapsed, drain.written))
+            listener.tick(Status(elapsed, written))
             left = _TICK_S
             if options.duration_s is not None:
                 left = min(left, options.duration_s - elapsed)
@@ -368,9 +385,10 @@ def _add_cost(folder: Path, manifest: Manifest) -> Manifest:
         part: sum(path.stat().st_size for path in (folder / part).rglob("*") if path.is_file())
         for part in (RAW, EVENTS)
     }
+    perf_s = manifest.get("perf", {}).get("cpu_s", 0.0)
     manifest["own_cost"] = {
         **manifest["own_cost"],
-        "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
+        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s, 3),
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "bytes_written": sum(written.values()),
         "raw_bytes": written[RAW],

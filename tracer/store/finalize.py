@@ -34,7 +34,7 @@ from probes.phases import TABLE as PHASES
 from probes.schema import AssemblyContext, Probe, Scope
 from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
-from tracer.store import loss, phases
+from tracer.store import loss, perf, phases
 from tracer.store import manifest as manifests
 from tracer.store.files import allow_open_files, make_folder, read_bounded
 from tracer.store.manifest import (
@@ -183,7 +183,9 @@ def _decode(
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None
-    return tables, _gaps(manifest, timeline), last_event
+    gaps = _gaps(manifest, timeline)
+    tables |= perf.decode(folder / RAW, manifest, building, gaps, progress)
+    return tables, gaps, last_event
 
 
 def _resolver(manifest: Manifest) -> Resolver | None:

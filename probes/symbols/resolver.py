@@ -41,7 +41,7 @@ class Resolver:
         self._latest_ctime = latest_ctime
         self._roots = roots
         self._cache = SymbolCache()
-        self._known: dict[int, dict[int, str | None]] = {}
+        self._known: dict[MappedFile, dict[int, str | None]] = {}
         self._kernel: KernelSymbols | None = None
         self._kernel_asked = False
         self._jits: dict[int, SymbolTable | None] = {}
@@ -60,11 +60,9 @@ class Resolver:
         names = self._kernel.table.names_of(unique)
         return [names[i] for i in back.tolist()]
 
-    def of_file(
-        self, number: int, file: MappedFile, offsets: NDArray[np.int64]
-    ) -> list[str | None]:
-        """The functions at these offsets of a mapped file; `number` tells it from others."""
-        known = self._known.setdefault(number, {})
+    def of_file(self, file: MappedFile, offsets: NDArray[np.int64]) -> list[str | None]:
+        """The functions at these offsets of a mapped file."""
+        known = self._known.setdefault(file, {})
         fresh = np.unique(offsets)
         fresh = fresh[[offset not in known for offset in fresh.tolist()]]
         if len(fresh):
@@ -135,7 +133,7 @@ class Resolver:
             rows = np.flatnonzero(user & (where["ip_file"] == number))
             file = files[number]
             if file.path != _ANONYMOUS:
-                put(rows, self.of_file(number, file, where["ip_offset"][rows]))
+                put(rows, self.of_file(file, where["ip_offset"][rows]))
                 continue
             for pid in np.unique(where["pid"][rows]).tolist():
                 mine = rows[where["pid"][rows] == pid]

@@ -184,7 +184,7 @@ def _decode(
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None
     gaps = _gaps(manifest, timeline)
-    tables |= perf.decode(folder / RAW, manifest, building, gaps, progress)
+    tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
     return tables, gaps, last_event
 
 

@@ -197,5 +197,7 @@ class AssemblyContext:
     the start as (tid, pid, ppid, comm, cgroup)."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
+    membership: Any = None
+    """Which target each process belongs to (`probes.backends.ftrace.membership.Membership`)."""
     symbols: Any = None
     """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""

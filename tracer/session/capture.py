@@ -55,6 +55,7 @@ class Capture:
         self.header_event = ""
         self.drain: Drain | None = None
         self._everybody = False
+        self._nobody = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         allow_open_files(2 * (len(Scope) + 2) * len(cpus))
         try:
@@ -121,8 +122,11 @@ class Capture:
             )
         known = threads_of(targets)
         if not known:
-            # An empty filter would let everything through.
-            raise TargetGone("every target has ended", "start it and record again")
+            if not any(target.joined and target.alive for target in targets):
+                raise TargetGone("every target has ended", "start it and record again")
+            # An empty filter would let everything through: the recorder, which is left out.
+            self._nobody = True
+            known = {os.getpid()}
         instance.set_pids(known)
         # A thread made between the look and the filter is found by looking again.
         for _ in range(_SETTLE_ROUNDS):
@@ -132,10 +136,21 @@ class Capture:
             instance.add_pids(new)
             known |= new
 
+    def join(self, tids: Iterable[int]) -> None:
+        """Let in the events of these threads, too, and of what they make."""
+        if Scope.TARGET in self.instances and not self._everybody:
+            self.instances[Scope.TARGET].add_pids(tids)
+
+    def followed(self) -> set[int] | None:
+        """The threads whose events are let in, now; None: everybody's."""
+        if Scope.TARGET not in self.instances or self._everybody:
+            return None
+        return self.instances[Scope.TARGET].pids()
+
     def leave_out(self, tids: Iterable[int]) -> None:
         """Do not record these threads of the recorder."""
         for scope, instance in self.instances.items():
-            if scope is Scope.MACHINE or self._everybody:
+            if scope is Scope.MACHINE or self._everybody or self._nobody:
                 with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
                     instance.set_pids(tids, exclude=True)
 

@@ -22,10 +22,11 @@ from tracer.session.address_spaces import mappings
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
+from tracer.session.members import Members
 from tracer.session.signals import Signals
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
-from tracer.store.finalize import EVENTS, MAPS, MARKS, RAW, THREADS, finalize
+from tracer.store.finalize import EVENTS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.trace import boot_id
 from tracer.targets import Target
@@ -41,6 +42,9 @@ class Options:
 
     output: Path
     pids: str | None = None
+    containers: list[str] = field(default_factory=list)
+    daemon: bool = False
+    cgroups: list[str] = field(default_factory=list)
     machine: bool = False
     command: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=lambda: list(PROBES))
@@ -90,18 +94,16 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     Nothing of the recording stays in the kernel, however it ends, short of SIGKILL.
     """
     listener = listener or Listener()
-    if not options.command and options.pids is None and not options.machine:
-        raise UsageError(
-            "there is nothing to trace",
-            "give a process (-p PID), a command (-- CMD ...) or everything (-a)",
-        )
-    if options.machine and options.pids is not None:
-        raise UsageError("-a traces every process, so -p adds none", "give one of them")
     tracefs()
     probes = _probes(options.probes)
-    targets = target_finder.from_pids(options.pids) if options.pids is not None else []
-    if options.machine:
-        targets.append(target_finder.machine())
+    targets = target_finder.find(
+        options.pids, options.containers, options.daemon, options.cgroups, options.machine
+    )
+    if not targets and not options.command:
+        raise UsageError(
+            "there is nothing to trace",
+            "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
+        )
     output.check(options.output, options.force)
     raw = options.output / RAW
     with Signals() as signals:
@@ -175,10 +177,12 @@ def _capture(
     capture.follow(targets)
     manifest = _first_manifest(options, probes, targets, capture)
     folder = options.output
+    members = Members(folder / RAW / MEMBERS, targets, capture)
     try:
         manifests.write(folder, manifest)
         capture.start_machine(options.max_bytes)
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
+        members.first_look()
         if capture.rings is not None and capture.rings.rings:
             maps = mappings(target_finder.processes_with_memory(targets))
             write_whole(folder / RAW / MAPS, manifests.encoded(maps))
@@ -186,7 +190,7 @@ def _capture(
         if launch is not None:
             launch.go()
         listener.started(targets)
-        ended_by = _until_the_end(options, targets, launch, capture, signals, listener)
+        ended_by = _until_the_end(options, targets, launch, capture, members, signals, listener)
         stats = capture.stop()
         end_ns = time.monotonic_ns()
         if capture.drain is not None and capture.drain.failure is not None:
@@ -196,6 +200,8 @@ def _capture(
             _end_command(launch, signals)
     except OSError as error:
         raise _disk_error(folder, error) from None
+    finally:
+        members.close()
     marks.collect()
     manifest["clock"]["end_ns"] = end_ns
     manifest["state"] = "captured"
@@ -204,6 +210,7 @@ def _capture(
     manifest["duration_s"] = manifests.duration_s(manifest)
     manifest["ftrace"]["stats"] = stats
     manifest["targets"] = [target.describe() for target in targets]
+    _add_containers(manifest)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
     manifest["own_files"] = output.inodes(folder)
@@ -215,6 +222,15 @@ def _capture(
         failure = capture.drain.failure if capture.drain else None
         raise _disk_error(folder, failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     return manifest
+
+
+def _add_containers(manifest: Manifest) -> None:
+    """Put into the manifest the containers that have run so far, where a daemon tells."""
+    before = {container["id"]: container for container in manifest.get("containers", [])}
+    begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
+    found = target_finder.containers_since(begun / 1e9, before or None)
+    if found is not None:
+        manifest["containers"] = list(found.values())
 
 
 def _disk_error(folder: Path, error: OSError) -> TracerError:
@@ -232,7 +248,7 @@ def _disk_error(folder: Path, error: OSError) -> TracerError:
 def _first_manifest(
     options: Options, probes: list[str], targets: list[Target], capture: Capture
 ) -> Manifest:
-    return {
+    manifest: Manifest = {
         "schema": manifests.SCHEMA,
         "tool": environment.tool(),
         "state": "recording",
@@ -267,6 +283,8 @@ def _first_manifest(
         "tables": {},
         "loss": {},
     }
+    _add_containers(manifest)
+    return manifest
 
 
 def _until_the_end(
@@ -274,6 +292,7 @@ def _until_the_end(
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
+    members: Members,
     signals: Signals,
     listener: Listener,
 ) -> str:
@@ -283,10 +302,11 @@ def _until_the_end(
     begun = time.monotonic()
     watched: list[int] = []
     try:
-        for target in targets:
+        for pid in filter(None, (target.ends_with for target in targets)):
             with contextlib.suppress(OSError):
-                watched.append(os.pidfd_open(target.pid))
+                watched.append(os.pidfd_open(pid))
         while True:
+            members.look()
             elapsed = time.monotonic() - begun
             if signals.received is not None:
                 return "signal"
@@ -305,7 +325,8 @@ def _until_the_end(
             if options.duration_s is not None:
                 left = min(left, options.duration_s - elapsed)
             # A pidfd of a dead process stays readable: wait only for those that still run.
-            signals.wait([fd for fd in watched if not _readable(fd)], left)
+            running = [fd for fd in watched if not _readable(fd)]
+            signals.wait([*running, *members.readable], left)
     finally:
         for fd in watched:
             os.close(fd)

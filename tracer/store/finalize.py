@@ -7,6 +7,7 @@ what lies in the trace directory.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -20,10 +21,11 @@ from probes.backends.chunks import ChunkStream
 from probes.backends.ftrace import event_format
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.event_rows import Assembler, EventRows
+from probes.backends.ftrace.membership import Membership
 from probes.backends.ftrace.page_stream import CommonFields, PageStream
 from probes.backends.ftrace.threads import Threads
 from probes.backends.perf_events import records
-from probes.backends.timeline import RawStream, Timeline
+from probes.backends.timeline import RawStream, Timeline, no_events
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
 from probes.kernel import process_start_time
@@ -37,6 +39,7 @@ from tracer.store.files import allow_open_files, make_folder, read_bounded
 from tracer.store.manifest import (
     Manifest,
     MapFacts,
+    MemberFacts,
     TableFacts,
     ThreadFacts,
     checker,
@@ -49,6 +52,7 @@ EVENTS = "events"
 LOSS = "loss.parquet"
 THREADS = "threads.json"
 MAPS = "maps.json"
+MEMBERS = "members.jsonl"
 MARKS = "marks"
 
 Progress = Callable[[int, int], None]
@@ -123,6 +127,7 @@ def _decode(
     formats, streams = raw_streams(folder, manifest)
     threads = _listed(folder / RAW / THREADS, list[ThreadFacts])
     maps = _listed(folder / RAW / MAPS, list[MapFacts])
+    members = _listed(folder / RAW / MEMBERS, list[MemberFacts], lines=True)
     context_manifest = {**manifest, "threads": threads, "maps": maps}
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
@@ -132,31 +137,32 @@ def _decode(
     flushers: set[int] = set()
     writers: dict[str, TableWriter] = {}
     try:
+        membership = Membership(manifest["targets"], threads, members, formats)
         assemblers = {
-            probe.name: _assembler(AssemblyContext(probe, formats, context_manifest, flushers))
+            probe.name: _assembler(
+                AssemblyContext(probe, formats, context_manifest, flushers, membership)
+            )
             for probe in probes
         }
         groups = _groups(probes, formats)
-        resolver = Threads([(t[0], t[1]) for t in threads], formats, _launched(manifest))
+        snapshot = [(t[0], t[1]) for t in threads]
+        resolver = Threads(snapshot, formats, _launched(manifest), membership)
         timeline = Timeline(streams)
         for probe in probes:
             writers[probe.name] = TableWriter(probe.table, building)
-        for batch in timeline.batches():
+        # A last batch without events: processes may have been found in a cgroup after them all.
+        for batch in itertools.chain(timeline.batches(), [no_events()]):
             resolver.resolve(batch)
             assert batch.launching is not None
             group = groups[batch.type]
             order = np.argsort(group, kind="stable")
             bounds = np.searchsorted(group[order], np.arange(len(probes) + 1))
-            launching = batch.launching if batch.launching.any() else None
+            others = batch.launching if batch.wanted is None else batch.launching | ~batch.wanted
             for number, probe in enumerate(probes):
                 rows = order[bounds[number] : bounds[number + 1]]
                 assembler = assemblers[probe.name]
-                if (
-                    launching is not None
-                    and probe.scope is Scope.TARGET
-                    and not assembler.sees_launch
-                ):
-                    rows = rows[~launching[rows]]
+                if probe.scope is Scope.TARGET and not assembler.sees_others and others.any():
+                    rows = rows[~others[rows]]
                 writers[probe.name].add(assembler.rows(batch, rows))
             if progress:
                 progress(timeline.units_read, timeline.units)
@@ -176,7 +182,7 @@ def _decode(
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None
-    return tables, _gaps(manifest, timeline), last_event
+    return tables, [*_gaps(manifest, timeline), *membership.gaps], last_event
 
 
 def _assembler(context: AssemblyContext) -> Assembler:
@@ -246,10 +252,16 @@ def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
     return CommonFields(0, 1)
 
 
-def _listed(path: Path, kind: Any) -> Any:
-    """What was listed at the start, checked to be of this kind; empty where there is no file."""
+def _listed(path: Path, kind: Any, lines: bool = False) -> Any:
+    """What the recorder listed, checked to be of this kind; empty where there is no file.
+
+    With `lines` each entry is a line, of which a killed recorder may not have ended the last.
+    """
     try:
-        return checker(kind).validate_json(read_bounded(path, _MAX_LIST_BYTES))
+        listed = read_bounded(path, _MAX_LIST_BYTES)
+        if lines:
+            listed = b"[" + listed[: listed.rfind(b"\n") + 1].strip().replace(b"\n", b",") + b"]"
+        return checker(kind).validate_json(listed)
     except FileNotFoundError:
         return []
     except (ValueError, OSError) as error:

@@ -45,6 +45,8 @@ TABLE = Table(
     example="SELECT kind, file, count(*) FROM page_faults GROUP BY ALL ORDER BY 3 DESC LIMIT 9",
 )
 
+_FAULT = ("address", "ip", "error_code")
+
 
 def _assembler(context: AssemblyContext) -> Any:
     from probes.backends.ftrace.fault_rows import FaultRows
@@ -57,8 +59,8 @@ PROBE = Probe(
     "page faults of the targets: minor or major, file, instruction, access",
     TABLE,
     (
-        Event("exceptions:page_fault_user", "user"),
-        Event("exceptions:page_fault_kernel", "kernel"),
+        Event("exceptions:page_fault_user", "user", reads=_FAULT),
+        Event("exceptions:page_fault_kernel", "kernel", reads=_FAULT),
         *(
             Event(f"perf:{name}", label, feed=Feed.PERF)
             for name, label in (

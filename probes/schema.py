@@ -158,6 +158,10 @@ class Event:
     """What the table's `event` column says."""
     columns: Mapping[str, Source] = field(default_factory=dict)
     feed: Feed = Feed.TRACEPOINT
+    reads: tuple[str, ...] = ()
+    """Fields that the probe's assembler reads, beyond those of `columns`."""
+    text_bytes: int = 256
+    """Of the texts behind the event's other fields BPF programs take no more."""
 
 
 class Scope(Enum):

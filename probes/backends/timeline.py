@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.compiled import compiled
 from probes.errors import BadTrace
 from probes.loss import Gap
 
@@ -248,7 +248,7 @@ def _compact(batch: Batch) -> Batch:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _copy_payloads(
     source: NDArray[np.uint8],
     offset: NDArray[np.int64],

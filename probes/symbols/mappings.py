@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from probes.compiled import compiled
 
 NOWHERE = -1
 """The number of no file."""
@@ -181,7 +182,7 @@ class AddressSpaces:
         return places
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _find(start: Any, end: Any, count: int, address: int) -> int:
     """The mapping that `address` lies in, or -1."""
     low, high = 0, count
@@ -195,7 +196,7 @@ def _find(start: Any, end: Any, count: int, address: int) -> int:
     return at if at >= 0 and address < end[at] else -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _walk(
     what: Any,
     address: Any,

@@ -3,8 +3,7 @@
 import subprocess
 import sys
 
-from tests.docker.conftest import CALLS, WAITING, calls, wait_for
-from tests.support.dockerd import python
+from tests.docker.conftest import CALLS, WAITING, calls
 
 A, B, OTHER, HOST, LATER = 9973, 101, 757, 499, 1009
 TIMES = "import os\nfor _ in range({}): os.times()"

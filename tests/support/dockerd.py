@@ -129,6 +129,6 @@ def _image() -> bytes:
         for name in _LIBRARIES:
             if Path("/", name).is_symlink():
                 entry = tarfile.TarInfo(name)
-                entry.type, entry.linkname = tarfile.SYMTYPE, os.readlink(Path("/", name))
+                entry.type, entry.linkname = tarfile.SYMTYPE, str(Path("/", name).readlink())
                 tar.addfile(entry)
     return data.getvalue()

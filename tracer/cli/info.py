@@ -39,6 +39,8 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "duration_s": duration_s(manifest),
         "clock": manifest["clock"],
         "backend": manifest["backend"],
+        "backend_why": manifest.get("backend_why"),
+        "missing": manifest["ftrace"].get("missing") or {},
         "probes": manifest["probes"],
         "command": manifest.get("command"),
         "targets": manifest["targets"],
@@ -61,7 +63,11 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     duration = facts["duration_s"]
     out.print(safe(name), style="bold")
     how = "complete" if facts["complete"] else f"incomplete ({facts['ended_by']})"
-    out.print(f"  recording   {show(duration)} s, {how}, backend {facts['backend']}")
+    out.print(f"  recording   {show(duration)} s, {how}")
+    why = f": {facts['backend_why']}" if facts["backend_why"] else ""
+    out.print(safe(f"  backend     {facts['backend']}{why}"))
+    for probe, absent in facts["missing"].items():
+        out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
     for target in facts["targets"]:
         out.print(safe(f"  target      {_target(target)}"[:200]))
     kernel = facts["kernel"] or {}

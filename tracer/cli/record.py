@@ -55,6 +55,14 @@ def record(
             help="Probes to use; all without it (tracer list).",
         ),
     ] = None,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            metavar="NAME",
+            help="How to capture: auto, ftrace (cheapest) or ebpf (filters in the kernel).",
+        ),
+    ] = "auto",
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR.trace", help="Trace directory to make."),
@@ -133,6 +141,7 @@ def record(
         if options.max_bytes < 1:
             raise UsageError(f"a trace of at most {max_size} holds nothing", "give e.g. 2G")
     options.force = force
+    options.backend = backend
 
     from tracer.cli.progress import RecordingProgress
 

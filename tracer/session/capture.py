@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from probes.backends.drain import Drain
+from probes.backends.ebpf.programs import Filter, Programs
+from probes.backends.ebpf.ring import BpfRing
 from probes.backends.ftrace.event_format import parse_page
 from probes.backends.ftrace.instance import Instance
 from probes.backends.ftrace.page_source import PageSource
@@ -43,10 +45,20 @@ def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
 class Capture:
     """Instances, streams and drain of one recording."""
 
-    def __init__(self, raw: Path, probes: list[Probe], kib: int | None, cpus: list[int]) -> None:
+    def __init__(
+        self,
+        raw: Path,
+        probes: list[Probe],
+        kib: int | None,
+        cpus: list[int],
+        backend: str = "ftrace",
+        everybody: bool = False,
+    ) -> None:
         """Make the instances and switch their events on, tracing nothing yet."""
         self.raw = raw
-        self.instances: dict[Scope, Instance] = {}
+        self.backend = backend
+        self.instances: dict[Scope, Instance | Filter] = {}
+        self.bpf_rings: list[BpfRing] = []
         self.pages: list[PageSource] = []
         self.rings: FaultRings | None = None
         self.formats: dict[str, str] = {}
@@ -55,18 +67,20 @@ class Capture:
         self.header_event = ""
         self.drain: Drain | None = None
         self._everybody = False
-        self._nobody = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         allow_open_files(2 * (len(Scope) + 2) * len(cpus))
         try:
-            for scope in Scope:
-                mine = [probe for probe in probes if probe.scope is scope]
-                if mine:
-                    size = kib or default_kib(scope, len(cpus), memory)
-                    self._prepare(scope, mine, size, cpus)
+            sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
+            if backend == "ebpf":
+                self._load(probes, sizes, len(cpus), everybody)
+            else:
+                for scope in Scope:
+                    mine = [probe for probe in probes if probe.scope is scope]
+                    if mine:
+                        self._prepare(scope, mine, sizes[scope], cpus)
             if any(event.feed is Feed.PERF for probe in probes for event in probe.events):
-                fair = default_kib(Scope.MACHINE, len(cpus), memory)
-                size = min(kib or fair, _KIB_FAULTS)
+                # BPF programs tell the faults themselves.
+                size = None if backend == "ebpf" else min(sizes[Scope.MACHINE], _KIB_FAULTS)
                 self.rings = FaultRings(raw, cpus, size, give_to_user)
                 self.formats |= self.rings.formats
                 if self.rings.unavailable:
@@ -74,6 +88,20 @@ class Capture:
         except BaseException:
             self.close()
             raise
+
+    def _load(
+        self, probes: list[Probe], sizes: dict[Scope, int], cpus: int, everybody: bool
+    ) -> None:
+        # One ring serves every CPU.
+        whole = {scope: size * cpus for scope, size in sizes.items()}
+        programs = Programs(probes, whole, everybody)
+        for scope in Scope:
+            self.instances[scope] = Filter(programs, scope)
+            ring = programs.ring(scope, self.raw / f"ebpf-{scope.value}.raw")
+            self.bpf_rings.append(ring)
+            give_to_user(ring.sink)
+        self.formats |= programs.formats
+        self.missing |= programs.missing
 
     def _prepare(self, scope: Scope, probes: list[Probe], kib: int, cpus: list[int]) -> None:
         instance = Instance(scope.value)
@@ -121,12 +149,8 @@ class Capture:
                 "this kernel's ftrace cannot follow children", "it needs option event-fork (4.10)"
             )
         known = threads_of(targets)
-        if not known:
-            if not any(target.joined and target.alive for target in targets):
-                raise TargetGone("every target has ended", "start it and record again")
-            # An empty filter would let everything through: the recorder, which is left out.
-            self._nobody = True
-            known = {os.getpid()}
+        if not known and not any(target.joined and target.alive for target in targets):
+            raise TargetGone("every target has ended", "start it and record again")
         instance.set_pids(known)
         # A thread made between the look and the filter is found by looking again.
         for _ in range(_SETTLE_ROUNDS):
@@ -141,16 +165,16 @@ class Capture:
         if Scope.TARGET in self.instances and not self._everybody:
             self.instances[Scope.TARGET].add_pids(tids)
 
-    def followed(self) -> set[int] | None:
-        """The threads whose events are let in, now; None: everybody's."""
+    def not_followed(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads whose events are not let in, now."""
         if Scope.TARGET not in self.instances or self._everybody:
-            return None
-        return self.instances[Scope.TARGET].pids()
+            return set()
+        return self.instances[Scope.TARGET].without(tids)
 
     def leave_out(self, tids: Iterable[int]) -> None:
         """Do not record these threads of the recorder."""
         for scope, instance in self.instances.items():
-            if scope is Scope.MACHINE or self._everybody or self._nobody:
+            if scope is Scope.MACHINE or self._everybody:
                 with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
                     instance.set_pids(tids, exclude=True)
 
@@ -183,8 +207,9 @@ class Capture:
         return {source.path.stem: source.stats() for source in self._sources}
 
     @property
-    def _sources(self) -> list[PageSource | Ring]:
-        return [*self.pages, *(self.rings.rings if self.rings is not None else [])]
+    def _sources(self) -> list[PageSource | Ring | BpfRing]:
+        rings = self.rings.rings if self.rings is not None else []
+        return [*self.pages, *self.bpf_rings, *rings]
 
     def describe(self) -> Ftrace:
         """For the manifest: what a decoder needs."""
@@ -200,7 +225,7 @@ class Capture:
         """Close the streams and remove the instances."""
         for source in self._sources:
             source.close()
-        self.pages, self.rings = [], None
+        self.pages, self.bpf_rings, self.rings = [], [], None
         instances, self.instances = self.instances, {}
         failure: TracerError | None = None
         for instance in instances.values():
@@ -212,12 +237,16 @@ class Capture:
             raise failure
 
 
-def _facts(source: PageSource | Ring) -> StreamFacts:
+def _facts(source: PageSource | Ring | BpfRing) -> StreamFacts:
     facts: StreamFacts = {
         "file": source.path.name,
         "stream": source.path.stem,
         "cpu": source.cpu,
     }
+    if isinstance(source, PageSource) and source.stalls:
+        facts["stalls"] = source.stalls
+    if isinstance(source, BpfRing):
+        facts["samples"] = "ebpf"
     if isinstance(source, Ring):
         facts["samples"] = source.event  # type: ignore[typeddict-item]
     return facts

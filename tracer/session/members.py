@@ -6,6 +6,7 @@ What a target's own processes make, the kernel follows by itself. Processes that
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from probes.errors import FeatureMissing, PermissionMissing
 from tracer.session.capture import Capture
 from tracer.session.joins import Joins
 from tracer.store.files import create
@@ -47,12 +49,10 @@ class Members:
         self._file = None
         if any(target.joined or target.kind == "daemon" for target in targets):
             self._file = create(path)
-            try:
-                if any(target.joined for target in targets):
+            if any(target.joined for target in targets):
+                # Without it joining processes are found a moment later.
+                with contextlib.suppress(FeatureMissing, PermissionMissing):
                     self._joins = Joins()
-            except BaseException:
-                self.close()
-                raise
 
     def __enter__(self) -> Members:
         return self
@@ -95,11 +95,10 @@ class Members:
         found = self._found([target for target in self._targets if target.joined])
         if not found:
             return
-        followed = self._capture.followed()
-        late = set()
-        if followed is not None:
-            late = {pid for _, pid, *_ in found if followed.isdisjoint(threads(pid))}
-            self._let_in(late)
+        of_process = {pid: threads(pid) for _, pid, *_ in found}
+        alone = self._capture.not_followed(tid for tids in of_process.values() for tid in tids)
+        late = {pid for pid, tids in of_process.items() if tids and alone.issuperset(tids)}
+        self._let_in(late)
         now = time.monotonic_ns()
         self._write(
             [

@@ -12,9 +12,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from probes.backends.choice import AUTO, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import ExitCode, TracerError, UsageError
-from probes.kernel import jiffies, process_start_time, syscall_names, tracefs
+from probes.kernel import jiffies, process_start_time, syscall_names
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.session import environment, output
@@ -52,6 +53,7 @@ class Options:
     buffer_kib: int | None = None
     max_bytes: int | None = None
     force: bool = False
+    backend: str = AUTO
 
 
 @dataclass
@@ -94,7 +96,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     Nothing of the recording stays in the kernel, however it ends, short of SIGKILL.
     """
     listener = listener or Listener()
-    tracefs()
+    choice = choose(options.backend)
     probes = _probes(options.probes)
     targets = target_finder.find(
         options.pids, options.containers, options.daemon, options.cgroups, options.machine
@@ -118,8 +120,16 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         try:
             output.make(options.output)
             made = True
-            capture = Capture(raw, [PROBES[p] for p in probes], options.buffer_kib, _cpus())
-            manifest = _capture(options, probes, targets, launch, capture, signals, listener)
+            capture = Capture(
+                raw,
+                [PROBES[p] for p in probes],
+                options.buffer_kib,
+                _cpus(),
+                choice.backend,
+                options.machine,
+            )
+            manifest = _first_manifest(options, probes, targets, capture, choice.why)
+            manifest = _capture(options, manifest, targets, launch, capture, signals, listener)
             capture.close()
             manifest = finalize(options.output, manifest, listener.decoding)
             manifest = _add_cost(options.output, manifest)
@@ -165,7 +175,7 @@ def _cpus() -> list[int]:
 
 def _capture(
     options: Options,
-    probes: list[str],
+    manifest: Manifest,
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
@@ -175,9 +185,9 @@ def _capture(
     marks = Marks(options.output / RAW / MARKS)
     marks.find(targets)
     capture.follow(targets)
-    manifest = _first_manifest(options, probes, targets, capture)
     folder = options.output
     members = Members(folder / RAW / MEMBERS, targets, capture)
+    begun_cpu_s = _cpu_s()
     try:
         manifests.write(folder, manifest)
         capture.start_machine(options.max_bytes)
@@ -193,6 +203,7 @@ def _capture(
         ended_by = _until_the_end(options, targets, launch, capture, members, signals, listener)
         stats = capture.stop()
         end_ns = time.monotonic_ns()
+        manifest["own_cost"]["capture_cpu_s"] = _cpu_s() - begun_cpu_s
         if capture.drain is not None and capture.drain.failure is not None:
             ended_by = "disk"
         listener.stopping(ended_by)
@@ -208,6 +219,7 @@ def _capture(
     manifest["complete"] = ended_by != "disk"
     manifest["ended_by"] = ended_by
     manifest["duration_s"] = manifests.duration_s(manifest)
+    manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["ftrace"]["stats"] = stats
     manifest["targets"] = [target.describe() for target in targets]
     _add_containers(manifest)
@@ -246,7 +258,7 @@ def _disk_error(folder: Path, error: OSError) -> TracerError:
 
 
 def _first_manifest(
-    options: Options, probes: list[str], targets: list[Target], capture: Capture
+    options: Options, probes: list[str], targets: list[Target], capture: Capture, why: str
 ) -> Manifest:
     manifest: Manifest = {
         "schema": manifests.SCHEMA,
@@ -272,7 +284,8 @@ def _first_manifest(
         "command": options.command or None,
         "targets": [target.describe() for target in targets],
         "probes": probes,
-        "backend": "ftrace",
+        "backend": capture.backend,
+        "backend_why": why,
         "ftrace": capture.describe(),
         "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
         "vm": environment.vm(),
@@ -360,6 +373,11 @@ def _let_end(launch: Launch, signals: Signals) -> int:
             launch.signal(number)
         signals.wait([], _TICK_S)
     return launch.wait()
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return round(usage.ru_utime + usage.ru_stime, 3)
 
 
 def _add_cost(folder: Path, manifest: Manifest) -> Manifest:

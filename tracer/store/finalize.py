@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from probes.backends.chunks import ChunkStream
+from probes.backends.ebpf import records as bpf_records
 from probes.backends.ftrace import event_format
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.event_rows import Assembler, EventRows
@@ -208,7 +209,8 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
     if "formats" not in ftrace or "streams" not in ftrace:
         raise BadTrace(f"{folder} does not say what it recorded", "record again")
     formats = {name: event_format.parse(name, text) for name, text in ftrace["formats"].items()}
-    layout = event_format.parse_page(ftrace.get("header_page", ""))
+    pages = any("samples" not in entry for entry in ftrace["streams"])
+    layout = event_format.parse_page(ftrace.get("header_page", "")) if pages else None
     common = common_fields(formats)
     streams: list[RawStream] = []
     allow_open_files(len(ftrace["streams"]))
@@ -222,7 +224,11 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
             label, cpu, path = entry["stream"], entry["cpu"], folder / RAW / name
             samples = entry.get("samples")
             if samples is None:
-                streams.append(PageStream(label, cpu, path, layout, common))
+                assert layout is not None
+                stalls = entry.get("stalls", [])
+                streams.append(PageStream(label, cpu, path, layout, common, stalls))
+            elif samples == "ebpf":
+                streams.append(ChunkStream(label, cpu, path, bpf_records.decode))
             else:
                 streams.append(ChunkStream(label, cpu, path, records.decoder(samples)))
     except BaseException:

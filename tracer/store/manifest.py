@@ -131,15 +131,18 @@ class ContainerFacts(TypedDict):
 
 
 class StreamFacts(TypedDict):
-    """One raw file: the events of one CPU. Without `samples` it holds ring-buffer pages.
+    """One raw file: the events of one CPU, or of all of them (-1).
 
-    `samples`: it holds chunks of perf records whose samples are all of this event.
+    Without `samples` it holds ring-buffer pages, else chunks: of BPF records ("ebpf"), or of
+    perf records whose samples are all of this event. `stalls`: where the file stood after the
+    drain had been away, and when (ns) it had last left nothing behind.
     """
 
     file: str
     stream: str
-    cpu: Annotated[int, Field(ge=0, lt=1 << 15)]
-    samples: NotRequired[Literal["perf:minor-faults", "perf:major-faults"]]
+    cpu: Annotated[int, Field(ge=-1, lt=1 << 15)]
+    stalls: NotRequired[Annotated[list[tuple[Count, Count]], Field(max_length=10_000)]]
+    samples: NotRequired[Literal["ebpf", "perf:minor-faults", "perf:major-faults"]]
 
 
 class Ftrace(TypedDict, total=False):
@@ -177,9 +180,13 @@ class Disk(TypedDict, total=False):
 
 
 class OwnCost(TypedDict, total=False):
-    """What the recorder itself used; `bytes_written` of raw data and tables."""
+    """What the recorder itself used; `bytes_written` of raw data and tables.
+
+    `capture_cpu_s`: while events were let in.
+    """
 
     cpu_s: float
+    capture_cpu_s: float
     max_rss_bytes: Count
     bytes_written: Count
     raw_bytes: Count
@@ -208,7 +215,7 @@ class Manifest(TypedDict):
     recording ended as it should. `ended_by`: command, duration, signal, size, disk, target,
     killed, import. `containers`: all that ran, as far as a Docker daemon says; absent: none
     does. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the sysctls
-    that steer write-back.
+    that steer write-back. `backend_why`: what made the recorder choose it.
     """
 
     schema: Count
@@ -226,6 +233,7 @@ class Manifest(TypedDict):
     containers: NotRequired[Annotated[list[ContainerFacts], Field(max_length=65536)]]
     probes: list[str]
     backend: str
+    backend_why: NotRequired[str]
     ftrace: Ftrace
     syscall_names: NotRequired[dict[str, str]]
     vm: dict[str, int]
@@ -246,7 +254,8 @@ MemberFacts = tuple[
 ]  # fmt: skip
 """A process found to belong to a target: (ns of the look, pid, number of the target in the
 manifest or -1: none, but it makes processes for one; cgroup hierarchy that it was found in or
--1: by descent; ns of its start, to a clock tick; whether events were not let in until then)."""
+-1: by descent; ns of its start, to a clock tick; whether its events were not let in until
+then). Pid 0: from then on the targets' events are let in."""
 
 Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
 """A mapping: (start, end, offset in the file, device, inode, path)."""

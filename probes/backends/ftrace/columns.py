@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from probes.backends.ftrace.event_format import EventFormat, Field
 from probes.backends.timeline import Batch
+from probes.compiled import compiled
 from probes.schema import Characters, Column, DeviceNumber, Event, Named, Number, Source, Type
 
 _DEV_MINOR_BITS = 20
@@ -22,7 +22,7 @@ _DEV_MINOR_BITS = 20
 _MAX_TEXT = 256
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def gather_integers(
     payload: Any,
     offset: Any,
@@ -50,7 +50,7 @@ def gather_integers(
         valid[places[i]] = True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _text_lengths(
     payload: Any,
     offset: Any,
@@ -84,7 +84,7 @@ def _text_lengths(
         chars[places[i]] = n
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _copy_text(payload: Any, begin: Any, ends: Any, out: Any) -> None:
     written = 0
     for i in range(len(begin)):

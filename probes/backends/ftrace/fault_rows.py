@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.fault_places import FaultPlaces
 from probes.backends.ftrace.threads import PID_LIMIT
 from probes.backends.timeline import Batch
+from probes.compiled import compiled
 from probes.schema import AssemblyContext
 
 _X86 = ("x86_64", "i686", "i586", "i486", "i386")
@@ -168,7 +168,7 @@ def _id(event_format: EventFormat | None) -> int:
     return event_format.id if event_format is not None else -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _pair(
     ended: Any, number: Any, tids: Any, addresses: Any, fault_address: Any, waits: Any, kind: Any
 ) -> None:

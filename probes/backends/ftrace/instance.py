@@ -99,15 +99,21 @@ class Instance:
 
     def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
         """Trace only these threads, or all but these; children by option event-fork."""
-        self._write_pids(tids, exclude, os.O_TRUNC)
+        listed = list(tids)
+        if not listed and not exclude:
+            # An empty filter would let everything through: that of a thread that is left out.
+            listed = [os.getpid()]
+            with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
+                self._write_pids(listed, True, os.O_TRUNC)
+        self._write_pids(listed, exclude, os.O_TRUNC)
 
     def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
         """Add threads to what `set_pids` set."""
         self._write_pids(tids, exclude, 0)
 
-    def pids(self) -> set[int]:
-        """The threads that are traced now, by `set_pids` and as children."""
-        return {int(tid) for tid in self.read("set_event_pid").split() if tid.isdecimal()}
+    def without(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads that are not traced, neither by `set_pids` nor as children."""
+        return set(tids) - {int(t) for t in self.read("set_event_pid").split() if t.isdecimal()}
 
     def _write_pids(self, tids: Iterable[int], exclude: bool, truncate: int) -> None:
         file = self.path / ("set_event_notrace_pid" if exclude else "set_event_pid")

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from probes.backends.drain import PIPE_BYTES, Pipe, new_file, write_all
 from probes.backends.ftrace.instance import Instance
+
+_EMPTY_NS = 500_000_000
+"""How often a page that has not filled is taken, too: a killed recorder loses no more."""
+
+_STALL_NS = 250_000_000
+"""A drain that was away for longer may have lost what it does not see."""
+
+_MOST_STALLS = 10_000
 
 
 @dataclass
@@ -19,6 +28,10 @@ class PageSource:
     path: Path
     page_bytes: int
     written: int = 0
+    stalls: list[tuple[int, int]] = field(default_factory=list)
+    """Where the file stood when the drain had been away, and when nothing had been left behind."""
+    _looked: int = 0
+    _emptied: int = 0
     _source: int = -1
     _sink: int = -1
 
@@ -34,11 +47,18 @@ class PageSource:
         return self._sink
 
     def move(self, pipe: Pipe) -> int:
-        """Move whole pages; returns the bytes moved."""
+        """Move whole pages, now and then one that is not; returns the bytes moved."""
+        now = time.monotonic_ns()
+        away, self._looked = now - self._looked, now
         try:
             taken = os.splice(self._source, pipe.write_end, PIPE_BYTES)
         except BlockingIOError:
+            if now - self._emptied > _EMPTY_NS:
+                self._move_unfilled()
+                self._emptied = now
             return 0
+        if away > _STALL_NS and self._emptied and len(self.stalls) < _MOST_STALLS:
+            self.stalls.append((self.written, self._emptied))
         left = taken
         while left:
             moved = os.splice(pipe.read_end, self._sink, left)
@@ -47,7 +67,11 @@ class PageSource:
         return taken
 
     def move_last(self, pipe: Pipe) -> None:
-        """Move what is left in a page that never filled: splice gives whole pages only."""
+        """Move what is left."""
+        self._move_unfilled()
+
+    def _move_unfilled(self) -> None:
+        # Splice gives whole pages only.
         while True:
             try:
                 page = os.read(self._source, self.page_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +37,15 @@ class PageStream:
     """A file of ring-buffer pages; a unit is a page."""
 
     def __init__(
-        self, name: str, cpu: int, path: Path, layout: PageFormat, common: CommonFields
+        self,
+        name: str,
+        cpu: int,
+        path: Path,
+        layout: PageFormat,
+        common: CommonFields,
+        stalls: Iterable[tuple[int, int]] = (),
     ) -> None:
+        """`stalls`: (offset in the file, when nothing had been left behind) of `PageSource`."""
         self.name = name
         self.cpu = cpu
         self.layout = layout
@@ -45,6 +53,7 @@ class PageStream:
         self.last_seen = 0
         self.damaged = 0
         self.gaps: list[Gap] = []
+        self._emptied = {offset // layout.page_bytes: emptied for offset, emptied in stalls}
         self._fd, self.bytes = open_raw(path)
         self.pages = self.bytes // layout.page_bytes
         self.torn_bytes = self.bytes % layout.page_bytes
@@ -127,6 +136,8 @@ class PageStream:
             # Lost between the last event before this page, which began no earlier than the
             # page before, and the page's own start.
             before = int(self.stamps[page - 1]) if page else None
+            if (emptied := self._emptied.get(page)) is not None:
+                before = max(before or 0, emptied)
             count = missed_count(pages[at], commit, self.layout.data_offset)
             here = int(self.stamps[page])
             self.gaps.append(Gap(self.name, self.cpu, before, here, count, "buffer overrun"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.threads import PID_LIMIT
 from probes.backends.timeline import Batch
+from probes.compiled import compiled
 from probes.loss import Gap
 from probes.schema import AssemblyContext, Scope
 
@@ -160,7 +160,7 @@ class _Rows:
         self.ended = np.empty(room, np.bool_)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _pair(
     ts: Any,
     tids: Any,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numba
 import numpy as np
 
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.membership import Membership
 from probes.backends.ftrace.slots import NOBODY
 from probes.backends.timeline import Batch, Move
+from probes.compiled import compiled
 from probes.schema import Scope
 
 PID_LIMIT = 4 << 20
@@ -103,7 +103,7 @@ class Threads:
             batch.wanted = batch.target != NOBODY
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _target_of(slots: Any, of_target: Any) -> int:
     """The target of the lowest slot that says one."""
     for n in range(len(of_target)):
@@ -112,7 +112,7 @@ def _target_of(slots: Any, of_target: Any) -> int:
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _move(
     n: int,
     process: Any,
@@ -137,7 +137,7 @@ def _move(
     out_target[n] = target[tid]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _make_inside(
     child: Any, slots: Any, target: Any, of_target: Any, kept: Any, making: Any, gives: Any
 ) -> None:
@@ -152,7 +152,7 @@ def _make_inside(
     target[child] = _target_of(slots[child], of_target)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _resolve(
     types: Any,
     tids: Any,

@@ -12,6 +12,7 @@ from probes.kernel import syscall_names
 
 _TYPE_SOFTWARE = 1
 MINOR_FAULTS, MAJOR_FAULTS, DUMMY = 5, 6, 9
+"""DUMMY never happens: its ring holds mappings alone."""
 
 _IP, _TID, _TIME, _ADDRESS, _CPU = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 7
 _FORMAT_LOST = 1 << 4

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from probes.backends.chunks import Losses
 from probes.backends.timeline import Batch
+from probes.compiled import compiled
 
 MINOR, MAJOR = "perf:minor-faults", "perf:major-faults"
 MAPPING, EXEC, FORK, EXIT = "perf:mmap", "perf:exec", "perf:fork", "perf:exit"
@@ -113,7 +113,7 @@ def decoder(samples: str) -> Any:
     return decode
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _little(data: Any, at: int, size: int) -> Any:
     value = np.uint64(0)
     for k in range(size):
@@ -121,7 +121,7 @@ def _little(data: Any, at: int, size: int) -> Any:
     return np.int64(value)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _decode(
     data: Any,
     sample_id: int,

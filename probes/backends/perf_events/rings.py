@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probes.backends.perf_events import records
-from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
+from probes.backends.perf_events.attributes import DUMMY, MAJOR_FAULTS, MINOR_FAULTS
 from probes.backends.perf_events.ring import Ring
 from probes.errors import FeatureMissing, PermissionMissing
 
@@ -18,20 +18,22 @@ class FaultRings:
     """Opened rings, and why there are none where there are none."""
 
     def __init__(
-        self, raw: Path, cpus: list[int], kib: int, give_to_user: Callable[[int], None]
+        self, raw: Path, cpus: list[int], kib: int | None, give_to_user: Callable[[int], None]
     ) -> None:
-        """Open them, switched off: `kib` for the minor faults of each CPU."""
+        """Open them, switched off: `kib` for the minor faults of each CPU, None for no faults."""
         self.rings: list[Ring] = []
         self.unavailable: str | None = None
         size = _LEAST_BYTES
-        while size * 2 <= kib << 10:
+        while size * 2 <= (kib or 0) << 10:
             size *= 2
+        self._with_faults = kib is not None
         for cpu in cpus:
-            faults = Ring(records.MINOR, MINOR_FAULTS, cpu, raw / f"perf-faults-cpu{cpu}.raw", size)
-            maps = Ring(
-                records.MAJOR, MAJOR_FAULTS, cpu, raw / f"perf-maps-cpu{cpu}.raw", _MAPS_BYTES, True
-            )
-            self.rings += [faults, maps]
+            if self._with_faults:
+                path = raw / f"perf-faults-cpu{cpu}.raw"
+                self.rings.append(Ring(records.MINOR, MINOR_FAULTS, cpu, path, size))
+            path = raw / f"perf-maps-cpu{cpu}.raw"
+            config = MAJOR_FAULTS if self._with_faults else DUMMY
+            self.rings.append(Ring(records.MAJOR, config, cpu, path, _MAPS_BYTES, True))
         try:
             for ring in self.rings:
                 ring.open()
@@ -52,14 +54,9 @@ class FaultRings:
         """Formats of the records that the rings hold."""
         if not self.rings:
             return {}
-        names = (
-            records.MINOR,
-            records.MAJOR,
-            records.MAPPING,
-            records.EXEC,
-            records.FORK,
-            records.EXIT,
-        )
+        names = [records.MAPPING, records.EXEC, records.FORK, records.EXIT]
+        if self._with_faults:
+            names += [records.MINOR, records.MAJOR]
         return {name: records.format_text(name) for name in names}
 
     def start(self) -> None:

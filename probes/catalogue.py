@@ -6,6 +6,8 @@ from probes import (
     block,
     buffers,
     dirty,
+    file_writes,
+    files,
     inode_writeback,
     page_faults,
     phases,
@@ -23,6 +25,7 @@ PROBES: dict[str, Probe] = {
         writeback,
         dirty,
         inode_writeback,
+        file_writes,
         block,
         buffers,
         processes,
@@ -33,6 +36,7 @@ PROBES: dict[str, Probe] = {
 TABLES: dict[str, Table] = {
     **{probe.table.name: probe.table for probe in PROBES.values()},
     phases.TABLE.name: phases.TABLE,
+    files.TABLE.name: files.TABLE,
 }
 """Every table that a recording can hold."""
 

@@ -78,8 +78,8 @@ PROBE = Probe(
         Event("ext4:ext4_sync_file_enter", "fsync_start", _EXT4),
         Event("ext4:ext4_sync_file_exit", "fsync_end", _EXT4),
         # A fast commit is written by who asks for it; a full one by jbd2's own thread.
-        Event("ext4:ext4_fc_commit_start", "log", {"dev": device("dev")}),
-        Event("ext4:ext4_fc_commit_stop", "log_end", {"dev": device("dev")}),
+        Event("ext4:ext4_fc_commit_start", "fast_commit_start", {"dev": device("dev")}),
+        Event("ext4:ext4_fc_commit_stop", "fast_commit_end", {"dev": device("dev")}),
         Event("ext4:ext4_free_inode", "free_inode", _EXT4),
         # Once an extent of a write-out, and never across two files.
         Event("xfs:xfs_map_blocks_found", "map_blocks", _XFS),

@@ -218,6 +218,9 @@ def _capture(
     manifest["targets"] = [target.describe() for target in targets]
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
+    # One that was mounted meanwhile, too.
+    known = manifest["btrfs"]
+    manifest["btrfs"] = [*known, *(fs for fs in environment.btrfs() if fs not in known)]
     manifest["own_files"] = output.inodes(folder)
     try:
         manifests.write(folder, manifest)
@@ -275,6 +278,7 @@ def _first_manifest(
         "vm": environment.vm(),
         "mounts": environment.mounts(),
         "disks": environment.disks(),
+        "btrfs": environment.btrfs(),
         "own_files": {},
         "own_cost": {},
         "tables": {},

@@ -68,7 +68,8 @@ WITH runs AS (
 ), queued AS (
     SELECT ts, tid, work FROM file_writes WHERE event = 'work_queued'
 ), first_run AS (
-    SELECT b.id, b.tid, b.ts, r.ts AS run_at, CASE WHEN r.event = 'work_start' THEN r.work END AS work
+    SELECT b.id, b.tid, b.ts, r.ts AS run_at,
+        CASE WHEN r.event = 'work_start' THEN r.work END AS work
     FROM (SELECT * FROM bios WHERE on_btrfs) b
     ASOF LEFT JOIN runs r ON b.tid = r.tid AND b.ts >= r.ts
 ), first_queue AS (

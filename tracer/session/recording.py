@@ -23,6 +23,7 @@ from tracer.session.address_spaces import mappings
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
+from tracer.session.paths import name_files
 from tracer.session.signals import Signals
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
@@ -129,7 +130,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             manifest = _first_manifest(options, probes, targets, capture, choice.why)
             manifest = _capture(options, manifest, targets, launch, capture, signals, listener)
             capture.close()
-            manifest = finalize(options.output, manifest, listener.decoding)
+            manifest = finalize(options.output, manifest, listener.decoding, name_files)
             manifest = _add_cost(options.output, manifest)
             status = 0
             if launch is not None and manifest["ended_by"] in ("command", "size"):

@@ -222,6 +222,10 @@ MapFacts = tuple[Pid, Count, list[Mapping]]
 """A process's mappings at the start: (pid, ns, mappings)."""
 
 
+FileFacts = tuple[str, Inode | None, Inode, str, int | None, str]
+"""A file that was written to, at the end: the columns of `probes.files.TABLE`."""
+
+
 @with_config(_STRICT)
 class _Version(TypedDict):
     schema: Count

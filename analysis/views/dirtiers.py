@@ -1,9 +1,10 @@
 """Who made an inode's pages dirty since they were last all clean.
 
-A page that is dirty already raises no event when it is written again: everybody who has dirtied
-a page of the inode since its last complete write-out may have a part in the next one. Complete
-are: a flusher's bracket at whose end no page of the inode is dirty, ext4's write-out of a whole
-file that waits, and a system call fsync or fdatasync on xfs and btrfs.
+A page that is dirty already raises no event when it is written again, but a mark of its inode,
+and that once a tick: everybody who has dirtied a page of the inode, or marked it while it had
+dirty pages, since its last complete write-out may have a part in the next one. Complete are: a
+flusher's bracket at whose end no page of the inode is dirty, ext4's write-out of a whole file
+that waits, and a system call fsync or fdatasync on xfs and btrfs.
 """
 
 from __future__ import annotations
@@ -65,12 +66,22 @@ SELECT DISTINCT disk, ino, -1, -1 FROM submissions WHERE ino IS NOT NULL AND NOT
 
 _DIRTIED = """
 CREATE OR REPLACE TEMP TABLE dirtied AS
--- In task context: kernel threads dirty inodes as they write them, or for somebody else.
-SELECT ts, dev AS disk, ino, dirty.pid, event = 'dirty_folio' AS folio FROM dirty
-SEMI JOIN (SELECT disk, ino FROM submissions WHERE NOT metadata) s
-    ON dirty.dev = s.disk AND dirty.ino = s.ino
-ANTI JOIN (SELECT tid FROM threads WHERE kernel) k ON dirty.tid = k.tid
-WHERE event IN ('dirty_folio', 'mark_inode_dirty')
+WITH asked AS (
+    -- In task context: kernel threads dirty inodes as they write them, or for somebody else.
+    SELECT ts, tid, dev AS disk, ino, dirty.pid, event = 'dirty_folio' AS folio FROM dirty
+    SEMI JOIN (SELECT disk, ino FROM submissions WHERE NOT metadata) s
+        ON dirty.dev = s.disk AND dirty.ino = s.ino
+    ANTI JOIN (SELECT tid FROM threads WHERE kernel) k ON dirty.tid = k.tid
+    WHERE event IN ('dirty_folio', 'mark_inode_dirty')
+), marks AS (
+    -- So does who writes out what others have dirtied.
+    SELECT m.*, s.latest.event = 'writepages_start' AND s.latest.ino = m.ino AS writes_out
+    FROM (SELECT * FROM asked WHERE NOT folio) m
+    ASOF LEFT JOIN steps s ON m.tid = s.tid AND m.ts >= s.ts
+)
+SELECT * EXCLUDE (tid) FROM asked WHERE folio
+UNION ALL
+SELECT * EXCLUDE (tid, writes_out) FROM marks WHERE writes_out IS DISTINCT FROM true
 """
 
 # What is dirtied while a write-out lasts belongs to it or to the next one: to both.
@@ -84,8 +95,11 @@ WITH held AS (
         SELECT d.*, CASE WHEN d.ts >= c.since THEN c.since END AS since FROM dirtied d
         ASOF JOIN cleaned c ON d.disk = c.disk AND d.ino = c.ino AND d.ts < c."end"
     ) WHERE since IS NOT NULL
+), pages AS (
+    SELECT *, min(ts) FILTER (folio) OVER (PARTITION BY disk, ino, since) AS first_page FROM held
 ), firsts AS (
-    SELECT disk, ino, since, pid, min(ts) AS ts FROM held GROUP BY ALL
+    -- Where no page is dirty yet, whose pages could an inode's mark stand for?
+    SELECT disk, ino, since, pid, min(ts) AS ts FROM pages WHERE ts >= first_page GROUP BY ALL
 )
 SELECT disk, ino, since, f.ts, count(*) OVER until AS dirtiers,
     CASE WHEN min(coalesce(t.target, '')) OVER until = max(coalesce(t.target, '')) OVER until

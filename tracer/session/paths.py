@@ -79,8 +79,9 @@ def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
     if not queries:
         return []
     query = (
-        "SELECT coalesce(dev, ''), fsid, root, ino FROM (" + " UNION ALL ".join(queries) + ") "
-        f"GROUP BY ALL ORDER BY sum(n) DESC, dev, fsid, root, ino LIMIT {_MOST_FILES}"
+        "SELECT coalesce(dev, '') AS place, fsid, root, ino "
+        f"FROM ({' UNION ALL '.join(queries)}) "
+        f"GROUP BY ALL ORDER BY sum(n) DESC, place, fsid, root, ino LIMIT {_MOST_FILES}"
     )
     config: dict[str, str | bool | int | float | list[str]]
     config = {"memory_limit": _MOST_BYTES, "temp_directory": str(tables / "spilled")}

@@ -122,6 +122,11 @@ class Named(Source):
     """An integer that the event's own print format gives names to."""
 
 
+@dataclass(frozen=True)
+class Uuid(Source):
+    """A UUID of 16 bytes."""
+
+
 def number(*fields: str, scale: int = 1, mask: int = 0) -> Number:
     """An integer field, by its names newest first."""
     return Number(fields, scale, mask)
@@ -140,6 +145,11 @@ def device(*fields: str) -> DeviceNumber:
 def named(*fields: str) -> Named:
     """An integer field with names in the print format."""
     return Named(fields)
+
+
+def uuid(*fields: str) -> Uuid:
+    """A UUID field."""
+    return Uuid(fields)
 
 
 class Feed(Enum):
@@ -189,6 +199,9 @@ class Probe:
     assembler: Callable[[AssemblyContext], Any] | None = None
     """Makes what turns a batch of events into rows, where a row is more than one event's
     fields. None: one row an event, by `Event.columns`."""
+    optional: bool = False
+    """A kernel may have none of its events and be none the worse: what they tell of may not be
+    built in."""
 
 
 @dataclass(frozen=True)

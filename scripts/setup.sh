@@ -12,10 +12,10 @@ cd "$(dirname "$0")/.."
 say() { echo "setup: $*" >&2; }
 
 # What each package is for: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
-# and call graphs; docker.io: containers; e2fsprogs, mount: file systems of the tests;
+# and call graphs; docker.io: containers; e2fsprogs, xfsprogs, btrfs-progs, mount: file systems of the tests;
 # seccomp2: names of system calls; strace: the tests ask it the same questions.
 packages=(
-    python3-venv python3-bpfcc linux-perf docker.io e2fsprogs mount libseccomp2 strace
+    python3-venv python3-bpfcc linux-perf docker.io e2fsprogs xfsprogs btrfs-progs mount libseccomp2 strace
 )
 headers=linux-headers-$(dpkg --print-architecture 2>/dev/null || true)
 

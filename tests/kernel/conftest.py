@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -71,39 +73,48 @@ def instances():
     return names
 
 
+def need(there: object, reason: str) -> None:
+    """Skip the test for this reason, or fail it where that was forbidden, unless it is there."""
+    if there:
+        return
+    if os.environ.get("TRACER_REQUIRE_KERNEL") == "1":
+        pytest.fail(f"TRACER_REQUIRE_KERNEL=1, but {reason}")
+    pytest.skip(reason)
+
+
+MAKE = {
+    # The journal is not of the fast-commit kind and inode tables are written beforehand, so that
+    # nobody else writes to the device.
+    "ext4": ("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
+    "xfs": ("mkfs.xfs", "-q"),
+    "btrfs": ("mkfs.btrfs", "-q"),
+}
+"""How the file systems are made, of blocks of 4 KiB."""
+_LEAST_MIB = {"ext4": 1, "xfs": 300, "btrfs": 256}
+
+
 @pytest.fixture
 def file_system(tmp_path):
-    """An ext4 of 4 KiB blocks on a loop device of its own; returns (mount point, MAJOR:MINOR).
-
-    The journal is not of the fast-commit kind and inode tables are written beforehand, so that
-    nobody else writes to the device.
-    """
+    """A file system on a loop device of its own; returns (mount point, MAJOR:MINOR)."""
     mounted = []
 
-    def make(size_mib: int = 256, name: str = "disk") -> tuple[Path, str]:
+    def make(
+        size_mib: int = 256, name: str = "disk", kind: str = "ext4", mkfs=(), options: str = ""
+    ) -> tuple[Path, str]:
+        need(shutil.which(MAKE[kind][0]), f"{MAKE[kind][0]} is not installed (make setup)")
+        need(f"\t{kind}\n" in Path("/proc/filesystems").read_text(), f"the kernel has no {kind}")
         image, mount = tmp_path / f"{name}.img", tmp_path / name
         mount.mkdir()
         with image.open("wb") as file:
-            file.truncate(size_mib << 20)
-        subprocess.run(
-            [
-                "mkfs.ext4",
-                "-q",
-                "-F",
-                "-b",
-                "4096",
-                "-E",
-                "lazy_itable_init=0,lazy_journal_init=0",
-                str(image),
-            ],
-            check=True,
-        )
+            file.truncate(max(size_mib, _LEAST_MIB[kind]) << 20)
+        subprocess.run([*MAKE[kind], *mkfs, str(image)], check=True, capture_output=True)
         found = subprocess.run(
             ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True
         )
         device = found.stdout.strip()
-        subprocess.run(["mount", device, str(mount)], check=True)
         mounted.append((mount, device))
+        chosen = ["-o", options] if options else []
+        subprocess.run(["mount", *chosen, device, str(mount)], check=True)
         numbers = subprocess.run(
             ["lsblk", "-dno", "MAJ:MIN", device], check=True, capture_output=True, text=True
         )
@@ -111,5 +122,5 @@ def file_system(tmp_path):
 
     yield make
     for mount, device in reversed(mounted):
-        subprocess.run(["umount", str(mount)], check=False)
+        subprocess.run(["umount", str(mount)], check=False, capture_output=True)
         subprocess.run(["losetup", "-d", device], check=False)

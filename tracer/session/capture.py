@@ -117,7 +117,7 @@ class Capture:
         for probe in probes:
             wanted = [event for event in probe.events if event.feed is Feed.TRACEPOINT]
             present = [event for event in wanted if instance.has_event(event.name)]
-            if not present:
+            if not present and not probe.optional:
                 raise FeatureMissing(
                     f"this kernel has none of the events of probe {probe.name}",
                     "leave it out with -e, or see `tracer doctor`",

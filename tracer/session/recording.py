@@ -25,6 +25,7 @@ from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
+from tracer.session.paths import name_files
 from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
@@ -150,7 +151,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             )
             capture.close()
             privileges.keep(privileges.FINALIZE)
-            manifest = finalize(options.output, manifest, listener.decoding)
+            manifest = finalize(options.output, manifest, listener.decoding, name_files)
             manifest = _add_cost(options.output, manifest)
             status = 0
             if launch is not None and manifest["ended_by"] in ("command", "size"):
@@ -274,6 +275,9 @@ def _capture(
     _add_containers(manifest)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
+    # One that was mounted meanwhile, too.
+    known = manifest["btrfs"]
+    manifest["btrfs"] = [*known, *(fs for fs in environment.btrfs() if fs not in known)]
     manifest["own_files"] = output.inodes(folder)
     try:
         manifests.write(folder, manifest)
@@ -340,6 +344,7 @@ def _first_manifest(
         "vm": environment.vm(),
         "mounts": environment.mounts(),
         "disks": environment.disks(),
+        "btrfs": environment.btrfs(),
         "own_files": {},
         "own_cost": {},
         "tables": {},

@@ -101,7 +101,7 @@ class Programs:
             size = _bytes_needed(event, parsed)
             scope = probe.scope.name
             functions[_function(event.name)] = f"return record(ctx, {parsed.id}, {size}, {scope});"
-        if not served:
+        if not served and not probe.optional:
             raise FeatureMissing(
                 f"this kernel has none of the events of probe {probe.name}",
                 "leave it out with -e, or see `tracer doctor`",

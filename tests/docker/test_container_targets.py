@@ -73,14 +73,14 @@ def test_each_call_is_counted_to_its_own_target(start, start_on_host, tell, reco
         ]
 
 
-def test_what_is_executed_later_is_the_containers(start, tell, record):
+def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record):
     container = start("exec", CALLS, A)
     other = start("other", CALLS, OTHER)
     tell(None, "exec-is-up", "other-is-up")
     recording = record("--container", container.id[:12])
-    assert container.exec_run(python(TIMES.format(LATER))).exit_code == 0
-    assert other.exec_run(python(TIMES.format(B))).exit_code == 0
-    assert container.exec_run(["sh", "-c", "sleep 0; sleep 0 & wait"]).exit_code == 0
+    assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
+    assert dockerd.execute(other, python(TIMES.format(B))) == 0
+    assert dockerd.execute(container, ["sh", "-c", "sleep 0; sleep 0 & wait"]) == 0
     tell("go", "exec-is-done", "other-is-done")
     with recording.stop() as trace:
         assert calls(trace, "times") == [("exec", "target", LATER)]
@@ -94,7 +94,7 @@ def test_what_is_executed_later_is_the_containers(start, tell, record):
         assert found == [("child", 2)]
 
 
-def test_a_restart_is_followed(start, tell, record):
+def test_a_restart_is_followed(dockerd, start, tell, record):
     source = f"for _ in range({B}): os.times()\nsay('done-%d' % os.stat('/shared/go').st_size)\n"
     container = start("again", source + "time.sleep(1000)")
     tell(None, "again-is-up")
@@ -103,7 +103,7 @@ def test_a_restart_is_followed(start, tell, record):
     first = init_of(container)
     container.restart(timeout=0)
     wait_for(lambda: init_of(container) not in (0, first), "the restart")
-    container.exec_run(python(TIMES.format(LATER)))
+    assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
 
     with recording.stop() as trace:
         # Once before and once after the restart, and what was executed in the second run.

@@ -81,6 +81,15 @@ class Dockerd:
         container.start()
         return container
 
+    def execute(self, container, command: list[str]) -> int:
+        """Run a command in a container (`docker exec`) to its end; its exit status."""
+        api = self.client.api
+        identity = api.exec_create(container.id, command)["Id"]
+        api.exec_start(identity, detach=True)
+        while (state := api.exec_inspect(identity))["Running"]:
+            time.sleep(0.01)
+        return state["ExitCode"]
+
     def remove_all(self) -> None:
         """Remove every container."""
         for container in self.client.containers.list(all=True):
@@ -89,8 +98,10 @@ class Dockerd:
 
     def close(self) -> None:
         """End the daemon and remove what it left: mounts, cgroups, folders."""
-        with contextlib.suppress(AttributeError):
+        # It may not have come up, or have ended already.
+        with contextlib.suppress(AttributeError, OSError, docker.errors.DockerException):
             self.remove_all()
+        with contextlib.suppress(AttributeError):
             self.client.close()
         self.process.terminate()
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from probes import (
     block,
     buffers,
+    call_graphs,
+    counters,
     dirty,
     inode_writeback,
     page_faults,
@@ -33,6 +35,8 @@ PROBES: dict[str, Probe] = {
 TABLES: dict[str, Table] = {
     **{probe.table.name: probe.table for probe in PROBES.values()},
     phases.TABLE.name: phases.TABLE,
+    counters.TABLE.name: counters.TABLE,
+    call_graphs.TABLE.name: call_graphs.TABLE,
 }
 """Every table that a recording can hold."""
 

@@ -48,6 +48,8 @@ class Table:
     columns: tuple[Column, ...]
     example: str
     """One useful SQL query, shown by `tracer query --help`."""
+    option: str = ""
+    """The option of `tracer record` that it takes; "": the probe of its name, by -e."""
 
     def column(self, name: str) -> Column:
         """The column called `name`; KeyError where there is none."""

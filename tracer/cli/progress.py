@@ -98,7 +98,8 @@ def show_decoding(
         bar.start()
         task = bar.add_task("decoding", total=pages)
     assert task is not None
-    bar.update(task, completed=done)
+    bar.start()  # again, where another part of the raw data comes after one that was done
+    bar.update(task, completed=done, total=pages)
     if done >= pages:
         bar.stop()
     return bar, task

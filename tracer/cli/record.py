@@ -79,6 +79,15 @@ def record(
         str | None,
         typer.Option("--max-size", metavar="SIZE", help="End when so much is captured, e.g. 2G."),
     ] = None,
+    perf_stat: Annotated[
+        bool, typer.Option("--perf-stat", help="Count events of each target by perf stat, too.")
+    ] = False,
+    callgraph: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--callgraph", metavar="EVENT,..", help="Call graphs of events, by perf record."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the trace if it exists.")] = False,
     fail_on_loss: Annotated[
         bool, typer.Option("--fail-on-loss", help="Exit with 7 if events were lost.")
@@ -109,6 +118,8 @@ def record(
       tracer record -a -d 10 -o machine.trace
 
       tracer record -e writeback,block -p 1234 -o flush.trace
+
+      tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
     """
     from probes.errors import UsageError
     from tracer.cli.sizes import parse_size
@@ -142,6 +153,8 @@ def record(
             raise UsageError(f"a trace of at most {max_size} holds nothing", "give e.g. 2G")
     options.force = force
     options.backend = backend
+    options.perf_stat = perf_stat
+    options.callgraphs = callgraph or []
 
     from tracer.cli.progress import RecordingProgress
 

@@ -178,15 +178,16 @@ class Capture:
                 with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
                     instance.set_pids(tids, exclude=True)
 
-    def start_machine(self, limit_bytes: int | None) -> None:
+    def start_machine(self, limit_bytes: int | None, companions: Iterable[int] = ()) -> None:
         """Start the drain, then let in the events of scope `machine`, forks and exits among them.
 
         A list of threads taken after this and before `start_targets` misses none: a thread of a
-        later event was either alive then or has its own fork in the trace.
+        later event was either alive then or has its own fork in the trace. `companions` are
+        processes that record for us, and are left out as the recorder is.
         """
         self.drain = Drain(self._sources, limit_bytes=limit_bytes)
         self.drain.start()
-        self.leave_out([os.getpid(), *self.drain.tids])
+        self.leave_out([os.getpid(), *self.drain.tids, *companions])
         self.instances[Scope.MACHINE].start()
         if self.rings is not None:
             self.rings.start()

@@ -18,12 +18,13 @@ from probes.errors import ExitCode, TracerError, UsageError
 from probes.kernel import jiffies, process_start_time, syscall_names
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
-from tracer.session import environment, output
+from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import mappings
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
+from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
@@ -54,6 +55,8 @@ class Options:
     max_bytes: int | None = None
     force: bool = False
     backend: str = AUTO
+    perf_stat: bool = False
+    callgraphs: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -107,6 +110,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
         )
     output.check(options.output, options.force)
+    perf = PerfTools(options.perf_stat, options.callgraphs)
     raw = options.output / RAW
     with Signals() as signals:
         launch = None
@@ -118,6 +122,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         capture = None
         made = False
         try:
+            privileges.keep(privileges.CAPTURE)
             output.make(options.output)
             made = True
             capture = Capture(
@@ -129,8 +134,11 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 options.machine,
             )
             manifest = _first_manifest(options, probes, targets, capture, choice.why)
-            manifest = _capture(options, manifest, targets, launch, capture, signals, listener)
+            manifest = _capture(
+                options, manifest, targets, launch, capture, perf, signals, listener
+            )
             capture.close()
+            privileges.keep(privileges.FINALIZE)
             manifest = finalize(options.output, manifest, listener.decoding)
             manifest = _add_cost(options.output, manifest)
             status = 0
@@ -139,6 +147,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         except TracerError:
             # A full disk is not the job's fault: what runs may end in its own time.
             if launch is not None and launch.started:
+                perf.close()
                 if capture is not None:
                     capture.close()
                 _let_end(launch, signals)
@@ -150,6 +159,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         finally:
             if launch is not None and not launch.started:
                 launch.abandon()
+            perf.close()
             if capture is not None:
                 capture.close()
             if made:
@@ -179,6 +189,7 @@ def _capture(
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
+    perf: PerfTools,
     signals: Signals,
     listener: Listener,
 ) -> Manifest:
@@ -189,8 +200,12 @@ def _capture(
     members = Members(folder / RAW / MEMBERS, targets, capture)
     begun_cpu_s = _cpu_s()
     try:
+        perf.start(folder / RAW, targets, options.buffer_kib)
+        if perf.wanted:
+            manifest["perf"] = perf.describe()
         manifests.write(folder, manifest)
-        capture.start_machine(options.max_bytes)
+        capture.start_machine(options.max_bytes, perf.pids)
+        perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
         members.first_look()
         if capture.rings is not None and capture.rings.rings:
@@ -200,8 +215,12 @@ def _capture(
         if launch is not None:
             launch.go()
         listener.started(targets)
-        ended_by = _until_the_end(options, targets, launch, capture, members, signals, listener)
+        ended_by = _until_the_end(
+            options, targets, launch, capture, perf, members, signals, listener
+        )
+        perf.disable()
         stats = capture.stop()
+        perf.stop()
         end_ns = time.monotonic_ns()
         manifest["own_cost"]["capture_cpu_s"] = _cpu_s() - begun_cpu_s
         if capture.drain is not None and capture.drain.failure is not None:
@@ -305,6 +324,7 @@ def _until_the_end(
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
+    perf: PerfTools,
     members: Members,
     signals: Signals,
     listener: Listener,
@@ -325,7 +345,8 @@ def _until_the_end(
                 return "signal"
             if drain.failure is not None:
                 return "disk"
-            if drain.full:
+            written = drain.written + perf.written
+            if drain.full or (options.max_bytes and written >= options.max_bytes):
                 return "size"
             if launch is not None and launch.poll() is not None:
                 return "command"
@@ -333,7 +354,7 @@ def _until_the_end(
                 return "target"
             if options.duration_s is not None and elapsed >= options.duration_s:
                 return "duration"
-            listener.tick(Status(elapsed, drain.written))
+            listener.tick(Status(elapsed, written))
             left = _TICK_S
             if options.duration_s is not None:
                 left = min(left, options.duration_s - elapsed)
@@ -387,9 +408,10 @@ def _add_cost(folder: Path, manifest: Manifest) -> Manifest:
         part: sum(path.stat().st_size for path in (folder / part).rglob("*") if path.is_file())
         for part in (RAW, EVENTS)
     }
+    perf_s = manifest.get("perf", {}).get("cpu_s", 0.0)
     manifest["own_cost"] = {
         **manifest["own_cost"],
-        "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
+        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s, 3),
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "bytes_written": sum(written.values()),
         "raw_bytes": written[RAW],

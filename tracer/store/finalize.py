@@ -34,7 +34,9 @@ from probes.loss import TABLE as LOSS_TABLE
 from probes.loss import Gap
 from probes.phases import TABLE as PHASES
 from probes.schema import AssemblyContext, Probe, Scope
-from tracer.store import loss, phases
+from probes.symbols.mappings import MappedFile
+from probes.symbols.resolver import Resolver
+from tracer.store import loss, perf, phases
 from tracer.store import manifest as manifests
 from tracer.store.files import allow_open_files, make_folder, read_bounded
 from tracer.store.manifest import (
@@ -47,6 +49,7 @@ from tracer.store.manifest import (
     what_is_wrong,
 )
 from tracer.store.tables import TableWriter, write_table
+from tracer.store.trace import boot_id
 
 RAW = "raw"
 EVENTS = "events"
@@ -138,10 +141,11 @@ def _decode(
     flushers: set[int] = set()
     writers: dict[str, TableWriter] = {}
     try:
+        symbols = _resolver(manifest)
         membership = Membership(manifest["targets"], threads, members, formats)
         assemblers = {
             probe.name: _assembler(
-                AssemblyContext(probe, formats, context_manifest, flushers, membership)
+                AssemblyContext(probe, formats, context_manifest, flushers, membership, symbols)
             )
             for probe in probes
         }
@@ -183,7 +187,26 @@ def _decode(
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None
-    return tables, [*_gaps(manifest, timeline), *membership.gaps], last_event
+    gaps = [*_gaps(manifest, timeline), *membership.gaps]
+    tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
+    return tables, gaps, last_event
+
+
+def _resolver(manifest: Manifest) -> Resolver | None:
+    """Symbols of this machine, for a recording of this boot; elsewhere files are other files."""
+    clock = manifest["clock"]
+    if manifest["host"].get("boot_id") != boot_id() or "realtime_offset_ns" not in clock:
+        return None
+    end = clock["end_ns"]
+    latest = None if end is None else end + clock["realtime_offset_ns"]
+    folders = {mount["dev"]: mount["path"] for mount in reversed(manifest.get("mounts", []))}
+
+    def roots(file: MappedFile) -> list[str]:
+        # A container's file lies on an overlay that is mounted somewhere for us, too.
+        mounted = folders.get(f"{file.dev[0]}:{file.dev[1]}", "/")
+        return ["", mounted] if mounted != "/" else [""]
+
+    return Resolver(latest, roots)
 
 
 def _assembler(context: AssemblyContext) -> Assembler:

@@ -156,6 +156,32 @@ class Ftrace(TypedDict, total=False):
     stats: dict[str, dict[str, Count]]
 
 
+class CounterFile(TypedDict):
+    """The output of `perf stat` for one target; `missing` are events that this kernel lacks."""
+
+    target: str
+    file: str
+    missing: list[str]
+
+
+class CallGraphFile(TypedDict):
+    """The output of one `perf record`."""
+
+    file: str
+    events: list[str]
+
+
+class Perf(TypedDict, total=False):
+    """What perf recorded: `failures` by file, CPU time and process ids of perf itself."""
+
+    version: str
+    counters: list[CounterFile]
+    callgraphs: list[CallGraphFile]
+    failures: dict[str, str]
+    cpu_s: float
+    pids: list[Pid]
+
+
 class Mount(TypedDict):
     """A mounted file system; `dev` is MAJOR:MINOR."""
 
@@ -235,6 +261,7 @@ class Manifest(TypedDict):
     backend: str
     backend_why: NotRequired[str]
     ftrace: Ftrace
+    perf: NotRequired[Perf]
     syscall_names: NotRequired[dict[str, str]]
     vm: dict[str, int]
     mounts: NotRequired[list[Mount]]

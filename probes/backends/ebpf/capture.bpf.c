@@ -14,6 +14,9 @@
 
 #define TARGET 0
 #define MACHINE 1
+// Of a tracepoint's program: 0 would keep the event from every perf of the machine, whoever's it
+// is (perf_trace_run_bpf_submit).
+#define PASS_ON 1
 #define TIDS_A_PAGE 4096
 #define TIDS (4 << 20) // PID_MAX_LIMIT
 
@@ -100,15 +103,15 @@ static __always_inline int record(void *ctx, u16 type, int bytes, int scope)
 {
     u64 who = bpf_get_current_pid_tgid();
     if (!is_open(scope, who))
-        return 0;
+        return PASS_ON;
     struct head *out = reserve(scope, sizeof(struct head) + bytes - 8);
     if (!out)
-        return 0;
+        return PASS_ON;
     begin(out, who, type);
     if (bytes > 8)
         bpf_probe_read_kernel(out + 1, bytes - 8, ctx + 8);
     submit(scope, out);
-    return 0;
+    return PASS_ON;
 }
 
 // One of perf's software events of faults; 0 keeps perf from a sample of its own.
@@ -136,13 +139,13 @@ static __always_inline int follow(void *ctx, int offset)
 {
     u8 *parent = mark_of((u32)bpf_get_current_pid_tgid());
     if (!parent || !*parent)
-        return 0;
+        return PASS_ON;
     u32 child = 0;
     bpf_probe_read_kernel(&child, sizeof(child), ctx + offset);
     u8 *mark = mark_of(child);
     if (mark)
         *mark = 1;
-    return 0;
+    return PASS_ON;
 }
 
 static __always_inline int forget(void *ctx, int offset)
@@ -152,5 +155,5 @@ static __always_inline int forget(void *ctx, int offset)
     u8 *mark = mark_of(tid);
     if (mark && *mark)
         *mark = 0;
-    return 0;
+    return PASS_ON;
 }

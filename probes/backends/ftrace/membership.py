@@ -225,7 +225,8 @@ class Membership:
             tid = int(moves.tid[n])
             if cause.finding is not None:
                 since = self._waiting.pop(tid, None)
-                if cause.finding[5]:
+                # A look may come between a fork and its being followed: then nothing was missed.
+                if cause.finding[5] and not moves.followed[n]:
                     if since is None:
                         since = max(self._let_in, cause.finding[4])
                     self._gap(since, cause.ts)

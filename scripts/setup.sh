@@ -13,9 +13,11 @@ say() { echo "setup: $*" >&2; }
 
 # What each package is for: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
 # and call graphs; docker.io: containers; e2fsprogs, mount: file systems of the tests;
-# seccomp2: names of system calls; strace: the tests ask it the same questions.
+# seccomp2: names of system calls; strace: the tests ask it the same questions; libstdc++6:
+# readable C++ names; gcc, libc6-dev, binutils: programs of the tests, and what is in them.
 packages=(
     python3-venv python3-bpfcc linux-perf docker.io e2fsprogs mount libseccomp2 strace
+    libstdc++6 gcc libc6-dev binutils
 )
 headers=linux-headers-$(dpkg --print-architecture 2>/dev/null || true)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from probes.symbols.elf import open_elf
 from probes.symbols.reading import UnreadableSymbols
-from tests.probes.symbols.test_symbols_go import CODE, table_source
 from tests.support.binaries import PROGRAM, assemble, compile_c, needs_binutils, run
+from tests.support.go_tables import CODE, table_source
 
 pytestmark = needs_binutils
 

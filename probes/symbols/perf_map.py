@@ -14,8 +14,8 @@ import numpy as np
 from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_whole, shown
 from probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
-MAX_MAP_BYTES = 1 << 27
-MAX_MAP_LINES = 1 << 21
+MAX_MAP_BYTES = 1 << 26
+MAX_MAP_LINES = 1 << 20
 
 
 def read_perf_map(path: PathOrFd, uid: int) -> SymbolTable | None:

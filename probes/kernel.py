@@ -49,21 +49,28 @@ def tracefs(writable: bool = True) -> Path:
     return path
 
 
-_CAPABILITIES = {
+CAPABILITIES = {
+    "CAP_CHOWN": 0,
     "CAP_DAC_OVERRIDE": 1,
+    "CAP_DAC_READ_SEARCH": 2,
+    "CAP_FOWNER": 3,
+    "CAP_KILL": 5,
+    "CAP_IPC_LOCK": 14,
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_NICE": 23,
+    "CAP_SYSLOG": 34,
     "CAP_PERFMON": 38,
     "CAP_BPF": 39,
 }
-"""include/uapi/linux/capability.h"""
+"""Those that matter here, by their bit: include/uapi/linux/capability.h."""
 
 
 def has_capability(name: str) -> bool:
     """Whether this process has a capability in effect."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> _CAPABILITIES[name] & 1)
+            return bool(int(line.split()[1], 16) >> CAPABILITIES[name] & 1)
     return False
 
 

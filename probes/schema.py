@@ -162,6 +162,8 @@ class Event:
     feed: Feed = Feed.TRACEPOINT
     reads: tuple[str, ...] = ()
     """Fields that the probe's assembler reads, beyond those of `columns`."""
+    text_bytes: int = 256
+    """Of the texts behind the event's other fields BPF programs take no more."""
 
 
 class Scope(Enum):
@@ -201,5 +203,7 @@ class AssemblyContext:
     the start as (tid, pid, ppid, comm, cgroup)."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
+    membership: Any = None
+    """Which target each process belongs to (`probes.backends.ftrace.membership.Membership`)."""
     symbols: Any = None
     """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""

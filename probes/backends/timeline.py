@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +44,41 @@ class Batch:
     payload: NDArray[np.uint8]
     launching: NDArray[np.bool_] | None = None
     """Of the recorder's launch of a command: before that command's exec."""
+    target: NDArray[np.int16] | None = None
+    """Number of the target that the process belongs to, 0: none; of a newtask event, the child."""
+    wanted: NDArray[np.bool_] | None = None
+    """Of a target. None: all of it is wanted."""
+    moves: list[Move] = field(default_factory=list)
+    """Processes that were moved from target to target, in order of time."""
     gaps: list[Gap] = field(default_factory=list)
     """Every gap found so far, in whatever stream."""
 
     def __len__(self) -> int:
         return len(self.ts)
+
+
+class Move(NamedTuple):
+    """A process and the number of the target that it belongs to from then on."""
+
+    ts: int
+    pid: int
+    target: int
+    cgroup: str | None
+    """The path of the cgroup that it was found in, where one is known."""
+
+
+def no_events() -> Batch:
+    """A batch without events."""
+    return Batch(
+        np.empty(0, np.int64),
+        np.empty(0, np.uint16),
+        np.empty(0, np.int32),
+        np.empty(0, np.int32),
+        np.empty(0, np.int16),
+        np.empty(0, np.int64),
+        np.empty(0, np.int32),
+        np.empty(0, np.uint8),
+    )
 
 
 class RawStream(Protocol):

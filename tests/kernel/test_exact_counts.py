@@ -364,3 +364,28 @@ def test_a_file_system_on_a_partition(record, load, tmp_path):
         subprocess.run(["umount", str(mount)], check=False, capture_output=True)
         subprocess.run(["partx", "--delete", disk], check=False, capture_output=True)
         subprocess.run(["losetup", "-d", disk], check=False)
+
+
+def test_sync_calls_and_the_pages_that_they_write(record, load, file_system):
+    mount, dev = file_system()
+    trace = record(
+        load(
+            f"""
+            import os
+            fd = os.open("{mount}/f", os.O_CREAT | os.O_RDWR, 0o600)
+            for i in range({FILES}):
+                os.pwrite(fd, bytes([i]) * 4096, i * 4096)
+                os.sync()
+            """
+        )
+    )
+    assert one(trace, "SELECT count(*) FROM syscalls WHERE name = 'sync'") == FILES
+    from analysis.views.flushes import flushes
+
+    flushes(trace)
+    pages = trace.connection.execute(
+        "SELECT sum(pages), count(DISTINCT page) FROM flushes "
+        "WHERE dev = ? AND reason = 'sync' AND rwbs NOT LIKE '%M%'",
+        [dev],
+    ).fetchone()
+    assert pages == (FILES, FILES)

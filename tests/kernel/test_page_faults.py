@@ -1,5 +1,6 @@
 """Page faults by what they were and what they touched: exact counts, by every backend."""
 
+import mmap
 import subprocess
 import sys
 
@@ -44,10 +45,18 @@ def test_minor_and_major_faults_with_their_files(record, load, file_system):
     # Ours is the only place of so many writes to fresh memory, one a page.
     anonymous = table(
         trace,
-        "SELECT ip_file, kind, access, count(*) n FROM page_faults "
+        "SELECT symbol, ip_file, kind, access, count(*) n FROM page_faults "
         "WHERE file = '[anon]' AND ip_file LIKE '%mmap%.so' GROUP BY ALL",
     )
-    assert [row[1:] for row in anonymous] == [("minor", "write", PAGES)]
+    module = mmap.__file__
+    assert anonymous == [("mmap_ass_subscript", module, "minor", "write", PAGES)]
+    # The file is read where a Python object is made of a byte of it.
+    reads = table(
+        trace,
+        "SELECT symbol, ip_file, count(*) FROM page_faults WHERE file = ? GROUP BY ALL",
+        path,
+    )
+    assert reads == [("mmap_subscript", module, MAJOR)]
 
 
 def test_every_successful_fault_has_its_kind_and_its_file(record, load, tmp_path):

@@ -49,7 +49,7 @@ class RecordingProgress(Listener):
 
     def started(self, targets: list[Target]) -> None:
         """Say what is traced."""
-        names = ", ".join(f"{t.name} ({t.pid})" if t.pid else "everything" for t in targets)
+        names = ", ".join(_name(target) for target in targets)
         text = f"Tracing {names}... Ctrl-C to end."
         self._console.print(Text(plain(text)))
         if self._status:
@@ -70,6 +70,14 @@ class RecordingProgress(Listener):
     def decoding(self, done: int, pages: int) -> None:
         """Show how far decoding is."""
         self._bar, self._task = show_decoding(self._bar, self._task, done, pages)
+
+
+def _name(target: Target) -> str:
+    if target.kind == "machine":
+        return "everything"
+    if target.kind in ("container", "cgroup"):
+        return f"{target.kind} {target.name}"
+    return f"{target.name} ({target.pid})"
 
 
 def show_decoding(

@@ -149,8 +149,7 @@ class Capture:
                 "this kernel's ftrace cannot follow children", "it needs option event-fork (4.10)"
             )
         known = threads_of(targets)
-        if not known:
-            # An empty filter would let everything through.
+        if not known and not any(target.joined and target.alive for target in targets):
             raise TargetGone("every target has ended", "start it and record again")
         instance.set_pids(known)
         # A thread made between the look and the filter is found by looking again.
@@ -160,6 +159,17 @@ class Capture:
                 return
             instance.add_pids(new)
             known |= new
+
+    def join(self, tids: Iterable[int]) -> None:
+        """Let in the events of these threads, too, and of what they make."""
+        if Scope.TARGET in self.instances and not self._everybody:
+            self.instances[Scope.TARGET].add_pids(tids)
+
+    def not_followed(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads whose events are not let in, now."""
+        if Scope.TARGET not in self.instances or self._everybody:
+            return set()
+        return self.instances[Scope.TARGET].without(tids)
 
     def leave_out(self, tids: Iterable[int]) -> None:
         """Do not record these threads of the recorder."""

@@ -16,7 +16,7 @@ from tracer.session.capture import default_kib
 from tracer.store.files import create, write_whole
 from tracer.store.manifest import CounterFile, Perf
 from tracer.store.perf import KALLSYMS
-from tracer.targets import Target, processes_of
+from tracer.targets import Target
 
 
 class PerfTools:
@@ -90,7 +90,7 @@ class PerfTools:
 
     def _count(self, plan: stat.Plan, path: Path, target: Target) -> CounterFile:
         assert self._perf is not None
-        pids = None if target.kind == "machine" else partial(processes_of, target)
+        pids = None if target.kind == "machine" else partial(_members, target)
         output = self._output(path)
         self._running[path.name] = stat.count(self._perf, plan.events, pids, output)
         name = target.describe()["name"]
@@ -135,3 +135,7 @@ class PerfTools:
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._outputs = {}
+
+
+def _members(target: Target) -> list[int]:
+    return sorted(target.members())

@@ -18,16 +18,17 @@ from probes.errors import ExitCode, TracerError, UsageError
 from probes.kernel import jiffies, process_start_time, syscall_names
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
-from tracer.session import environment, output
+from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import mappings
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
+from tracer.session.members import Members
 from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
-from tracer.store.finalize import EVENTS, MAPS, MARKS, RAW, THREADS, finalize
+from tracer.store.finalize import EVENTS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.trace import boot_id
 from tracer.targets import Target
@@ -43,6 +44,9 @@ class Options:
 
     output: Path
     pids: str | None = None
+    containers: list[str] = field(default_factory=list)
+    daemon: bool = False
+    cgroups: list[str] = field(default_factory=list)
     machine: bool = False
     command: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=lambda: list(PROBES))
@@ -95,18 +99,16 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     Nothing of the recording stays in the kernel, however it ends, short of SIGKILL.
     """
     listener = listener or Listener()
-    if not options.command and options.pids is None and not options.machine:
-        raise UsageError(
-            "there is nothing to trace",
-            "give a process (-p PID), a command (-- CMD ...) or everything (-a)",
-        )
-    if options.machine and options.pids is not None:
-        raise UsageError("-a traces every process, so -p adds none", "give one of them")
     choice = choose(options.backend)
     probes = _probes(options.probes)
-    targets = target_finder.from_pids(options.pids) if options.pids is not None else []
-    if options.machine:
-        targets.append(target_finder.machine())
+    targets = target_finder.find(
+        options.pids, options.containers, options.daemon, options.cgroups, options.machine
+    )
+    if not targets and not options.command:
+        raise UsageError(
+            "there is nothing to trace",
+            "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
+        )
     output.check(options.output, options.force)
     perf = PerfTools(options.perf_stat, options.callgraphs)
     raw = options.output / RAW
@@ -120,6 +122,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         capture = None
         made = False
         try:
+            privileges.keep(privileges.CAPTURE)
             output.make(options.output)
             made = True
             capture = Capture(
@@ -135,6 +138,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 options, manifest, targets, launch, capture, perf, signals, listener
             )
             capture.close()
+            privileges.keep(privileges.FINALIZE)
             manifest = finalize(options.output, manifest, listener.decoding)
             manifest = _add_cost(options.output, manifest)
             status = 0
@@ -193,6 +197,7 @@ def _capture(
     marks.find(targets)
     capture.follow(targets)
     folder = options.output
+    members = Members(folder / RAW / MEMBERS, targets, capture)
     begun_cpu_s = _cpu_s()
     try:
         perf.start(folder / RAW, targets, options.buffer_kib)
@@ -202,6 +207,7 @@ def _capture(
         capture.start_machine(options.max_bytes, perf.pids)
         perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
+        members.first_look()
         if capture.rings is not None and capture.rings.rings:
             maps = mappings(target_finder.processes_with_memory(targets))
             write_whole(folder / RAW / MAPS, manifests.encoded(maps))
@@ -209,7 +215,9 @@ def _capture(
         if launch is not None:
             launch.go()
         listener.started(targets)
-        ended_by = _until_the_end(options, targets, launch, capture, perf, signals, listener)
+        ended_by = _until_the_end(
+            options, targets, launch, capture, perf, members, signals, listener
+        )
         perf.disable()
         stats = capture.stop()
         perf.stop()
@@ -222,6 +230,8 @@ def _capture(
             _end_command(launch, signals)
     except OSError as error:
         raise _disk_error(folder, error) from None
+    finally:
+        members.close()
     marks.collect()
     manifest["clock"]["end_ns"] = end_ns
     manifest["state"] = "captured"
@@ -231,6 +241,7 @@ def _capture(
     manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["ftrace"]["stats"] = stats
     manifest["targets"] = [target.describe() for target in targets]
+    _add_containers(manifest)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
     manifest["own_files"] = output.inodes(folder)
@@ -242,6 +253,15 @@ def _capture(
         failure = capture.drain.failure if capture.drain else None
         raise _disk_error(folder, failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     return manifest
+
+
+def _add_containers(manifest: Manifest) -> None:
+    """Put into the manifest the containers that have run so far, where a daemon tells."""
+    before = {container["id"]: container for container in manifest.get("containers", [])}
+    begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
+    found = target_finder.containers_since(begun / 1e9, before or None)
+    if found is not None:
+        manifest["containers"] = list(found.values())
 
 
 def _disk_error(folder: Path, error: OSError) -> TracerError:
@@ -259,7 +279,7 @@ def _disk_error(folder: Path, error: OSError) -> TracerError:
 def _first_manifest(
     options: Options, probes: list[str], targets: list[Target], capture: Capture, why: str
 ) -> Manifest:
-    return {
+    manifest: Manifest = {
         "schema": manifests.SCHEMA,
         "tool": environment.tool(),
         "state": "recording",
@@ -295,6 +315,8 @@ def _first_manifest(
         "tables": {},
         "loss": {},
     }
+    _add_containers(manifest)
+    return manifest
 
 
 def _until_the_end(
@@ -303,6 +325,7 @@ def _until_the_end(
     launch: Launch | None,
     capture: Capture,
     perf: PerfTools,
+    members: Members,
     signals: Signals,
     listener: Listener,
 ) -> str:
@@ -312,10 +335,11 @@ def _until_the_end(
     begun = time.monotonic()
     watched: list[int] = []
     try:
-        for target in targets:
+        for pid in filter(None, (target.ends_with for target in targets)):
             with contextlib.suppress(OSError):
-                watched.append(os.pidfd_open(target.pid))
+                watched.append(os.pidfd_open(pid))
         while True:
+            members.look()
             elapsed = time.monotonic() - begun
             if signals.received is not None:
                 return "signal"
@@ -335,7 +359,8 @@ def _until_the_end(
             if options.duration_s is not None:
                 left = min(left, options.duration_s - elapsed)
             # A pidfd of a dead process stays readable: wait only for those that still run.
-            signals.wait([fd for fd in watched if not _readable(fd)], left)
+            running = [fd for fd in watched if not _readable(fd)]
+            signals.wait([*running, *members.readable], left)
     finally:
         for fd in watched:
             os.close(fd)

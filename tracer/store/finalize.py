@@ -7,6 +7,7 @@ what lies in the trace directory.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -21,10 +22,11 @@ from probes.backends.ebpf import records as bpf_records
 from probes.backends.ftrace import event_format
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.event_rows import Assembler, EventRows
+from probes.backends.ftrace.membership import Membership
 from probes.backends.ftrace.page_stream import CommonFields, PageStream
 from probes.backends.ftrace.threads import Threads
 from probes.backends.perf_events import records
-from probes.backends.timeline import RawStream, Timeline
+from probes.backends.timeline import RawStream, Timeline, no_events
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
 from probes.kernel import process_start_time
@@ -32,24 +34,29 @@ from probes.loss import TABLE as LOSS_TABLE
 from probes.loss import Gap
 from probes.phases import TABLE as PHASES
 from probes.schema import AssemblyContext, Probe, Scope
+from probes.symbols.mappings import MappedFile
+from probes.symbols.resolver import Resolver
 from tracer.store import loss, perf, phases
 from tracer.store import manifest as manifests
 from tracer.store.files import allow_open_files, make_folder, read_bounded
 from tracer.store.manifest import (
     Manifest,
     MapFacts,
+    MemberFacts,
     TableFacts,
     ThreadFacts,
     checker,
     what_is_wrong,
 )
 from tracer.store.tables import TableWriter, write_table
+from tracer.store.trace import boot_id
 
 RAW = "raw"
 EVENTS = "events"
 LOSS = "loss.parquet"
 THREADS = "threads.json"
 MAPS = "maps.json"
+MEMBERS = "members.jsonl"
 MARKS = "marks"
 
 Progress = Callable[[int, int], None]
@@ -124,6 +131,7 @@ def _decode(
     formats, streams = raw_streams(folder, manifest)
     threads = _listed(folder / RAW / THREADS, list[ThreadFacts])
     maps = _listed(folder / RAW / MAPS, list[MapFacts])
+    members = _listed(folder / RAW / MEMBERS, list[MemberFacts], lines=True)
     context_manifest = {**manifest, "threads": threads, "maps": maps}
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
@@ -133,31 +141,33 @@ def _decode(
     flushers: set[int] = set()
     writers: dict[str, TableWriter] = {}
     try:
+        symbols = _resolver(manifest)
+        membership = Membership(manifest["targets"], threads, members, formats)
         assemblers = {
-            probe.name: _assembler(AssemblyContext(probe, formats, context_manifest, flushers))
+            probe.name: _assembler(
+                AssemblyContext(probe, formats, context_manifest, flushers, membership, symbols)
+            )
             for probe in probes
         }
         groups = _groups(probes, formats)
-        resolver = Threads([(t[0], t[1]) for t in threads], formats, _launched(manifest))
+        snapshot = [(t[0], t[1]) for t in threads]
+        resolver = Threads(snapshot, formats, _launched(manifest), membership)
         timeline = Timeline(streams)
         for probe in probes:
             writers[probe.name] = TableWriter(probe.table, building)
-        for batch in timeline.batches():
+        # A last batch without events: processes may have been found in a cgroup after them all.
+        for batch in itertools.chain(timeline.batches(), [no_events()]):
             resolver.resolve(batch)
             assert batch.launching is not None
             group = groups[batch.type]
             order = np.argsort(group, kind="stable")
             bounds = np.searchsorted(group[order], np.arange(len(probes) + 1))
-            launching = batch.launching if batch.launching.any() else None
+            others = batch.launching if batch.wanted is None else batch.launching | ~batch.wanted
             for number, probe in enumerate(probes):
                 rows = order[bounds[number] : bounds[number + 1]]
                 assembler = assemblers[probe.name]
-                if (
-                    launching is not None
-                    and probe.scope is Scope.TARGET
-                    and not assembler.sees_launch
-                ):
-                    rows = rows[~launching[rows]]
+                if probe.scope is Scope.TARGET and not assembler.sees_others and others.any():
+                    rows = rows[~others[rows]]
                 writers[probe.name].add(assembler.rows(batch, rows))
             if progress:
                 progress(timeline.units_read, timeline.units)
@@ -177,9 +187,26 @@ def _decode(
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None
-    gaps = _gaps(manifest, timeline)
-    tables |= perf.decode(folder / RAW, manifest, building, gaps, progress)
+    gaps = [*_gaps(manifest, timeline), *membership.gaps]
+    tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
     return tables, gaps, last_event
+
+
+def _resolver(manifest: Manifest) -> Resolver | None:
+    """Symbols of this machine, for a recording of this boot; elsewhere files are other files."""
+    clock = manifest["clock"]
+    if manifest["host"].get("boot_id") != boot_id() or "realtime_offset_ns" not in clock:
+        return None
+    end = clock["end_ns"]
+    latest = None if end is None else end + clock["realtime_offset_ns"]
+    folders = {mount["dev"]: mount["path"] for mount in reversed(manifest.get("mounts", []))}
+
+    def roots(file: MappedFile) -> list[str]:
+        # A container's file lies on an overlay that is mounted somewhere for us, too.
+        mounted = folders.get(f"{file.dev[0]}:{file.dev[1]}", "/")
+        return ["", mounted] if mounted != "/" else [""]
+
+    return Resolver(latest, roots)
 
 
 def _assembler(context: AssemblyContext) -> Assembler:
@@ -254,10 +281,16 @@ def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
     return CommonFields(0, 1)
 
 
-def _listed(path: Path, kind: Any) -> Any:
-    """What was listed at the start, checked to be of this kind; empty where there is no file."""
+def _listed(path: Path, kind: Any, lines: bool = False) -> Any:
+    """What the recorder listed, checked to be of this kind; empty where there is no file.
+
+    With `lines` each entry is a line, of which a killed recorder may not have ended the last.
+    """
     try:
-        return checker(kind).validate_json(read_bounded(path, _MAX_LIST_BYTES))
+        listed = read_bounded(path, _MAX_LIST_BYTES)
+        if lines:
+            listed = b"[" + listed[: listed.rfind(b"\n") + 1].strip().replace(b"\n", b",") + b"]"
+        return checker(kind).validate_json(listed)
     except FileNotFoundError:
         return []
     except (ValueError, OSError) as error:

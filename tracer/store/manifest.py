@@ -77,8 +77,21 @@ class Clock(TypedDict):
     jiffies: NotRequired[tuple[Count, Count] | None]
 
 
+class CgroupFacts(TypedDict):
+    """A cgroup: the number of its hierarchy (0: the unified one), the path from that one's root."""
+
+    hierarchy: Annotated[int, Field(ge=0, lt=1 << 15)]
+    controllers: NotRequired[str]
+    path: str
+
+
 class TargetFacts(TypedDict):
-    """What was traced."""
+    """What was traced.
+
+    `pid`: its first process, of a container the init at the start; 0: none. `container`: id.
+    `cgroups`: all processes in these and below belong to it. `processes`: of the daemon, those
+    whose descendants belong to it. `makers`: a container's shim, which makes processes for it.
+    """
 
     name: str
     role: str
@@ -86,6 +99,35 @@ class TargetFacts(TypedDict):
     pid: Pid
     command: NotRequired[list[str]]
     exit_status: NotRequired[int]
+    container: NotRequired[str]
+    image: NotRequired[str]
+    cgroups: NotRequired[Annotated[list[CgroupFacts], Field(max_length=1024)]]
+    processes: NotRequired[list[Pid]]
+    makers: NotRequired[list[Pid]]
+
+
+class ContainerMount(TypedDict):
+    """What of the host is seen at `path` in a container."""
+
+    type: str
+    source: str
+    path: str
+    writable: bool
+
+
+class ContainerFacts(TypedDict):
+    """A container that ran: `pid` of its init when last seen, 0: never. `merged`, `upper`,
+    `lower`: folders of its overlay."""
+
+    id: str
+    name: str
+    image: str
+    pid: Pid
+    cgroup: NotRequired[str | None]
+    merged: NotRequired[str | None]
+    upper: NotRequired[str | None]
+    lower: NotRequired[list[str]]
+    mounts: NotRequired[list[ContainerMount]]
 
 
 class StreamFacts(TypedDict):
@@ -197,8 +239,9 @@ class Manifest(TypedDict):
 
     `state`: recording, captured (raw only) or finalized (tables are there). `complete`: the
     recording ended as it should. `ended_by`: command, duration, signal, size, disk, target,
-    killed, import. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the
-    sysctls that steer write-back. `backend_why`: what made the recorder choose it.
+    killed, import. `containers`: all that ran, as far as a Docker daemon says; absent: none
+    does. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the sysctls
+    that steer write-back. `backend_why`: what made the recorder choose it.
     """
 
     schema: Count
@@ -212,7 +255,8 @@ class Manifest(TypedDict):
     clock: Clock
     duration_s: NotRequired[float | None]
     command: NotRequired[list[str] | None]
-    targets: list[TargetFacts]
+    targets: Annotated[list[TargetFacts], Field(max_length=4096)]
+    containers: NotRequired[Annotated[list[ContainerFacts], Field(max_length=65536)]]
     probes: list[str]
     backend: str
     backend_why: NotRequired[str]
@@ -230,6 +274,15 @@ class Manifest(TypedDict):
 
 ThreadFacts = tuple[Pid, Pid, Pid, str, str | None]
 """A thread at the start: (tid, pid, ppid, comm, cgroup path)."""
+
+MemberFacts = tuple[
+    Count, Pid, Annotated[int, Field(ge=-1, lt=4096)], Annotated[int, Field(ge=-1, lt=1 << 15)],
+    Count, bool,
+]  # fmt: skip
+"""A process found to belong to a target: (ns of the look, pid, number of the target in the
+manifest or -1: none, but it makes processes for one; cgroup hierarchy that it was found in or
+-1: by descent; ns of its start, to a clock tick; whether its events were not let in until
+then). Pid 0: from then on the targets' events are let in."""
 
 Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
 """A mapping: (start, end, offset in the file, device, inode, path)."""

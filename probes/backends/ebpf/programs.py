@@ -22,8 +22,6 @@ from probes.kernel import tracefs
 from probes.schema import Event, Feed, Probe, Scope
 
 _SOURCE = "capture.bpf.c"
-_TEXT_BYTES = 256
-"""Of a text at the end of an event no more is taken."""
 _TIDS_A_PAGE = 4096
 _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
 _SCOPE = {Scope.TARGET: 0, Scope.MACHINE: 1}
@@ -139,6 +137,16 @@ class Programs:
                 leaf.followed[mark] = 1
             table[ctypes.c_int(page)] = leaf
 
+    def without(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads whose events are not let in."""
+        table = self._bpf["followed_tids"]
+        pages: dict[int, Any] = {}
+        for tid in (tids := set(tids)):
+            page = tid // _TIDS_A_PAGE
+            if page not in pages:
+                pages[page] = table[ctypes.c_int(page)].followed
+        return {tid for tid in tids if not pages[tid // _TIDS_A_PAGE][tid % _TIDS_A_PAGE]}
+
     def close(self) -> None:
         """Detach and unload."""
         with _quiet():
@@ -164,6 +172,10 @@ class Filter:
     def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
         """Add threads to what `set_pids` set."""
         self.set_pids(tids, exclude)
+
+    def without(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads that are not let in, neither by `set_pids` nor as children."""
+        return self._programs.without(tids)
 
     def start(self) -> None:
         """Let events in."""
@@ -195,7 +207,7 @@ def _bytes_needed(event: Event, parsed: EventFormat) -> int:
     end = max((field.offset + field.size for field in fields), default=8)
     if any(field.data_loc for field in fields):
         # Texts lie behind all fixed fields.
-        end = max(f.offset + f.size for f in parsed.fields.values()) + _TEXT_BYTES
+        end = max(f.offset + f.size for f in parsed.fields.values()) + event.text_bytes
     return max(8, (end + 7) // 8 * 8)
 
 

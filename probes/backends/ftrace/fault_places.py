@@ -219,7 +219,7 @@ class FaultPlaces:
         kernel = ~faults["user"]
         symbols: list[str | None] = [None] * len(faults)
         if self._symbols is not None:
-            self._symbols.fill(files, faults, kernel, symbols)
+            symbols = self._symbols.names(files, faults, kernel)
         return {
             "file": _names(files, faults["file"], None),
             "file_offset": pa.array(np.ascontiguousarray(faults["file_offset"]), mask=~with_offset),

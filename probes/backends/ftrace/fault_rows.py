@@ -51,7 +51,7 @@ class FaultRows:
     """One row a page_fault_user or page_fault_kernel event."""
 
     # A launched command's first mappings are made before its exec is told of.
-    sees_launch = True
+    sees_others = True
 
     def __init__(self, context: AssemblyContext) -> None:
         self.probe = context.probe
@@ -77,9 +77,10 @@ class FaultRows:
         types = batch.type[of_probe]
         faults, at = self._read(batch, of_probe, types)
         self._places.locate(batch, of_probe, types, faults, at)
-        if batch.launching is not None and len(at):
-            kept = ~batch.launching[of_probe[at]]
-            faults, at = faults[kept], at[kept]
+        for left_out in (batch.launching, None if batch.wanted is None else ~batch.wanted):
+            if left_out is not None and len(at):
+                kept = ~left_out[of_probe[at]]
+                faults, at = faults[kept], at[kept]
         every = np.concatenate([self._waiting, faults])
         ended = np.zeros(len(types), np.int8)
         for kind, event_format in self._kinds:

@@ -34,7 +34,7 @@ _OPEN_IN_LAUNCH = 2
 class SyscallPairing:
     """Pairs raw_syscalls:sys_enter with sys_exit."""
 
-    sees_launch = True
+    sees_others = True
 
     def __init__(self, context: AssemblyContext) -> None:
         self.schema = context.probe.table.arrow_schema()
@@ -52,6 +52,9 @@ class SyscallPairing:
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows of the calls that ended in this batch."""
+        if batch.wanted is not None:
+            # A call that began before its process joined is no call of the target.
+            of_probe = of_probe[batch.wanted[of_probe]]
         n = len(of_probe)
         if not n or self._enter is None or self._exit is None:
             return None

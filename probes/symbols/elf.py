@@ -1,0 +1,78 @@
+"""The functions of an ELF file by address, from whatever the file has that names them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.symbols.debug_files import DEBUG_ROOT, open_debug_file
+from probes.symbols.elf_file import ElfImage
+from probes.symbols.elf_symbols import symbol_columns
+from probes.symbols.go import go_functions
+from probes.symbols.plt import stub_columns
+from probes.symbols.reading import PathOrFd, UnreadableSymbols
+from probes.symbols.table import SymbolColumns, SymbolTable, build_table
+
+
+class ElfFile(ElfImage):
+    """An open ELF file whose functions can be looked up; made by `open_elf`."""
+
+    def __init__(self, source: PathOrFd, debug_root: Path | None) -> None:
+        super().__init__(source)
+        self._debug_root = debug_root
+
+    def symbols(self) -> SymbolTable:
+        """The file's functions by virtual address.
+
+        From `.symtab` (its own or, where it is stripped, that of a separate debug file),
+        `.dynsym`, the stubs of its procedure linkage table (`name@plt`), and the table that a Go
+        program carries. Never raises for what the file holds: what cannot be used is left out
+        and named in `problems`; a table without symbols is what remains of the worst.
+        """
+        return self._table
+
+    @cached_property
+    def _table(self) -> SymbolTable:
+        sources: list[SymbolColumns] = []
+        for read in (self._own_symbols, self._go_symbols):
+            try:
+                sources += read()
+            except UnreadableSymbols as error:
+                self.problem(error.what)
+        table = build_table(sources)
+        try:
+            stubs = stub_columns(self, table)
+        except UnreadableSymbols as error:
+            self.problem(error.what)
+            stubs = []
+        return build_table([*sources, *stubs]) if stubs else table
+
+    def _own_symbols(self) -> list[SymbolColumns]:
+        found = symbol_columns(self, "SHT_SYMTAB")
+        if not found and self._debug_root is not None:
+            with open_debug_file(self, self._debug_root) as debug:
+                if debug is not None:
+                    found = symbol_columns(debug, "SHT_SYMTAB")
+                    self.problems += debug.problems
+        return found + symbol_columns(self, "SHT_DYNSYM")
+
+    def _go_symbols(self) -> list[SymbolColumns]:
+        return go_functions(self)
+
+    def at_file_offsets(self, offsets: NDArray[np.int64]) -> list[str | None]:
+        """The function at each offset into the file; None where none is known."""
+        addresses, loaded = self.addresses_of(offsets)
+        names = self.symbols().names_of(addresses)
+        return [name if known else None for name, known in zip(names, loaded, strict=True)]
+
+
+def open_elf(source: PathOrFd, debug_root: Path | None = DEBUG_ROOT) -> ElfFile:
+    """Open an ELF file by path or descriptor (which stays the caller's).
+
+    `debug_root` is where separate debug files are looked for; None: nowhere. Raises
+    UnreadableSymbols for what is not there, no regular file or no ELF file.
+    """
+    return ElfFile(source, debug_root)

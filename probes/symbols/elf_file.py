@@ -1,0 +1,319 @@
+"""An ELF file: header, sections, segments, build id, and the bytes at an address.
+
+pyelftools knows the layout of the headers; what is large is read by numpy. Nothing that the file
+says of its sizes is believed before it is compared with the file.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+from numpy.typing import NDArray
+
+from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_at, shown
+
+MAX_SECTIONS = 4096
+MAX_SEGMENTS = 256
+_MAX_NAMES_BYTES = 1 << 20
+_MAX_NOTE_BYTES = 1 << 16
+_MAX_BUILD_ID_BYTES = 64
+_NT_GNU_BUILD_ID = 3
+_MAX_RELOCATION_BYTES = 1 << 28
+_CHUNK = 1 << 24
+
+_SHF_ALLOC = 2
+_SHF_EXECINSTR = 4
+_PF_X = 1
+
+_RELATIVE = {
+    "EM_X86_64": 8,
+    "EM_386": 8,
+    "EM_AARCH64": 1027,
+    "EM_RISCV": 3,
+    "EM_S390": 12,
+    "EM_PPC64": 22,
+}
+"""R_*_RELATIVE: the word is the addend, moved by where the file is loaded (psABI of each)."""
+
+_NO_ELF = (ELFError, ConstructError, ValueError, KeyError, IndexError, OverflowError, struct.error)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section's header. `kind` is SHT_..., `stored` whether the file has its bytes."""
+
+    index: int
+    name: str
+    kind: str
+    address: int
+    offset: int
+    size: int
+    entry_size: int
+    link: int
+    info: int
+    allocated: bool
+    executable: bool
+
+    @property
+    def stored(self) -> bool:
+        return self.kind != "SHT_NOBITS"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of the file that is loaded (PT_LOAD)."""
+
+    offset: int
+    address: int
+    file_size: int
+    executable: bool
+
+
+class ElfImage:
+    """An open ELF file. Addresses are the file's own virtual ones.
+
+    status     what `fstat` said of it
+    problems   what of the file could not be used, a line each
+
+    Raises UnreadableSymbols for what is not there, no regular file or no ELF file.
+    """
+
+    def __init__(self, source: PathOrFd) -> None:
+        self.shown = shown(source)
+        self.folder = None if isinstance(source, int) else Path(os.fsdecode(source)).parent
+        self.fd, self.status = open_regular(source)
+        self._close = weakref.finalize(self, os.close, self.fd)
+        self.problems: list[str] = []
+        head = read_at(self.fd, 0, 64)
+        try:
+            elf = ELFFile(io.BytesIO(head))
+            self._structs = elf.structs
+            self.little_endian = bool(elf.little_endian)
+            self.bits = int(elf.elfclass)
+            self.header: dict[str, Any] = dict(elf.header)
+        except _NO_ELF as error:
+            self.close()
+            raise UnreadableSymbols(f"{self.shown} is no ELF file: {error}") from error
+        self.order = "<" if self.little_endian else ">"
+        self.machine = str(self.header["e_machine"])
+        self.word = np.dtype(f"{self.order}u{self.bits // 8}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back; segments that were looked at stay known."""
+        self._close()
+
+    def problem(self, what: str) -> None:
+        """Note that something of the file cannot be used."""
+        self.problems.append(f"{self.shown}: {what}")
+
+    @cached_property
+    def sections(self) -> list[Section]:
+        """All sections in their order; empty where the table of sections is damaged."""
+        count = self.header["e_shnum"]
+        headers = self._headers("e_shoff", 1 if count == 0 else count, MAX_SECTIONS, "section")
+        if count == 0 and headers:
+            # More than a 16-bit number can say: the first section's size says how many.
+            headers = self._headers("e_shoff", headers[0]["sh_size"], MAX_SECTIONS, "section")
+        names = self._section_names(headers)
+        return [
+            Section(
+                index=index,
+                name=names[h["sh_name"] : h["sh_name"] + 64]
+                .split(b"\0")[0]
+                .decode("utf-8", "backslashreplace"),
+                kind=str(h["sh_type"]),
+                address=h["sh_addr"],
+                offset=h["sh_offset"],
+                size=h["sh_size"],
+                entry_size=h["sh_entsize"],
+                link=h["sh_link"],
+                info=h["sh_info"],
+                allocated=bool(h["sh_flags"] & _SHF_ALLOC),
+                executable=bool(h["sh_flags"] & _SHF_EXECINSTR),
+            )
+            for index, h in enumerate(headers)
+        ]
+
+    def _section_names(self, headers: list[Any]) -> bytes:
+        index = self.header["e_shstrndx"]
+        if index == 0xFFFF and headers:
+            index = headers[0]["sh_link"]
+        if index >= len(headers) or headers[index]["sh_type"] == "SHT_NOBITS":
+            return b""
+        size = min(headers[index]["sh_size"], _MAX_NAMES_BYTES)
+        return self._read(headers[index]["sh_offset"], size)
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """What is loaded, executable segments first."""
+        count = self.header["e_phnum"]
+        headers = self._headers("e_phoff", count, MAX_SEGMENTS, "segment")
+        loads = [
+            Segment(h["p_offset"], h["p_vaddr"], h["p_filesz"], bool(h["p_flags"] & _PF_X))
+            for h in headers
+            if h["p_type"] == "PT_LOAD" and h["p_offset"] + h["p_filesz"] < 1 << 63
+        ]
+        return sorted(loads, key=lambda load: not load.executable)
+
+    def _headers(self, where: str, count: int, limit: int, what: str) -> list[Any]:
+        """The table of section or program headers at the offset that the ELF header names."""
+        offset = self.header[where]
+        if offset == 0 or count == 0:
+            return []
+        if count > limit:
+            self.problem(f"{count} {what} headers, more than {limit}: not read")
+            return []
+        struct_of = self._structs.Elf_Shdr if what == "section" else self._structs.Elf_Phdr
+        size = struct_of.sizeof()
+        if self.header["e_shentsize" if what == "section" else "e_phentsize"] != size:
+            self.problem(f"{what} headers of an unknown size")
+            return []
+        data = self._read(offset, size * count)
+        if len(data) < size * count:
+            self.problem(f"the {what} headers lie beyond the end of the file")
+            return []
+        try:
+            return [struct_of.parse(data[i * size : (i + 1) * size]) for i in range(count)]
+        except _NO_ELF as error:
+            self.problem(f"{what} headers cannot be read: {error}")
+            return []
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        size = max(0, min(size, self.status.st_size - offset))
+        return read_at(self.fd, offset, size) if size else b""
+
+    def read(self, section: Section, start: int, size: int) -> bytes:
+        """Bytes of a section from `start` on, fewer where the section or the file ends."""
+        size = min(size, section.size - start)
+        if not section.stored or size <= 0:
+            return b""
+        return self._read(section.offset + start, size)
+
+    def contents(self, section: Section, limit: int) -> bytes | None:
+        """A whole section as far as the file has it; None, and a problem, where it is larger
+        than `limit` bytes."""
+        if section.size > limit:
+            self.problem(f"section {section.name!r} has {section.size} bytes, more than {limit}")
+            return None
+        data = self.read(section, 0, section.size)
+        if len(data) < section.size and section.stored:
+            self.problem(f"section {section.name!r} lies beyond the end of the file")
+        return data
+
+    @cached_property
+    def build_id(self) -> str | None:
+        """The linker's build id in hex digits, or None."""
+        places = [(s.offset, s.size) for s in self.sections if s.kind == "SHT_NOTE"]
+        if not places:
+            headers = self._headers("e_phoff", self.header["e_phnum"], MAX_SEGMENTS, "segment")
+            places = [(h["p_offset"], h["p_filesz"]) for h in headers if h["p_type"] == "PT_NOTE"]
+        for offset, size in places:
+            found = self._build_id_in(self._read(offset, min(size, _MAX_NOTE_BYTES)))
+            if found:
+                return found.hex()
+        return None
+
+    def _build_id_in(self, notes: bytes) -> bytes | None:
+        at = 0
+        while at + 12 <= len(notes):
+            name_size, size, kind = struct.unpack_from(f"{self.order}III", notes, at)
+            data = at + 12 + (name_size + 3 & ~3)
+            if kind == _NT_GNU_BUILD_ID and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
+                found = notes[data : data + size]
+                return found if 0 < len(found) == size <= _MAX_BUILD_ID_BYTES else None
+            at = data + (size + 3 & ~3)
+        return None
+
+    def section_at(self, address: int) -> Section | None:
+        """The loaded section that holds `address` and whose bytes the file has."""
+        return next(
+            (
+                s
+                for s in self.sections
+                if s.allocated and s.stored and s.address <= address < s.address + s.size
+            ),
+            None,
+        )
+
+    def words_at(self, address: int, count: int) -> NDArray[np.uint64]:
+        """`count` words as they are once the file is loaded at its own addresses.
+
+        Fewer where the section ends. A position-independent file may have nothing there but a
+        relocation.
+        """
+        section = self.section_at(address)
+        if section is None:
+            return np.empty(0, dtype=np.uint64)
+        data = self.read(section, address - section.address, count * self.word.itemsize)
+        words = np.frombuffer(
+            data[: len(data) // self.word.itemsize * self.word.itemsize], self.word
+        )
+        words = words.astype(np.uint64)
+        end = address + len(words) * self.word.itemsize
+        for places, values in self.relocations():
+            inside = (places >= np.uint64(address)) & (places < np.uint64(end))
+            index = (places[inside] - np.uint64(address)) // np.uint64(self.word.itemsize)
+            words[index.astype(np.int64)] = values[inside]
+        return words
+
+    def relocations(self) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+        """Addresses and values of the words that only a relocation gives, in chunks.
+
+        Those that are relative to where the file is loaded and say their value themselves (RELA);
+        others have it in its place.
+        """
+        relative = _RELATIVE.get(self.machine)
+        for _, rows in self.addend_relocations():
+            rows = rows[rows["info"] & (0xFF if self.bits == 32 else 0xFFFFFFFF) == relative]
+            yield rows["offset"].astype(np.uint64), rows["addend"].astype(np.uint64)
+
+    def addend_relocations(self) -> Iterator[tuple[Section, NDArray[Any]]]:
+        """Relocations with an addend (offset, info, addend) that the loader applies, in chunks."""
+        layout = np.dtype([("offset", self.word), ("info", self.word), ("addend", self.word)])
+        step = _CHUNK // layout.itemsize * layout.itemsize
+        left = _MAX_RELOCATION_BYTES
+        for section in self.sections:
+            if section.kind != "SHT_RELA" or not section.allocated:
+                continue
+            for start in range(0, min(section.size, self.status.st_size, left), step):
+                left -= step
+                data = self.read(section, start, step)
+                rows = len(data) // layout.itemsize
+                yield section, np.frombuffer(data[: rows * layout.itemsize], layout)
+
+    def addresses_of(
+        self, offsets: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """Virtual addresses of file offsets, and which of the offsets are loaded at all."""
+        offsets = np.asarray(offsets, dtype=np.int64)
+        addresses = np.zeros(offsets.shape, dtype=np.uint64)
+        known = np.zeros(offsets.shape, dtype=np.bool_)
+        for load in self.segments:
+            end = load.offset + load.file_size
+            inside = ~known & (offsets >= load.offset) & (offsets < end)
+            shift = np.uint64((load.address - load.offset) % (1 << 64))
+            addresses[inside] = offsets[inside].astype(np.uint64) + shift
+            known |= inside
+        return addresses, known

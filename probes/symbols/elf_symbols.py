@@ -1,0 +1,138 @@
+"""An ELF file's symbol tables, `.symtab` and `.dynsym`, as columns.
+
+pyelftools reads a symbol at a time; a large library has half a million, so they are read by
+numpy here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.symbols.elf_file import ElfImage, Section
+from probes.symbols.table import SymbolColumns, join_columns
+
+MAX_SYMBOLS = 1 << 22
+MAX_STRING_BYTES = 1 << 28
+"""Larger tables are left out: no library that is known comes near."""
+
+_CHUNK_SYMBOLS = 1 << 18
+
+_STT_NOTYPE, _STT_FUNC, _STT_GNU_IFUNC = 0, 2, 10
+_STB_GLOBAL, _STB_WEAK, _STB_GNU_UNIQUE = 1, 2, 10
+_SHN_UNDEF, _SHN_LORESERVE = 0, 0xFF00
+
+_BINDING_RANKS = np.zeros(16, dtype=np.int64)
+_BINDING_RANKS[[_STB_GLOBAL, _STB_WEAK, _STB_GNU_UNIQUE]] = 2, 1, 2
+
+_LETTERS_SEEN = 24
+_NAME_RANKS = 128
+"""More than `_name_ranks` gives."""
+
+
+def symbol_columns(elf: ElfImage, kind: str) -> list[SymbolColumns]:
+    """The functions in the first section of `kind`, SHT_SYMTAB or SHT_DYNSYM."""
+    section = next((s for s in elf.sections if s.kind == kind and s.size), None)
+    if section is None:
+        return []
+    layout = symbol_layout(elf)
+    count = section.size // layout.itemsize
+    if section.entry_size != layout.itemsize or count > MAX_SYMBOLS:
+        elf.problem(f"{count} symbols of {section.entry_size} bytes in {section.name!r}: left out")
+        return []
+    blob = symbol_strings(elf, section)
+    if not blob:
+        return []
+    bounds = _SectionBounds(elf)
+    parts = []
+    step = _CHUNK_SYMBOLS * layout.itemsize
+    for start in range(0, min(section.size, elf.status.st_size), step):
+        data = elf.read(section, start, step)
+        rows = np.frombuffer(data[: len(data) // layout.itemsize * layout.itemsize], layout)
+        parts.append(_functions(elf, rows, bounds, blob))
+        if len(data) < step:
+            break
+    return [join_columns(parts, blob)] if parts else []
+
+
+def symbol_layout(elf: ElfImage) -> np.dtype[Any]:
+    """Elf32_Sym or Elf64_Sym (gABI, chapter 4)."""
+    order = elf.order
+    half, word, large = f"{order}u2", f"{order}u4", f"{order}u8"
+    kind = [("info", "u1"), ("other", "u1"), ("shndx", half)]
+    if elf.bits == 64:
+        return np.dtype([("name", word), *kind, ("value", large), ("size", large)])
+    return np.dtype([("name", word), ("value", word), ("size", word), *kind])
+
+
+def symbol_strings(elf: ElfImage, symbols: Section) -> bytes:
+    """The names of a symbol table, cut at their versions (`memcpy@@GLIBC_2.14`)."""
+    if symbols.link >= len(elf.sections) or elf.sections[symbols.link].kind != "SHT_STRTAB":
+        elf.problem(f"{symbols.name!r} has no names")
+        return b""
+    data = elf.contents(elf.sections[symbols.link], MAX_STRING_BYTES) or b""
+    return data.replace(b"@", b"\0") if b"@" in data else data
+
+
+class _SectionBounds:
+    """Start and end of each executable section by index; nothing lies in the others."""
+
+    def __init__(self, elf: ElfImage) -> None:
+        self.starts = np.zeros(len(elf.sections), dtype=np.uint64)
+        self.ends = np.zeros(len(elf.sections), dtype=np.uint64)
+        for section in elf.sections:
+            if section.executable and section.allocated:
+                self.starts[section.index] = section.address
+                self.ends[section.index] = min(section.address + section.size, (1 << 64) - 1)
+
+
+def _functions(
+    elf: ElfImage, rows: NDArray[Any], bounds: _SectionBounds, blob: bytes
+) -> SymbolColumns:
+    """The symbols that name code, as they lie in their sections."""
+    kind = rows["info"] & 15
+    is_function = (kind == _STT_FUNC) | (kind == _STT_GNU_IFUNC)
+    section = rows["shndx"].astype(np.int64)
+    keep = is_function | (kind == _STT_NOTYPE)
+    keep &= (section != _SHN_UNDEF) & (section < min(_SHN_LORESERVE, len(bounds.starts)))
+    keep &= rows["name"] < len(blob)
+    rows, section, is_function = rows[keep], section[keep], is_function[keep]
+
+    starts = rows["value"].astype(np.uint64)
+    if elf.machine == "EM_ARM":
+        starts &= ~is_function.astype(np.uint64)  # the lowest bit says Thumb
+    limits = bounds.ends[section]
+    sizes = rows["size"].astype(np.uint64)
+    room = limits - np.minimum(starts, limits)
+    ends = starts + np.where(sizes > 0, np.minimum(sizes, room), room)
+    # What is not said to be a function gets no more than what functions leave.
+    sized = (sizes > 0) & is_function
+
+    names = rows["name"].astype(np.int64)
+    letters = np.frombuffer(blob, dtype=np.uint8)
+    first, second = letters[names], letters[np.minimum(names + 1, len(blob) - 1)]
+    # Arm, AArch64 and RISC-V mark code and data by `$x`, `$d`; assemblers leave `.L` labels.
+    mark = (first == ord("$")) | ((first == ord(".")) & (second == ord("L")))
+    here = (starts >= bounds.starts[section]) & (ends > starts)
+    here &= (first != 0) & (is_function | ~mark)
+    binding = _BINDING_RANKS[rows["info"] >> 4]
+    ranks = (4 * is_function + binding) * _NAME_RANKS + _name_ranks(letters, names)
+    return SymbolColumns(starts, ends, sized, ranks, names, blob).where(here)
+
+
+def _name_ranks(letters: NDArray[np.uint8], names: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Higher for the name of everyday use: `read` before `__read`, `fopen` before `fopen64`.
+
+    Fewer underscores at its start, then fewer letters, of which the first few are looked at.
+    """
+    seen = np.empty((len(names), _LETTERS_SEEN), dtype=np.uint8)
+    for letter in range(_LETTERS_SEEN):
+        seen[:, letter] = letters[np.minimum(names + letter, len(letters) - 1)]
+    ended = seen == 0
+    length = np.where(ended.any(axis=1), ended.argmax(axis=1), _LETTERS_SEEN)
+    underscores = (seen[:, 0] == ord("_")).astype(np.int64)
+    underscores += underscores & (seen[:, 1] == ord("_"))
+    ranks: NDArray[np.int64] = (2 - underscores) * (_LETTERS_SEEN + 1) + _LETTERS_SEEN - length
+    return ranks

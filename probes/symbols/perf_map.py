@@ -1,0 +1,85 @@
+"""What a just-in-time compiler wrote about its code: `/tmp/perf-PID.map`.
+
+Lines of `START SIZE NAME`, both numbers in hex, the name to the end of the line (Linux:
+tools/perf/Documentation/jit-interface.txt).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import numpy as np
+
+from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_whole, shown
+from probes.symbols.table import SymbolColumns, SymbolTable, build_table
+
+MAX_MAP_BYTES = 1 << 27
+MAX_MAP_LINES = 1 << 21
+
+
+def read_perf_map(path: PathOrFd, uid: int) -> SymbolTable | None:
+    """The functions of one process by absolute address; None where there is no map.
+
+    Anyone may write to /tmp: only a file of the process's own user `uid` or of root counts, no
+    link is followed, and nobody else may be able to write to it. Where code was laid over older
+    code the later line counts. Lines that say something else are left out. Raises
+    UnreadableSymbols for a file that is refused.
+    """
+    try:
+        fd, status = open_regular(path, follow=False)
+    except UnreadableSymbols as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    try:
+        if status.st_uid not in (0, uid):
+            raise UnreadableSymbols(
+                f"{shown(path)} belongs to user {status.st_uid}, not to the process's user {uid}"
+            )
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise UnreadableSymbols(f"{shown(path)} may be written by others", "chmod go-w")
+        data = read_whole(fd, MAX_MAP_BYTES)
+    finally:
+        os.close(fd)
+    if data is None or data.count(b"\n") > MAX_MAP_LINES:
+        raise UnreadableSymbols(
+            f"{shown(path)} has more than {MAX_MAP_BYTES} bytes or {MAX_MAP_LINES} lines"
+        )
+    return _table(data)
+
+
+def _table(data: bytes) -> SymbolTable:
+    starts, ends, names = [], [], []
+    at = 0
+    while at < len(data):
+        stop = data.find(b"\n", at)
+        stop = stop if stop >= 0 else len(data)
+        fields = data[at:stop].split(b" ", 2)
+        if len(fields) == 3 and fields[2].strip():
+            start, size = _hex(fields[0]), _hex(fields[1])
+            if start is not None and size and start + size < 1 << 64:
+                starts.append(start)
+                ends.append(start + size)
+                names.append(stop - len(fields[2]))
+        at = stop + 1
+    return build_table(
+        [
+            SymbolColumns(
+                np.array(starts, dtype=np.uint64),
+                np.array(ends, dtype=np.uint64),
+                np.ones(len(starts), dtype=np.bool_),
+                np.arange(len(starts), dtype=np.int64),
+                np.array(names, dtype=np.int64),
+                data.replace(b"\n", b"\0"),
+            )
+        ],
+        by_rank=True,
+    )
+
+
+def _hex(text: bytes) -> int | None:
+    digits = text.removeprefix(b"0x")
+    if not 0 < len(digits) <= 16 or digits.strip(b"0123456789abcdefABCDEF"):
+        return None
+    return int(digits, 16)

@@ -1,0 +1,260 @@
+"""Sorted symbols of one file, and the name at an address.
+
+Symbols come as they are in a file: overlapping, doubled, some without a size. A table is built
+of them once, by cutting them into pieces of which no two overlap; from then on an address is one
+binary search. Names stay in the bytes that they were read in until one is asked for: a large
+library has half a million.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.symbols.demangle import shared_demangler
+from probes.symbols.reading import printable
+
+MAX_NAME = 512
+"""Characters of a name; what is longer ends in an ellipsis."""
+
+_MAX_RAW_NAME = 1 << 16
+_AT_PLT = b"@plt"
+
+
+@dataclass(frozen=True)
+class SymbolColumns:
+    """Symbols as a source has them, one array a column, all of one length.
+
+    starts   uint64, first address
+    ends     uint64, first address after it; of a symbol without a size, where it must have ended
+    sized    bool, whether `ends` was said and not guessed
+    ranks    int64, of symbols at one address the highest is taken, then the first
+    names    int64, offset into `blob`, where a name ends with a NUL or with `blob`
+    """
+
+    starts: NDArray[np.uint64]
+    ends: NDArray[np.uint64]
+    sized: NDArray[np.bool_]
+    ranks: NDArray[np.int64]
+    names: NDArray[np.int64]
+    blob: bytes
+
+    def where(self, mask: NDArray[np.bool_]) -> SymbolColumns:
+        """Only the symbols for which `mask` holds."""
+        return SymbolColumns(
+            self.starts[mask],
+            self.ends[mask],
+            self.sized[mask],
+            self.ranks[mask],
+            self.names[mask],
+            self.blob,
+        )
+
+
+def join_columns(parts: Sequence[SymbolColumns], blob: bytes) -> SymbolColumns:
+    """One after the other; their names are offsets into one `blob`."""
+    return SymbolColumns(
+        np.concatenate([np.empty(0, np.uint64), *(part.starts for part in parts)]),
+        np.concatenate([np.empty(0, np.uint64), *(part.ends for part in parts)]),
+        np.concatenate([np.empty(0, np.bool_), *(part.sized for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.ranks for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.names for part in parts)]),
+        blob,
+    )
+
+
+class SymbolTable:
+    """Address to name. Addresses are those of the source: of an ELF file, its own virtual ones.
+
+    starts   uint64, sorted
+    ends     uint64; no two pieces overlap
+    """
+
+    def __init__(
+        self,
+        starts: NDArray[np.uint64],
+        ends: NDArray[np.uint64],
+        names: NDArray[np.int64],
+        blobs: Sequence[bytes],
+    ) -> None:
+        self.starts = starts
+        self.ends = ends
+        self._names = names
+        self._blobs = list(blobs)
+        self._bases = [0]
+        for blob in self._blobs:
+            self._bases.append(self._bases[-1] + len(blob))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the table holds."""
+        return (
+            self.starts.nbytes + self.ends.nbytes + self._names.nbytes + sum(map(len, self._blobs))
+        )
+
+    def index_of(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """For each address the index of the symbol that it lies in, -1 where it lies in none."""
+        addresses = np.asarray(addresses, dtype=np.uint64)
+        if not len(self.starts):
+            return np.full(addresses.shape, -1, dtype=np.int64)
+        index = np.searchsorted(self.starts, addresses, side="right").astype(np.int64) - 1
+        index[(index >= 0) & (addresses >= self.ends[index])] = -1
+        return index
+
+    def raw_name(self, index: int) -> bytes:
+        """A symbol's name as the file has it, at most 64 KiB of it. Raises IndexError."""
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        offset = int(self._names[index])
+        which = bisect.bisect_right(self._bases, offset) - 1
+        blob = self._blobs[which]
+        offset -= self._bases[which]
+        end = blob.find(b"\0", offset, offset + _MAX_RAW_NAME)
+        return blob[offset : end if end >= 0 else offset + _MAX_RAW_NAME]
+
+    def name(self, index: int) -> str:
+        """A symbol's name as one reads it; see `names_of`. Raises IndexError."""
+        return readable_names([self.raw_name(index)])[0]
+
+    def names_of(self, addresses: NDArray[np.uint64]) -> list[str | None]:
+        """The name at each address, None where there is no symbol.
+
+        C++ names are demangled, what is no UTF-8 or cannot be printed is escaped, and no name
+        has more than MAX_NAME characters.
+        """
+        wanted, where = np.unique(self.index_of(addresses), return_inverse=True)
+        names = readable_names([self.raw_name(int(i)) for i in wanted if i >= 0])
+        known: list[str | None] = [None] if len(wanted) and wanted[0] < 0 else []
+        known += names
+        result: list[str | None] = np.array(known, dtype=object)[where.reshape(-1)].tolist()
+        return result
+
+
+def readable_names(raw: Sequence[bytes]) -> list[str]:
+    """Names of a file as one reads them."""
+    suffixes = [_AT_PLT if name.endswith(_AT_PLT) else b"" for name in raw]
+    plain = [name.removesuffix(suffix) for name, suffix in zip(raw, suffixes, strict=True)]
+    result = []
+    demangled = shared_demangler().demangle(plain)
+    for name, nice, end in zip(plain, demangled, suffixes, strict=True):
+        suffix = end.decode()
+        text = printable(name.decode("utf-8", "backslashreplace") if nice is None else nice)
+        if len(text) + len(suffix) > MAX_NAME:
+            text = text[: MAX_NAME - len(suffix) - 1] + "…"
+        result.append(text + suffix)
+    return result
+
+
+def build_table(sources: Sequence[SymbolColumns], by_rank: bool = False) -> SymbolTable:
+    """One table of all sources.
+
+    Of symbols with a size, the one that starts last has an address, so that a function inside
+    another keeps its name; of those that start together the one with the highest rank, then the
+    first. With `by_rank` the highest rank wins wherever it starts. A symbol without a size gets
+    what lies between it and the next symbol, and nothing inside one that has a size.
+    """
+    blobs = [source.blob for source in sources]
+    bases = np.cumsum([0, *map(len, blobs)])
+    moved = [replace(s, names=s.names + base) for s, base in zip(sources, bases, strict=False)]
+    all_of = join_columns(moved, b"")
+    starts, ends, ranks = all_of.starts, all_of.ends, all_of.ranks
+    names, sized = all_of.names, all_of.sized
+    real = ends > starts
+
+    chosen = np.flatnonzero(real & sized)
+    # From the least to the most preferred; what comes later in a file is less so.
+    keys = (-chosen, ranks[chosen]) if by_rank else (-chosen, ranks[chosen], starts[chosen])
+    chosen = chosen[np.lexsort(keys)]
+    by_start = np.argsort(starts[chosen], kind="stable")
+    first, last, which = _cut(
+        starts[chosen][by_start], ends[chosen][by_start], by_start.astype(np.int64)
+    )
+    guessed = _fit_unsized(starts, ends, ranks, np.flatnonzero(real & ~sized), first, last)
+    all_starts = np.concatenate([first, starts[guessed[0]]])
+    order = np.argsort(all_starts, kind="stable")
+    return SymbolTable(
+        all_starts[order],
+        np.concatenate([last, guessed[1]])[order],
+        np.concatenate([names[chosen[which]], names[guessed[0]]])[order],
+        blobs,
+    )
+
+
+def _fit_unsized(
+    starts: NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    ranks: NDArray[np.int64],
+    unsized: NDArray[np.int64],
+    first: NDArray[np.uint64],
+    last: NDArray[np.uint64],
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Which symbols without a size have a place between the pieces `first`..`last`, and their
+    ends."""
+    unsized = unsized[np.lexsort((unsized, -ranks[unsized], starts[unsized]))]
+    ours = starts[unsized]
+    keep = np.ones(len(unsized), dtype=np.bool_)
+    keep[1:] = ours[1:] != ours[:-1]
+    if len(first):
+        before = np.searchsorted(first, ours, side="right") - 1
+        keep &= (before < 0) | (ours >= last[before])
+    unsized = unsized[keep]
+    ours = starts[unsized]
+    limits = ends[unsized]
+    limits[:-1] = np.minimum(limits[:-1], ours[1:])
+    after = np.searchsorted(first, ours, side="left")
+    followed = after < len(first)
+    limits[followed] = np.minimum(limits[followed], first[after[followed]])
+    return unsized, limits
+
+
+@numba.njit(cache=True, nogil=True)
+def _cut(starts: Any, ends: Any, preference: Any) -> Any:
+    """Cut intervals, sorted by start, into pieces that do not overlap.
+
+    Each piece goes to the interval of the highest `preference` (all different, 0..n-1) that
+    covers it. Returns starts, ends and the preference of each piece's interval.
+    """
+    n = len(starts)
+    out_start = np.empty(2 * n, dtype=np.uint64)
+    out_end = np.empty(2 * n, dtype=np.uint64)
+    out_which = np.empty(2 * n, dtype=np.int64)
+    end_of = np.empty(n, dtype=np.uint64)
+    for i in range(n):
+        end_of[preference[i]] = ends[i]
+    pieces = 0
+    following = 0
+    covering = [np.int64(0) for _ in range(0)]  # a heap of negated preferences
+    here = np.uint64(0)
+    while following < n or len(covering) > 0:
+        if len(covering) == 0:
+            here = starts[following]
+        while following < n and starts[following] <= here:
+            heappush(covering, -preference[following])
+            following += 1
+        while len(covering) > 0 and end_of[-covering[0]] <= here:
+            heappop(covering)
+        if len(covering) == 0:
+            continue
+        best = -covering[0]
+        there = end_of[best]
+        if following < n and starts[following] < there:
+            there = starts[following]
+        if pieces > 0 and out_which[pieces - 1] == best and out_end[pieces - 1] == here:
+            out_end[pieces - 1] = there
+        else:
+            out_start[pieces] = here
+            out_end[pieces] = there
+            out_which[pieces] = best
+            pieces += 1
+        here = there
+    return out_start[:pieces].copy(), out_end[:pieces].copy(), out_which[:pieces].copy()

@@ -1,0 +1,44 @@
+"""The code that the kernel maps into every process: `[vdso]`, read out of this one's memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from probes.symbols.elf import ElfFile, open_elf
+from probes.symbols.reading import UnreadableSymbols
+
+_MAX_BYTES = 1 << 20
+
+
+def vdso_image() -> bytes | None:
+    """The whole mapping; None where this process has none.
+
+    It is that of 64-bit processes where this one is; a 32-bit process has another.
+    """
+    try:
+        for line in Path("/proc/self/maps").read_bytes().splitlines():
+            fields = line.split(None, 5)
+            if len(fields) == 6 and fields[5] == b"[vdso]":
+                start, end = (int(part, 16) for part in fields[0].split(b"-"))
+                with Path("/proc/self/mem").open("rb", buffering=0) as memory:
+                    return os.pread(memory.fileno(), min(end - start, _MAX_BYTES), start)
+    except OSError as error:
+        raise UnreadableSymbols(f"the vdso cannot be read: {error}") from error
+    return None
+
+
+def open_vdso() -> ElfFile | None:
+    """The vdso as an ELF file: an offset into its mapping is an offset into the file.
+
+    None where there is none. Raises UnreadableSymbols where it cannot be read.
+    """
+    image = vdso_image()
+    if image is None:
+        return None
+    fd = os.memfd_create("vdso", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, image)
+        return open_elf(fd, debug_root=None)
+    finally:
+        os.close(fd)

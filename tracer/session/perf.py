@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from probes.backends.perf_tools import command, kallsyms, stat
+from probes.backends.perf_tools import command, stat
 from probes.backends.perf_tools import record as perf_record
 from probes.backends.perf_tools.command import Running
 from probes.schema import Scope
+from probes.symbols.kernel import kallsyms
 from tracer.session.capture import default_kib
 from tracer.store.files import create, write_whole
 from tracer.store.manifest import CounterFile, Perf
@@ -71,7 +72,7 @@ class PerfTools:
             return
         callgraphs = self._facts.get("callgraphs", [])
         if callgraphs:
-            write_whole(raw / KALLSYMS, kallsyms.listed())
+            write_whole(raw / KALLSYMS, kallsyms())
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         kib = buffer_kib or default_kib(Scope.MACHINE, os.cpu_count() or 1, memory)
         for entry in callgraphs:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.compiled import compiled
 from probes.symbols.demangle import shared_demangler
 from probes.symbols.reading import printable
 
@@ -217,7 +217,7 @@ def _fit_unsized(
     return unsized, limits
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _cut(starts: Any, ends: Any, preference: Any) -> Any:
     """Cut intervals, sorted by start, into pieces that do not overlap.
 

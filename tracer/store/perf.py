@@ -48,7 +48,8 @@ def decode(
         for file in perf["counters"]:
             text = _read(raw / _checked(file["file"]), _MAX_CSV_BYTES)
             if text is not None:
-                values = stat.parse(text.decode("utf-8", "backslashreplace"), file["missing"])
+                lines = text.decode("utf-8", "backslashreplace")
+                values = stat.parse(lines, file["missing"], file.get("cgroup"))
                 found += [(file["target"], value) for value in values]
         rows = write_table(counters.TABLE, building, stat.rows(found))
         tables[counters.TABLE.name] = _facts(building, counters.TABLE.name, rows)

@@ -12,6 +12,7 @@ from probes import (
     page_faults,
     phases,
     processes,
+    summaries,
     syscalls,
     writeback,
 )
@@ -35,6 +36,8 @@ PROBES: dict[str, Probe] = {
 TABLES: dict[str, Table] = {
     **{probe.table.name: probe.table for probe in PROBES.values()},
     phases.TABLE.name: phases.TABLE,
+    summaries.SUMS.name: summaries.SUMS,
+    summaries.HISTOGRAMS.name: summaries.HISTOGRAMS,
     counters.TABLE.name: counters.TABLE,
     call_graphs.TABLE.name: call_graphs.TABLE,
 }

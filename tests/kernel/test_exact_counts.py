@@ -296,9 +296,18 @@ def test_several_processes_and_a_command_at_once_and_no_other(load, tracer, tmp_
 
 
 def test_everything_is_recorded_but_the_recorder(load, tracer, tmp_path):
-    other = load("import os, time\ntime.sleep(2)\nfor _ in range(1009): os.getppid()")
+    go, done = tmp_path / "go", tmp_path / "done"
+    other = load(
+        f"""
+        import os, time
+        while not os.path.exists("{go}"): time.sleep(0.01)
+        for _ in range(1009): os.getppid()
+        open("{done}", "w").close()
+        """
+    )
+    command = f"touch {go}; while [ ! -e {done} ]; do sleep 0.1; done"
     with subprocess.Popen(other) as process:
-        tracer("record", "-o", "x.trace", "-a", "-e", "syscalls", "--", "sleep", "4")
+        tracer("record", "-o", "x.trace", "-a", "-e", "syscalls", "--", "sh", "-c", command)
     with Trace(tmp_path / "x.trace") as trace:
         query = "SELECT count(*) FROM syscalls WHERE pid = ? AND name = 'getppid'"
         assert trace.connection.execute(query, [process.pid]).fetchone()[0] == 1009

@@ -79,6 +79,10 @@ def record(
         str | None,
         typer.Option("--max-size", metavar="SIZE", help="End when so much is captured, e.g. 2G."),
     ] = None,
+    summary: Annotated[
+        bool,
+        typer.Option("--summary", help="Count in the kernel, record no event: for hours."),
+    ] = False,
     perf_stat: Annotated[
         bool, typer.Option("--perf-stat", help="Count events of each target by perf stat, too.")
     ] = False,
@@ -119,6 +123,8 @@ def record(
 
       tracer record -e writeback,block -p 1234 -o flush.trace
 
+      tracer record --summary -e syscalls,block -p 1234 -d 36000
+
       tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
     """
     from probes.errors import UsageError
@@ -153,6 +159,7 @@ def record(
             raise UsageError(f"a trace of at most {max_size} holds nothing", "give e.g. 2G")
     options.force = force
     options.backend = backend
+    options.summary = summary
     options.perf_stat = perf_stat
     options.callgraphs = callgraph or []
 

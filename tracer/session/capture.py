@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from probes.backends.drain import Drain
@@ -53,11 +53,16 @@ class Capture:
         cpus: list[int],
         backend: str = "ftrace",
         everybody: bool = False,
+        summed_up: Collection[str] = (),
     ) -> None:
-        """Make the instances and switch their events on, tracing nothing yet."""
+        """Make the instances and switch their events on, tracing nothing yet.
+
+        `summed_up` are probes whose events BPF programs count instead of recording them.
+        """
         self.raw = raw
         self.backend = backend
         self.instances: dict[Scope, Instance | Filter] = {}
+        self.programs: Programs | None = None
         self.bpf_rings: list[BpfRing] = []
         self.pages: list[PageSource] = []
         self.rings: FaultRings | None = None
@@ -72,7 +77,10 @@ class Capture:
         try:
             sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
             if backend == "ebpf":
-                self._load(probes, sizes, len(cpus), everybody)
+                # One ring serves every CPU.
+                whole = {scope: size * len(cpus) for scope, size in sizes.items()}
+                self.programs = Programs(probes, whole, everybody, summed_up)
+                self._use(self.programs)
             else:
                 for scope in Scope:
                     mine = [probe for probe in probes if probe.scope is scope]
@@ -89,12 +97,7 @@ class Capture:
             self.close()
             raise
 
-    def _load(
-        self, probes: list[Probe], sizes: dict[Scope, int], cpus: int, everybody: bool
-    ) -> None:
-        # One ring serves every CPU.
-        whole = {scope: size * cpus for scope, size in sizes.items()}
-        programs = Programs(probes, whole, everybody)
+    def _use(self, programs: Programs) -> None:
         for scope in Scope:
             self.instances[scope] = Filter(programs, scope)
             ring = programs.ring(scope, self.raw / f"ebpf-{scope.value}.raw")

@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probes.backends.choice import AUTO, choose
+from probes import summaries
+from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import ExitCode, TracerError, UsageError
 from probes.kernel import jiffies, process_start_time, syscall_names
@@ -26,10 +27,12 @@ from tracer.session.marks import Marks
 from tracer.session.members import Members
 from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
+from tracer.session.summary import Summary
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
 from tracer.store.finalize import EVENTS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
+from tracer.store.summary import FILE as SUMMARY
 from tracer.store.trace import boot_id
 from tracer.targets import Target
 
@@ -55,6 +58,8 @@ class Options:
     max_bytes: int | None = None
     force: bool = False
     backend: str = AUTO
+    summary: bool = False
+    """Count in the kernel instead of recording each event."""
     perf_stat: bool = False
     callgraphs: list[str] = field(default_factory=list)
 
@@ -99,8 +104,11 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     Nothing of the recording stays in the kernel, however it ends, short of SIGKILL.
     """
     listener = listener or Listener()
-    choice = choose(options.backend)
+    choice = choose(EBPF if options.summary and options.backend == AUTO else options.backend)
     probes = _probes(options.probes)
+    summed_up = _summed_up(probes, choice.backend) if options.summary else []
+    if summed_up:
+        probes = list(ALWAYS)
     targets = target_finder.find(
         options.pids, options.containers, options.daemon, options.cgroups, options.machine
     )
@@ -132,8 +140,11 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 _cpus(),
                 choice.backend,
                 options.machine,
+                summed_up,
             )
             manifest = _first_manifest(options, probes, targets, capture, choice.why)
+            if summed_up:
+                manifest["summed_up"] = summed_up
             manifest = _capture(
                 options, manifest, targets, launch, capture, perf, signals, listener
             )
@@ -167,6 +178,18 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     return Outcome(options.output, manifest, status)
 
 
+def _summed_up(probes: list[str], backend: str) -> list[str]:
+    """Which of these probes are counted in the kernel."""
+    if backend != EBPF:
+        raise UsageError("--summary counts in BPF programs", "leave out --backend, or give ebpf")
+    found = [name for name in probes if name in summaries.PROBES]
+    if not found:
+        raise UsageError(
+            "none of these probes can be summed up", f"choose from {', '.join(summaries.PROBES)}"
+        )
+    return found
+
+
 def _probes(names: list[str]) -> list[str]:
     for name in names:
         if name not in PROBES:
@@ -198,8 +221,11 @@ def _capture(
     capture.follow(targets)
     folder = options.output
     members = Members(folder / RAW / MEMBERS, targets, capture)
+    summary = None
     begun_cpu_s = _cpu_s()
     try:
+        if capture.programs is not None and manifest.get("summed_up"):
+            summary = Summary(folder / RAW / SUMMARY, capture.programs)
         perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()
@@ -216,10 +242,12 @@ def _capture(
             launch.go()
         listener.started(targets)
         ended_by = _until_the_end(
-            options, targets, launch, capture, perf, members, signals, listener
+            options, targets, launch, capture, perf, members, summary, signals, listener
         )
         perf.disable()
         stats = capture.stop()
+        if summary is not None:
+            summary.stop()
         perf.stop()
         end_ns = time.monotonic_ns()
         manifest["own_cost"]["capture_cpu_s"] = _cpu_s() - begun_cpu_s
@@ -232,6 +260,8 @@ def _capture(
         raise _disk_error(folder, error) from None
     finally:
         members.close()
+        if summary is not None:
+            summary.close()
     marks.collect()
     manifest["clock"]["end_ns"] = end_ns
     manifest["state"] = "captured"
@@ -326,6 +356,7 @@ def _until_the_end(
     capture: Capture,
     perf: PerfTools,
     members: Members,
+    summary: Summary | None,
     signals: Signals,
     listener: Listener,
 ) -> str:
@@ -340,6 +371,8 @@ def _until_the_end(
                 watched.append(os.pidfd_open(pid))
         while True:
             members.look()
+            if summary is not None:
+                summary.look()
             elapsed = time.monotonic() - begun
             if signals.received is not None:
                 return "signal"

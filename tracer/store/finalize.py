@@ -36,7 +36,7 @@ from probes.phases import TABLE as PHASES
 from probes.schema import AssemblyContext, Probe, Scope
 from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
-from tracer.store import loss, perf, phases
+from tracer.store import loss, perf, phases, summary
 from tracer.store import manifest as manifests
 from tracer.store.files import allow_open_files, make_folder, read_bounded
 from tracer.store.manifest import (
@@ -189,6 +189,7 @@ def _decode(
     last_event = max((stream.last_seen for stream in streams), default=0) or None
     gaps = [*_gaps(manifest, timeline), *membership.gaps]
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
+    tables |= summary.decode(folder / RAW, manifest, building, gaps)
     return tables, gaps, last_event
 
 

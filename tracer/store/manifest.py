@@ -246,6 +246,7 @@ class Manifest(TypedDict):
     killed, import. `containers`: all that ran, as far as a Docker daemon says; absent: none
     does. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the sysctls
     that steer write-back. `backend_why`: what made the recorder choose it.
+    `summed_up`: probes whose events were counted in the kernel, not recorded.
     """
 
     schema: Count
@@ -264,6 +265,7 @@ class Manifest(TypedDict):
     probes: list[str]
     backend: str
     backend_why: NotRequired[str]
+    summed_up: NotRequired[list[str]]
     ftrace: Ftrace
     perf: NotRequired[Perf]
     syscall_names: NotRequired[dict[str, str]]
@@ -293,6 +295,17 @@ Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
 
 MapFacts = tuple[Pid, Count, list[Mapping]]
 """A process's mappings at the start: (pid, ns, mappings)."""
+
+
+@with_config(_STRICT)
+class SummaryFacts(TypedDict):
+    """What was counted in one interval; see `probes.backends.ebpf.summary`."""
+
+    start: Count
+    end: Count
+    sums: list[tuple[Literal[1, 2, 3, 4], Inode, Pid, Count, Count, Count, Count]]
+    slots: list[tuple[Literal[1, 3], Inode, Annotated[int, Field(ge=0, lt=62)], Count]]
+    uncounted: Count
 
 
 @with_config(_STRICT)

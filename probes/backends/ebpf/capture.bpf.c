@@ -42,7 +42,8 @@ struct tids {
 };
 
 BPF_ARRAY(open_scopes, u32, 2);
-BPF_ARRAY(followed_tids, struct tids, TIDS / TIDS_A_PAGE);
+// Mapped by the recorder, which marks threads byte by byte beside us.
+BPF_F_TABLE("array", u32, struct tids, followed_tids, TIDS / TIDS_A_PAGE, BPF_F_MMAPABLE);
 BPF_PERCPU_ARRAY(lost_records, u64, 2);
 BPF_RINGBUF_OUTPUT(target_ring, TARGET_PAGES);
 BPF_RINGBUF_OUTPUT(machine_ring, MACHINE_PAGES);

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from probes.backends.ebpf import summary
 from probes.backends.ebpf.library import bcc
 from probes.backends.ebpf.ring import BpfRing
 from probes.backends.ftrace import event_format
@@ -22,7 +24,9 @@ from probes.kernel import tracefs
 from probes.schema import Event, Feed, Probe, Scope
 
 _SOURCE = "capture.bpf.c"
-_TIDS_A_PAGE = 4096
+_TIDS = 4 << 20
+_SOFTWARE = 1
+"""PERF_TYPE_SOFTWARE"""
 _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
 _SCOPE = {Scope.TARGET: 0, Scope.MACHINE: 1}
 _FAULTS = {perf_records.MINOR: MINOR_FAULTS, perf_records.MAJOR: MAJOR_FAULTS}
@@ -31,9 +35,16 @@ _FAULTS = {perf_records.MINOR: MINOR_FAULTS, perf_records.MAJOR: MAJOR_FAULTS}
 class Programs:
     """Loaded and attached programs; nothing is let in until a scope is opened."""
 
-    def __init__(self, probes: list[Probe], kib: dict[Scope, int], everybody: bool) -> None:
+    def __init__(
+        self,
+        probes: list[Probe],
+        kib: dict[Scope, int],
+        everybody: bool,
+        summed_up: Collection[str] = (),
+    ) -> None:
         """Compile and attach for the events of `probes`; `kib` sizes the ring of each scope.
 
+        `summed_up` are names of probes whose events are counted in the kernel instead.
         Raises FeatureMissing where bcc, headers or the kernel cannot serve.
         """
         self.formats: dict[str, str] = {}
@@ -43,7 +54,13 @@ class Programs:
         functions: dict[str, str] = {}
         for probe in probes:
             self._declare(probe, functions)
-        text = resources.files("probes.backends.ebpf").joinpath(_SOURCE).read_text()
+        self._tracepoints = {function: name for name, function in self._recorded().items()}
+        self._faults = {_function(n): _FAULTS[n] for n in self.formats if n in _FAULTS}
+        if summed_up:
+            self._sum_up(summed_up, functions)
+        folder = resources.files("probes.backends.ebpf")
+        sources = [_SOURCE, summary.SOURCE] if summed_up else [_SOURCE]
+        text = "\n".join(folder.joinpath(source).read_text() for source in sources)
         lines = [f"int {name}(void *ctx) {{ {body} }}" for name, body in functions.items()]
         flags = [
             f"-DRECORDER={os.getpid()}",
@@ -52,8 +69,10 @@ class Programs:
             f"-DEVERYBODY={int(everybody)}",
             "-Wno-macro-redefined",
         ]
+        self._followed: mmap.mmap | None = None
         self._bpf = _load("\n".join([text, *lines, ""]), flags)
         try:
+            self._followed = mmap.mmap(self._bpf["followed_tids"].map_fd, _TIDS)
             self._attach()
         except BaseException:
             self.close()
@@ -94,19 +113,38 @@ class Programs:
             offset = event_format.parse(name, text).field("pid").offset
             functions[f"{body}_child"] = f"return {body}(ctx, {offset});"
 
+    def _recorded(self) -> dict[str, str]:
+        return {name: _function(name) for name in self.formats if name not in _FAULTS}
+
+    def _sum_up(self, probes: Collection[str], functions: dict[str, str]) -> None:
+        """Functions that count the events of these probes."""
+        for hook in summary.HOOKS:
+            path = self._folder / hook.event.replace(":", "/") / "format"
+            if hook.probe in probes and path.exists():
+                self.formats[hook.event] = path.read_text()
+                parsed = event_format.parse(hook.event, self.formats[hook.event])
+                functions[f"sum_{hook.call}"] = summary.body(hook, parsed)
+                self._tracepoints[f"sum_{hook.call}"] = hook.event
+        if "page_faults" in probes:
+            for name, (config, major) in summary.FAULTS.items():
+                functions[name] = summary.fault_body(major)
+                self._faults[name] = config
+
+    def counted(self) -> tuple[list[summary.Sum], list[summary.Slot], int]:
+        """Sums and histograms so far, and how much found no room in them."""
+        return summary.sums(self._bpf), summary.slots(self._bpf), summary.uncounted(self._bpf)
+
     def _attach(self) -> None:
         bpf = self._bpf
         with _quiet():
             bpf.attach_tracepoint(tp=_NEWTASK, fn_name="follow_child")
             bpf.attach_tracepoint(tp=_FREE, fn_name="forget_child")
-            for name in self.formats:
-                function = _function(name)
-                if name in _FAULTS:
-                    bpf.attach_perf_event(
-                        ev_type=1, ev_config=_FAULTS[name], fn_name=function, sample_period=1
-                    )
-                else:
-                    bpf.attach_tracepoint(tp=name, fn_name=function)
+            for function, name in self._tracepoints.items():
+                bpf.attach_tracepoint(tp=name, fn_name=function)
+            for function, config in self._faults.items():
+                bpf.attach_perf_event(
+                    ev_type=_SOFTWARE, ev_config=config, fn_name=function, sample_period=1
+                )
 
     def ring(self, scope: Scope, path: Path) -> BpfRing:
         """The ring of a scope, with its file."""
@@ -127,28 +165,19 @@ class Programs:
 
     def follow(self, tids: Iterable[int]) -> None:
         """Let in the events of these threads, and of all that they will make."""
-        pages: dict[int, list[int]] = {}
+        assert self._followed is not None
         for tid in tids:
-            pages.setdefault(tid // _TIDS_A_PAGE, []).append(tid % _TIDS_A_PAGE)
-        table = self._bpf["followed_tids"]
-        for page, marks in pages.items():
-            leaf = table[ctypes.c_int(page)]
-            for mark in marks:
-                leaf.followed[mark] = 1
-            table[ctypes.c_int(page)] = leaf
+            self._followed[tid] = 1
 
     def without(self, tids: Iterable[int]) -> set[int]:
         """Those of these threads whose events are not let in."""
-        table = self._bpf["followed_tids"]
-        pages: dict[int, Any] = {}
-        for tid in (tids := set(tids)):
-            page = tid // _TIDS_A_PAGE
-            if page not in pages:
-                pages[page] = table[ctypes.c_int(page)].followed
-        return {tid for tid in tids if not pages[tid // _TIDS_A_PAGE][tid % _TIDS_A_PAGE]}
+        assert self._followed is not None
+        return {tid for tid in tids if not self._followed[tid]}
 
     def close(self) -> None:
         """Detach and unload."""
+        if self._followed is not None:
+            self._followed.close()
         with _quiet():
             self._bpf.cleanup()
 

@@ -71,6 +71,12 @@ def kernel_symbols(path: PathOrFd = KALLSYMS) -> KernelSymbols | None:
     return KernelSymbols(table, marks.get(b"_text"), marks.get(b"_etext"))
 
 
+def kallsyms() -> bytes:
+    """The kernel's own list, to be kept; empty where it shows this user no addresses."""
+    text = KALLSYMS.read_bytes()
+    return text if any(line[:16].strip(b"0") for line in text[:4096].splitlines()) else b""
+
+
 def _parse(line: bytes) -> tuple[int, bytes, bytes, int]:
     """Address, type letter, name with module, and where in the line the name starts."""
     fields = line.split(b" ", 2)

@@ -33,8 +33,6 @@ class MappedFile:
     path: str
     dev: tuple[int, int] = (0, 0)
     ino: int = 0
-    build_id: str = ""
-    """In hex; "" where the kernel did not tell. It then tells no device and inode."""
 
     @property
     def is_file(self) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from probes.backends.perf_tools import command, stat
 from tests.conftest import tracer_command
 from tracer.store.trace import Trace
+from tracer.targets.cgroups import hierarchies
 
 CALLS, FILES, SYNCED = 9973, 23, 101
 INSERT, ISSUE, QUEUE = (f"block:block_{event}" for event in ("rq_insert", "rq_issue", "bio_queue"))
@@ -83,7 +84,7 @@ def test_exactly_so_many_calls_are_counted_and_children_too(load, tmp_path):
         (tmp_path / "out").open("wb") as output,
         subprocess.Popen(load(source), stdin=subprocess.PIPE) as job,
     ):
-        counters = stat.count(perf, events, lambda: [job.pid], output.fileno())
+        counters = stat.count(perf, events, output.fileno(), lambda: [job.pid])
         counters.enable()
         job.communicate(b"\n")
         assert counters.alive  # it outlives its target until it is told
@@ -113,7 +114,7 @@ def test_what_came_before_the_counters_were_let_in_is_not_counted(load, tmp_path
         ) as job,
     ):
         event = "syscalls:sys_enter_getppid"
-        counters = stat.count(command.find(), [event], lambda: [job.pid], output.fileno())
+        counters = stat.count(command.find(), [event], output.fileno(), lambda: [job.pid])
         for let_in in (False, True):
             if let_in:
                 counters.enable()
@@ -384,6 +385,50 @@ def test_a_clock_is_sampled_and_software_events_come_one_by_one(record, load):
     assert one(trace, mine, "page-faults", pid) == one(trace, counted) > pages
     # 999 a second, of a second of work: far from one an event, far from none.
     assert 100 < one(trace, mine, "cpu-clock", pid) < 10_000
+
+
+@pytest.fixture
+def cgroup():
+    """A cgroup of our own in the hierarchy that perf counts in; its folder."""
+    known = hierarchies()
+    mine = [h for h in known if "perf_event" in h.controllers.split(",")]
+    mine += [h for h in known if not h.controllers]
+    if not mine:
+        pytest.skip("no cgroup hierarchy that perf can use is mounted")
+    folder = mine[0].mount / f"tracer-tests-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    wait_for(lambda: not (folder / "cgroup.procs").read_text(), "the cgroup to empty")
+    folder.rmdir()
+
+
+def test_a_cgroup_is_counted_with_who_joins_later(cgroup, tmp_path):
+    """Two processes that are not there yet each write a prime number of blocks."""
+    job = (
+        f"echo $$ > {cgroup}/cgroup.procs; exec dd if=/dev/zero of={tmp_path}/file$$ bs=4096 "
+        "count={} oflag=dsync status=none"
+    )
+    recorder = subprocess.Popen(
+        tracer_command("record", "-o", "x.trace", "-e", "block", "--perf-stat", "--cgroup", cgroup),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+    )
+    wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
+    pids = []
+    for count in (FILES, SYNCED):
+        with subprocess.Popen(["sh", "-c", job.format(count)]) as process:
+            pids.append(process.pid)
+    recorder.send_signal(signal.SIGINT)
+    _, err = recorder.communicate(timeout=120)
+    assert recorder.returncode == 0, err
+    with Trace(tmp_path / "x.trace") as trace:
+        (facts,) = trace.manifest["perf"]["counters"]
+        assert facts["cgroup"] == cgroup.name
+        mine = "SELECT count(*) FROM block WHERE event = 'bio_queue' AND list_contains(?, pid)"
+        queued = "SELECT value FROM counters WHERE event = 'block:block_bio_queue'"
+        # What the shells did before they joined is no part of it.
+        joined = one(trace, mine + " AND comm = 'dd'", pids)
+        assert FILES + SYNCED <= joined <= one(trace, queued) <= one(trace, mine, pids)
 
 
 def test_a_machine_wide_count(tracer, tmp_path):

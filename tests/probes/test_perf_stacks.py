@@ -3,8 +3,9 @@
 import pytest
 
 from probes.backends.perf_tools import stacks
-from probes.backends.perf_tools.kallsyms import KernelSymbols
 from probes.backends.perf_tools.stacks import CallGraphs, Place
+from probes.symbols.kernel import kernel_symbols
+from probes.symbols.mappings import MappedFile
 from tests.support.perf_stream import DUMMY, KERNEL, USER, PerfStream
 
 BASE = 0xFFFFFFFF81000000
@@ -26,11 +27,16 @@ def stream():
     return made
 
 
+def kernel(tmp_path):
+    (tmp_path / "kallsyms").write_bytes(KALLSYMS)
+    return kernel_symbols(tmp_path / "kallsyms")
+
+
 def fold(made, tmp_path, **options):
     """{(comm, pid, stack): count}, every batch added up."""
     made.write(tmp_path / "perf.data")
     gaps = []
-    source = CallGraphs(tmp_path / "perf.data", KernelSymbols(KALLSYMS), **options)
+    source = CallGraphs(tmp_path / "perf.data", kernel(tmp_path), **options)
     found = {}
     for batch in source.read(gaps):
         for row in batch.to_pylist():
@@ -94,22 +100,19 @@ def test_a_name_of_user_mode_is_asked_for_once_by_file_and_offset(tmp_path):
     asked = []
 
     def resolve(place: Place) -> str | None:
-        asked.append((place.file.path, place.file.build_id, place.offset, place.pid, place.address))
+        asked.append((place.file, place.offset, place.pid, place.address))
         return "main" if place.offset == 0x3010 else None
 
-    made = stream().mapping(0, 100, 0x5000, 0x1000, b"/bin/job", 0x3000, bytes(range(20)))
-    made.mapping(0, 101, 0x7000, 0x1000, b"/bin/job", 0x3000, bytes(range(20)))
+    made = stream().mapping(0, 100, 0x5000, 0x1000, b"/bin/job", 0x3000)
+    made.mapping(0, 101, 0x7000, 0x1000, b"/bin/job", 0x3000)
     for time in range(1, 24):
         made.sample(time, [USER, 0x5010, 0x5020]).sample(time, [USER, 0x7010], pid=101)
     assert fold(made, tmp_path, resolve=resolve) == {
         (None, 100, "[job];main"): 23,
         (None, 101, "main"): 23,
     }
-    build_id = bytes(range(20)).hex()
-    assert sorted(asked) == [
-        ("/bin/job", build_id, 0x3010, 100, 0x5010),
-        ("/bin/job", build_id, 0x3020, 100, 0x5020),
-    ]
+    file = MappedFile("/bin/job", (8, 1), 5)
+    assert asked == [(file, 0x3010, 100, 0x5010), (file, 0x3020, 100, 0x5020)]
 
 
 def test_code_of_a_jit_is_each_processs_own(tmp_path):
@@ -200,7 +203,7 @@ def test_stacks_handed_on_in_parts_add_up(tmp_path, monkeypatch):
     for time in range(2003):
         made.sample(time, [KERNEL, FSYNC], pid=time % 101)
     made.write(tmp_path / "perf.data")
-    source = CallGraphs(tmp_path / "perf.data", KernelSymbols(KALLSYMS))
+    source = CallGraphs(tmp_path / "perf.data", kernel(tmp_path))
     batches = [batch.num_rows for batch in source.read([])]
     assert len(batches) > 23
     assert max(batches) < 20
@@ -214,12 +217,13 @@ def test_a_pid_of_another_namespace_is_null(tmp_path):
 
 
 def test_any_byte_changed_raises_nothing(tmp_path):
-    made = stream().comm(1, 100, b"x").mapping(1, 100, 4096, 4096, b"/f", build_id=b"abc")
+    made = stream().comm(1, 100, b"x").mapping(1, 100, 4096, 4096, b"/f")
     made.fork(2, 100, 101).sample(3, [KERNEL, FSYNC, USER, 4100]).lost(4, 1).lost_samples(7, 1)
     whole = made.round().sample(9, [], pid=101).data
+    symbols = kernel(tmp_path)
     for at in range(16, len(whole), 2):
         for value in (b"\0", b"\xff"):
             made.data = whole[:at] + value + whole[at + 1 :]
             made.write(tmp_path / "perf.data")
-            rows = CallGraphs(tmp_path / "perf.data", KernelSymbols(KALLSYMS)).read([])
+            rows = CallGraphs(tmp_path / "perf.data", symbols).read([])
             assert sum(sum(batch["count"].to_pylist()) for batch in rows) <= 2

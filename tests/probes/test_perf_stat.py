@@ -75,6 +75,13 @@ def test_numbers_that_do_not_fit():
     assert value.value == value.running_ns == value.enabled_ns == (1 << 63) - 1
 
 
+def test_counts_of_a_cgroup_have_its_name_in_the_line():
+    line = "102;;page-faults;docker/0a1b;1567693;50.00;;"
+    (value,) = parse(line, cgroup="docker/0a1b")
+    assert (value.value, value.running_ns, value.enabled_ns) == (102, 1567693, 3135386)
+    assert parse(line.replace("docker/0a1b;", ""), cgroup="docker/0a1b") == [value]
+
+
 def test_rows_are_of_the_table():
     batch = rows([("job", value) for value in parse(OUTPUT)])
     assert batch.schema == TABLE.arrow_schema()

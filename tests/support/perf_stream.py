@@ -11,7 +11,7 @@ DUMMY = 0x100A7
 """The same without period and raw data."""
 KERNEL, USER = (1 << 64) - 128, (1 << 64) - 512
 """Entries of a chain that say what follows."""
-COMM_EXEC, BUILD_ID = 1 << 13, 1 << 14
+COMM_EXEC = 1 << 13
 
 
 class PerfStream:
@@ -74,15 +74,12 @@ class PerfStream:
         return self.side(4, time, struct.pack("<IIIIQ", pid, 1, pid, 1, time))
 
     def mapping(
-        self, time: int, pid: int, start: int, size: int, path: bytes, offset: int = 0, build_id=b""
+        self, time: int, pid: int, start: int, size: int, path: bytes, offset: int = 0
     ) -> PerfStream:
-        """Code that is mapped, with a build id or an inode."""
+        """Code that is mapped, of the file with inode 5 of device 8:1."""
         head = struct.pack("<IIQQQ", pid, pid, start, size, offset)
-        which = struct.pack("<IIQQ", 8, 1, 5, 0)
-        if build_id:
-            which = struct.pack("<B3x20s", len(build_id), build_id)
-        misc = BUILD_ID if build_id else 0
-        return self.side(10, time, head + which + struct.pack("<II", 5, 2) + _padded(path), misc)
+        which = struct.pack("<IIQQII", 8, 1, 5, 0, 5, 2)
+        return self.side(10, time, head + which + _padded(path))
 
     def lost(self, time: int, count: int, cpu: int = 0) -> PerfStream:
         """So many were lost before this time."""

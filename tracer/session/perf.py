@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from probes.backends.perf_tools import command, kallsyms, stat
+from probes.backends.perf_tools import command, stat
 from probes.backends.perf_tools import record as perf_record
 from probes.backends.perf_tools.command import Running
 from probes.schema import Scope
+from probes.symbols.kernel import kallsyms
 from tracer.session.capture import default_kib
 from tracer.store.files import create, write_whole
 from tracer.store.manifest import CounterFile, Perf
 from tracer.store.perf import KALLSYMS
 from tracer.targets import Target
+from tracer.targets.cgroups import Cgroup, hierarchies
 
 
 class PerfTools:
@@ -71,7 +73,7 @@ class PerfTools:
             return
         callgraphs = self._facts.get("callgraphs", [])
         if callgraphs:
-            write_whole(raw / KALLSYMS, kallsyms.listed())
+            write_whole(raw / KALLSYMS, kallsyms())
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         kib = buffer_kib or default_kib(Scope.MACHINE, os.cpu_count() or 1, memory)
         for entry in callgraphs:
@@ -90,11 +92,21 @@ class PerfTools:
 
     def _count(self, plan: stat.Plan, path: Path, target: Target) -> CounterFile:
         assert self._perf is not None
-        pids = None if target.kind == "machine" else partial(_members, target)
-        output = self._output(path)
-        self._running[path.name] = stat.count(self._perf, plan.events, pids, output)
-        name = target.describe()["name"]
-        return {"target": name, "file": path.name, "missing": list(plan.missing)}
+        facts: CounterFile = {
+            "target": target.describe()["name"],
+            "file": path.name,
+            "missing": list(plan.missing),
+        }
+        pids: Callable[[], list[int]] | None = None
+        cgroup = _cgroup(target)
+        if cgroup is not None and stat.can_count(self._perf, cgroup):
+            facts["cgroup"] = cgroup
+        elif target.kind != "machine":
+            pids = partial(_members, target)
+        self._running[path.name] = stat.count(
+            self._perf, plan.events, self._output(path), pids, facts.get("cgroup")
+        )
+        return facts
 
     def enable(self) -> None:
         """Let their events in."""
@@ -139,3 +151,21 @@ class PerfTools:
 
 def _members(target: Target) -> list[int]:
     return sorted(target.members())
+
+
+def _cgroup(target: Target) -> str | None:
+    """The cgroup that is the target, in the hierarchy that perf uses: who joins is counted, too.
+
+    That is the one of controller perf_event, or the unified one where no other has it.
+    """
+    cgroups: list[Cgroup] = getattr(target, "cgroups", [])
+    if not cgroups:
+        return None
+    controllers = {name for h in hierarchies() for name in h.controllers.split(",")}
+    for cgroup in cgroups:
+        mine = cgroup.controllers.split(",")
+        if "perf_event" not in mine and ("perf_event" in controllers or any(mine)):
+            continue
+        if cgroup.exists() and cgroup.processes().issuperset(target.members()):
+            return cgroup.path.strip("/") or None
+    return None

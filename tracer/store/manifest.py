@@ -157,11 +157,15 @@ class Ftrace(TypedDict, total=False):
 
 
 class CounterFile(TypedDict):
-    """The output of `perf stat` for one target; `missing` are events that this kernel lacks."""
+    """The output of `perf stat` for one target; `missing` are events that this kernel lacks.
+
+    `cgroup`: its path, where it was counted as one and not process by process.
+    """
 
     target: str
     file: str
     missing: list[str]
+    cgroup: NotRequired[str]
 
 
 class CallGraphFile(TypedDict):

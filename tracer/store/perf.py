@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from probes import call_graphs, counters
-from probes.backends.perf_tools import kallsyms, stat
-from probes.backends.perf_tools.kallsyms import KernelSymbols
+from probes.backends.perf_tools import stat
 from probes.backends.perf_tools.stacks import CallGraphs, Place, Resolve, unresolved
 from probes.errors import BadTrace
 from probes.loss import Gap
+from probes.symbols.kernel import KernelSymbols, kernel_symbols
+from probes.symbols.reading import UnreadableSymbols
 from probes.symbols.resolver import Resolver
 from tracer.store.files import read_bounded
 from tracer.store.manifest import Manifest, TableFacts
@@ -46,12 +48,13 @@ def decode(
         for file in perf["counters"]:
             text = _read(raw / _checked(file["file"]), _MAX_CSV_BYTES)
             if text is not None:
-                values = stat.parse(text.decode("utf-8", "backslashreplace"), file["missing"])
+                lines = text.decode("utf-8", "backslashreplace")
+                values = stat.parse(lines, file["missing"], file.get("cgroup"))
                 found += [(file["target"], value) for value in values]
         rows = write_table(counters.TABLE, building, stat.rows(found))
         tables[counters.TABLE.name] = _facts(building, counters.TABLE.name, rows)
     if "callgraphs" in perf:
-        kernel = KernelSymbols(_read(raw / KALLSYMS, kallsyms.MAX_BYTES) or b"")
+        kernel = _kernel(raw / KALLSYMS)
         recorder = manifest["recorder"].get("pid")
         leave_out = {*perf.get("pids", []), *([recorder] if recorder is not None else [])}
         resolve = unresolved if symbols is None else _namer(symbols)
@@ -82,6 +85,22 @@ def _namer(symbols: Resolver) -> Resolve:
         return symbols.of_file(place.file, np.array([place.offset]))[0]
 
     return name
+
+
+def _kernel(path: Path) -> KernelSymbols | None:
+    """The symbols that were kept with the trace; None where there are none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadTrace(f"{path} cannot be read: {error.strerror}", "record again") from None
+    try:
+        return kernel_symbols(fd)
+    except UnreadableSymbols as error:
+        raise BadTrace(f"{path} cannot be read: {error.what}", "record again") from None
+    finally:
+        os.close(fd)
 
 
 def _facts(folder: Path, name: str, rows: int) -> TableFacts:

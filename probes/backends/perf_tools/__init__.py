@@ -5,7 +5,6 @@ stat.py        `perf stat`: counters of a target
 record.py      `perf record`: samples of events with their call chains
 perf_data.py   what `perf record` wrote, record by record in time order
 processes.py   what threads are called, and which file lies where in their processes
-kallsyms.py    the kernel's symbols, as they were at the recording
 stacks.py      samples into folded stacks
 
 What `perf script` prints is for eyes: it writes thread names, paths and symbols as they are, line

@@ -59,10 +59,6 @@ class Perf:
         if ended.returncode:
             raise failure(arguments[0], ended.stderr)
 
-    def runs(self, arguments: Sequence[str]) -> bool:
-        """Whether a short run of perf, whose output nobody wants, ends well."""
-        return _ask([self.path, *arguments]).returncode == 0
-
     def counts(self, event: str) -> bool:
         """Whether this machine can count an event."""
         ended = _ask([self.path, "stat", "-x", ";", "-e", event, "--", "true"])

@@ -17,6 +17,9 @@ from probes.symbols.mappings import CLEAR, FAULT, MAP, NOWHERE, AddressSpaces, M
 
 _COMM_EXEC = 1 << 13
 _BUILD_ID = 1 << 14
+"""The record has a build id in place of device and inode: not as we ask for it."""
+_SPOKEN = {"//anon": "[anon]"}
+"""The kernel's names for what is no file, and those of /proc/PID/maps."""
 _ADDRESSES_END = 1 << 63
 _MOST_DEAD = 4096
 _MOST_THREADS = 1 << 22
@@ -100,13 +103,11 @@ class Processes:
         pid, _, start, length, offset = struct.unpack_from("<IIQQQ", data)
         if start + length >= _ADDRESSES_END or offset >= _ADDRESSES_END:
             return  # the kernel's own, which kallsyms tells better
-        build_id, device, inode = "", (0, 0), 0
-        if record.type == MMAP2 and record.misc & _BUILD_ID:
-            build_id = data[36 : 36 + min(data[32], 20)].hex()
-        elif record.type == MMAP2:
-            *device_, inode = struct.unpack_from("<IIQ", data, 32)
-            device = (device_[0], device_[1])
-        file = MappedFile(text(data[head:]), device, inode, build_id)
+        major, minor, inode = 0, 0, 0
+        if record.type == MMAP2 and not record.misc & _BUILD_ID:
+            major, minor, inode = struct.unpack_from("<IIQ", data, 32)
+        path = text(data[head:])
+        file = MappedFile(_SPOKEN.get(path, path), (major, minor), inode)
         if len(self._spaces.files) >= _MOST_FILES:
             file = MappedFile("")
         number = self._spaces.number(file)

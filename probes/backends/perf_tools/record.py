@@ -98,8 +98,6 @@ def record(
     arguments.append("--sample-identifier")
     # Symbols are looked up elsewhere: nothing is copied into the user's cache of build ids.
     arguments += ["-N", "-B", "-m", f"{buffer_kib}K"]
-    if perf.knows("record", "--buildid-mmap") and _kernel_tells_build_ids(perf):
-        arguments.append("--buildid-mmap")
     arguments += ["-F", str(_HZ)] if sampled(events[0]) else ["-c", "1"]
     unwanted = " && ".join(f"common_pid != {tid}" for tid in sorted(set(leave_out)))
     for event in events:
@@ -109,8 +107,3 @@ def record(
             if unwanted:
                 arguments += ["--filter", unwanted]
     return Running(perf, arguments, output)
-
-
-def _kernel_tells_build_ids(perf: Perf) -> bool:
-    """Whether the kernel can put build ids into mappings (5.12); perf gives up where it cannot."""
-    return perf.runs(["record", "--buildid-mmap", "-N", "-e", "dummy", "-o", "-", "--", "true"])

@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import numpy as np
 import pyarrow as pa
 
-from probes.backends.perf_tools.kallsyms import KernelSymbols
 from probes.backends.perf_tools.perf_data import SAMPLE, PerfData, Record
 from probes.backends.perf_tools.processes import Processes
 from probes.call_graphs import KERNEL, TABLE, TRUNCATED, UNKNOWN
 from probes.loss import Gap
+from probes.symbols.kernel import KernelSymbols
 from probes.symbols.mappings import MappedFile
 
 MAX_DEPTH = 127
@@ -65,7 +66,8 @@ class CallGraphs:
     """One file of samples, to be read once."""
 
     path: Path
-    kernel: KernelSymbols
+    kernel: KernelSymbols | None
+    """As they were at the recording; None: not known."""
     leave_out: Collection[int] = ()
     """Processes whose samples do not count: the recorder and perf."""
     resolve: Resolve = unresolved
@@ -162,11 +164,18 @@ class _Folder:
     def _kernel_frame(self, address: int) -> str:
         name = self._kernel.get(address)
         if name is None:
-            name = _escaped(self._source.kernel.at(address) or UNKNOWN) + KERNEL
+            name = _escaped(self._kernel_name(address) or UNKNOWN) + KERNEL
             if len(self._kernel) >= _MOST_ADDRESSES:
                 self._kernel.clear()
             self._kernel[address] = name
         return name
+
+    def _kernel_name(self, address: int) -> str | None:
+        if self._source.kernel is None:
+            return None
+        (name,) = self._source.kernel.table.names_of(np.array([address], np.uint64))
+        # A function is the same whether it is built in or of a module.
+        return name.partition(" [")[0] if name is not None else None
 
     def _user_frames(self, pid: int, addresses: Sequence[int]) -> list[str]:
         if not addresses:

@@ -1,9 +1,9 @@
 """`perf stat`: counters of one target, started with it and read from its own format.
 
-A process is counted with all its threads and with the children that it makes from then on. Of a
-command that waits to be let go, what it does before its exec is counted, too: perf's
-enable_on_exec serves only commands that perf starts itself. That is no system call but the exec,
-and some dozen page faults.
+A process is counted with all its threads and with the children that it makes from then on; a
+cgroup with whoever comes into it, but no more once it is removed and made anew. Of a command that
+waits to be let go, what it does before its exec is counted, too: perf's enable_on_exec serves only
+commands that perf starts itself. That is no system call but the exec, and some dozen page faults.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SEPARATOR = ";"
 """Stands in no event's name."""
 _PMUS = ("cpu", "cpu_core", "cpu_atom")
 _PMU_FOLDER = Path("/sys/bus/event_source/devices")
+_CGROUP = "--for-each-cgroup"
 _ATTEMPTS = 5
 _MAX_LINES = 10_000
 _INT64_END = 1 << 63
@@ -72,16 +73,26 @@ def check(perf: Perf) -> None:
     perf.require("stat", "--control", "--log-fd", "-x", "-D")
 
 
-def count(
-    perf: Perf, events: Sequence[str], pids: Callable[[], Sequence[int]] | None, output: int
-) -> Running:
-    """A perf that is ready to count processes, or the machine, into the open file `output`.
+def can_count(perf: Perf, cgroup: str) -> bool:
+    """Whether perf can be given a cgroup of this path: some characters mean something to it."""
+    return perf.knows("stat", _CGROUP) and re.fullmatch(r"[A-Za-z0-9_./:@-]+", cgroup) is not None
 
-    `pids` gives the target's processes as they are now; it is asked again where one of them ended
-    while perf attached. Raises TargetGone where no process is left.
+
+def count(
+    perf: Perf,
+    events: Sequence[str],
+    output: int,
+    pids: Callable[[], Sequence[int]] | None = None,
+    cgroup: str | None = None,
+) -> Running:
+    """A perf that is ready to count into the open file `output`: the machine, or what is given.
+
+    `pids` gives a target's processes as they are now; it is asked again where one of them ended
+    while perf attached. `cgroup` is a path that `can_count`, from the root of the hierarchy that
+    perf uses. Raises TargetGone where no process is left.
     """
     for attempt in range(_ATTEMPTS):
-        whose = ["-a"]
+        whose = ["-a"] if cgroup is None else ["-a", _CGROUP, cgroup]
         if pids is not None:
             found = pids()
             if not found:
@@ -115,15 +126,18 @@ class Value:
     enabled_ns: int | None
 
 
-def parse(text: str, missing: Sequence[str] = ()) -> list[Value]:
+def parse(text: str, missing: Sequence[str] = (), cgroup: str | None = None) -> list[Value]:
     """The lines of `perf stat -x ';'`, and a line for each event that could not be asked for.
 
-    Fields: value, unit, event, time running in ns, share of time running in %. What is not such a
+    Fields: value, unit, event, the cgroup if one was given, time running in ns, share of time
+    running in %. What is not such a
     line is skipped. Source: tools/perf/Documentation/perf-stat.txt, "CSV FORMAT".
     """
     found = []
     for line in text.splitlines()[:_MAX_LINES]:
         fields = line.split(_SEPARATOR)
+        if cgroup is not None and fields[3:4] == [cgroup]:
+            del fields[3]
         if len(fields) < 5 or not fields[2]:
             continue
         value, unit, event, running, share = fields[:5]

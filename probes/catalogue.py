@@ -5,11 +5,14 @@ from __future__ import annotations
 from probes import (
     block,
     buffers,
+    call_graphs,
+    counters,
     dirty,
     inode_writeback,
     page_faults,
     phases,
     processes,
+    summaries,
     syscalls,
     writeback,
 )
@@ -33,6 +36,10 @@ PROBES: dict[str, Probe] = {
 TABLES: dict[str, Table] = {
     **{probe.table.name: probe.table for probe in PROBES.values()},
     phases.TABLE.name: phases.TABLE,
+    summaries.SUMS.name: summaries.SUMS,
+    summaries.HISTOGRAMS.name: summaries.HISTOGRAMS,
+    counters.TABLE.name: counters.TABLE,
+    call_graphs.TABLE.name: call_graphs.TABLE,
 }
 """Every table that a recording can hold."""
 

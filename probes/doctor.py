@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from probes.backends.choice import AUTO, BACKENDS, choose, kernel_headers, why_not
+from probes.backends.ebpf import library
+from probes.backends.perf_events.attributes import DUMMY, open_event
 from probes.catalogue import PROBES
 from probes.errors import ExitCode, TracerError
-from probes.kernel import find_tracefs, syscall_names, tracefs
+from probes.kernel import find_tracefs, has_capability, syscall_names, tracefs
+from probes.schema import Feed
+
+_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_PERFMON", "CAP_BPF", "CAP_SYS_PTRACE", "CAP_DAC_OVERRIDE")
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,9 @@ class Finding:
 
 def check() -> list[Finding]:
     """Look for everything that a recording uses or could use."""
-    findings = [_root(), _tracefs()]
-    usable = all(f.ok for f in findings)
-    if usable:
-        findings += [_clock(), _filter(), *_events()]
+    findings = [_privileges(), _tracefs(), *map(_backend, BACKENDS), _recording()]
+    if _readable_tracefs() is not None:
+        findings += _events()
     return [*findings, *(look() for look in _OPTIONAL)]
 
 
@@ -43,56 +46,59 @@ def verdict(findings: list[Finding]) -> ExitCode:
     return next((f.fatal for f in findings if not f.ok and f.fatal), ExitCode.OK)
 
 
-def _root() -> Finding:
-    root = os.geteuid() == 0
+def _privileges() -> Finding:
+    missing = [name for name in _CAPABILITIES if not has_capability(name)]
+    who = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
     return Finding(
         "privileges",
-        root,
-        "root" if root else f"user {os.geteuid()}",
+        not missing,
+        f"{who}, without {', '.join(missing)}" if missing else who,
         "recording",
         "run it as root: sudo tracer ...",
-        ExitCode.NO_PERMISSION,
     )
+
+
+def _readable_tracefs() -> Path | None:
+    try:
+        return tracefs(writable=False)
+    except TracerError:
+        return None
 
 
 def _tracefs() -> Finding:
     try:
         path = tracefs()
     except TracerError as error:
-        return Finding("tracefs", False, error.what, "recording", error.mend, error.exit_code)
-    return Finding("tracefs", True, str(path), "recording")
+        return Finding("tracefs", False, error.what, "recording by ftrace", error.mend)
+    return Finding("tracefs", True, str(path), "recording by ftrace")
 
 
-def _clock() -> Finding:
-    clocks = (tracefs() / "trace_clock").read_text().replace("[", "").replace("]", "").split()
+def _backend(backend: str) -> Finding:
+    error = why_not(backend)
     return Finding(
-        "trace clock mono",
-        "mono" in clocks,
-        "there" if "mono" in clocks else "absent",
-        "one clock for kernel events and marks",
-        "a kernel of 3.17 or newer",
-        ExitCode.FEATURE_MISSING,
+        f"backend {backend}",
+        error is None,
+        "can be used" if error is None else error.what,
+        f"tracer record --backend {backend}",
+        error.mend if error else "",
     )
 
 
-def _filter() -> Finding:
-    ok = (tracefs() / "options" / "event-fork").exists()
-    return Finding(
-        "pid filter with children",
-        ok,
-        "there" if ok else "absent",
-        "recording one process and its children",
-        "a kernel of 4.10 or newer",
-        ExitCode.FEATURE_MISSING,
-    )
+def _recording() -> Finding:
+    try:
+        choice = choose(AUTO)
+    except TracerError as error:
+        return Finding("recording", False, error.what, "all", error.mend, error.exit_code)
+    return Finding("recording", True, f"by {choice.backend}: {choice.why}", "all")
 
 
 def _events() -> list[Finding]:
-    events = tracefs() / "events"
+    events = tracefs(writable=False) / "events"
     found = []
     for probe in PROBES.values():
-        labels = {event.label for event in probe.events}
-        served = {e.label for e in probe.events if (events / e.name.replace(":", "/")).is_dir()}
+        points = [event for event in probe.events if event.feed is Feed.TRACEPOINT]
+        labels = {event.label for event in points}
+        served = {e.label for e in points if (events / e.name.replace(":", "/")).is_dir()}
         found.append(
             Finding(
                 f"probe {probe.name}",
@@ -136,29 +142,34 @@ def _uprobes() -> Finding:
     )
 
 
+def _perf_events() -> Finding:
+    what, mend = "can be opened", ""
+    try:
+        os.close(open_event(DUMMY, 0, mappings=True))
+    except TracerError as error:
+        what, mend = error.what, error.mend
+    return Finding(
+        "perf events", not mend, what, "minor and major faults, and the files behind them", mend
+    )
+
+
 def _bcc() -> Finding:
-    # PyPI's `bcc` is an unrelated package: this one has libbcc beside it.
-    found = []
-    for folder in (*sys.path, "/usr/lib/python3/dist-packages"):
-        with contextlib.suppress(OSError):  # this user may not look there
-            if Path(folder, "bcc", "libbcc.py").exists():
-                found.append(folder)
+    found = library.folder()
     return Finding(
         "bcc",
-        bool(found),
-        found[0] if found else "absent",
+        found is not None,
+        str(found) if found else "absent",
         "eBPF",
         "apt-get install python3-bpfcc",
     )
 
 
 def _headers() -> Finding:
-    build = Path("/lib/modules", os.uname().release, "build")
-    ok = (build / "Makefile").exists() or Path("/sys/kernel/kheaders.tar.xz").exists()
+    found = kernel_headers()
     return Finding(
         "kernel headers",
-        ok,
-        str(build) if ok else f"{build} is absent",
+        found is not None,
+        str(found) if found else "absent",
         "eBPF by bcc",
         "make setup (installs headers and links them)",
     )
@@ -204,6 +215,7 @@ _OPTIONAL: tuple[Callable[[], Finding], ...] = (
     _syscall_names,
     _btf,
     _uprobes,
+    _perf_events,
     _bcc,
     _headers,
     _perf,

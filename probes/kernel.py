@@ -24,8 +24,8 @@ def find_tracefs() -> Path | None:
     return None
 
 
-def tracefs() -> Path:
-    """Where tracefs is mounted.
+def tracefs(writable: bool = True) -> Path:
+    """Where tracefs is mounted; with `writable`, where instances can be made.
 
     Raises FeatureMissing where it is not, PermissionMissing where this user may not look.
     """
@@ -38,6 +38,8 @@ def tracefs() -> Path:
                 "tracefs is not mounted, and only root can mount it", f"sudo {_MOUNT}"
             )
         raise FeatureMissing("tracefs is not mounted", _MOUNT)
+    if not writable and os.access(path / "events", os.R_OK | os.X_OK):
+        return path
     if not os.access(path / "instances", os.R_OK | os.W_OK | os.X_OK):
         if os.geteuid() == 0:
             raise FeatureMissing(
@@ -45,6 +47,31 @@ def tracefs() -> Path:
             )
         raise PermissionMissing(f"{path} may not be used by this user", "run as root (sudo)")
     return path
+
+
+CAPABILITIES = {
+    "CAP_CHOWN": 0,
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_DAC_READ_SEARCH": 2,
+    "CAP_FOWNER": 3,
+    "CAP_KILL": 5,
+    "CAP_IPC_LOCK": 14,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_NICE": 23,
+    "CAP_SYSLOG": 34,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+}
+"""Those that matter here, by their bit: include/uapi/linux/capability.h."""
+
+
+def has_capability(name: str) -> bool:
+    """Whether this process has a capability in effect."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> CAPABILITIES[name] & 1)
+    return False
 
 
 def process_start_time(pid: int) -> int | None:

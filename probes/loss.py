@@ -28,7 +28,7 @@ TABLE = Table(
     "One row a gap: events that the kernel logged and this trace lacks.",
     (
         Column("stream", Type.TEXT, "which raw stream", nullable=False),
-        Column("cpu", Type.INT16, "which CPU's buffer", nullable=False),
+        Column("cpu", Type.INT16, "which CPU's buffer; -1: of no one CPU", nullable=False),
         Column("from", Type.INT64, "no event is missing before; null: from the start", "ns"),
         Column("to", Type.INT64, "no event is missing after; null: to the end", "ns"),
         Column("count", Type.INT64, "events missing; null: the kernel did not say", "events"),

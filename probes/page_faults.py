@@ -1,7 +1,8 @@
 """Page faults of the targets.
 
-The tracepoints give address, instruction and access; whether a fault was minor or major they
-do not say, so `kind` is "unknown" where only they were recorded.
+The tracepoints give address, instruction and access; perf's software events whether a fault was
+minor or major, and its records of mappings what lay behind the address. Where perf events may
+not be opened, `kind` is "unknown" and the files are null.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from probes.schema import (
     AssemblyContext,
     Column,
     Event,
+    Feed,
     Probe,
     Scope,
     Table,
@@ -35,13 +37,15 @@ TABLE = Table(
         Column("kind", Type.TEXT, "minor, major or unknown", nullable=False),
         Column("access", Type.TEXT, "read, write or exec; null: not known on this architecture"),
         Column("user", Type.BOOL, "taken in user mode", nullable=False),
-        Column("file", Type.TEXT, "file behind the address; null: not resolved"),
-        Column("file_offset", Type.INT64, "offset in that file; null: not resolved", "bytes"),
-        Column("ip_file", Type.TEXT, "file of the instruction; null: not resolved"),
+        Column("file", Type.TEXT, "what lies behind the address: a file, [anon], [heap], ..."),
+        Column("file_offset", Type.INT64, "offset of the address in that file", "bytes"),
+        Column("ip_file", Type.TEXT, "file of the instruction; [kernel] for the kernel's"),
         Column("symbol", Type.TEXT, "function of the instruction; null: not resolved"),
     ),
-    example="SELECT pid, access, count(*) FROM page_faults GROUP BY ALL ORDER BY 3 DESC",
+    example="SELECT kind, file, count(*) FROM page_faults GROUP BY ALL ORDER BY 3 DESC LIMIT 9",
 )
+
+_FAULT = ("address", "ip", "error_code")
 
 
 def _assembler(context: AssemblyContext) -> Any:
@@ -52,13 +56,24 @@ def _assembler(context: AssemblyContext) -> Any:
 
 PROBE = Probe(
     "page_faults",
-    "page faults of the targets: address, instruction, access",
+    "page faults of the targets: minor or major, file, instruction, access",
     TABLE,
     (
-        Event("exceptions:page_fault_user", "user"),
-        Event("exceptions:page_fault_kernel", "kernel"),
+        Event("exceptions:page_fault_user", "user", reads=_FAULT),
+        Event("exceptions:page_fault_kernel", "kernel", reads=_FAULT),
+        *(
+            Event(f"perf:{name}", label, feed=Feed.PERF)
+            for name, label in (
+                ("minor-faults", "minor"),
+                ("major-faults", "major"),
+                ("mmap", "mmap"),
+                ("exec", "exec"),
+                ("fork", "fork"),
+                ("exit", "exit"),
+            )
+        ),
     ),
     Scope.TARGET,
-    rate="one event a fault",
+    rate="two events a fault, one a mapping",
     assembler=_assembler,
 )

@@ -48,6 +48,8 @@ class Table:
     columns: tuple[Column, ...]
     example: str
     """One useful SQL query, shown by `tracer query --help`."""
+    option: str = ""
+    """The option of `tracer record` that it takes; "": the probe of its name, by -e."""
 
     def column(self, name: str) -> Column:
         """The column called `name`; KeyError where there is none."""
@@ -140,15 +142,28 @@ def named(*fields: str) -> Named:
     return Named(fields)
 
 
+class Feed(Enum):
+    """Which of the kernel's interfaces an event comes from."""
+
+    TRACEPOINT = "tracepoint"
+    PERF = "perf"
+    """A software event or a record of perf_event: a probe can do without."""
+
+
 @dataclass(frozen=True)
 class Event:
-    """A kernel tracepoint that feeds a table."""
+    """A kernel event that feeds a table."""
 
     name: str
-    """SYSTEM:EVENT as tracefs has it."""
+    """SYSTEM:EVENT as tracefs has it, or perf:RECORD."""
     label: str
     """What the table's `event` column says."""
     columns: Mapping[str, Source] = field(default_factory=dict)
+    feed: Feed = Feed.TRACEPOINT
+    reads: tuple[str, ...] = ()
+    """Fields that the probe's assembler reads, beyond those of `columns`."""
+    text_bytes: int = 256
+    """Of the texts behind the event's other fields BPF programs take no more."""
 
 
 class Scope(Enum):
@@ -188,3 +203,7 @@ class AssemblyContext:
     the start as (tid, pid, ppid, comm, cgroup)."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
+    membership: Any = None
+    """Which target each process belongs to (`probes.backends.ftrace.membership.Membership`)."""
+    symbols: Any = None
+    """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""

@@ -45,8 +45,8 @@ PROBE = Probe(
     "system calls of the targets, with time and result",
     TABLE,
     (
-        Event("raw_syscalls:sys_enter", "enter"),
-        Event("raw_syscalls:sys_exit", "exit"),
+        Event("raw_syscalls:sys_enter", "enter", reads=("id",)),
+        Event("raw_syscalls:sys_exit", "exit", reads=("id", "ret")),
     ),
     Scope.TARGET,
     rate="two events a call",

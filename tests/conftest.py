@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -25,16 +26,30 @@ def why_no_kernel() -> str | None:
     return "; ".join(f"{f.name}: {f.found} ({f.mend})" for f in findings if not f.ok and f.fatal)
 
 
+@cache
+def why_no_docker() -> str | None:
+    """The one reason for which no Docker daemon can be started here, or None."""
+    missing = [name for name in ("dockerd", "containerd", "runc") if shutil.which(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not found (apt-get install docker.io)"
+    return why_no_kernel()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a kernel test where the kernel is out of reach, or fail it where that was forbidden."""
-    if item.get_closest_marker("kernel") is None:
-        return
-    reason = why_no_kernel()
+    """Skip a test whose real thing is out of reach, or fail it where that was forbidden."""
+    if item.get_closest_marker("kernel") is not None:
+        do_without("the kernel", "TRACER_REQUIRE_KERNEL", why_no_kernel())
+    if item.get_closest_marker("docker") is not None:
+        do_without("Docker", "TRACER_REQUIRE_DOCKER", why_no_docker())
+
+
+def do_without(what: str, forbidden: str, reason: str | None) -> None:
+    """Skip where there is a reason to; fail instead where the environment forbids to skip."""
     if reason is None:
         return
-    if os.environ.get("TRACER_REQUIRE_KERNEL") == "1":
-        pytest.fail(f"TRACER_REQUIRE_KERNEL=1, but the kernel is out of reach: {reason}")
-    pytest.skip(f"the kernel is out of reach: {reason}")
+    if os.environ.get(forbidden) == "1":
+        pytest.fail(f"{forbidden}=1, but {what} is out of reach: {reason}")
+    pytest.skip(f"{what} is out of reach: {reason}")
 
 
 class Ran:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from probes.compiled import compiled
 
 
 def lru(page: NDArray[np.int32], unique: int, capacity: int) -> tuple[int, int]:
@@ -22,7 +23,7 @@ def lru(page: NDArray[np.int32], unique: int, capacity: int) -> tuple[int, int]:
     return int(destaged), int(resident)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _lru(page: Any, unique: int, capacity: int) -> Any:
     # A doubly linked list over page ids; `unique` is its head: next is the most recent.
     before = np.full(unique + 1, -1, np.int32)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.report.perf import call_chains, call_graphs, counters
 from analysis.views.flushes import flushes
 from analysis.views.requests import requests
 from probes.catalogue import PROBES
@@ -331,6 +332,9 @@ TABLES: dict[str, tuple[Callable[[Trace], pd.DataFrame], tuple[str, ...]]] = {
     "writeback_intervals": (writeback_intervals, ("writeback",)),
     "block_latency": (block_latency, ("block",)),
     "phases": (phases, ("phases",)),
+    "counters": (counters, ("counters",)),
+    "call_chains": (call_chains, ("call_graphs",)),
+    "call_graphs": (call_graphs, ("call_graphs",)),
     "loss": (loss, ("loss",)),
 }
 """Every table of the report, with the tables of the trace that it needs."""

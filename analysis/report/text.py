@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from analysis.report.tables import records
@@ -10,6 +12,7 @@ from tracer.cli.sizes import show_size
 from tracer.store.manifest import Manifest
 
 _MOST_ROWS = 15
+_MOST_PATHS = 4
 
 _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
     "syscalls": (
@@ -98,6 +101,18 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         },
         ("phase",),
     ),
+    "call_chains": (
+        "Ways that led to an event (--callgraph)",
+        {
+            "event": "event",
+            "chain": "way",
+            "count": "n",
+            "share": "share",
+            "comm": "thread",
+            "stacks": "stacks",
+        },
+        ("event", "way", "thread"),
+    ),
     "loss": (
         "Events lost",
         {
@@ -151,6 +166,8 @@ def print_report(
     out.print()
     if "event_counts" in tables:
         _print_counts(tables["event_counts"])
+    if "counters" in tables:
+        _print_counters(tables["counters"])
     for key, (title, columns, left) in _COLUMNS.items():
         frame = tables.get(key)
         if frame is None or (key == "loss" and frame.empty):
@@ -172,6 +189,33 @@ def print_report(
             left,
             note,
         )
+        if key == "call_chains":
+            _print_paths(rows[:_MOST_PATHS])
+
+
+def _print_counters(frame: pd.DataFrame) -> None:
+    """Counters, one column a target; in place of a value that is not there the reason."""
+    targets = list(dict.fromkeys(frame["target"]))
+    cells: dict[tuple[str, str], dict[str, str | int]] = {}
+    for row in records(frame):
+        shown = row["state"] if row["value"] is None else row["value"]
+        cells.setdefault((row["event"], row["unit"]), {})[row["target"]] = shown
+    print_table(
+        console(),
+        "Counters of each target (perf stat)",
+        ["event", "unit", *targets],
+        [[event, unit, *map(of.get, targets)] for (event, unit), of in cells.items()],
+        left=("event", "unit"),
+    )
+
+
+def _print_paths(rows: list[dict[str, Any]]) -> None:
+    """The most frequent call path of each way, from the function that tells it on."""
+    out = console()
+    for row in rows:
+        out.print(safe(f"{row['event'].split(':')[-1]}, {row['chain']}:"), style="italic")
+        out.print(safe(f"    {row['path'] or 'no function of the kernel'}"))
+    out.print()
 
 
 def _print_counts(frame: pd.DataFrame) -> None:

@@ -1,6 +1,8 @@
-"""Addresses inside files into function names: pure look-up, no trace, no tables.
+"""Addresses into the files behind them and function names: pure look-up, no trace, no tables.
 
-files.py            paths and file offsets into names, each file opened once: start here
+resolver.py         instructions into names, wherever their code came from: start here
+mappings.py         address spaces as they change: what lay behind an address at a time
+files.py            paths and file offsets into names, each file opened once
 elf.py              the functions of an ELF file, from all that it has of the following
 elf_file.py         header, sections, segments, build id, words at an address
 elf_symbols.py      symbol tables

@@ -20,7 +20,7 @@ _MAX_PROBLEMS = 1000
 
 
 @dataclass(frozen=True)
-class MappedFile:
+class FileIdentity:
     """What is known of a file from when it was mapped; None: not known, not compared.
 
     build_id       in hex digits
@@ -66,7 +66,7 @@ class SymbolCache:
         self,
         path: str | bytes | os.PathLike[str],
         offsets: NDArray[np.int64],
-        mapped: MappedFile | None = None,
+        mapped: FileIdentity | None = None,
     ) -> list[str | None]:
         """The function at each offset into the file at `path`; None where none is known.
 
@@ -114,7 +114,7 @@ class SymbolCache:
             self._problems.setdefault(problem)
 
 
-def _difference(elf: ElfFile, mapped: MappedFile | None) -> str | None:
+def _difference(elf: ElfFile, mapped: FileIdentity | None) -> str | None:
     """What tells the file from the one that was mapped, or None."""
     if mapped is None:
         return None

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.compiled import compiled
 from probes.symbols.demangle import shared_demangler
 from probes.symbols.reading import printable
 
@@ -235,7 +235,7 @@ def _cut(
     return first, last, which
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _sweep(starts: Any, ends: Any, by_start: Any, first: Any, last: Any, which: Any) -> Any:
     """How many pieces there are; written to `first`, `last`, `which` where these have room."""
     n = len(starts)

@@ -36,14 +36,21 @@ def load(tmp_path):
     return make
 
 
+@pytest.fixture(params=["ftrace", "ebpf"])
+def backend(request):
+    """Every backend in turn: the same load gives the same counts."""
+    return request.param
+
+
 @pytest.fixture
-def record(tracer, tmp_path):
-    """Record a command; returns the opened trace, which lost nothing."""
+def record(tracer, tmp_path, backend):
+    """Record a command by a backend; returns the opened trace, which lost nothing."""
     opened = []
 
     def run(command, *options, status=0):
         folder = tmp_path / f"{len(opened)}.trace"
-        tracer("record", "-o", folder, *options, "--", *command, status=status)
+        how = ("--backend", backend)
+        tracer("record", "-o", folder, *how, *options, "--", *command, status=status)
         trace = Trace(folder)
         opened.append(trace)
         assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}

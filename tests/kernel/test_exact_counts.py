@@ -296,9 +296,18 @@ def test_several_processes_and_a_command_at_once_and_no_other(load, tracer, tmp_
 
 
 def test_everything_is_recorded_but_the_recorder(load, tracer, tmp_path):
-    other = load("import os, time\ntime.sleep(2)\nfor _ in range(1009): os.getppid()")
+    go, done = tmp_path / "go", tmp_path / "done"
+    other = load(
+        f"""
+        import os, time
+        while not os.path.exists("{go}"): time.sleep(0.01)
+        for _ in range(1009): os.getppid()
+        open("{done}", "w").close()
+        """
+    )
+    command = f"touch {go}; while [ ! -e {done} ]; do sleep 0.1; done"
     with subprocess.Popen(other) as process:
-        tracer("record", "-o", "x.trace", "-a", "-e", "syscalls", "--", "sleep", "4")
+        tracer("record", "-o", "x.trace", "-a", "-e", "syscalls", "--", "sh", "-c", command)
     with Trace(tmp_path / "x.trace") as trace:
         query = "SELECT count(*) FROM syscalls WHERE pid = ? AND name = 'getppid'"
         assert trace.connection.execute(query, [process.pid]).fetchone()[0] == 1009
@@ -364,3 +373,28 @@ def test_a_file_system_on_a_partition(record, load, tmp_path):
         subprocess.run(["umount", str(mount)], check=False, capture_output=True)
         subprocess.run(["partx", "--delete", disk], check=False, capture_output=True)
         subprocess.run(["losetup", "-d", disk], check=False)
+
+
+def test_sync_calls_and_the_pages_that_they_write(record, load, file_system):
+    mount, dev = file_system()
+    trace = record(
+        load(
+            f"""
+            import os
+            fd = os.open("{mount}/f", os.O_CREAT | os.O_RDWR, 0o600)
+            for i in range({FILES}):
+                os.pwrite(fd, bytes([i]) * 4096, i * 4096)
+                os.sync()
+            """
+        )
+    )
+    assert one(trace, "SELECT count(*) FROM syscalls WHERE name = 'sync'") == FILES
+    from analysis.views.flushes import flushes
+
+    flushes(trace)
+    pages = trace.connection.execute(
+        "SELECT sum(pages), count(DISTINCT page) FROM flushes "
+        "WHERE dev = ? AND reason = 'sync' AND rwbs NOT LIKE '%M%'",
+        [dev],
+    ).fetchone()
+    assert pages == (FILES, FILES)

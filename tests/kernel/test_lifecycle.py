@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from probes.kernel import find_tracefs, process_start_time
+from probes.kernel import CAPABILITIES, find_tracefs, process_start_time
 from tests.conftest import tracer_command
 from tracer.store.trace import Trace
 
@@ -229,7 +230,8 @@ def test_a_tiny_buffer_loses_events_and_counts_each(tracer, load, tmp_path):
     )
     with Trace(tmp_path / "x.trace") as trace:
         stats = trace.manifest["ftrace"]["stats"]
-        lost = sum(s["overrun"] + s["dropped events"] + s["entries"] for s in stats.values())
+        kinds = ("overrun", "dropped events", "entries")
+        lost = sum(s.get(kind, 0) for s in stats.values() for kind in kinds)
         assert trace.manifest["loss"]["events"] == lost
         table = trace.connection.execute("SELECT coalesce(sum(count), 0) FROM loss").fetchone()[0]
         assert table == lost
@@ -318,3 +320,27 @@ def test_closed_standard_streams(tmp_path):
     script = " ".join(map(shlex.quote, tracer_command("record", "-o", "x.trace", "--", "true")))
     subprocess.run(["sh", "-c", f"exec {script} <&- >&- 2>&-"], cwd=tmp_path, check=True)
     assert Trace(tmp_path / "x.trace").manifest["complete"] is True
+
+
+def capabilities(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^CapEff:\s*(\w+)", status, re.MULTILINE)[1], 16)
+
+
+def test_the_recorder_gives_up_what_it_does_not_need_and_its_command_keeps_all(recorder, tmp_path):
+    process = recorder("--", "sleep", "60")
+    from tracer.session.privileges import CAPTURE
+
+    allowed = sum(1 << CAPABILITIES[name] for name in CAPTURE)
+    assert capabilities(process.pid) == capabilities(os.getpid()) & allowed
+    threads = [int(path.name) for path in Path(f"/proc/{process.pid}/task").iterdir()]
+    drains = [tid for tid in threads if os.getpriority(os.PRIO_PROCESS, tid) == -10]
+    # Threads that libraries started as they were imported only wait.
+    assert len(drains) == min(8, os.cpu_count())
+    for tid in drains:
+        assert capabilities(tid) & ~allowed == 0
+    command = psutil.Process(process.pid).children()[0]
+    assert capabilities(command.pid) == capabilities(os.getpid())
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.backends.ftrace.event_format import parse_page
-from probes.backends.ftrace.timeline import CommonFields, StreamFile, Timeline
+from probes.backends.ftrace.page_stream import CommonFields, PageStream
+from probes.backends.timeline import Timeline
 from tests.support.pages import HEADER_PAGE, PAGE, Page, enter, payload
 
 LAYOUT = parse_page(HEADER_PAGE)
@@ -22,8 +23,8 @@ def decode(tmp_path):
         for cpu, pages in enumerate(streams):
             path = tmp_path / f"cpu{cpu}.raw"
             path.write_bytes(b"".join(p if isinstance(p, bytes) else p.bytes() for p in pages))
-            files.append(StreamFile(f"cpu{cpu}", cpu, path, LAYOUT))
-        timeline = Timeline(files, COMMON)
+            files.append(PageStream(f"cpu{cpu}", cpu, path, LAYOUT, COMMON))
+        timeline = Timeline(files)
         events = []
         for batch in timeline.batches():
             for i in range(len(batch)):
@@ -73,7 +74,7 @@ def test_discarded_events_are_passed_over(decode):
     page = Page(0).event(10, enter(1, 1)).discarded(40).event(20, enter(1, 2))
     events, timeline = decode([page])
     assert [e[0] for e in events] == [10, 20]
-    assert timeline.damaged_pages == 0
+    assert timeline.damaged == 0
 
 
 def test_cpus_are_merged_in_time_order(decode):
@@ -96,7 +97,7 @@ def test_batches_of_any_size_give_the_same_events(decode, monkeypatch):
             pages.append(page)
         streams.append(pages)
     whole, _ = decode(*streams)
-    monkeypatch.setattr("probes.backends.ftrace.timeline._BATCH_BYTES", 3 * PAGE)
+    monkeypatch.setattr("probes.backends.timeline._BATCH_BYTES", 3 * PAGE)
     pieces, timeline = decode(*streams)
     assert len(whole) > 300
     assert sorted(pieces) == sorted(whole)
@@ -123,7 +124,7 @@ def test_a_damaged_page_is_a_gap_and_the_others_are_read(decode):
     events, timeline = decode([good, wild, beyond, last])
     assert events[0][0] == 10
     assert events[-1][0] == 50
-    assert timeline.damaged_pages >= 1
+    assert timeline.damaged >= 1
     assert {g.cause for g in timeline.gaps} == {"damaged page"}
 
 
@@ -146,8 +147,8 @@ def test_any_bytes_decode_without_reading_beyond_the_page(tmp_path_factory, seed
     path = tmp_path_factory.mktemp("noise") / "cpu0.raw"
     # A sane commit word, so that the noise reaches the event loop.
     path.write_bytes(b"".join(p[:8] + (4080).to_bytes(8, "little") + p[16:] for p in pages))
-    stream = StreamFile("cpu0", 0, path, LAYOUT)
-    for batch in Timeline([stream], COMMON).batches():
+    stream = PageStream("cpu0", 0, path, LAYOUT, COMMON)
+    for batch in Timeline([stream]).batches():
         assert (batch.offset >= 0).all()
         assert (batch.offset + batch.length <= batch.payload.size).all()
         assert (batch.length >= 8).all()

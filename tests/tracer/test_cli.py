@@ -94,7 +94,7 @@ class TestReaders:
         run_reader(tracer, reader, "t", status=0)
         loss = tracer("query", "t", "SELECT * FROM loss", "--json").json
         assert [(row["stream"], row["cause"]) for row in loss] == [
-            ("ftrace-target-cpu0", "torn page")
+            ("ftrace-target-cpu0", "torn end")
         ]
 
 
@@ -114,7 +114,6 @@ class TestReaders:
         (("-b", "lots", "--", "true"), 2, "no size"),
         (("-b", "1", "--", "true"), 2, "cannot be"),
         (("--max-size", "0", "--", "true"), 2, "holds nothing"),
-        (("-p", "1", "-a"), 2, "-p adds none"),
         (("--", "no-such-program"), 2, "no program 'no-such-program'"),
         (("--", "/etc"), 2, "no program"),
         (("-o", "missing/x.trace", "--", "true"), 2, "no folder"),

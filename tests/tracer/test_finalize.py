@@ -137,7 +137,7 @@ def test_what_a_killed_recorder_left_is_readable_and_said_to_be(tmp_path):
         assert trace.manifest["tables"]["syscalls"]["rows"] == 1
         loss = trace.sql("SELECT * FROM loss").to_dict("records")
     assert [(r["stream"], r["from"], r["cause"]) for r in loss] == [
-        ("target-cpu0", 130, "torn page")
+        ("target-cpu0", 130, "torn end")
     ]
 
 

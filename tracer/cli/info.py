@@ -9,7 +9,7 @@ import typer
 from tracer.cli.opening import AsJson, TracePath, open_trace
 
 if TYPE_CHECKING:
-    from tracer.store.manifest import Manifest
+    from tracer.store.manifest import Manifest, TargetFacts
 
 
 def info(trace: TracePath, json: AsJson = False) -> None:
@@ -39,9 +39,12 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "duration_s": duration_s(manifest),
         "clock": manifest["clock"],
         "backend": manifest["backend"],
+        "backend_why": manifest.get("backend_why"),
+        "missing": manifest["ftrace"].get("missing") or {},
         "probes": manifest["probes"],
         "command": manifest.get("command"),
         "targets": manifest["targets"],
+        "containers": manifest.get("containers"),
         "tables": manifest["tables"],
         "loss": manifest["loss"],
         "own_cost": manifest["own_cost"],
@@ -60,10 +63,13 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     duration = facts["duration_s"]
     out.print(safe(name), style="bold")
     how = "complete" if facts["complete"] else f"incomplete ({facts['ended_by']})"
-    out.print(f"  recording   {show(duration)} s, {how}, backend {facts['backend']}")
+    out.print(f"  recording   {show(duration)} s, {how}")
+    why = f": {facts['backend_why']}" if facts["backend_why"] else ""
+    out.print(safe(f"  backend     {facts['backend']}{why}"))
+    for probe, absent in facts["missing"].items():
+        out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
     for target in facts["targets"]:
-        line = " ".join(target.get("command") or [])
-        out.print(safe(f"  target      {target.get('name')} ({target.get('pid')}): {line}"[:200]))
+        out.print(safe(f"  target      {_target(target)}"[:200]))
     kernel = facts["kernel"] or {}
     host = facts["host"]
     out.print(
@@ -93,3 +99,15 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         [(n, t.get("rows"), t.get("bytes")) for n, t in facts["tables"].items()],
         left=("table",),
     )
+
+
+def _target(target: TargetFacts) -> str:
+    """Kind, name and role of a target, and what else names it."""
+    of_a_kind = f"{target['kind']} {target['name']}"
+    about = [f"role {target['role']}"]
+    if target["pid"]:
+        about.append(f"pid {target['pid']}")
+    if "container" in target:
+        about.append(f"id {target['container'][:12]}, image {target.get('image')}")
+    command = " ".join(target.get("command") or [])
+    return f"{of_a_kind} ({', '.join(about)}){': ' if command else ''}{command}"

@@ -49,7 +49,7 @@ class RecordingProgress(Listener):
 
     def started(self, targets: list[Target]) -> None:
         """Say what is traced."""
-        names = ", ".join(f"{t.name} ({t.pid})" if t.pid else "everything" for t in targets)
+        names = ", ".join(_name(target) for target in targets)
         text = f"Tracing {names}... Ctrl-C to end."
         self._console.print(Text(plain(text)))
         if self._status:
@@ -72,6 +72,14 @@ class RecordingProgress(Listener):
         self._bar, self._task = show_decoding(self._bar, self._task, done, pages)
 
 
+def _name(target: Target) -> str:
+    if target.kind == "machine":
+        return "everything"
+    if target.kind in ("container", "cgroup"):
+        return f"{target.kind} {target.name}"
+    return f"{target.name} ({target.pid})"
+
+
 def show_decoding(
     bar: Progress | None, task: TaskID | None, done: int, pages: int
 ) -> tuple[Progress | None, TaskID | None]:
@@ -90,7 +98,8 @@ def show_decoding(
         bar.start()
         task = bar.add_task("decoding", total=pages)
     assert task is not None
-    bar.update(task, completed=done)
+    bar.start()  # again, where another part of the raw data comes after one that was done
+    bar.update(task, completed=done, total=pages)
     if done >= pages:
         bar.stop()
     return bar, task

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tracer.session.recording import Outcome
 
 
+_MOST_OF_A_NAME = 100
+
+
 @verb(context_settings={"allow_interspersed_args": False})
 def record(
     command: Annotated[
@@ -26,6 +29,19 @@ def record(
     pids: Annotated[
         str | None,
         typer.Option("-p", "--pid", metavar="PID,..", help="Processes to record, with children."),
+    ] = None,
+    containers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--container", metavar="NAME,..", help="Docker containers to record, by name or id."
+        ),
+    ] = None,
+    daemon: Annotated[
+        bool, typer.Option("--docker-daemon", help="Record dockerd, containerd and the shims.")
+    ] = False,
+    cgroups: Annotated[
+        list[str] | None,
+        typer.Option("--cgroup", metavar="PATH", help="Cgroup to record, with those below it."),
     ] = None,
     machine: Annotated[
         bool, typer.Option("-a", "--all", help="Record every process of the machine.")
@@ -39,6 +55,14 @@ def record(
             help="Probes to use; all without it (tracer list).",
         ),
     ] = None,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            metavar="NAME",
+            help="How to capture: auto, ftrace (cheapest) or ebpf (filters in the kernel).",
+        ),
+    ] = "auto",
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR.trace", help="Trace directory to make."),
@@ -55,15 +79,33 @@ def record(
         str | None,
         typer.Option("--max-size", metavar="SIZE", help="End when so much is captured, e.g. 2G."),
     ] = None,
+    summary: Annotated[
+        bool,
+        typer.Option("--summary", help="Count in the kernel, record no event: for hours."),
+    ] = False,
+    perf_stat: Annotated[
+        bool, typer.Option("--perf-stat", help="Count events of each target by perf stat, too.")
+    ] = False,
+    callgraph: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--callgraph", metavar="EVENT,..", help="Call graphs of events, by perf record."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the trace if it exists.")] = False,
     fail_on_loss: Annotated[
         bool, typer.Option("--fail-on-loss", help="Exit with 7 if events were lost.")
     ] = False,
 ) -> None:
-    """Record what the kernel does for a process or a command.
+    """Record what the kernel does for processes, a command, containers.
 
     Ctrl-C ends the recording and makes the trace; a second Ctrl-C aborts.
     The exit status is the command's own. With -d the command is ended, too.
+
+    Targets can be given together; --container and --cgroup more than once.
+    Processes that join a container or a cgroup later are recorded from then on.
+    A container that stops is waited for; the recording ends when it is removed.
+    A cgroup's ends when the cgroup is removed, the daemon's when dockerd ends.
 
     [bold]Examples[/bold]
 
@@ -71,9 +113,19 @@ def record(
 
       tracer record -p 1234,1235 -d 60
 
+      tracer record --container train,db -d 60 -o two.trace
+
+      tracer record --docker-daemon -- docker run --rm image true
+
+      tracer record --cgroup /system.slice/train.service
+
       tracer record -a -d 10 -o machine.trace
 
       tracer record -e writeback,block -p 1234 -o flush.trace
+
+      tracer record --summary -e syscalls,block -p 1234 -d 36000
+
+      tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
     """
     from probes.errors import UsageError
     from tracer.cli.sizes import parse_size
@@ -82,7 +134,16 @@ def record(
 
     if duration is not None and not 0 < duration < 1e9:
         raise UsageError(f"a duration of {duration} s cannot be", "give seconds above 0")
-    options = Options(_name(output, command, pids), pids, machine, list(command or []))
+    names = [part.strip() for given in containers or () for part in given.split(",")]
+    options = Options(
+        output or _name(command, pids, names, daemon, cgroups or []),
+        pids=pids,
+        containers=names,
+        daemon=daemon,
+        cgroups=cgroups or [],
+        machine=machine,
+        command=list(command or []),
+    )
     if probes is not None:
         options.probes = [name.strip() for name in probes.split(",") if name.strip()]
         if not options.probes:
@@ -97,6 +158,10 @@ def record(
         if options.max_bytes < 1:
             raise UsageError(f"a trace of at most {max_size} holds nothing", "give e.g. 2G")
     options.force = force
+    options.backend = backend
+    options.summary = summary
+    options.perf_stat = perf_stat
+    options.callgraphs = callgraph or []
 
     from tracer.cli.progress import RecordingProgress
 
@@ -113,13 +178,25 @@ def record(
     raise typer.Exit(outcome.status)
 
 
-def _name(output: Path | None, command: list[str] | None, pids: str | None) -> Path:
-    """The trace's name: as given, or what is recorded and when."""
-    if output is not None:
-        return output
-    what = f"pid-{pids.split(',')[0]}" if pids else "machine"
+def _name(
+    command: list[str] | None,
+    pids: str | None,
+    containers: list[str],
+    daemon: bool,
+    cgroups: list[str],
+) -> Path:
+    """A trace's name where none is given: what is recorded and when."""
     if command:
-        what = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(command[0]).name)
+        what = Path(command[0]).name
+    elif pids:
+        what = f"pid-{pids.split(',')[0]}"
+    elif containers:
+        what = f"container-{containers[0]}"
+    elif cgroups:
+        what = f"cgroup-{Path(cgroups[0]).name}"
+    else:
+        what = "docker-daemon" if daemon else "machine"
+    what = re.sub(r"[^A-Za-z0-9_.-]+", "_", what)[:_MOST_OF_A_NAME]
     return Path(f"{what}-{time.strftime('%Y%m%d-%H%M%S')}.trace")
 
 

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from probes.backends.ftrace.drain import Drain, Stream
+from probes.backends.drain import Drain
+from probes.backends.ebpf.programs import Filter, Programs
+from probes.backends.ebpf.ring import BpfRing
 from probes.backends.ftrace.event_format import parse_page
 from probes.backends.ftrace.instance import Instance
+from probes.backends.ftrace.page_source import PageSource
+from probes.backends.perf_events.ring import Ring
+from probes.backends.perf_events.rings import FaultRings
 from probes.errors import FeatureMissing, TargetGone, TracerError
-from probes.schema import Probe, Scope
+from probes.schema import Feed, Probe, Scope
 from tracer.store.files import allow_open_files, give_to_user
-from tracer.store.manifest import Ftrace
+from tracer.store.manifest import Ftrace, StreamFacts
 from tracer.targets import Target, threads_of
 
 CLOCK = "mono"
 _KIB_TARGET = 16 << 10
 _KIB_MACHINE = 8 << 10
+_KIB_FAULTS = 4 << 10
 _MEMORY_SHARE = 16
 """No more than this part of memory goes into ring buffers by default."""
 _SETTLE_ROUNDS = 20
@@ -39,11 +45,27 @@ def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
 class Capture:
     """Instances, streams and drain of one recording."""
 
-    def __init__(self, raw: Path, probes: list[Probe], kib: int | None, cpus: list[int]) -> None:
-        """Make the instances and switch their events on, tracing nothing yet."""
+    def __init__(
+        self,
+        raw: Path,
+        probes: list[Probe],
+        kib: int | None,
+        cpus: list[int],
+        backend: str = "ftrace",
+        everybody: bool = False,
+        summed_up: Collection[str] = (),
+    ) -> None:
+        """Make the instances and switch their events on, tracing nothing yet.
+
+        `summed_up` are probes whose events BPF programs count instead of recording them.
+        """
         self.raw = raw
-        self.instances: dict[Scope, Instance] = {}
-        self.streams: list[Stream] = []
+        self.backend = backend
+        self.instances: dict[Scope, Instance | Filter] = {}
+        self.programs: Programs | None = None
+        self.bpf_rings: list[BpfRing] = []
+        self.pages: list[PageSource] = []
+        self.rings: FaultRings | None = None
         self.formats: dict[str, str] = {}
         self.missing: dict[str, list[str]] = {}
         self.header_page = ""
@@ -51,16 +73,38 @@ class Capture:
         self.drain: Drain | None = None
         self._everybody = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        allow_open_files(2 * len(Scope) * len(cpus))
+        allow_open_files(2 * (len(Scope) + 2) * len(cpus))
         try:
-            for scope in Scope:
-                mine = [probe for probe in probes if probe.scope is scope]
-                if mine:
-                    size = kib or default_kib(scope, len(cpus), memory)
-                    self._prepare(scope, mine, size, cpus)
+            sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
+            if backend == "ebpf":
+                # One ring serves every CPU.
+                whole = {scope: size * len(cpus) for scope, size in sizes.items()}
+                self.programs = Programs(probes, whole, everybody, summed_up)
+                self._use(self.programs)
+            else:
+                for scope in Scope:
+                    mine = [probe for probe in probes if probe.scope is scope]
+                    if mine:
+                        self._prepare(scope, mine, sizes[scope], cpus)
+            if any(event.feed is Feed.PERF for probe in probes for event in probe.events):
+                # BPF programs tell the faults themselves.
+                size = None if backend == "ebpf" else min(sizes[Scope.MACHINE], _KIB_FAULTS)
+                self.rings = FaultRings(raw, cpus, size, give_to_user)
+                self.formats |= self.rings.formats
+                if self.rings.unavailable:
+                    self.missing["page_faults"] = [self.rings.unavailable]
         except BaseException:
             self.close()
             raise
+
+    def _use(self, programs: Programs) -> None:
+        for scope in Scope:
+            self.instances[scope] = Filter(programs, scope)
+            ring = programs.ring(scope, self.raw / f"ebpf-{scope.value}.raw")
+            self.bpf_rings.append(ring)
+            give_to_user(ring.sink)
+        self.formats |= programs.formats
+        self.missing |= programs.missing
 
     def _prepare(self, scope: Scope, probes: list[Probe], kib: int, cpus: list[int]) -> None:
         instance = Instance(scope.value)
@@ -71,7 +115,8 @@ class Capture:
         # Names come with the process events; the kernel need not keep a list of them.
         instance.set_option("record-cmd", False)
         for probe in probes:
-            present = [event for event in probe.events if instance.has_event(event.name)]
+            wanted = [event for event in probe.events if event.feed is Feed.TRACEPOINT]
+            present = [event for event in wanted if instance.has_event(event.name)]
             if not present:
                 raise FeatureMissing(
                     f"this kernel has none of the events of probe {probe.name}",
@@ -81,7 +126,7 @@ class Capture:
                 self.formats[event.name] = instance.enable_event(event.name)
             # An older kernel's name for an event that is there is nothing missing.
             served = {event.label for event in present}
-            absent = [event.name for event in probe.events if event.label not in served]
+            absent = [event.name for event in wanted if event.label not in served]
             if absent:
                 self.missing[probe.name] = absent
         self.header_page = instance.read("events/header_page")
@@ -89,10 +134,10 @@ class Capture:
         page_bytes = parse_page(self.header_page).page_bytes
         for cpu in cpus:
             path = self.raw / f"ftrace-{scope.value}-cpu{cpu}.raw"
-            stream = Stream(instance, cpu, path, page_bytes=page_bytes)
-            self.streams.append(stream)
-            stream.open()
-            give_to_user(stream.sink)
+            source = PageSource(instance, cpu, path, page_bytes)
+            self.pages.append(source)
+            source.open()
+            give_to_user(source.sink)
 
     def follow(self, targets: list[Target]) -> None:
         """Trace these targets, their threads and children, and those that they will make."""
@@ -107,8 +152,7 @@ class Capture:
                 "this kernel's ftrace cannot follow children", "it needs option event-fork (4.10)"
             )
         known = threads_of(targets)
-        if not known:
-            # An empty filter would let everything through.
+        if not known and not any(target.joined and target.alive for target in targets):
             raise TargetGone("every target has ended", "start it and record again")
         instance.set_pids(known)
         # A thread made between the look and the filter is found by looking again.
@@ -119,6 +163,17 @@ class Capture:
             instance.add_pids(new)
             known |= new
 
+    def join(self, tids: Iterable[int]) -> None:
+        """Let in the events of these threads, too, and of what they make."""
+        if Scope.TARGET in self.instances and not self._everybody:
+            self.instances[Scope.TARGET].add_pids(tids)
+
+    def not_followed(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads whose events are not let in, now."""
+        if Scope.TARGET not in self.instances or self._everybody:
+            return set()
+        return self.instances[Scope.TARGET].without(tids)
+
     def leave_out(self, tids: Iterable[int]) -> None:
         """Do not record these threads of the recorder."""
         for scope, instance in self.instances.items():
@@ -126,16 +181,19 @@ class Capture:
                 with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
                     instance.set_pids(tids, exclude=True)
 
-    def start_machine(self, limit_bytes: int | None) -> None:
+    def start_machine(self, limit_bytes: int | None, companions: Iterable[int] = ()) -> None:
         """Start the drain, then let in the events of scope `machine`, forks and exits among them.
 
         A list of threads taken after this and before `start_targets` misses none: a thread of a
-        later event was either alive then or has its own fork in the trace.
+        later event was either alive then or has its own fork in the trace. `companions` are
+        processes that record for us, and are left out as the recorder is.
         """
-        self.drain = Drain(self.streams, limit_bytes=limit_bytes)
+        self.drain = Drain(self._sources, limit_bytes=limit_bytes)
         self.drain.start()
-        self.leave_out([os.getpid(), *self.drain.tids])
+        self.leave_out([os.getpid(), *self.drain.tids, *companions])
         self.instances[Scope.MACHINE].start()
+        if self.rings is not None:
+            self.rings.start()
 
     def start_targets(self) -> None:
         """Let in the events of scope `target`."""
@@ -146,9 +204,16 @@ class Capture:
         """Let no more events in, move what is left; returns the kernel's counters by stream."""
         for instance in self.instances.values():
             instance.stop()
+        if self.rings is not None:
+            self.rings.stop()
         if self.drain is not None:
             self.drain.finish()
-        return {stream.path.stem: stream.instance.cpu_stats(stream.cpu) for stream in self.streams}
+        return {source.path.stem: source.stats() for source in self._sources}
+
+    @property
+    def _sources(self) -> list[PageSource | Ring | BpfRing]:
+        rings = self.rings.rings if self.rings is not None else []
+        return [*self.pages, *self.bpf_rings, *rings]
 
     def describe(self) -> Ftrace:
         """For the manifest: what a decoder needs."""
@@ -157,16 +222,14 @@ class Capture:
             "header_event": self.header_event,
             "formats": self.formats,
             "missing": self.missing,
-            "streams": [
-                {"file": s.path.name, "stream": s.path.stem, "cpu": s.cpu} for s in self.streams
-            ],
+            "streams": [_facts(source) for source in self._sources],
         }
 
     def close(self) -> None:
         """Close the streams and remove the instances."""
-        for stream in self.streams:
-            stream.close()
-        self.streams = []
+        for source in self._sources:
+            source.close()
+        self.pages, self.bpf_rings, self.rings = [], [], None
         instances, self.instances = self.instances, {}
         failure: TracerError | None = None
         for instance in instances.values():
@@ -176,3 +239,18 @@ class Capture:
                 failure = error
         if failure is not None:
             raise failure
+
+
+def _facts(source: PageSource | Ring | BpfRing) -> StreamFacts:
+    facts: StreamFacts = {
+        "file": source.path.name,
+        "stream": source.path.stem,
+        "cpu": source.cpu,
+    }
+    if isinstance(source, PageSource) and source.stalls:
+        facts["stalls"] = source.stalls
+    if isinstance(source, BpfRing):
+        facts["samples"] = "ebpf"
+    if isinstance(source, Ring):
+        facts["samples"] = source.event  # type: ignore[typeddict-item]
+    return facts

@@ -12,7 +12,7 @@ from pathlib import Path
 from tracer.phases import MARKS_ENV
 from tracer.phases.format import RECORD_BYTES, SUFFIX
 from tracer.store.files import create, write_whole
-from tracer.targets import Target, processes_of
+from tracer.targets import Target
 
 _NAME = re.compile(rf"^(?P<pid>\d{{1,10}})-(?P<ns>\d{{1,20}})-\d+{re.escape(SUFFIX)}$")
 _MAX_BYTES = 1 << 30
@@ -32,7 +32,7 @@ class Marks:
     def find(self, targets: list[Target]) -> None:
         """Open the marks folder that each target has in its environment, if any."""
         for target in targets:
-            if target.kind != "pid":
+            if target.kind not in ("pid", "container"):
                 continue
             with contextlib.suppress(OSError):
                 environment = Path(f"/proc/{target.pid}/environ").read_bytes().split(b"\0")
@@ -86,7 +86,7 @@ class Marks:
 def _own_pids(target: Target) -> set[int]:
     """The target's processes by their innermost pid namespace."""
     found = set()
-    for pid in processes_of(target):
+    for pid in target.members():
         with contextlib.suppress(OSError, ValueError):
             status = Path(f"/proc/{pid}/status").read_text(errors="replace")
             line = re.search(r"^NSpid:(.*)$", status, re.MULTILINE)

@@ -12,20 +12,27 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from probes import summaries
+from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import ExitCode, TracerError, UsageError
-from probes.kernel import jiffies, process_start_time, syscall_names, tracefs
+from probes.kernel import jiffies, process_start_time, syscall_names
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
-from tracer.session import environment, output
+from tracer.session import environment, output, privileges
+from tracer.session.address_spaces import mappings
 from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
+from tracer.session.members import Members
+from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
+from tracer.session.summary import Summary
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
-from tracer.store.finalize import EVENTS, MARKS, RAW, THREADS, finalize
+from tracer.store.finalize import EVENTS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
+from tracer.store.summary import FILE as SUMMARY
 from tracer.store.trace import boot_id
 from tracer.targets import Target
 
@@ -40,6 +47,9 @@ class Options:
 
     output: Path
     pids: str | None = None
+    containers: list[str] = field(default_factory=list)
+    daemon: bool = False
+    cgroups: list[str] = field(default_factory=list)
     machine: bool = False
     command: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=lambda: list(PROBES))
@@ -47,6 +57,11 @@ class Options:
     buffer_kib: int | None = None
     max_bytes: int | None = None
     force: bool = False
+    backend: str = AUTO
+    summary: bool = False
+    """Count in the kernel instead of recording each event."""
+    perf_stat: bool = False
+    callgraphs: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -89,19 +104,21 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     Nothing of the recording stays in the kernel, however it ends, short of SIGKILL.
     """
     listener = listener or Listener()
-    if not options.command and options.pids is None and not options.machine:
+    choice = choose(EBPF if options.summary and options.backend == AUTO else options.backend)
+    probes = _probes(options.probes)
+    summed_up = _summed_up(probes, choice.backend) if options.summary else []
+    if summed_up:
+        probes = list(ALWAYS)
+    targets = target_finder.find(
+        options.pids, options.containers, options.daemon, options.cgroups, options.machine
+    )
+    if not targets and not options.command:
         raise UsageError(
             "there is nothing to trace",
-            "give a process (-p PID), a command (-- CMD ...) or everything (-a)",
+            "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
         )
-    if options.machine and options.pids is not None:
-        raise UsageError("-a traces every process, so -p adds none", "give one of them")
-    tracefs()
-    probes = _probes(options.probes)
-    targets = target_finder.from_pids(options.pids) if options.pids is not None else []
-    if options.machine:
-        targets.append(target_finder.machine())
     output.check(options.output, options.force)
+    perf = PerfTools(options.perf_stat, options.callgraphs)
     raw = options.output / RAW
     with Signals() as signals:
         launch = None
@@ -113,11 +130,26 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         capture = None
         made = False
         try:
+            privileges.keep(privileges.CAPTURE)
             output.make(options.output)
             made = True
-            capture = Capture(raw, [PROBES[p] for p in probes], options.buffer_kib, _cpus())
-            manifest = _capture(options, probes, targets, launch, capture, signals, listener)
+            capture = Capture(
+                raw,
+                [PROBES[p] for p in probes],
+                options.buffer_kib,
+                _cpus(),
+                choice.backend,
+                options.machine,
+                summed_up,
+            )
+            manifest = _first_manifest(options, probes, targets, capture, choice.why)
+            if summed_up:
+                manifest["summed_up"] = summed_up
+            manifest = _capture(
+                options, manifest, targets, launch, capture, perf, signals, listener
+            )
             capture.close()
+            privileges.keep(privileges.FINALIZE)
             manifest = finalize(options.output, manifest, listener.decoding)
             manifest = _add_cost(options.output, manifest)
             status = 0
@@ -126,6 +158,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         except TracerError:
             # A full disk is not the job's fault: what runs may end in its own time.
             if launch is not None and launch.started:
+                perf.close()
                 if capture is not None:
                     capture.close()
                 _let_end(launch, signals)
@@ -137,11 +170,24 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         finally:
             if launch is not None and not launch.started:
                 launch.abandon()
+            perf.close()
             if capture is not None:
                 capture.close()
             if made:
                 output.remove_if_empty(options.output)
     return Outcome(options.output, manifest, status)
+
+
+def _summed_up(probes: list[str], backend: str) -> list[str]:
+    """Which of these probes are counted in the kernel."""
+    if backend != EBPF:
+        raise UsageError("--summary counts in BPF programs", "leave out --backend, or give ebpf")
+    found = [name for name in probes if name in summaries.PROBES]
+    if not found:
+        raise UsageError(
+            "none of these probes can be summed up", f"choose from {', '.join(summaries.PROBES)}"
+        )
+    return found
 
 
 def _probes(names: list[str]) -> list[str]:
@@ -162,29 +208,49 @@ def _cpus() -> list[int]:
 
 def _capture(
     options: Options,
-    probes: list[str],
+    manifest: Manifest,
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
+    perf: PerfTools,
     signals: Signals,
     listener: Listener,
 ) -> Manifest:
     marks = Marks(options.output / RAW / MARKS)
     marks.find(targets)
     capture.follow(targets)
-    manifest = _first_manifest(options, probes, targets, capture)
     folder = options.output
+    members = Members(folder / RAW / MEMBERS, targets, capture)
+    summary = None
+    begun_cpu_s = _cpu_s()
     try:
+        if capture.programs is not None and manifest.get("summed_up"):
+            summary = Summary(folder / RAW / SUMMARY, capture.programs)
+        perf.start(folder / RAW, targets, options.buffer_kib)
+        if perf.wanted:
+            manifest["perf"] = perf.describe()
         manifests.write(folder, manifest)
-        capture.start_machine(options.max_bytes)
+        capture.start_machine(options.max_bytes, perf.pids)
+        perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
+        members.first_look()
+        if capture.rings is not None and capture.rings.rings:
+            maps = mappings(target_finder.processes_with_memory(targets))
+            write_whole(folder / RAW / MAPS, manifests.encoded(maps))
         capture.start_targets()
         if launch is not None:
             launch.go()
         listener.started(targets)
-        ended_by = _until_the_end(options, targets, launch, capture, signals, listener)
+        ended_by = _until_the_end(
+            options, targets, launch, capture, perf, members, summary, signals, listener
+        )
+        perf.disable()
         stats = capture.stop()
+        if summary is not None:
+            summary.stop()
+        perf.stop()
         end_ns = time.monotonic_ns()
+        manifest["own_cost"]["capture_cpu_s"] = _cpu_s() - begun_cpu_s
         if capture.drain is not None and capture.drain.failure is not None:
             ended_by = "disk"
         listener.stopping(ended_by)
@@ -192,14 +258,20 @@ def _capture(
             _end_command(launch, signals)
     except OSError as error:
         raise _disk_error(folder, error) from None
+    finally:
+        members.close()
+        if summary is not None:
+            summary.close()
     marks.collect()
     manifest["clock"]["end_ns"] = end_ns
     manifest["state"] = "captured"
     manifest["complete"] = ended_by != "disk"
     manifest["ended_by"] = ended_by
     manifest["duration_s"] = manifests.duration_s(manifest)
+    manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["ftrace"]["stats"] = stats
     manifest["targets"] = [target.describe() for target in targets]
+    _add_containers(manifest)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
     manifest["own_files"] = output.inodes(folder)
@@ -211,6 +283,15 @@ def _capture(
         failure = capture.drain.failure if capture.drain else None
         raise _disk_error(folder, failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     return manifest
+
+
+def _add_containers(manifest: Manifest) -> None:
+    """Put into the manifest the containers that have run so far, where a daemon tells."""
+    before = {container["id"]: container for container in manifest.get("containers", [])}
+    begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
+    found = target_finder.containers_since(begun / 1e9, before or None)
+    if found is not None:
+        manifest["containers"] = list(found.values())
 
 
 def _disk_error(folder: Path, error: OSError) -> TracerError:
@@ -226,9 +307,9 @@ def _disk_error(folder: Path, error: OSError) -> TracerError:
 
 
 def _first_manifest(
-    options: Options, probes: list[str], targets: list[Target], capture: Capture
+    options: Options, probes: list[str], targets: list[Target], capture: Capture, why: str
 ) -> Manifest:
-    return {
+    manifest: Manifest = {
         "schema": manifests.SCHEMA,
         "tool": environment.tool(),
         "state": "recording",
@@ -252,7 +333,8 @@ def _first_manifest(
         "command": options.command or None,
         "targets": [target.describe() for target in targets],
         "probes": probes,
-        "backend": "ftrace",
+        "backend": capture.backend,
+        "backend_why": why,
         "ftrace": capture.describe(),
         "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
         "vm": environment.vm(),
@@ -263,6 +345,8 @@ def _first_manifest(
         "tables": {},
         "loss": {},
     }
+    _add_containers(manifest)
+    return manifest
 
 
 def _until_the_end(
@@ -270,6 +354,9 @@ def _until_the_end(
     targets: list[Target],
     launch: Launch | None,
     capture: Capture,
+    perf: PerfTools,
+    members: Members,
+    summary: Summary | None,
     signals: Signals,
     listener: Listener,
 ) -> str:
@@ -279,16 +366,20 @@ def _until_the_end(
     begun = time.monotonic()
     watched: list[int] = []
     try:
-        for target in targets:
+        for pid in filter(None, (target.ends_with for target in targets)):
             with contextlib.suppress(OSError):
-                watched.append(os.pidfd_open(target.pid))
+                watched.append(os.pidfd_open(pid))
         while True:
+            members.look()
+            if summary is not None:
+                summary.look()
             elapsed = time.monotonic() - begun
             if signals.received is not None:
                 return "signal"
             if drain.failure is not None:
                 return "disk"
-            if drain.full:
+            written = drain.written + perf.written
+            if drain.full or (options.max_bytes and written >= options.max_bytes):
                 return "size"
             if launch is not None and launch.poll() is not None:
                 return "command"
@@ -296,12 +387,13 @@ def _until_the_end(
                 return "target"
             if options.duration_s is not None and elapsed >= options.duration_s:
                 return "duration"
-            listener.tick(Status(elapsed, drain.written))
+            listener.tick(Status(elapsed, written))
             left = _TICK_S
             if options.duration_s is not None:
                 left = min(left, options.duration_s - elapsed)
             # A pidfd of a dead process stays readable: wait only for those that still run.
-            signals.wait([fd for fd in watched if not _readable(fd)], left)
+            running = [fd for fd in watched if not _readable(fd)]
+            signals.wait([*running, *members.readable], left)
     finally:
         for fd in watched:
             os.close(fd)
@@ -337,6 +429,11 @@ def _let_end(launch: Launch, signals: Signals) -> int:
     return launch.wait()
 
 
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return round(usage.ru_utime + usage.ru_stime, 3)
+
+
 def _add_cost(folder: Path, manifest: Manifest) -> Manifest:
     """Put into the manifest what the recorder itself has used."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -344,9 +441,10 @@ def _add_cost(folder: Path, manifest: Manifest) -> Manifest:
         part: sum(path.stat().st_size for path in (folder / part).rglob("*") if path.is_file())
         for part in (RAW, EVENTS)
     }
+    perf_s = manifest.get("perf", {}).get("cpu_s", 0.0)
     manifest["own_cost"] = {
         **manifest["own_cost"],
-        "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
+        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s, 3),
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "bytes_written": sum(written.values()),
         "raw_bytes": written[RAW],

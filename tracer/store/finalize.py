@@ -7,6 +7,7 @@ what lies in the trace directory.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -16,11 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from probes.backends.chunks import ChunkStream
+from probes.backends.ebpf import records as bpf_records
 from probes.backends.ftrace import event_format
 from probes.backends.ftrace.event_format import EventFormat
 from probes.backends.ftrace.event_rows import Assembler, EventRows
+from probes.backends.ftrace.membership import Membership
+from probes.backends.ftrace.page_stream import CommonFields, PageStream
 from probes.backends.ftrace.threads import Threads
-from probes.backends.ftrace.timeline import CommonFields, StreamFile, Timeline
+from probes.backends.perf_events import records
+from probes.backends.timeline import RawStream, Timeline, no_events
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
 from probes.kernel import process_start_time
@@ -28,23 +34,36 @@ from probes.loss import TABLE as LOSS_TABLE
 from probes.loss import Gap
 from probes.phases import TABLE as PHASES
 from probes.schema import AssemblyContext, Probe, Scope
-from tracer.store import loss, phases
+from probes.symbols.mappings import MappedFile
+from probes.symbols.resolver import Resolver
+from tracer.store import loss, perf, phases, summary
 from tracer.store import manifest as manifests
 from tracer.store.files import allow_open_files, make_folder, read_bounded
-from tracer.store.manifest import Manifest, TableFacts, ThreadFacts, checker, what_is_wrong
+from tracer.store.manifest import (
+    Manifest,
+    MapFacts,
+    MemberFacts,
+    TableFacts,
+    ThreadFacts,
+    checker,
+    what_is_wrong,
+)
 from tracer.store.tables import TableWriter, write_table
+from tracer.store.trace import boot_id
 
 RAW = "raw"
 EVENTS = "events"
 LOSS = "loss.parquet"
 THREADS = "threads.json"
+MAPS = "maps.json"
+MEMBERS = "members.jsonl"
 MARKS = "marks"
 
 Progress = Callable[[int, int], None]
 """Called with pages decoded and pages in all."""
 
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
-_MAX_THREADS_BYTES = 256 << 20
+_MAX_LIST_BYTES = 256 << 20
 
 
 def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None) -> Manifest:
@@ -110,8 +129,10 @@ def _decode(
     folder: Path, manifest: Manifest, building: Path, progress: Progress | None
 ) -> tuple[dict[str, TableFacts], list[Gap], int | None]:
     formats, streams = raw_streams(folder, manifest)
-    threads = _threads(folder)
-    context_manifest = {**manifest, "threads": threads}
+    threads = _listed(folder / RAW / THREADS, list[ThreadFacts])
+    maps = _listed(folder / RAW / MAPS, list[MapFacts])
+    members = _listed(folder / RAW / MEMBERS, list[MemberFacts], lines=True)
+    context_manifest = {**manifest, "threads": threads, "maps": maps}
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
     ]
@@ -120,34 +141,36 @@ def _decode(
     flushers: set[int] = set()
     writers: dict[str, TableWriter] = {}
     try:
+        symbols = _resolver(manifest)
+        membership = Membership(manifest["targets"], threads, members, formats)
         assemblers = {
-            probe.name: _assembler(AssemblyContext(probe, formats, context_manifest, flushers))
+            probe.name: _assembler(
+                AssemblyContext(probe, formats, context_manifest, flushers, membership, symbols)
+            )
             for probe in probes
         }
         groups = _groups(probes, formats)
-        resolver = Threads([(t[0], t[1]) for t in threads], formats, _launched(manifest))
-        timeline = Timeline(streams, common_fields(formats))
+        snapshot = [(t[0], t[1]) for t in threads]
+        resolver = Threads(snapshot, formats, _launched(manifest), membership)
+        timeline = Timeline(streams)
         for probe in probes:
             writers[probe.name] = TableWriter(probe.table, building)
-        for batch in timeline.batches():
+        # A last batch without events: processes may have been found in a cgroup after them all.
+        for batch in itertools.chain(timeline.batches(), [no_events()]):
             resolver.resolve(batch)
             assert batch.launching is not None
             group = groups[batch.type]
             order = np.argsort(group, kind="stable")
             bounds = np.searchsorted(group[order], np.arange(len(probes) + 1))
-            launching = batch.launching if batch.launching.any() else None
+            others = batch.launching if batch.wanted is None else batch.launching | ~batch.wanted
             for number, probe in enumerate(probes):
                 rows = order[bounds[number] : bounds[number + 1]]
                 assembler = assemblers[probe.name]
-                if (
-                    launching is not None
-                    and probe.scope is Scope.TARGET
-                    and not assembler.sees_launch
-                ):
-                    rows = rows[~launching[rows]]
+                if probe.scope is Scope.TARGET and not assembler.sees_others and others.any():
+                    rows = rows[~others[rows]]
                 writers[probe.name].add(assembler.rows(batch, rows))
             if progress:
-                progress(timeline.pages_read, timeline.pages)
+                progress(timeline.units_read, timeline.units)
         for probe in probes:
             writers[probe.name].add(assemblers[probe.name].finish())
         tables: dict[str, TableFacts] = {}
@@ -163,8 +186,28 @@ def _decode(
     found = phases.read_phases(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
-    last_event = max((last for _, last in timeline.last_times), default=0) or None
-    return tables, _gaps(manifest, timeline), last_event
+    last_event = max((stream.last_seen for stream in streams), default=0) or None
+    gaps = [*_gaps(manifest, timeline), *membership.gaps]
+    tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
+    tables |= summary.decode(folder / RAW, manifest, building, gaps)
+    return tables, gaps, last_event
+
+
+def _resolver(manifest: Manifest) -> Resolver | None:
+    """Symbols of this machine, for a recording of this boot; elsewhere files are other files."""
+    clock = manifest["clock"]
+    if manifest["host"].get("boot_id") != boot_id() or "realtime_offset_ns" not in clock:
+        return None
+    end = clock["end_ns"]
+    latest = None if end is None else end + clock["realtime_offset_ns"]
+    folders = {mount["dev"]: mount["path"] for mount in reversed(manifest.get("mounts", []))}
+
+    def roots(file: MappedFile) -> list[str]:
+        # A container's file lies on an overlay that is mounted somewhere for us, too.
+        mounted = folders.get(f"{file.dev[0]}:{file.dev[1]}", "/")
+        return ["", mounted] if mounted != "/" else [""]
+
+    return Resolver(latest, roots)
 
 
 def _assembler(context: AssemblyContext) -> Assembler:
@@ -184,16 +227,16 @@ def _groups(probes: list[Probe], formats: dict[str, EventFormat]) -> Any:
     return groups
 
 
-def raw_streams(
-    folder: Path, manifest: Manifest
-) -> tuple[dict[str, EventFormat], list[StreamFile]]:
+def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat], list[RawStream]]:
     """The event formats and the opened raw streams of a trace; BadTrace where they cannot be."""
     ftrace = manifest["ftrace"]
     if "formats" not in ftrace or "streams" not in ftrace:
         raise BadTrace(f"{folder} does not say what it recorded", "record again")
     formats = {name: event_format.parse(name, text) for name, text in ftrace["formats"].items()}
-    layout = event_format.parse_page(ftrace.get("header_page", ""))
-    streams: list[StreamFile] = []
+    pages = any("samples" not in entry for entry in ftrace["streams"])
+    layout = event_format.parse_page(ftrace.get("header_page", "")) if pages else None
+    common = common_fields(formats)
+    streams: list[RawStream] = []
     allow_open_files(len(ftrace["streams"]))
     try:
         for entry in ftrace["streams"]:
@@ -202,7 +245,16 @@ def raw_streams(
                 raise BadTrace(
                     f"{folder} names a raw stream {name!r} that cannot be", "record again"
                 )
-            streams.append(StreamFile(entry["stream"], entry["cpu"], folder / RAW / name, layout))
+            label, cpu, path = entry["stream"], entry["cpu"], folder / RAW / name
+            samples = entry.get("samples")
+            if samples is None:
+                assert layout is not None
+                stalls = entry.get("stalls", [])
+                streams.append(PageStream(label, cpu, path, layout, common, stalls))
+            elif samples == "ebpf":
+                streams.append(ChunkStream(label, cpu, path, bpf_records.decode))
+            else:
+                streams.append(ChunkStream(label, cpu, path, records.decoder(samples)))
     except BaseException:
         for stream in streams:
             stream.close()
@@ -211,8 +263,10 @@ def raw_streams(
 
 
 def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
-    """Where every event has its type and thread: all formats begin alike."""
+    """Where every tracepoint has its type and thread: all their formats begin alike."""
     for parsed in formats.values():
+        if parsed.name.startswith("perf:"):
+            continue
         kind, pid = parsed.fields.get("common_type"), parsed.fields.get("common_pid")
         if (
             kind is None
@@ -228,18 +282,20 @@ def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
     return CommonFields(0, 1)
 
 
-def _threads(folder: Path) -> list[ThreadFacts]:
-    """Threads at the start: (tid, pid, ppid, comm, cgroup). None of them where there is no file."""
+def _listed(path: Path, kind: Any, lines: bool = False) -> Any:
+    """What the recorder listed, checked to be of this kind; empty where there is no file.
+
+    With `lines` each entry is a line, of which a killed recorder may not have ended the last.
+    """
     try:
-        listed = read_bounded(folder / RAW / THREADS, _MAX_THREADS_BYTES)
-        found: list[ThreadFacts] = checker(list[ThreadFacts]).validate_json(listed)
-        return found
+        listed = read_bounded(path, _MAX_LIST_BYTES)
+        if lines:
+            listed = b"[" + listed[: listed.rfind(b"\n") + 1].strip().replace(b"\n", b",") + b"]"
+        return checker(kind).validate_json(listed)
     except FileNotFoundError:
         return []
     except (ValueError, OSError) as error:
-        raise BadTrace(
-            f"{folder / RAW / THREADS} is damaged: {what_is_wrong(error)}", "record again"
-        ) from None
+        raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", "record again") from None
 
 
 def _launched(manifest: Manifest) -> int | None:
@@ -254,11 +310,12 @@ def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     gaps = list(timeline.gaps)
     stats = manifest["ftrace"].get("stats")
     if stats:
-        streams = {stream.name: (stream.cpu, last or None) for stream, last in timeline.last_times}
+        streams = {s.name: (s.cpu, s.last_seen or None) for s in timeline.streams}
         gaps += loss.uncounted(gaps, stats, streams)
-    for stream, last in timeline.last_times:
+    for stream in timeline.streams:
+        last = stream.last_seen
         if stream.torn_bytes:
-            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "torn page"))
+            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "torn end"))
         elif not stats and manifest.get("ended_by") in (None, "killed"):
             gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "recorder killed"))
         elif manifest.get("ended_by") == "disk":

@@ -77,8 +77,21 @@ class Clock(TypedDict):
     jiffies: NotRequired[tuple[Count, Count] | None]
 
 
+class CgroupFacts(TypedDict):
+    """A cgroup: the number of its hierarchy (0: the unified one), the path from that one's root."""
+
+    hierarchy: Annotated[int, Field(ge=0, lt=1 << 15)]
+    controllers: NotRequired[str]
+    path: str
+
+
 class TargetFacts(TypedDict):
-    """What was traced."""
+    """What was traced.
+
+    `pid`: its first process, of a container the init at the start; 0: none. `container`: id.
+    `cgroups`: all processes in these and below belong to it. `processes`: of the daemon, those
+    whose descendants belong to it. `makers`: a container's shim, which makes processes for it.
+    """
 
     name: str
     role: str
@@ -86,14 +99,50 @@ class TargetFacts(TypedDict):
     pid: Pid
     command: NotRequired[list[str]]
     exit_status: NotRequired[int]
+    container: NotRequired[str]
+    image: NotRequired[str]
+    cgroups: NotRequired[Annotated[list[CgroupFacts], Field(max_length=1024)]]
+    processes: NotRequired[list[Pid]]
+    makers: NotRequired[list[Pid]]
+
+
+class ContainerMount(TypedDict):
+    """What of the host is seen at `path` in a container."""
+
+    type: str
+    source: str
+    path: str
+    writable: bool
+
+
+class ContainerFacts(TypedDict):
+    """A container that ran: `pid` of its init when last seen, 0: never. `merged`, `upper`,
+    `lower`: folders of its overlay."""
+
+    id: str
+    name: str
+    image: str
+    pid: Pid
+    cgroup: NotRequired[str | None]
+    merged: NotRequired[str | None]
+    upper: NotRequired[str | None]
+    lower: NotRequired[list[str]]
+    mounts: NotRequired[list[ContainerMount]]
 
 
 class StreamFacts(TypedDict):
-    """One raw file: the events of one CPU of one instance."""
+    """One raw file: the events of one CPU, or of all of them (-1).
+
+    Without `samples` it holds ring-buffer pages, else chunks: of BPF records ("ebpf"), or of
+    perf records whose samples are all of this event. `stalls`: where the file stood after the
+    drain had been away, and when (ns) it had last left nothing behind.
+    """
 
     file: str
     stream: str
-    cpu: Annotated[int, Field(ge=0, lt=1 << 15)]
+    cpu: Annotated[int, Field(ge=-1, lt=1 << 15)]
+    stalls: NotRequired[Annotated[list[tuple[Count, Count]], Field(max_length=10_000)]]
+    samples: NotRequired[Literal["ebpf", "perf:minor-faults", "perf:major-faults"]]
 
 
 class Ftrace(TypedDict, total=False):
@@ -105,6 +154,32 @@ class Ftrace(TypedDict, total=False):
     missing: dict[str, list[str]]
     streams: Annotated[list[StreamFacts], Field(max_length=65536)]
     stats: dict[str, dict[str, Count]]
+
+
+class CounterFile(TypedDict):
+    """The output of `perf stat` for one target; `missing` are events that this kernel lacks."""
+
+    target: str
+    file: str
+    missing: list[str]
+
+
+class CallGraphFile(TypedDict):
+    """The output of one `perf record`."""
+
+    file: str
+    events: list[str]
+
+
+class Perf(TypedDict, total=False):
+    """What perf recorded: `failures` by file, CPU time and process ids of perf itself."""
+
+    version: str
+    counters: list[CounterFile]
+    callgraphs: list[CallGraphFile]
+    failures: dict[str, str]
+    cpu_s: float
+    pids: list[Pid]
 
 
 class Mount(TypedDict):
@@ -131,9 +206,13 @@ class Disk(TypedDict, total=False):
 
 
 class OwnCost(TypedDict, total=False):
-    """What the recorder itself used; `bytes_written` of raw data and tables."""
+    """What the recorder itself used; `bytes_written` of raw data and tables.
+
+    `capture_cpu_s`: while events were let in.
+    """
 
     cpu_s: float
+    capture_cpu_s: float
     max_rss_bytes: Count
     bytes_written: Count
     raw_bytes: Count
@@ -160,8 +239,10 @@ class Manifest(TypedDict):
 
     `state`: recording, captured (raw only) or finalized (tables are there). `complete`: the
     recording ended as it should. `ended_by`: command, duration, signal, size, disk, target,
-    killed, import. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the
-    sysctls that steer write-back.
+    killed, import. `containers`: all that ran, as far as a Docker daemon says; absent: none
+    does. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the sysctls
+    that steer write-back. `backend_why`: what made the recorder choose it.
+    `summed_up`: probes whose events were counted in the kernel, not recorded.
     """
 
     schema: Count
@@ -175,10 +256,14 @@ class Manifest(TypedDict):
     clock: Clock
     duration_s: NotRequired[float | None]
     command: NotRequired[list[str] | None]
-    targets: list[TargetFacts]
+    targets: Annotated[list[TargetFacts], Field(max_length=4096)]
+    containers: NotRequired[Annotated[list[ContainerFacts], Field(max_length=65536)]]
     probes: list[str]
     backend: str
+    backend_why: NotRequired[str]
+    summed_up: NotRequired[list[str]]
     ftrace: Ftrace
+    perf: NotRequired[Perf]
     syscall_names: NotRequired[dict[str, str]]
     vm: dict[str, int]
     mounts: NotRequired[list[Mount]]
@@ -191,6 +276,32 @@ class Manifest(TypedDict):
 
 ThreadFacts = tuple[Pid, Pid, Pid, str, str | None]
 """A thread at the start: (tid, pid, ppid, comm, cgroup path)."""
+
+MemberFacts = tuple[
+    Count, Pid, Annotated[int, Field(ge=-1, lt=4096)], Annotated[int, Field(ge=-1, lt=1 << 15)],
+    Count, bool,
+]  # fmt: skip
+"""A process found to belong to a target: (ns of the look, pid, number of the target in the
+manifest or -1: none, but it makes processes for one; cgroup hierarchy that it was found in or
+-1: by descent; ns of its start, to a clock tick; whether its events were not let in until
+then). Pid 0: from then on the targets' events are let in."""
+
+Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
+"""A mapping: (start, end, offset in the file, device, inode, path)."""
+
+MapFacts = tuple[Pid, Count, list[Mapping]]
+"""A process's mappings at the start: (pid, ns, mappings)."""
+
+
+@with_config(_STRICT)
+class SummaryFacts(TypedDict):
+    """What was counted in one interval; see `probes.backends.ebpf.summary`."""
+
+    start: Count
+    end: Count
+    sums: list[tuple[Literal[1, 2, 3, 4], Inode, Pid, Count, Count, Count, Count]]
+    slots: list[tuple[Literal[1, 3], Inode, Annotated[int, Field(ge=0, lt=62)], Count]]
+    uncounted: Count
 
 
 @with_config(_STRICT)

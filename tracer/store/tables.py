@@ -18,8 +18,10 @@ _ROW_GROUP = 512 * 1024
 class TableWriter:
     """Collects batches of rows and writes them in row groups of some half a million."""
 
-    def __init__(self, table: Table, folder: Path) -> None:
+    def __init__(self, table: Table, folder: Path, row_group: int = _ROW_GROUP) -> None:
+        """`row_group`: after so many rows they are written; less for rows of much text."""
         self.table = table
+        self._row_group = row_group
         self.path = folder / f"{table.name}.parquet"
         self.rows = 0
         self._schema = table.arrow_schema()
@@ -46,7 +48,7 @@ class TableWriter:
         self._held.append(batch)
         self._held_rows += batch.num_rows
         self.rows += batch.num_rows
-        if self._held_rows >= _ROW_GROUP:
+        if self._held_rows >= self._row_group:
             self._flush()
 
     def _flush(self) -> None:

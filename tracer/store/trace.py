@@ -87,8 +87,9 @@ class Trace:
         """Raise BadTrace, naming the probe to record with, where a table is not there."""
         for name in names:
             if name not in self._paths:
+                option = ALL_TABLES[name].option or f"-e {name}"
                 raise BadTrace(
-                    f"{self.folder} has no table {name}", f"record it: tracer record -e {name} ..."
+                    f"{self.folder} has no table {name}", f"record it: tracer record {option} ..."
                 )
 
     @property

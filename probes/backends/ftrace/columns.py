@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from probes.backends.ftrace.event_format import EventFormat, Field
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.timeline import Batch
+from probes.compiled import compiled
 from probes.schema import Characters, Column, DeviceNumber, Event, Named, Number, Source, Type
 
 _DEV_MINOR_BITS = 20
@@ -22,7 +22,7 @@ _DEV_MINOR_BITS = 20
 _MAX_TEXT = 256
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def gather_integers(
     payload: Any,
     offset: Any,
@@ -50,7 +50,7 @@ def gather_integers(
         valid[places[i]] = True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _text_lengths(
     payload: Any,
     offset: Any,
@@ -59,23 +59,24 @@ def _text_lengths(
     field_offset: int,
     size: int,
     data_loc: bool,
+    limit: int,
     begin: Any,
     chars: Any,
     places: Any,
 ) -> None:
     for i in range(len(rows)):
         row = rows[i]
-        if field_offset + size > length[row]:
+        if field_offset + (size if data_loc else 1) > length[row]:
             continue
         at = offset[row] + field_offset
-        room: Any = size
+        room: Any = min(size, length[row] - field_offset)
         if data_loc:
             where = np.int64(payload[at]) | np.int64(payload[at + 1]) << 8
             room = np.int64(payload[at + 2]) | np.int64(payload[at + 3]) << 8
             if where + room > length[row]:
                 continue
             at = offset[row] + where
-        room = min(room, _MAX_TEXT)
+        room = min(room, limit)
         n = 0
         while n < room and payload[at + n] != 0:
             n += 1
@@ -83,7 +84,7 @@ def _text_lengths(
         chars[places[i]] = n
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _copy_text(payload: Any, begin: Any, ends: Any, out: Any) -> None:
     written = 0
     for i in range(len(begin)):
@@ -124,8 +125,12 @@ def text(
     batch: Batch,
     parts: list[tuple[NDArray[np.int64], NDArray[np.int64], Field]],
     size: int,
+    limit: int = _MAX_TEXT,
 ) -> pa.DictionaryArray:
-    """A text column of `size` rows from (rows, places, field) of each event that feeds it."""
+    """A text column of `size` rows from (rows, places, field) of each event that feeds it.
+
+    Texts are cut at `limit` bytes.
+    """
     begin = np.zeros(size, np.int64)
     chars = np.full(size, -1, np.int64)
     for rows, places, field in parts:
@@ -137,6 +142,7 @@ def text(
             field.offset,
             field.size,
             field.data_loc,
+            limit,
             begin,
             chars,
             places,

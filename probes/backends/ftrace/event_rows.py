@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.timeline import Batch
 from probes.schema import AssemblyContext, Column, Event
 
 
 class Assembler(Protocol):
     """What turns the events of one probe into rows of its table."""
 
-    sees_launch: bool
-    """Wants events of a command from before its exec, too (they are the recorder's own)."""
+    sees_others: bool
+    """Wants events that are not the targets', too: of other processes (`Batch.wanted`), of a
+    command from before its exec (`Batch.launching`)."""
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows from the batch's events at `of_probe` (time order); None where there are none."""
@@ -33,7 +34,7 @@ class Assembler(Protocol):
 class EventRows:
     """One row an event: the common columns, and the fields that the probe names."""
 
-    sees_launch = False
+    sees_others = False
 
     def __init__(self, context: AssemblyContext) -> None:
         self.probe = context.probe

@@ -1,77 +1,187 @@
-"""Page faults: what the error code says of the access."""
+"""Page faults: one row a fault, with what it touched and whether it was minor or major.
+
+The tracepoint tells address, instruction and access, the perf software event that follows it in
+the same thread whether the fault was minor or major. A fault without such an event (it failed,
+or the event was lost) is of kind "unknown".
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from probes.backends.ftrace import columns
-from probes.backends.ftrace.event_rows import common_column
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.ftrace.fault_places import FaultPlaces
+from probes.backends.ftrace.threads import PID_LIMIT
+from probes.backends.timeline import Batch
+from probes.compiled import compiled
 from probes.schema import AssemblyContext
 
-_X86 = ("x86_64", "i686", "i386")
+_X86 = ("x86_64", "i686", "i586", "i486", "i386")
 _WRITE, _INSTRUCTION = 1 << 1, 1 << 4
 """arch/x86/include/asm/trap_pf.h"""
 _ACCESS = ["read", "write", "exec"]
+_KINDS = ["unknown", "minor", "major"]
+
+_FAULT = np.dtype(
+    [
+        ("ts", np.int64),
+        ("cpu", np.int16),
+        ("pid", np.int32),
+        ("tid", np.int32),
+        ("address", np.int64),
+        ("ip", np.int64),
+        ("error_code", np.int64),
+        ("code_known", np.bool_),
+        ("user", np.bool_),
+        ("kind", np.int8),
+        ("file", np.int32),
+        ("file_offset", np.int64),
+        ("ip_file", np.int32),
+        ("ip_offset", np.int64),
+    ]
+)
 
 
 class FaultRows:
     """One row a page_fault_user or page_fault_kernel event."""
 
-    sees_launch = False
+    # A launched command's first mappings are made before its exec is told of.
+    sees_others = True
 
     def __init__(self, context: AssemblyContext) -> None:
         self.probe = context.probe
         self.schema = self.probe.table.arrow_schema()
-        self.formats = [
-            (event.label == "user", context.formats[event.name])
-            for event in self.probe.events
-            if event.name in context.formats
+        formats = {e.label: context.formats.get(e.name) for e in context.probe.events}
+        self._faults = [
+            (label == "user", formats[label]) for label in ("user", "kernel") if formats[label]
+        ]
+        self._kinds = [
+            (kind, formats[label])
+            for kind, label in ((1, "minor"), (2, "major"))
+            if formats.get(label)
         ]
         self._codes_known = context.manifest["host"].get("machine") in _X86
+        self._places = FaultPlaces(context, formats)
+        self._waiting = np.empty(0, _FAULT)
+        self._open = np.full(PID_LIMIT, -1, np.int32)
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
-        """Rows of the faults at `of_probe`."""
-        n = len(of_probe)
-        if not n:
+        """Rows of the faults of which nothing more will come."""
+        if not len(of_probe):
             return None
-        found = {name: np.zeros(n, np.int64) for name in ("address", "ip", "error_code")}
-        known = {name: np.zeros(n, np.bool_) for name in found}
-        user = np.zeros(n, np.bool_)
         types = batch.type[of_probe]
-        for in_user_mode, event_format in self.formats:
-            places = np.flatnonzero(types == event_format.id)
-            user[places] = in_user_mode
-            for name in found:
-                field = event_format.fields.get(name)
-                if field is not None and len(places):
-                    columns.integers(
-                        batch, of_probe[places], field, found[name], known[name], places
-                    )
-        code = found["error_code"]
-        access = np.where(code & _INSTRUCTION, 2, np.where(code & _WRITE, 1, 0))
-        arrays = []
-        for column in self.probe.table.columns:
-            common = common_column(column.name, batch, of_probe)
-            if common is not None:
-                arrays.append(common)
-            elif column.name in ("address", "ip"):
-                arrays.append(pa.array(found[column.name].view(np.uint64)))
-            elif column.name == "kind":
-                every = np.ones(n, np.bool_)
-                arrays.append(columns.encoded(np.zeros(n, np.int32), every, ["unknown"]))
-            elif column.name == "access":
-                valid = known["error_code"] & self._codes_known
-                arrays.append(columns.encoded(access, valid, _ACCESS))
-            elif column.name == "user":
-                arrays.append(pa.array(user))
-            else:
-                none = np.zeros(n, np.bool_)
-                arrays.append(columns.typed(np.zeros(n, np.int64), none, column.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        faults, at = self._read(batch, of_probe, types)
+        self._places.locate(batch, of_probe, types, faults, at)
+        for left_out in (batch.launching, None if batch.wanted is None else ~batch.wanted):
+            if left_out is not None and len(at):
+                kept = ~left_out[of_probe[at]]
+                faults, at = faults[kept], at[kept]
+        every = np.concatenate([self._waiting, faults])
+        ended = np.zeros(len(types), np.int8)
+        for kind, event_format in self._kinds:
+            ended[types == _id(event_format)] = kind
+        addresses = np.zeros(len(types), np.int64)
+        self._addresses(batch, of_probe, types, addresses)
+        number = np.full(len(types), -1, np.int32)
+        number[at] = len(self._waiting) + np.arange(len(at))
+        self._open[self._waiting["tid"]] = np.arange(len(self._waiting))
+        _pair(ended, number, batch.tid[of_probe], addresses, every["address"], self._open,
+              every["kind"])  # fmt: skip
+        tids = np.unique(every["tid"])
+        waits = self._open[tids]
+        self._open[tids] = -1
+        done = np.ones(len(every), np.bool_)
+        if self._kinds:
+            done[waits[waits >= 0]] = False
+        self._waiting = every[~done]
+        return self._batch(every[done])
+
+    def _read(
+        self, batch: Batch, of_probe: NDArray[np.int64], types: NDArray[np.uint16]
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The faults among the events, and where in `of_probe` they are."""
+        ids = [_id(f) for _, f in self._faults]
+        at = np.flatnonzero(np.isin(types, ids))
+        faults = np.zeros(len(at), _FAULT)
+        rows = of_probe[at]
+        faults["ts"], faults["cpu"] = batch.ts[rows], batch.cpu[rows]
+        faults["pid"], faults["tid"] = batch.pid[rows], batch.tid[rows]
+        for in_user_mode, event_format in self._faults:
+            mine = np.flatnonzero(types[at] == _id(event_format))
+            faults["user"][mine] = in_user_mode
+            for name in ("address", "ip", "error_code"):
+                field = event_format.fields.get(name) if event_format else None
+                if field is not None and len(mine):
+                    values, known = columns.integers(batch, rows[mine], field)
+                    faults[name][mine] = values
+                    if name == "error_code":
+                        faults["code_known"][mine] = known & self._codes_known
+        return faults, at
+
+    def _addresses(
+        self,
+        batch: Batch,
+        of_probe: NDArray[np.int64],
+        types: NDArray[np.uint16],
+        out: NDArray[np.int64],
+    ) -> None:
+        valid = np.zeros(len(types), np.bool_)
+        for _, event_format in self._kinds:
+            places = np.flatnonzero(types == _id(event_format))
+            if event_format is not None and len(places):
+                field = event_format.field("address")
+                columns.integers(batch, of_probe[places], field, out, valid, places)
 
     def finish(self) -> pa.RecordBatch | None:
-        """Nothing waits."""
-        return None
+        """Rows of the faults whose kind never came."""
+        waiting, self._waiting = self._waiting, self._waiting[:0]
+        return self._batch(np.sort(waiting, order="ts"))
+
+    def _batch(self, faults: NDArray[Any]) -> pa.RecordBatch | None:
+        n = len(faults)
+        if not n:
+            return None
+        every = np.ones(n, np.bool_)
+        code = faults["error_code"]
+        access = np.where(code & _INSTRUCTION, 2, np.where(code & _WRITE, 1, 0))
+        made = {
+            "kind": columns.encoded(faults["kind"], every, _KINDS),
+            "access": columns.encoded(access, faults["code_known"], _ACCESS),
+            "user": pa.array(faults["user"]),
+            "address": pa.array(faults["address"].view(np.uint64)),
+            "ip": pa.array(faults["ip"].view(np.uint64)),
+            **self._places.columns(faults),
+        }
+        arrays = [
+            made[c.name] if c.name in made else pa.array(np.ascontiguousarray(faults[c.name]))
+            for c in self.probe.table.columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _id(event_format: EventFormat | None) -> int:
+    return event_format.id if event_format is not None else -1
+
+
+@compiled
+def _pair(
+    ended: Any, number: Any, tids: Any, addresses: Any, fault_address: Any, waits: Any, kind: Any
+) -> None:
+    """Give each fault the kind that its thread's next perf event at its address says.
+
+    `number` is a fault's place, -1 for other events; `waits` the fault that a thread waits for.
+    """
+    for i in range(len(ended)):
+        tid = tids[i]
+        if tid < 0 or tid >= len(waits):
+            continue
+        if number[i] >= 0:
+            waits[tid] = number[i]
+        elif ended[i] > 0 and waits[tid] >= 0 and fault_address[waits[tid]] == addresses[i]:
+            kind[waits[tid]] = ended[i]
+            waits[tid] = -1

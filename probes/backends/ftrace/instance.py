@@ -14,7 +14,11 @@ from pathlib import Path
 from probes.errors import FeatureMissing, PermissionMissing
 from probes.kernel import process_start_time, tracefs
 
-_NAME = re.compile(r"^tracer-(?P<pid>\d{1,10})-(?P<start>\d{1,20})-(?P<scope>target|machine)$")
+_PIDS_A_WRITE = 500
+"""At most 8 bytes each: less than the page that older kernels take at a time."""
+_NAME = re.compile(
+    r"^tracer-(?P<pid>\d{1,10})-(?P<start>\d{1,20})-(?P<scope>target|machine|joins)$"
+)
 
 
 class Instance:
@@ -95,20 +99,33 @@ class Instance:
 
     def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
         """Trace only these threads, or all but these; children by option event-fork."""
-        self._write_pids(tids, exclude, os.O_TRUNC)
+        listed = list(tids)
+        if not listed and not exclude:
+            # An empty filter would let everything through: that of a thread that is left out.
+            listed = [os.getpid()]
+            with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
+                self._write_pids(listed, True, os.O_TRUNC)
+        self._write_pids(listed, exclude, os.O_TRUNC)
 
     def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
         """Add threads to what `set_pids` set."""
         self._write_pids(tids, exclude, 0)
+
+    def without(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads that are not traced, neither by `set_pids` nor as children."""
+        return set(tids) - {int(t) for t in self.read("set_event_pid").split() if t.isdecimal()}
 
     def _write_pids(self, tids: Iterable[int], exclude: bool, truncate: int) -> None:
         file = self.path / ("set_event_notrace_pid" if exclude else "set_event_pid")
         # Without O_TRUNC the kernel adds; O_APPEND would make Python seek, which it refuses.
         fd = os.open(file, os.O_WRONLY | truncate | os.O_CLOEXEC)
         try:
-            for tid in tids:
-                # One a write: the kernel parses no more than a page at a time.
-                os.write(fd, f"{tid}\n".encode())
+            listed = [f"{tid}\n" for tid in tids]
+            # Many a write: the kernel waits for all CPUs (an RCU grace period) after each.
+            for first in range(0, len(listed), _PIDS_A_WRITE):
+                data = "".join(listed[first : first + _PIDS_A_WRITE]).encode()
+                while data:
+                    data = data[os.write(fd, data) :]
         finally:
             os.close(fd)
 

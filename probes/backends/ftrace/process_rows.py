@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +14,14 @@ from numpy.typing import NDArray
 
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.ftrace.membership import Membership
 from probes.backends.ftrace.threads import CLONE_PARENT, CLONE_THREAD
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.timeline import Batch, Move
+from probes.cgroups import container_id
 from probes.schema import AssemblyContext
 
 _KTHREADD = 2
 _JOURNAL = re.compile(r"^(jbd2/|xfsaild/|xfs-(sync|cil|log)|btrfs-transac)")
-_CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)")
 _FLUSH_ROWS = 4096
 
 
@@ -39,9 +42,10 @@ class _Thread:
 class ProcessRows:
     """One row a thread, emitted at its exit or at the end."""
 
-    sees_launch = True
+    sees_others = True
 
     def __init__(self, context: AssemblyContext) -> None:
+        """`context.membership` must be that of the batches to come."""
         self.schema = context.probe.table.arrow_schema()
         self._flushers = context.flushers
         self._formats: dict[int, tuple[str, EventFormat]] = {}
@@ -51,46 +55,82 @@ class ProcessRows:
                 self._formats[parsed.id] = (event.label, parsed)
         self._alive: dict[int, _Thread] = {}
         self._ended: list[_Thread] = []
-        self._targets = {
-            target["pid"]: (target["name"], target["role"])
-            for target in context.manifest["targets"]
-            if target["kind"] != "machine"
+        self._processes: dict[int, set[int]] = {}
+        """The threads of each process."""
+        self._membership: Membership = context.membership
+        self._targets = context.manifest["targets"]
+        self._containers = {
+            container["id"]: container["name"]
+            for container in context.manifest.get("containers", ())
         }
-        self._snapshot(context.manifest["threads"])
+        for tid, pid, ppid, comm, cgroup in context.manifest["threads"]:
+            kernel = _KTHREADD in (tid, ppid)
+            self._add(_Thread(tid, pid, ppid, comm, None, cgroup, kernel=kernel))
+        for pid in self._processes:
+            self._belongs(pid, self._membership.first_target(pid))
 
-    def _snapshot(self, threads: list[tuple[int, int, int, str, str | None]]) -> None:
-        for tid, pid, ppid, comm, cgroup in threads:
-            thread = _Thread(tid, pid, ppid, comm, None, cgroup)
-            thread.kernel = _KTHREADD in (tid, ppid)
-            self._alive[tid] = thread
-        # A target's descendants: parents first, however the snapshot is ordered.
-        children: dict[int, list[_Thread]] = {}
-        for thread in self._alive.values():
-            if thread.ppid is not None and thread.pid == thread.tid:
-                children.setdefault(thread.ppid, []).append(thread)
-        for pid, (name, role) in self._targets.items():
-            waiting = [pid]
-            seen = set()
-            while waiting:
-                current = waiting.pop()
-                if current in seen:
-                    continue
-                seen.add(current)
-                for thread in self._alive.values():
-                    if thread.pid == current and thread.target is None:
-                        thread.target = name
-                        thread.role = role if current == pid else "child"
-                waiting += [child.pid for child in children.get(current, [])]
+    def _add(self, thread: _Thread) -> None:
+        self._alive[thread.tid] = thread
+        self._processes.setdefault(thread.pid, set()).add(thread.tid)
+
+    def _belongs(self, pid: int, number: int) -> None:
+        """A process and its threads belong to a target from now on, or to none."""
+        threads = [self._alive[tid] for tid in self._processes.get(pid, ())]
+        target = self._targets[number - 1] if number else None
+        name = target["name"] if target else None
+        for thread in threads:
+            if thread.target != name:
+                thread.target = name
+                thread.role = self._role_in(target, thread)
+
+    def _role_in(self, target: Mapping[str, Any] | None, thread: _Thread) -> str | None:
+        """Whoever joins a target has the target's role, and what it makes is a child.
+
+        What a daemon makes is the daemon, too.
+        """
+        if target is None:
+            return None
+        if "cgroups" in target:
+            parent = self._alive.get(thread.ppid or 0)
+            made = parent is not None and parent.target == target["name"]
+        else:
+            made = thread.pid != target["pid"] and target["role"] == "target"
+        return "child" if made else target["role"]
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows of the threads that ended, now and then."""
+        moves = deque(batch.moves)
         for row in of_probe:
+            while moves and moves[0].ts <= batch.ts[row]:
+                self._moved(moves.popleft())
             label, event_format = self._formats[int(batch.type[row])]
             fields = _fields(batch, int(row), event_format)
             getattr(self, f"_{label}")(batch, int(row), fields)
+        while moves:
+            self._moved(moves.popleft())
         if len(self._ended) < _FLUSH_ROWS:
             return None
         return self._emit()
+
+    def _moved(self, move: Move) -> None:
+        self._belongs(move.pid, move.target)
+        if move.cgroup is not None:
+            self._enters(move.pid, move.cgroup)
+
+    def _attach(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
+        thread, path = self._alive.get(fields.get("pid", 0)), fields.get("dst_path")
+        if thread is not None and thread.tid == thread.pid and isinstance(path, str):
+            self._enters(thread.pid, path)
+
+    def _enters(self, pid: int, cgroup: str) -> None:
+        """A process enters a cgroup. One in a container stays there until it enters another.
+
+        Of several hierarchies the others may say less of where it is.
+        """
+        for tid in self._processes.get(pid, ()):
+            thread = self._alive[tid]
+            if container_id(cgroup) or not container_id(thread.cgroup):
+                thread.cgroup = cgroup
 
     def _newtask(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
         tid = fields.get("pid")
@@ -100,9 +140,12 @@ class ProcessRows:
         parent = self._thread(int(batch.tid[row]), int(batch.pid[row]))
         of_parent = bool(flags & CLONE_THREAD)
         listed = self._alive.get(tid)
+        cgroup = parent.cgroup
         if listed is not None and listed.start is None:
             # Made between the first event and the list of threads: it is in both.
-            del self._alive[tid]
+            cgroup = listed.cgroup
+            self._close(tid, None)
+            self._ended.pop()
         self._close(tid, None)
         child = _Thread(
             tid,
@@ -110,15 +153,16 @@ class ProcessRows:
             parent.ppid if of_parent or flags & CLONE_PARENT else parent.pid,
             str(fields.get("comm", parent.comm)),
             int(batch.ts[row]),
-            parent.cgroup,
+            cgroup,
             parent.target,
-            parent.role if of_parent else ("child" if parent.target else None),
+            parent.role,
         )
         child.kernel = _KTHREADD in (tid, child.ppid)
-        if child.pid in self._targets and not of_parent:
-            # A target of its own, made before its pid was in the snapshot.
-            child.target, child.role = self._targets[child.pid]
-        self._alive[tid] = child
+        self._add(child)
+        if not of_parent:
+            child.target = None
+            assert batch.target is not None
+            self._belongs(tid, int(batch.target[row]))
 
     def _rename(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
         tid = fields.get("pid", int(batch.tid[row]))
@@ -138,13 +182,16 @@ class ProcessRows:
 
     def _thread(self, tid: int, pid: int) -> _Thread:
         if tid not in self._alive:
-            target, role = self._targets.get(pid, (None, None))
-            self._alive[tid] = _Thread(tid, pid, None, "", None, None, target, role)
+            self._add(_Thread(tid, pid, None, "", None, None))
+            self._belongs(pid, self._membership.first_target(pid))
         return self._alive[tid]
 
     def _close(self, tid: int, end: int | None) -> None:
         thread = self._alive.pop(tid, None)
         if thread is not None:
+            self._processes[thread.pid].discard(tid)
+            if not self._processes[thread.pid]:
+                del self._processes[thread.pid]
             thread.end = end
             self._ended.append(thread)
 
@@ -166,7 +213,7 @@ class ProcessRows:
 
     def _emit(self) -> pa.RecordBatch:
         ended, self._ended = self._ended, []
-        containers = [_CONTAINER.search(t.cgroup or "") for t in ended]
+        containers = [container_id(t.cgroup) for t in ended]
         values: dict[str, list[Any]] = {
             "pid": [t.pid for t in ended],
             "ppid": [t.ppid for t in ended],
@@ -176,8 +223,8 @@ class ProcessRows:
             "end_ns": [t.end for t in ended],
             "role": [self._role(t) for t in ended],
             "target": [t.target for t in ended],
-            "container_id": [c[1] if c else None for c in containers],
-            "container_name": [None for _ in ended],
+            "container_id": containers,
+            "container_name": [self._containers.get(c or "") for c in containers],
             "cgroup": [t.cgroup for t in ended],
         }
         return pa.RecordBatch.from_arrays(

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from probes.compiled import compiled
 
 _COMMIT_MASK = (1 << 20) - 1
 _MISSED_EVENTS = 1 << 31
@@ -50,7 +51,7 @@ def missed_count(page: NDArray[np.uint8], commit: int, data_offset: int) -> int 
     return count if count >= 0 else None
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def decode_pages(
     words: Any,
     page_words: int,

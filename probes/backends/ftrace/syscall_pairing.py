@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.threads import PID_LIMIT
-from probes.backends.ftrace.timeline import Batch
+from probes.backends.timeline import Batch
+from probes.compiled import compiled
 from probes.loss import Gap
 from probes.schema import AssemblyContext, Scope
 
@@ -34,7 +34,7 @@ _OPEN_IN_LAUNCH = 2
 class SyscallPairing:
     """Pairs raw_syscalls:sys_enter with sys_exit."""
 
-    sees_launch = True
+    sees_others = True
 
     def __init__(self, context: AssemblyContext) -> None:
         self.schema = context.probe.table.arrow_schema()
@@ -52,6 +52,9 @@ class SyscallPairing:
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows of the calls that ended in this batch."""
+        if batch.wanted is not None:
+            # A call that began before its process joined is no call of the target.
+            of_probe = of_probe[batch.wanted[of_probe]]
         n = len(of_probe)
         if not n or self._enter is None or self._exit is None:
             return None
@@ -157,7 +160,7 @@ class _Rows:
         self.ended = np.empty(room, np.bool_)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _pair(
     ts: Any,
     tids: Any,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from probes.symbols.elf import open_elf
-from probes.symbols.files import MappedFile, SymbolCache
+from probes.symbols.files import FileIdentity, SymbolCache
 from tests.support.binaries import PROGRAM, compile_c, functions_of, needs_binutils
 
 pytestmark = needs_binutils
@@ -96,18 +96,18 @@ def test_what_the_file_was_when_it_was_mapped(program, offset):
     with open_elf(program) as elf:
         build_id = elf.build_id
     same = [
-        MappedFile(),
-        MappedFile(build_id=build_id),
-        MappedFile(device=status.st_dev, inode=status.st_ino),
-        MappedFile(latest_ctime=status.st_ctime_ns),
-        MappedFile(build_id, status.st_dev, status.st_ino, status.st_ctime_ns + 1),
+        FileIdentity(),
+        FileIdentity(build_id=build_id),
+        FileIdentity(device=status.st_dev, inode=status.st_ino),
+        FileIdentity(latest_ctime=status.st_ctime_ns),
+        FileIdentity(build_id, status.st_dev, status.st_ino, status.st_ctime_ns + 1),
     ]
     other = [
-        (MappedFile(build_id="00" + build_id[2:]), "build id"),
-        (MappedFile(device=status.st_dev + 1), "device"),
-        (MappedFile(inode=status.st_ino + 1), "inode"),
-        (MappedFile(latest_ctime=status.st_ctime_ns - 1), "changed"),
-        (MappedFile(build_id, inode=status.st_ino + 1), "inode"),
+        (FileIdentity(build_id="00" + build_id[2:]), "build id"),
+        (FileIdentity(device=status.st_dev + 1), "device"),
+        (FileIdentity(inode=status.st_ino + 1), "inode"),
+        (FileIdentity(latest_ctime=status.st_ctime_ns - 1), "changed"),
+        (FileIdentity(build_id, inode=status.st_ino + 1), "inode"),
     ]
     for mapped in same:
         assert SymbolCache().resolve(program, offset, mapped) == ["hidden", None, None]

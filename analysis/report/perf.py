@@ -1,0 +1,74 @@
+"""Tables of a report from what perf recorded: counters, and call graphs of events."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.views.call_graphs import call_chains as call_chains_view
+from analysis.views.call_graphs import path
+from tracer.store.trace import Trace
+
+_MOST_STACKS = 50
+
+
+def counters(trace: Trace) -> pd.DataFrame:
+    """What `perf stat` counted in each target's own context (seed 001, Table 5).
+
+    Columns: event, target, value (null: not counted, or not supported by this machine), unit,
+    state, running_share (time that it counted, of the time that it should have; below 1 the value
+    is scaled up by perf).
+    """
+    trace.require("counters")
+    return trace.sql(
+        """
+        SELECT event, target, value, unit, state, running_ns / nullif(enabled_ns, 0)
+            AS running_share
+        FROM counters
+        """
+    )
+
+
+def call_chains(trace: Trace) -> pd.DataFrame:
+    """The ways that led to each event of `--callgraph`, most frequent first (seed 001, Table 6).
+
+    Columns: event, chain, count, share (of all counts of the event), comm (the thread name that
+    comes most), stacks (distinct), path (kernel functions of the most frequent stack, from the one
+    that tells the chain on).
+    """
+    view = call_chains_view(trace)
+    frame = trace.sql(
+        f"""
+        WITH names AS (
+            SELECT event, chain, comm, sum(count) AS n FROM {view} GROUP BY ALL
+        ), stacks AS (
+            SELECT event, chain, stack, sum(count) AS n FROM {view} GROUP BY ALL
+        )
+        SELECT s.event, s.chain, sum(s.n)::BIGINT AS count,
+            sum(s.n) / sum(sum(s.n)) OVER (PARTITION BY s.event) AS share,
+            (SELECT arg_max(comm, (n, comm)) FROM names
+             WHERE names.event = s.event AND names.chain = s.chain) AS comm,
+            count(*) AS stacks, arg_max(stack, (n, stack)) AS stack
+        FROM stacks s GROUP BY s.event, s.chain ORDER BY s.event, count DESC, s.chain
+        """
+    )
+    pairs = zip(frame.pop("stack"), frame["chain"], strict=True)
+    frame["path"] = [path(stack, chain) for stack, chain in pairs]
+    return frame
+
+
+def call_graphs(trace: Trace) -> pd.DataFrame:
+    """The fifty most frequent stacks of each event, whatever thread they were in.
+
+    Columns: event, chain, count, share (of all counts of the event), stack (root first, functions
+    joined by ;, those of the kernel end in _[k]).
+    """
+    view = call_chains_view(trace)
+    return trace.sql(
+        f"""
+        SELECT event, chain, sum(count)::BIGINT AS count, sum(share) AS share, stack
+        FROM {view} v GROUP BY event, chain, stack
+        QUALIFY row_number() OVER (PARTITION BY event ORDER BY sum(v.count) DESC, stack)
+            <= {_MOST_STACKS}
+        ORDER BY event, count DESC, stack
+        """
+    )

@@ -1,0 +1,69 @@
+"""A training job that benchmarks attach to: endless steps, each marked by `tracer.phases`.
+
+    TRACER_MARKS=DIR python benchmarks/steps.py lenet|mobilenet FOLDER
+
+Images lie in a file in FOLDER and are read by two DataLoader workers, a log line is written a
+step. Ends when it is killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.utils.data import DataLoader, IterableDataset
+
+from tracer import phases
+from workloads.models.lenet import LeNet5
+from workloads.models.vision import models
+
+BATCH = 16
+SHAPES = {"lenet": (1, 28, 28), "mobilenet": (3, 64, 64)}
+_IMAGES = 4096
+
+
+class Images(IterableDataset[tuple[torch.Tensor, int]]):
+    """Images of a file, over and over."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
+        self.path = path
+        self.shape = shape
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
+        size = int(np.prod(self.shape))
+        rng = np.random.default_rng(23)
+        with self.path.open("rb") as file:
+            while True:
+                at = int(rng.integers(0, _IMAGES))
+                file.seek(at * size)
+                pixels = np.frombuffer(file.read(size), np.uint8).reshape(self.shape)
+                yield torch.from_numpy(pixels.astype(np.float32) / 255), at % 10
+
+
+def main(name: str, folder: Path) -> None:
+    """Train until killed."""
+    torch.manual_seed(23)
+    torch.set_num_threads(1)
+    shape = SHAPES[name]
+    path = folder / "images.u8"
+    path.write_bytes(np.random.default_rng(23).bytes(_IMAGES * int(np.prod(shape))))
+    model = LeNet5() if name == "lenet" else models().mobilenet_v3_large(num_classes=10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    loader = DataLoader(Images(path, shape), batch_size=BATCH, num_workers=2)
+    with (folder / "train.log").open("w") as log:
+        for step, (images, labels) in enumerate(loader):
+            with phases.phase("step", step=step):
+                optimizer.zero_grad()
+                loss = functional.cross_entropy(model(images), labels)
+                loss.backward()
+                optimizer.step()
+                log.write(f"{step} {loss.item()}\n")
+                log.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

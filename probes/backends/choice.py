@@ -1,0 +1,103 @@
+"""Which backend captures: what was asked for, or the cheapest that this machine has."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from probes.backends.ebpf import library
+from probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
+from probes.kernel import has_capability, tracefs
+
+FTRACE, EBPF = "ftrace", "ebpf"
+BACKENDS = (FTRACE, EBPF)
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A backend, and why it was chosen."""
+
+    backend: str
+    why: str
+
+
+def choose(wanted: str) -> Choice:
+    """The backend to record with.
+
+    UsageError for a name that is none; PermissionMissing or FeatureMissing where what was asked
+    for, or every backend, is out of reach.
+    """
+    if wanted not in (AUTO, *BACKENDS):
+        raise UsageError(
+            f"there is no backend {wanted!r}", f"choose from {', '.join((AUTO, *BACKENDS))}"
+        )
+    if wanted != AUTO:
+        _CHECKS[wanted]()
+        return Choice(wanted, "asked for")
+    refusals: list[TracerError] = []
+    for backend, why in _PREFERENCE:
+        try:
+            _CHECKS[backend]()
+        except TracerError as error:
+            refusals.append(error)
+            continue
+        if refusals:
+            why = f"{_PREFERENCE[0][0]} cannot be used: {refusals[0].what}"
+        return Choice(backend, why)
+    # The first is what most machines would use: its mend is the shortest way.
+    raise refusals[0]
+
+
+def why_not(backend: str) -> TracerError | None:
+    """What keeps a backend from being used; None where nothing does."""
+    try:
+        _CHECKS[backend]()
+    except TracerError as error:
+        return error
+    return None
+
+
+def _ftrace() -> None:
+    path = tracefs()
+    if not (path / "options" / "event-fork").exists():
+        raise FeatureMissing(
+            "this kernel's ftrace cannot follow children", "it needs option event-fork"
+        )
+    clocks = (path / "trace_clock").read_text().replace("[", "").replace("]", "").split()
+    if "mono" not in clocks:
+        raise FeatureMissing("this kernel has no trace clock mono", "use --backend ebpf")
+
+
+def _ebpf() -> None:
+    tracefs(writable=False)
+    if not (has_capability("CAP_SYS_ADMIN") or has_capability("CAP_BPF")):
+        raise PermissionMissing(
+            "this user may not load BPF programs", "run as root, or with CAP_BPF and CAP_PERFMON"
+        )
+    if library.folder() is None:
+        raise FeatureMissing("bcc is not installed", "apt-get install python3-bpfcc")
+    if kernel_headers() is None:
+        raise FeatureMissing(
+            "bcc finds no kernel headers", "make setup (installs headers and links them)"
+        )
+
+
+def kernel_headers() -> Path | None:
+    """Where bcc finds the kernel's headers, or None."""
+    build = Path("/lib/modules", os.uname().release, "build")
+    named = os.environ.get("BCC_KERNEL_SOURCE")
+    for path in (Path(named) if named else build, build):
+        if (path / "Makefile").exists():
+            return path
+    inside = Path("/sys/kernel/kheaders.tar.xz")
+    return inside if inside.exists() else None
+
+
+_CHECKS = {FTRACE: _ftrace, EBPF: _ebpf}
+
+_PREFERENCE = (
+    (FTRACE, "the cheapest for each event, and its instances can be written to"),
+    (EBPF, "ftrace cannot be used"),
+)

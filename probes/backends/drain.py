@@ -1,0 +1,148 @@
+"""What the kernel has for us into files, by threads that look at no event.
+
+A source is a buffer of the kernel (a CPU's ftrace buffer, a perf or BPF ring) and its file, which
+only ever grows: it is readable up to its last unit whatever happens to the recorder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+_F_SETPIPE_SZ = 1031
+PIPE_BYTES = 1 << 20
+_BUSY_S = 0.005
+"""Pause after a round that found something."""
+_IDLE_S = 0.05
+"""Longest pause: the buffer must outlast it at any rate."""
+_NICE = -10
+_THREADS = 8
+"""Most threads: one moves some 10 M events a second."""
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """A pipe of PIPE_BYTES, where the user may have such, for splicing."""
+
+    read_end: int
+    write_end: int
+
+
+class Source(Protocol):
+    """A buffer in the kernel and the file that its content goes to."""
+
+    @property
+    def cpu(self) -> int:
+        """Sources of one CPU are moved by one thread."""
+        ...
+
+    @property
+    def written(self) -> int:
+        """Bytes written so far."""
+        ...
+
+    def move(self, pipe: Pipe) -> int:
+        """Move what is there, or a good part of it; returns the bytes moved."""
+        ...
+
+    def move_last(self, pipe: Pipe) -> None:
+        """Move what is left, after the last event."""
+        ...
+
+
+def new_file(path: Path) -> int:
+    """A new file, the user's alone; it must not exist."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, 0o600)
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Write all of `data`; OSError passes through."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+@dataclass
+class Drain:
+    """Threads that move pages for as long as a recording runs.
+
+    `failure` is the error that stopped a thread (a full disk); its sources are then no longer
+    drained and the recording has to end.
+    """
+
+    sources: Sequence[Source]
+    failure: OSError | None = None
+    limit_bytes: int | None = None
+    """No more is written than this (`--max-size`); `full` says that it was reached."""
+    full: bool = False
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Start draining. Returns when every thread runs."""
+        cpus = sorted({source.cpu for source in self.sources})
+        count = min(len(cpus), _THREADS)
+        for number in range(count):
+            mine = [s for s in self.sources if cpus.index(s.cpu) % count == number]
+            thread = threading.Thread(
+                target=self._run, args=(mine, os.pipe2(os.O_CLOEXEC)), daemon=True
+            )
+            thread.start()  # returns when the thread runs, so that it has its native id
+            self._threads.append(thread)
+            with contextlib.suppress(PermissionError):
+                # A storm of events must not keep the drain from its CPU.
+                os.setpriority(os.PRIO_PROCESS, thread.native_id or 0, _NICE)
+
+    @property
+    def tids(self) -> list[int]:
+        """Thread ids of the drain."""
+        return [t.native_id for t in self._threads if t.native_id is not None]
+
+    @property
+    def written(self) -> int:
+        """Bytes written so far."""
+        return sum(source.written for source in self.sources)
+
+    def finish(self) -> None:
+        """Stop the threads, after each has moved what is left. Tracing must be off."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, sources: list[Source], ends: tuple[int, int]) -> None:
+        pipe = Pipe(*ends)
+        try:
+            with contextlib.suppress(OSError):  # above the user's limit: the default does, too
+                fcntl.fcntl(pipe.write_end, _F_SETPIPE_SZ, PIPE_BYTES)
+            pause = _IDLE_S
+            while not self._stop.wait(pause):
+                moved = sum([self._move(source, pipe) for source in sources])
+                pause = _BUSY_S if moved else min(_IDLE_S, pause * 2)
+                if self.failure or self.full:
+                    return
+            for source in sources:
+                self._move(source, pipe)
+                source.move_last(pipe)
+        except OSError as error:
+            self.failure = error
+        finally:
+            for fd in ends:
+                os.close(fd)
+
+    def _move(self, source: Source, pipe: Pipe) -> int:
+        """Move all that is there, unless the limit is reached; returns the bytes moved."""
+        total = 0
+        while not (self.limit_bytes and self.written >= self.limit_bytes):
+            moved = source.move(pipe)
+            total += moved
+            if not moved:
+                return total
+        self.full = True
+        return total

@@ -1,0 +1,280 @@
+"""The programs of a recording: compiled for its events, attached, filtered by thread."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from probes.backends.ebpf import summary
+from probes.backends.ebpf.library import bcc
+from probes.backends.ebpf.ring import BpfRing
+from probes.backends.ftrace import event_format
+from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.perf_events import records as perf_records
+from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
+from probes.errors import FeatureMissing
+from probes.kernel import tracefs
+from probes.schema import Event, Feed, Probe, Scope
+
+_SOURCE = "capture.bpf.c"
+_TIDS = 4 << 20
+_SOFTWARE = 1
+"""PERF_TYPE_SOFTWARE"""
+_NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
+_SCOPE = {Scope.TARGET: 0, Scope.MACHINE: 1}
+_FAULTS = {perf_records.MINOR: MINOR_FAULTS, perf_records.MAJOR: MAJOR_FAULTS}
+
+
+class Programs:
+    """Loaded and attached programs; nothing is let in until a scope is opened."""
+
+    def __init__(
+        self,
+        probes: list[Probe],
+        kib: dict[Scope, int],
+        everybody: bool,
+        summed_up: Collection[str] = (),
+    ) -> None:
+        """Compile and attach for the events of `probes`; `kib` sizes the ring of each scope.
+
+        `summed_up` are names of probes whose events are counted in the kernel instead.
+        Raises FeatureMissing where bcc, headers or the kernel cannot serve.
+        """
+        self.formats: dict[str, str] = {}
+        self.missing: dict[str, list[str]] = {}
+        self._folder = tracefs(writable=False) / "events"
+        self._pages = {scope: _pages(kib[scope]) for scope in Scope}
+        functions: dict[str, str] = {}
+        for probe in probes:
+            self._declare(probe, functions)
+        self._tracepoints = {function: name for name, function in self._recorded().items()}
+        self._faults = {_function(n): _FAULTS[n] for n in self.formats if n in _FAULTS}
+        if summed_up:
+            self._sum_up(summed_up, functions)
+        folder = resources.files("probes.backends.ebpf")
+        sources = [_SOURCE, summary.SOURCE] if summed_up else [_SOURCE]
+        text = "\n".join(folder.joinpath(source).read_text() for source in sources)
+        lines = [f"int {name}(void *ctx) {{ {body} }}" for name, body in functions.items()]
+        flags = [
+            f"-DRECORDER={os.getpid()}",
+            f"-DTARGET_PAGES={self._pages[Scope.TARGET]}",
+            f"-DMACHINE_PAGES={self._pages[Scope.MACHINE]}",
+            f"-DEVERYBODY={int(everybody)}",
+            "-Wno-macro-redefined",
+        ]
+        self._followed: mmap.mmap | None = None
+        self._bpf = _load("\n".join([text, *lines, ""]), flags)
+        try:
+            self._followed = mmap.mmap(self._bpf["followed_tids"].map_fd, _TIDS)
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _declare(self, probe: Probe, functions: dict[str, str]) -> None:
+        """A function for each event of a probe that this kernel has."""
+        served, absent = set(), []
+        for event in probe.events:
+            if event.feed is Feed.PERF:
+                if event.name in _FAULTS:
+                    text = perf_records.format_text(event.name)
+                    self.formats[event.name] = text
+                    number = event_format.parse(event.name, text).id
+                    functions[_function(event.name)] = (
+                        f"return record_fault((struct bpf_perf_event_data *)ctx, {number});"
+                    )
+                continue
+            path = self._folder / event.name.replace(":", "/") / "format"
+            if not path.exists():
+                absent.append(event)
+                continue
+            served.add(event.label)
+            self.formats[event.name] = path.read_text()
+            parsed = event_format.parse(event.name, self.formats[event.name])
+            size = _bytes_needed(event, parsed)
+            scope = probe.scope.name
+            functions[_function(event.name)] = f"return record(ctx, {parsed.id}, {size}, {scope});"
+        if not served:
+            raise FeatureMissing(
+                f"this kernel has none of the events of probe {probe.name}",
+                "leave it out with -e, or see `tracer doctor`",
+            )
+        if missing := [event.name for event in absent if event.label not in served]:
+            self.missing[probe.name] = missing
+        for name, body in ((_NEWTASK, "follow"), (_FREE, "forget")):
+            text = (self._folder / name.replace(":", "/") / "format").read_text()
+            offset = event_format.parse(name, text).field("pid").offset
+            functions[f"{body}_child"] = f"return {body}(ctx, {offset});"
+
+    def _recorded(self) -> dict[str, str]:
+        return {name: _function(name) for name in self.formats if name not in _FAULTS}
+
+    def _sum_up(self, probes: Collection[str], functions: dict[str, str]) -> None:
+        """Functions that count the events of these probes."""
+        for hook in summary.HOOKS:
+            path = self._folder / hook.event.replace(":", "/") / "format"
+            if hook.probe in probes and path.exists():
+                self.formats[hook.event] = path.read_text()
+                parsed = event_format.parse(hook.event, self.formats[hook.event])
+                functions[f"sum_{hook.call}"] = summary.body(hook, parsed)
+                self._tracepoints[f"sum_{hook.call}"] = hook.event
+        if "page_faults" in probes:
+            for name, (config, major) in summary.FAULTS.items():
+                functions[name] = summary.fault_body(major)
+                self._faults[name] = config
+
+    def counted(self) -> tuple[list[summary.Sum], list[summary.Slot], int]:
+        """Sums and histograms so far, and how much found no room in them."""
+        return summary.sums(self._bpf), summary.slots(self._bpf), summary.uncounted(self._bpf)
+
+    def _attach(self) -> None:
+        bpf = self._bpf
+        with _quiet():
+            bpf.attach_tracepoint(tp=_NEWTASK, fn_name="follow_child")
+            bpf.attach_tracepoint(tp=_FREE, fn_name="forget_child")
+            for function, name in self._tracepoints.items():
+                bpf.attach_tracepoint(tp=name, fn_name=function)
+            for function, config in self._faults.items():
+                bpf.attach_perf_event(
+                    ev_type=_SOFTWARE, ev_config=config, fn_name=function, sample_period=1
+                )
+
+    def ring(self, scope: Scope, path: Path) -> BpfRing:
+        """The ring of a scope, with its file."""
+        name = "target_ring" if scope is Scope.TARGET else "machine_ring"
+        lost = self._bpf["lost_records"]
+        key = ctypes.c_int(_SCOPE[scope])
+        return BpfRing(
+            self._bpf[name].map_fd,
+            self._pages[scope] * os.sysconf("SC_PAGE_SIZE"),
+            path,
+            lambda: [int(count) for count in lost[key]],
+        )
+
+    def open(self, scope: Scope, on: bool) -> None:
+        """Let events of a scope in, or no more."""
+        with contextlib.suppress(KeyError):
+            self._bpf["open_scopes"][ctypes.c_int(_SCOPE[scope])] = ctypes.c_uint(int(on))
+
+    def follow(self, tids: Iterable[int]) -> None:
+        """Let in the events of these threads, and of all that they will make."""
+        assert self._followed is not None
+        for tid in tids:
+            self._followed[tid] = 1
+
+    def without(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads whose events are not let in."""
+        assert self._followed is not None
+        return {tid for tid in tids if not self._followed[tid]}
+
+    def close(self) -> None:
+        """Detach and unload."""
+        if self._followed is not None:
+            self._followed.close()
+        with _quiet():
+            self._bpf.cleanup()
+
+
+class Filter:
+    """One scope of the programs, as `Capture` treats a tracefs instance."""
+
+    def __init__(self, programs: Programs, scope: Scope) -> None:
+        self._programs = programs
+        self._scope = scope
+
+    def set_option(self, option: str, on: bool) -> bool:
+        """Children are always followed."""
+        return option == "event-fork" and on
+
+    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+        """Let in these threads; the recorder's own are left out from the start."""
+        if not exclude:
+            self._programs.follow(tids)
+
+    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+        """Add threads to what `set_pids` set."""
+        self.set_pids(tids, exclude)
+
+    def without(self, tids: Iterable[int]) -> set[int]:
+        """Those of these threads that are not let in, neither by `set_pids` nor as children."""
+        return self._programs.without(tids)
+
+    def start(self) -> None:
+        """Let events in."""
+        self._programs.open(self._scope, True)
+
+    def stop(self) -> None:
+        """Let no more events in."""
+        self._programs.open(self._scope, False)
+
+    def close(self) -> None:
+        """Unload the programs, of both scopes."""
+        self._programs.close()
+
+
+def _function(name: str) -> str:
+    return "on_" + "".join(c if c.isalnum() else "_" for c in name)
+
+
+def _pages(kib: int) -> int:
+    """Pages of a ring of at least so many KiB: a power of two."""
+    wanted = max(1, (kib << 10) // os.sysconf("SC_PAGE_SIZE"))
+    return 1 << (wanted - 1).bit_length()
+
+
+def _bytes_needed(event: Event, parsed: EventFormat) -> int:
+    """How much of an event's record its rows are made of, in whole words."""
+    names = {name for source in event.columns.values() for name in source.fields} | set(event.reads)
+    fields = [field for name, field in parsed.fields.items() if name in names]
+    end = max((field.offset + field.size for field in fields), default=8)
+    if any(field.data_loc for field in fields):
+        # Texts lie behind all fixed fields.
+        end = max(f.offset + f.size for f in parsed.fields.values()) + event.text_bytes
+    return max(8, (end + 7) // 8 * 8)
+
+
+def _load(text: str, flags: list[str]) -> Any:
+    with _quiet() as said:
+        try:
+            # bcc says why on stderr, at length.
+            return bcc().BPF(text=text, cflags=flags)
+        except FeatureMissing:
+            raise
+        except Exception as error:  # noqa: BLE001 bcc raises plain ones
+            why = _first_complaint(said()) or str(error)
+    raise FeatureMissing(
+        f"the BPF programs cannot be loaded: {why}",
+        "see `tracer doctor` (kernel headers, bcc, privileges), or use --backend ftrace",
+    )
+
+
+def _first_complaint(text: str) -> str:
+    for line in text.splitlines():
+        if "error" in line.lower() or "denied" in line.lower() or "not permitted" in line.lower():
+            return line.strip()[:200]
+    return ""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[Any]:
+    """Keep what bcc's library writes to stderr; yields what returns it."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+
+        def said() -> str:
+            file.seek(0)
+            return file.read(1 << 16).decode("utf-8", "replace")
+
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

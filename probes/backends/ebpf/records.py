@@ -1,0 +1,75 @@
+"""Records of our BPF rings into events. Layout: `struct head` in capture.bpf.c.
+
+A record lies in the ring behind eight bytes of its length (kernel/bpf/ringbuf.c). Its last eight
+bytes of head stand where a tracepoint has its common fields, so that the event's own format
+serves to read the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.backends.chunks import Losses
+from probes.backends.timeline import Batch
+from probes.compiled import compiled
+
+BUSY, DISCARDED = 1 << 31, 1 << 30
+_RING_HEAD, HEAD, COMMON = 8, 24, 8
+
+
+def decode(data: NDArray[np.uint8]) -> tuple[Batch, int, Losses]:
+    """The events of whole records, in the order in which they were reserved."""
+    room = len(data) // (_RING_HEAD + HEAD)
+    ts = np.empty(room, np.int64)
+    kind = np.empty(room, np.uint16)
+    tid = np.empty(room, np.int32)
+    pid = np.empty(room, np.int32)
+    cpu = np.empty(room, np.int16)
+    offset = np.empty(room, np.int64)
+    length = np.empty(room, np.int32)
+    words = data[: len(data) // 8 * 8].view("<u4")
+    n, damaged = _decode(words, ts, kind, tid, pid, cpu, offset, length)
+    whole = Batch(ts[:n], kind[:n], tid[:n], pid[:n], cpu[:n], offset[:n], length[:n], data)
+    return whole, damaged, []
+
+
+@compiled
+def _decode(
+    words: Any, ts: Any, kind: Any, tid: Any, pid: Any, cpu: Any, offset: Any, length: Any
+) -> Any:
+    n = 0
+    at: Any = 0
+    while at + 2 <= len(words):
+        head = np.int64(words[at])
+        size = head & (DISCARDED - 1)
+        after = at + 2 + (size + 7) // 8 * 2
+        if head & BUSY or after > len(words):
+            return n, 1
+        if not head & DISCARDED:
+            if size < HEAD:
+                return n, 1
+            ts[n] = np.int64(words[at + 2]) | np.int64(words[at + 3]) << 32
+            tid[n] = np.int64(words[at + 4])
+            pid[n] = np.int64(words[at + 5])
+            kind[n] = np.int64(words[at + 6]) & 0xFFFF
+            cpu[n] = np.int64(words[at + 6]) >> 16
+            offset[n] = at * 4 + _RING_HEAD + HEAD - COMMON
+            length[n] = size - HEAD + COMMON
+            n += 1
+        at = after
+    return n, int(at != len(words))
+
+
+@compiled
+def whole_records(words: Any, begin: int, end: int, size: int) -> Any:
+    """Where the run of finished records that starts at `begin` ends; positions never wrap."""
+    at: Any = begin
+    while at < end:
+        head = np.int64(words[(at % size) // 4])
+        if head & BUSY:
+            return at
+        at += _RING_HEAD + ((head & (DISCARDED - 1)) + 7) // 8 * 8
+    return at

@@ -1,0 +1,89 @@
+"""The programs that count instead of recording: what they are attached to, and what they found.
+
+Layouts and kinds: summary.bpf.c.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
+
+SOURCE = "summary.bpf.c"
+
+SYSCALL, FAULT, REQUEST, WRITEBACK = 1, 2, 3, 4
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A function of summary.bpf.c on a tracepoint, with the fields whose offsets it is given."""
+
+    probe: str
+    event: str
+    call: str
+    fields: tuple[str, ...]
+
+
+HOOKS = (
+    Hook("syscalls", "raw_syscalls:sys_enter", "call_begins", ("id",)),
+    Hook("syscalls", "raw_syscalls:sys_exit", "call_ends", ("ret",)),
+    Hook("block", "block:block_rq_issue", "request_issued", ("dev", "sector")),
+    Hook(
+        "block",
+        "block:block_rq_complete",
+        "request_completed",
+        ("dev", "sector", "nr_sector", "rwbs", "error"),
+    ),
+    Hook("writeback", "writeback:writeback_start", "work_begins", ("reason",)),
+    Hook("writeback", "writeback:writeback_single_inode", "inode_written", ("wrote",)),
+    Hook("writeback", "writeback:writeback_written", "work_ends", ()),
+)
+
+FAULTS = {"count_minor": (MINOR_FAULTS, 0), "count_major": (MAJOR_FAULTS, 1)}
+"""Functions on perf's software events, with what they count."""
+
+
+def body(hook: Hook, parsed: EventFormat) -> str:
+    """What the function of a hook does."""
+    offsets = [str(parsed.field(name).offset) for name in hook.fields]
+    return f"return {hook.call}({', '.join(['ctx', *offsets])});"
+
+
+def fault_body(major: int) -> str:
+    """What the function of a fault event does."""
+    return f"return count_fault((struct bpf_perf_event_data *)ctx, {major});"
+
+
+Sum = tuple[Literal[1, 2, 3, 4], int, int, int, int, int, int]
+"""(kind, what, pid, count, errors, total_ns, amount) since the programs were loaded."""
+
+Slot = tuple[Literal[1, 3], int, int, int]
+"""(kind, what, slot, count): times from 2^slot ns on."""
+
+
+def sums(bpf: Any) -> list[Sum]:
+    """Every sum so far."""
+    found = []
+    for key, parts in bpf["sums"].items():
+        count, errors, total_ns, amount = (
+            sum(int(getattr(part, name)) for part in parts)
+            for name in ("count", "errors", "total_ns", "amount")
+        )
+        found.append((key.kind, key.what, key.tgid, count, errors, total_ns, amount))
+    return found
+
+
+def slots(bpf: Any) -> list[Slot]:
+    """Every histogram so far."""
+    return [
+        (key.kind, key.what, key.slot - 1, sum(int(part) for part in parts))
+        for key, parts in bpf["slots"].items()
+    ]
+
+
+def uncounted(bpf: Any) -> int:
+    """What found no room in the kernel's maps."""
+    return sum(int(part) for part in bpf["uncounted"][ctypes.c_int(0)])

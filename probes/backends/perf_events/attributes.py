@@ -1,0 +1,116 @@
+"""Which perf events are opened, with which fields. Source: include/uapi/linux/perf_event.h."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import time
+
+from probes.errors import FeatureMissing, PermissionMissing, TracerError
+from probes.kernel import syscall_names
+
+_TYPE_SOFTWARE = 1
+MINOR_FAULTS, MAJOR_FAULTS, DUMMY = 5, 6, 9
+"""DUMMY never happens: its ring holds mappings alone."""
+
+_IP, _TID, _TIME, _ADDRESS, _CPU = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 7
+_FORMAT_LOST = 1 << 4
+
+_DISABLED, _MMAP, _COMM, _TASK = 1 << 0, 1 << 8, 1 << 9, 1 << 13
+_MMAP_DATA, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (
+    1 << 17,
+    1 << 18,
+    1 << 23,
+    1 << 24,
+    1 << 25,
+)
+_FD_CLOEXEC = 1 << 3
+
+
+class _Attributes(ctypes.Structure):
+    """struct perf_event_attr, as of PERF_ATTR_SIZE_VER5: the kernel takes shorter ones."""
+
+    _fields_ = (
+        ("type", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("config", ctypes.c_uint64),
+        ("sample_period", ctypes.c_uint64),
+        ("sample_type", ctypes.c_uint64),
+        ("read_format", ctypes.c_uint64),
+        ("flags", ctypes.c_uint64),
+        ("wakeup_events", ctypes.c_uint32),
+        ("bp_type", ctypes.c_uint32),
+        ("config1", ctypes.c_uint64),
+        ("config2", ctypes.c_uint64),
+        ("branch_sample_type", ctypes.c_uint64),
+        ("sample_regs_user", ctypes.c_uint64),
+        ("sample_stack_user", ctypes.c_uint32),
+        ("clockid", ctypes.c_int32),
+        ("sample_regs_intr", ctypes.c_uint64),
+        ("aux_watermark", ctypes.c_uint32),
+        ("sample_max_stack", ctypes.c_uint16),
+        ("reserved", ctypes.c_uint16),
+    )
+
+
+def open_event(config: int, cpu: int, mappings: bool) -> int:
+    """A perf event of every process on one CPU, switched off; returns its fd.
+
+    With `mappings` its ring also holds mappings, forks and execs. Raises PermissionMissing or
+    FeatureMissing.
+    """
+    for read_format in (_FORMAT_LOST, 0):  # counts of lost records: commit 119a784c8127 (6.0)
+        attributes = _Attributes(
+            type=_TYPE_SOFTWARE,
+            size=ctypes.sizeof(_Attributes),
+            config=config,
+            sample_period=1,
+            sample_type=_IP | _TID | _TIME | _ADDRESS | _CPU,
+            read_format=read_format,
+            flags=_DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID,
+            clockid=time.CLOCK_MONOTONIC,
+        )
+        if mappings:
+            attributes.flags |= _MMAP | _MMAP_DATA | _MMAP2 | _COMM | _COMM_EXEC | _TASK
+        fd = _perf_event_open(attributes, cpu)
+        if fd >= 0:
+            return fd
+        failure = ctypes.get_errno()
+        if failure != errno.EINVAL:
+            break
+    raise _why_not(failure)
+
+
+def _perf_event_open(attributes: _Attributes, cpu: int) -> int:
+    numbers = [nr for nr, name in syscall_names().items() if name == "perf_event_open"]
+    if not numbers:
+        raise FeatureMissing(
+            "the number of the system call perf_event_open is not known",
+            "apt-get install libseccomp2",
+        )
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+    everybody, no_group = ctypes.c_int(-1), ctypes.c_int(-1)
+    return int(
+        syscall(
+            ctypes.c_long(numbers[0]),
+            ctypes.byref(attributes),
+            everybody,
+            ctypes.c_int(cpu),
+            no_group,
+            ctypes.c_ulong(_FD_CLOEXEC),
+        )
+    )
+
+
+def _why_not(failure: int) -> TracerError:
+    if failure in (errno.EPERM, errno.EACCES):
+        return PermissionMissing(
+            "this user may not open perf events of the whole machine",
+            "run as root, with CAP_PERFMON, or set kernel.perf_event_paranoid to -1",
+        )
+    return FeatureMissing(
+        f"this kernel has no perf software events: {os.strerror(failure)}",
+        "a kernel with CONFIG_PERF_EVENTS",
+    )

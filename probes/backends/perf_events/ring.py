@@ -1,0 +1,120 @@
+"""One perf event's ring on one CPU, drained in bulk: no record is looked at.
+
+The kernel writes whole records and moves `data_head`; what was taken is given back through
+`data_tail`. Layout: struct perf_event_mmap_page in include/uapi/linux/perf_event.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import struct
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probes.backends import chunks
+from probes.backends.drain import Pipe, new_file, write_all
+from probes.backends.perf_events.attributes import open_event
+from probes.errors import FeatureMissing
+
+_HEAD, _TAIL = 1024 // 8, 1032 // 8
+_ENABLE, _DISABLE = 0x2400, 0x2401
+
+
+@dataclass
+class Ring:
+    """A perf event and the file that its records go to; a `Source` of the drain."""
+
+    event: str
+    """What its samples are (`records`)."""
+    config: int
+    cpu: int
+    path: Path
+    size: int
+    """Bytes, a power of two."""
+    mappings: bool = False
+    written: int = 0
+    lost: int = 0
+    """Records that found no room, by the kernel's own count at the end."""
+    _fd: int = -1
+    _sink: int = -1
+    _memory: mmap.mmap | None = field(default=None, repr=False)
+    _words: ctypes.Array[ctypes.c_uint64] | None = field(default=None, repr=False)
+    _start: int = 0
+
+    def open(self) -> None:
+        """Open the event, switched off, and its file. PermissionMissing or FeatureMissing."""
+        self._fd = open_event(self.config, self.cpu, self.mappings)
+        try:
+            self._memory = mmap.mmap(self._fd, mmap.PAGESIZE + self.size)
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            raise FeatureMissing(
+                f"no perf ring of {self.size >> 10} KiB can be had: {why}",
+                "give a smaller one with -b, or raise kernel.perf_event_mlock_kb",
+            ) from None
+        self._words = (ctypes.c_uint64 * (mmap.PAGESIZE // 8)).from_buffer(self._memory)
+        self._sink = new_file(self.path)
+
+    @property
+    def sink(self) -> int:
+        """The file's descriptor."""
+        return self._sink
+
+    def start(self) -> None:
+        """Let records in."""
+        self._start = time.monotonic_ns() - chunks.SLACK_NS
+        fcntl.ioctl(self._fd, _ENABLE, 0)
+
+    def stop(self) -> None:
+        """Let no more records in."""
+        fcntl.ioctl(self._fd, _DISABLE, 0)
+
+    def move(self, pipe: Pipe) -> int:
+        """Move every record that is there; returns the bytes moved."""
+        assert self._words is not None and self._memory is not None
+        now = time.monotonic_ns()
+        head, tail = self._words[_HEAD], self._words[_TAIL]
+        if head == tail:
+            self._start = now - chunks.SLACK_NS
+            return 0
+        first = tail % self.size
+        size = head - tail
+        write_all(self._sink, chunks.header(chunks.DATA, self.cpu, size, self._start, now))
+        with memoryview(self._memory) as view:
+            data = view[mmap.PAGESIZE :]
+            straight = min(size, self.size - first)
+            write_all(self._sink, data[first : first + straight])
+            if straight < size:
+                write_all(self._sink, data[: size - straight])
+            data.release()
+        self._words[_TAIL] = head
+        self._start = now - chunks.SLACK_NS
+        self.written += size + chunks.HEADER.itemsize
+        return size
+
+    def move_last(self, pipe: Pipe) -> None:
+        """Move what is left; afterwards `lost` is known."""
+        self.move(pipe)
+        # value and lost, where the kernel counts lost records; else value alone.
+        data = os.read(self._fd, 16)
+        if len(data) == 16:
+            self.lost = struct.unpack("<QQ", data)[1]
+
+    def stats(self) -> dict[str, int]:
+        """Counters for the manifest."""
+        return {"dropped events": self.lost}
+
+    def close(self) -> None:
+        """Close all; more than once does no harm."""
+        self._words = None
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+        for fd in (self._fd, self._sink):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._sink = -1

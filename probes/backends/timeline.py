@@ -1,0 +1,261 @@
+"""All streams of a recording in time order, in batches of bounded size.
+
+A stream's file consists of units (ring-buffer pages, chunks), put in the order of their start
+times; a batch is a run of that order. No event of a later unit is older than that unit's start,
+so everything before the start of the first unit not yet read is complete; the few events after
+it are carried into the next batch. Memory is bounded by the batch and by one unit a stream,
+however long the recording.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.compiled import compiled
+from probes.errors import BadTrace
+from probes.loss import Gap
+
+_BATCH_BYTES = 8 << 20
+
+
+@dataclass
+class Batch:
+    """Events of every stream in time order. Arrays are aligned with each other."""
+
+    ts: NDArray[np.int64]
+    type: NDArray[np.uint16]
+    """The kernel's event id, by which formats are known."""
+    tid: NDArray[np.int32]
+    pid: NDArray[np.int32]
+    """The thread's process; equal to `tid` until threads are resolved (`threads.py`)."""
+    cpu: NDArray[np.int16]
+    offset: NDArray[np.int64]
+    """Of the event's payload in `payload`, in bytes."""
+    length: NDArray[np.int32]
+    payload: NDArray[np.uint8]
+    launching: NDArray[np.bool_] | None = None
+    """Of the recorder's launch of a command: before that command's exec."""
+    target: NDArray[np.int16] | None = None
+    """Number of the target that the process belongs to, 0: none; of a newtask event, the child."""
+    wanted: NDArray[np.bool_] | None = None
+    """Of a target. None: all of it is wanted."""
+    moves: list[Move] = field(default_factory=list)
+    """Processes that were moved from target to target, in order of time."""
+    gaps: list[Gap] = field(default_factory=list)
+    """Every gap found so far, in whatever stream."""
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+class Move(NamedTuple):
+    """A process and the number of the target that it belongs to from then on."""
+
+    ts: int
+    pid: int
+    target: int
+    cgroup: str | None
+    """The path of the cgroup that it was found in, where one is known."""
+
+
+def no_events() -> Batch:
+    """A batch without events."""
+    return Batch(
+        np.empty(0, np.int64),
+        np.empty(0, np.uint16),
+        np.empty(0, np.int32),
+        np.empty(0, np.int32),
+        np.empty(0, np.int16),
+        np.empty(0, np.int64),
+        np.empty(0, np.int32),
+        np.empty(0, np.uint8),
+    )
+
+
+class RawStream(Protocol):
+    """One raw file, in units of which each knows a time that none of its events is older than."""
+
+    name: str
+    torn_bytes: int
+    """At the end: of a unit that was not written whole."""
+    last_seen: int
+    """Time of the last event decoded so far; 0 without any."""
+    damaged: int
+    """Units decoded so far that do not hold together."""
+    gaps: list[Gap]
+    """Found so far."""
+
+    @property
+    def cpu(self) -> int:
+        """Whose events these are; -1: of every CPU."""
+        ...
+
+    @property
+    def order_key(self) -> NDArray[np.int64]:
+        """The start time of each unit, made to never go back."""
+        ...
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of each unit."""
+        ...
+
+    def decode(self, first: int, last: int) -> Batch:
+        """The events of the units `first` up to `last`, with `pid` as far as the stream knows."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
+
+
+def open_raw(path: Path) -> tuple[int, int]:
+    """A raw file opened for reading: (fd, bytes). BadTrace where it cannot be."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.EINVAL, "it is no regular file")
+    except OSError as error:
+        raise BadTrace(
+            f"{path} cannot be read: {error.strerror}",
+            "the trace is incomplete: copy it again or record again",
+        ) from None
+    return fd, _bytes_before_a_hole(fd)
+
+
+def _bytes_before_a_hole(fd: int) -> int:
+    """How much of a file was written in one go: a recorder leaves no holes."""
+    size = os.fstat(fd).st_size
+    return min(size, os.lseek(fd, 0, os.SEEK_HOLE)) if size else 0
+
+
+class Timeline:
+    """The events of some streams, and where they have gaps."""
+
+    def __init__(self, streams: list[RawStream]) -> None:
+        self.streams = streams
+        self.events = 0
+        self._carry: Batch | None = None
+        none = [np.empty(0, np.int64)]
+        keys = np.concatenate([s.order_key for s in streams] or none)
+        sizes = np.concatenate([s.sizes for s in streams] or none)
+        owner = np.repeat(np.arange(len(streams)), [len(s.order_key) for s in streams])
+        order = np.argsort(keys, kind="stable")
+        self._keys = keys[order]
+        self._owner = owner[order]
+        self._ends = np.cumsum(sizes[order])
+        self.units = len(order)
+        self.units_read = 0
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Every gap found so far."""
+        return [gap for stream in self.streams for gap in stream.gaps]
+
+    @property
+    def damaged(self) -> int:
+        """Units found so far that do not hold together."""
+        return sum(stream.damaged for stream in self.streams)
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches in time order. `Batch.pid` is the thread id until it is resolved."""
+        position = [0] * len(self.streams)
+        first = 0
+        while first < self.units:
+            taken = int(self._ends[first - 1]) if first else 0
+            last = int(np.searchsorted(self._ends, taken + _BATCH_BYTES, side="right"))
+            last = min(self.units, max(last, first + 1))
+            counts = np.bincount(self._owner[first:last], minlength=len(self.streams))
+            parts = [] if self._carry is None else [self._carry]
+            for number, count in enumerate(counts):
+                if count:
+                    begin = position[number]
+                    position[number] += int(count)
+                    parts.append(self.streams[number].decode(begin, position[number]))
+            first = self.units_read = last
+            horizon = int(self._keys[last]) if last < self.units else None
+            batch = self._in_order(parts, horizon)
+            batch.gaps = self.gaps
+            if len(batch):
+                self.events += len(batch)
+                yield batch
+        # Only a damaged trace still has something here: times beyond the horizon of all units.
+        if self._carry is not None and len(self._carry):
+            batch, self._carry = self._carry, None
+            batch.gaps = self.gaps
+            self.events += len(batch)
+            yield batch
+
+    def _in_order(self, parts: list[Batch], horizon: int | None) -> Batch:
+        sizes = [part.payload.size for part in parts]
+        starts = np.cumsum([0, *sizes[:-1]])
+        ts = np.concatenate([p.ts for p in parts])
+        order = np.argsort(ts, kind="stable")
+        ts = ts[order]
+        whole = Batch(
+            ts,
+            np.concatenate([p.type for p in parts])[order],
+            np.concatenate([p.tid for p in parts])[order],
+            np.concatenate([p.pid for p in parts])[order],
+            np.concatenate([p.cpu for p in parts])[order],
+            np.concatenate([p.offset + s for p, s in zip(parts, starts, strict=True)])[order],
+            np.concatenate([p.length for p in parts])[order],
+            np.concatenate([p.payload for p in parts]),
+        )
+        ready = len(ts) if horizon is None else int(np.searchsorted(ts, horizon))
+        self._carry = _compact(_rows(whole, slice(ready, None))) if ready < len(ts) else None
+        return _rows(whole, slice(0, ready))
+
+
+def _rows(batch: Batch, rows: slice) -> Batch:
+    return Batch(
+        batch.ts[rows],
+        batch.type[rows],
+        batch.tid[rows],
+        batch.pid[rows],
+        batch.cpu[rows],
+        batch.offset[rows],
+        batch.length[rows],
+        batch.payload,
+    )
+
+
+def _compact(batch: Batch) -> Batch:
+    """The same events with a payload that holds nothing else."""
+    ends = np.cumsum(batch.length, dtype=np.int64)
+    offset = ends - batch.length
+    payload = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    _copy_payloads(batch.payload, batch.offset, batch.length, payload, offset)
+    return Batch(
+        batch.ts.copy(),
+        batch.type.copy(),
+        batch.tid.copy(),
+        batch.pid.copy(),
+        batch.cpu.copy(),
+        offset,
+        batch.length.copy(),
+        payload,
+    )
+
+
+@compiled
+def _copy_payloads(
+    source: NDArray[np.uint8],
+    offset: NDArray[np.int64],
+    length: NDArray[np.int32],
+    target: NDArray[np.uint8],
+    at: NDArray[np.int64],
+) -> None:
+    for i in range(len(offset)):
+        for k in range(length[i]):
+            target[at[i] + k] = source[offset[i] + k]

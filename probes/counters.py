@@ -1,0 +1,73 @@
+"""Counters of the targets by `perf stat`: the rows of the paper's Table 5.
+
+Only asked for (`tracer record --perf-stat`): each counter of each thread costs a file and some
+time at every context switch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probes.schema import Column, Table, Type
+
+OPTION = "--perf-stat"
+
+TABLE = Table(
+    "counters",
+    "One row an event and target: what `perf stat` counted in the target's own context.",
+    (
+        Column("target", Type.TEXT, "name of the target", nullable=False),
+        Column("event", Type.TEXT, "the event as perf names it", nullable=False),
+        Column("value", Type.INT64, "how much; null: not counted or not supported"),
+        Column("unit", Type.TEXT, "unit of value: events or ns", nullable=False),
+        Column("state", Type.TEXT, "counted, not counted or not supported", nullable=False),
+        Column("running_ns", Type.INT64, "time it counted, summed over threads or CPUs", "ns"),
+        Column(
+            "enabled_ns",
+            Type.INT64,
+            "time it should have counted, to 0.01 %; more than running_ns: value is scaled up",
+            "ns",
+        ),
+    ),
+    example="SELECT target, event, value, state FROM counters ORDER BY ALL",
+    option=OPTION,
+)
+
+COUNTED = "counted"
+NOT_COUNTED = "not counted"
+NOT_SUPPORTED = "not supported"
+
+
+@dataclass(frozen=True)
+class Counter:
+    """An event that is counted."""
+
+    event: str
+    group: str
+    """Of the paper's Table 5: cpu, memory or block; scheduler for ours beside them."""
+    described: bool = False
+    """A hardware event that has to be named in sysfs by the CPU's own PMUs."""
+
+
+COUNTERS: tuple[Counter, ...] = (
+    Counter("cycles", "cpu"),
+    Counter("instructions", "cpu"),
+    Counter("cache-misses", "cpu"),
+    Counter("task-clock", "scheduler"),
+    Counter("context-switches", "scheduler"),
+    Counter("cpu-migrations", "scheduler"),
+    Counter("page-faults", "memory"),
+    Counter("minor-faults", "memory"),
+    Counter("major-faults", "memory"),
+    Counter("mem-loads", "memory", described=True),
+    Counter("mem-stores", "memory", described=True),
+    Counter("block:block_touch_buffer", "block"),
+    Counter("block:block_dirty_buffer", "block"),
+    Counter("block:block_rq_complete", "block"),
+    Counter("block:block_rq_insert", "block"),
+    Counter("block:block_rq_issue", "block"),
+    Counter("block:block_bio_backmerge", "block"),
+    Counter("block:block_bio_frontmerge", "block"),
+    Counter("block:block_bio_queue", "block"),
+)
+"""What is counted, in the order in which it is shown."""

@@ -1,0 +1,152 @@
+"""A real Docker daemon, real containers, and what recordings of them show."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import do_without, tracer_command
+from tests.support.dockerd import Dockerd
+from tracer.store.trace import Trace
+
+
+def pytest_collection_modifyitems(items):
+    """Everything in this folder needs Docker."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.docker)
+
+
+@pytest.fixture(scope="session")
+def daemon():
+    """A Docker daemon for all the tests."""
+    try:
+        dockerd = Dockerd()
+    except RuntimeError as error:
+        do_without("Docker", "TRACER_REQUIRE_DOCKER", str(error))
+    yield dockerd
+    dockerd.close()
+
+
+@pytest.fixture
+def dockerd(daemon, monkeypatch):
+    """The daemon, named by DOCKER_HOST, without containers."""
+    monkeypatch.setenv("DOCKER_HOST", daemon.host)
+    yield daemon
+    daemon.remove_all()
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A folder that is /shared in every container."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def start(dockerd, shared):
+    """Start a container whose program waits for a word: `start(NAME, SOURCE, ARGUMENTS...)`."""
+
+    def run(name, source, *arguments, **options):
+        return dockerd.run(name, WAITING + source, name, *arguments, shared=shared, **options)
+
+    return run
+
+
+WAITING = """
+import os, sys, time
+def wait_for(word):
+    while not os.path.exists("/shared/" + word): time.sleep(0.005)
+def say(word):
+    os.close(os.open("/shared/" + word, os.O_CREAT | os.O_WRONLY))
+name = sys.argv[1]
+say(name + "-is-up")
+wait_for("go")
+"""
+
+CALLS = """
+for _ in range(int(sys.argv[2])): os.getppid()
+say(name + "-is-done")
+time.sleep(1000)
+"""
+
+
+def wait_for(condition, what, seconds=60):
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def tell(shared):
+    """Tell the containers to go, and wait for what they say: `tell("go", "a-is-done")`."""
+
+    def words(word, *answers):
+        if word:
+            (shared / word).touch()
+        for answer in answers:
+            wait_for((shared / answer).exists, answer)
+
+    return words
+
+
+class Recording:
+    """A recording in the background, from the time that it traces."""
+
+    def __init__(self, folder: Path, *options: object) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            tracer_command("record", "-o", folder, *options),
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ),
+        )
+        assert self.process.stderr is not None
+        first = self.process.stderr.readline()
+        assert first.startswith("Tracing "), first + self.process.communicate()[1]
+
+    def stop(self) -> Trace:
+        """End it, if it has not ended; the trace."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.trace()
+
+    def trace(self) -> Trace:
+        """The trace, when it has ended by itself."""
+        _, err = self.process.communicate(timeout=120)
+        assert self.process.returncode == 0, err
+        assert "Traceback" not in err
+        return Trace(self.folder)
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Start recordings: `record("--container", "a")`."""
+    started = []
+
+    def begin(*options):
+        started.append(Recording(tmp_path / f"{len(started)}.trace", *options))
+        return started[-1]
+
+    yield begin
+    for recording in started:
+        recording.process.kill()
+        recording.process.communicate()
+
+
+def calls(trace, name="getppid"):
+    """How many calls of this name the processes of each target (and role) have made."""
+    query = (
+        "SELECT p.target, p.role, count(*) FROM syscalls s LEFT JOIN processes p "
+        "ON s.pid = p.pid AND s.tid = p.tid WHERE s.name = ? GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    return trace.connection.execute(query, [name]).fetchall()

@@ -1,0 +1,128 @@
+"""What `doctor` and `record` do on a machine that lacks something.
+
+Features are hidden for real, in a mount namespace of the test's own: nothing else sees it.
+"""
+
+import json
+import shlex
+import subprocess
+
+import pytest
+
+from probes.backends.choice import kernel_headers
+from probes.backends.ebpf import library
+from probes.kernel import find_tracefs
+from tests.conftest import Ran, tracer_command
+
+
+@pytest.fixture
+def hidden(tmp_path):
+    """Run `tracer` where the given shell commands have changed the mounts."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+
+    def run(changes, *arguments):
+        changes = [change.replace("EMPTY", str(empty)) for change in changes]
+        script = " && ".join([*changes, "exec " + shlex.join(tracer_command(*arguments))])
+        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+        return Ran(
+            subprocess.run(
+                command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
+            )
+        )
+
+    return run
+
+
+TRACEFS = str(find_tracefs())
+READ_ONLY = f"mount -o remount,bind,ro {TRACEFS}"
+NO_BCC = f"mount --bind EMPTY {library.folder()}"
+NO_HEADERS = f"mount --bind EMPTY {kernel_headers()}"
+
+
+def checks(ran):
+    return {check["name"]: check for check in json.loads(ran.out)["checks"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        (["mount --bind EMPTY /sys/kernel/btf"], "BTF"),
+        ([NO_HEADERS], "kernel headers"),
+        ([NO_BCC], "bcc"),
+        (["mount --bind /dev/null $(command -v perf)"], "perf"),
+        (["mount --bind /dev/null $(command -v docker)"], "Docker"),
+    ],
+)
+def test_without_a_feature_that_ftrace_does_not_need(hidden, tmp_path, changes, name):
+    ran = hidden(changes, "doctor", "--json")
+    assert ran.status == 0
+    found = checks(ran)[name]
+    assert not found["ok"]
+    assert found["mend"]
+    ran = hidden(changes, "record", "-o", "x.trace", "--", "true")
+    assert ran.status == 0, ran.err
+    facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
+    assert facts["backend"] == "ftrace"
+    assert facts["tables"]["syscalls"]["rows"] > 0
+
+
+def test_a_read_only_tracefs_falls_back_to_ebpf_and_says_so(hidden, tmp_path):
+    ran = hidden([READ_ONLY], "doctor", "--json")
+    found = checks(ran)
+    assert ran.status == 0
+    assert not found["tracefs"]["ok"]
+    assert not found["backend ftrace"]["ok"]
+    assert found["backend ebpf"]["ok"]
+    ran = hidden([READ_ONLY], "record", "-o", "x.trace", "--", "true")
+    assert ran.status == 0, ran.err
+    facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
+    assert facts["backend"] == "ebpf"
+    assert "cannot be written" in facts["backend_why"]
+    assert facts["tables"]["syscalls"]["rows"] > 0
+    assert facts["loss"]["events"] == 0
+
+
+@pytest.mark.parametrize("also", [NO_BCC, NO_HEADERS])
+def test_a_read_only_tracefs_without_ebpf_is_refused(hidden, also):
+    changes = [READ_ONLY, also]
+    ran = hidden(changes, "doctor", "--json")
+    assert ran.status == 5
+    assert not json.loads(ran.out)["can_record"]
+    ran = hidden(changes, "record", "-o", "x.trace", "--", "true")
+    assert ran.status == 5
+    assert ran.err.count("\n") == 1
+    assert "mount" in ran.err
+
+
+def test_without_tracefs(hidden):
+    ran = hidden([f"umount -l {TRACEFS}"], "record", "-o", "x.trace", "--", "true")
+    assert ran.status == 5
+    assert "mount -t tracefs" in ran.err
+    assert hidden([f"umount -l {TRACEFS}"], "doctor").status == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "mend"), [([NO_BCC], "python3-bpfcc"), ([NO_HEADERS], "make setup")]
+)
+def test_ebpf_that_was_asked_for_and_is_not_there(hidden, changes, mend):
+    ran = hidden(changes, "record", "--backend", "ebpf", "-o", "x.trace", "--", "true")
+    assert ran.status == 5
+    assert mend in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("backend", ["auto", "ftrace", "ebpf"])
+def test_without_privileges(hidden, backend):
+    nobody = "chmod 1777 . && exec setpriv --reuid=65534 --clear-groups"
+    script = ["true", f"{nobody} {shlex.join(tracer_command('doctor'))} #"]
+    assert hidden(script, "-").status == 3
+    record = tracer_command("record", "--backend", backend, "-o", "x.trace", "--", "true")
+    ran = hidden(["true", f"{nobody} {shlex.join(record)} #"], "-")
+    assert ran.status == 3, ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_an_unknown_backend(tracer):
+    ran = tracer("record", "--backend", "magic", "-o", "x.trace", "--", "true", status=2)
+    assert "auto, ftrace, ebpf" in ran.err

@@ -1,0 +1,177 @@
+"""Page faults by what they were and what they touched: exact counts, by every backend."""
+
+import mmap
+import subprocess
+import sys
+
+PAGES, MAJOR = 1009, 101
+
+SOURCE = """
+    import ctypes, mmap, os
+    def private(pages):
+        m = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        m.madvise(mmap.MADV_NOHUGEPAGE)
+        return m
+    m = private({minor})
+    for page in range({minor}):
+        m[page * 4096] = 1
+    fd = os.open("{path}", os.O_CREAT | os.O_RDWR, 0o600)
+    os.pwrite(fd, os.urandom(4096) * {major}, 0)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    f = mmap.mmap(fd, 4096 * {major})
+    f.madvise(mmap.MADV_RANDOM)
+    for page in reversed(range({major})):
+        f[page * 4096]
+    print(ctypes.addressof(ctypes.c_char.from_buffer(m)))
+"""
+
+
+def table(trace, query, *parameters):
+    return trace.connection.execute(query, list(parameters)).fetchall()
+
+
+def test_minor_and_major_faults_with_their_files(record, load, file_system):
+    mount, _ = file_system()
+    path = f"{mount}/read.dat"
+    trace = record(load(SOURCE.format(minor=PAGES, major=MAJOR, path=path)))
+    major = table(
+        trace,
+        "SELECT kind, access, count(*), count(DISTINCT file_offset), min(file_offset), "
+        "max(file_offset) FROM page_faults WHERE file = ? GROUP BY ALL",
+        path,
+    )
+    assert major == [("major", "read", MAJOR, MAJOR, 0, (MAJOR - 1) * 4096)]
+    # Ours is the only place of so many writes to fresh memory, one a page.
+    anonymous = table(
+        trace,
+        "SELECT symbol, ip_file, kind, access, count(*) n FROM page_faults "
+        "WHERE file = '[anon]' AND ip_file LIKE '%mmap%.so' GROUP BY ALL",
+    )
+    module = mmap.__file__
+    assert anonymous == [("mmap_ass_subscript", module, "minor", "write", PAGES)]
+    # The file is read where a Python object is made of a byte of it.
+    reads = table(
+        trace,
+        "SELECT symbol, ip_file, count(*) FROM page_faults WHERE file = ? GROUP BY ALL",
+        path,
+    )
+    assert reads == [("mmap_subscript", module, MAJOR)]
+
+
+def test_every_successful_fault_has_its_kind_and_its_file(record, load, tmp_path):
+    trace = record(load(SOURCE.format(minor=PAGES, major=MAJOR, path=tmp_path / "f")))
+    known = table(
+        trace, "SELECT count(*) FILTER (kind = 'unknown'), count(*), "
+        "count(*) FILTER (file IS NULL), count(*) FILTER (ip_file IS NULL) FROM page_faults"
+    )  # fmt: skip
+    unknown, every, without_file, without_instruction = known[0]
+    assert every > PAGES + MAJOR
+    # A kernel that tries with faults disabled first leaves attempts that were no fault at all.
+    assert unknown <= 5
+    assert without_file == 0
+    assert without_instruction == 0
+
+
+def test_as_many_minor_and_major_faults_as_perf_counts(record, load, tmp_path):
+    """perf counts inside our recording the very faults that we record."""
+    command = load(SOURCE.format(minor=PAGES, major=MAJOR, path=tmp_path / "f"))
+    log = tmp_path / "perf.csv"
+    events = ("-e", "minor-faults", "-e", "major-faults")
+    trace = record(["perf", "stat", "-x", ",", "-o", str(log), *events, "--", *command])
+    theirs = {}
+    for line in log.read_text().splitlines():
+        parts = line.split(",")
+        if len(parts) > 3:
+            theirs[parts[2].split("-")[0]] = int(parts[0])
+    # perf counts from the program's exec on; it is the target's one child.
+    ours = dict(
+        table(
+            trace,
+            "SELECT kind, count(*) FROM page_faults f JOIN processes p USING (tid) "
+            "WHERE p.role = 'child' AND kind != 'unknown' GROUP BY 1",
+        )
+    )
+    assert theirs["major"] == ours["major"]
+    # The few of perf's child before its exec are ours alone.
+    assert 0 <= ours["minor"] - theirs["minor"] < 60
+
+
+def test_a_child_inherits_its_parents_mappings(record, load, tmp_path):
+    shared = tmp_path / "shared.dat"
+    shared.write_bytes(bytes(4096 * 23))
+    trace = record(
+        load(
+            f"""
+            import mmap, os
+            fd = os.open("{shared}", os.O_RDWR)
+            m = mmap.mmap(fd, 4096 * 23, flags=mmap.MAP_PRIVATE)
+            for page in range(23): m[page * 4096]
+            for _ in range(7):
+                if os.fork() == 0:
+                    for page in range(23): m[page * 4096] = 1
+                    os._exit(0)
+                os.wait()
+            """
+        )
+    )
+    found = table(
+        trace,
+        "SELECT p.role, access, count(*), count(DISTINCT p.pid) FROM page_faults f "
+        "JOIN processes p USING (tid) WHERE file = ? AND access = 'write' GROUP BY ALL",
+        str(shared),
+    )
+    assert found == [("child", "write", 7 * 23, 7)]
+
+
+def test_a_running_process_and_what_it_maps_later(tracer, tmp_path, backend):
+    """Mappings from before the recording are known, and so are those made during it."""
+    before, later = tmp_path / "before.dat", tmp_path / "later.dat"
+    for path in (before, later):
+        path.write_bytes(bytes(4096 * 31))
+    source = f"""
+import mmap, os, sys, time
+def mapped(path):
+    m = mmap.mmap(os.open(path, os.O_RDWR), 4096 * 31, flags=mmap.MAP_PRIVATE)
+    return m
+one = mapped("{before}")
+print("ready", flush=True)
+sys.stdin.readline()
+for page in range(31): one[page * 4096] = 1
+two = mapped("{later}")
+for page in range(29): two[page * 4096] = 1
+# Mapped anew over what was there: addresses change their meaning.
+one.close(); two.close()
+three = mapped("{later}")
+for page in range(23): three[page * 4096] = 1
+"""
+    import threading
+
+    with subprocess.Popen(
+        [sys._base_executable, "-S", "-E", "-c", source],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+
+        def go():
+            process.stdin.write("\n")
+            process.stdin.flush()
+
+        timer = threading.Timer(4, go)
+        timer.start()
+        tracer("record", "--backend", backend, "-o", "x.trace", "-p", process.pid)
+        timer.join()
+    from tracer.store.trace import Trace
+
+    with Trace(tmp_path / "x.trace") as trace:
+        found = dict(
+            table(
+                trace,
+                "SELECT file, count(*) FROM page_faults WHERE access = 'write' AND file LIKE ? "
+                "GROUP BY 1",
+                f"{tmp_path}%",
+            )
+        )
+    assert found == {str(before): 31, str(later): 29 + 23}

@@ -1,0 +1,145 @@
+"""What the kernel counts is exactly what happened, though no event was recorded."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.conftest import tracer_command
+from tracer.store.trace import Trace
+
+CALLS, FAILED, MINOR, MAJOR, SYNCED = 9973, 101, 1009, 103, 23
+
+
+@pytest.fixture
+def summed_up(tracer, tmp_path):
+    def run(command, *options):
+        tracer("record", "--summary", "-o", "x.trace", *options, "--", *command)
+        return Trace(tmp_path / "x.trace")
+
+    return run
+
+
+def rows(trace, query, *parameters):
+    return trace.connection.execute(query, list(parameters)).fetchall()
+
+
+def test_calls_faults_and_their_sums(summed_up, load, file_system):
+    mount, _ = file_system()
+    source = f"""
+        import mmap, os
+        for _ in range({CALLS}): os.getppid()
+        for _ in range({FAILED}):
+            try: os.rmdir("/no/such/place")
+            except OSError: pass
+        m = mmap.mmap(-1, {MINOR} * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        m.madvise(mmap.MADV_NOHUGEPAGE)
+        fd = os.open("{mount}/f", os.O_CREAT | os.O_RDWR, 0o600)
+        os.pwrite(fd, os.urandom(4096) * {MAJOR}, 0)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        f = mmap.mmap(fd, 4096 * {MAJOR})
+        f.madvise(mmap.MADV_RANDOM)
+        if os.fork() == 0:
+            for page in range({MINOR}): m[page * 4096] = 1
+            for page in range({MAJOR}): f[page * 4096]
+            os._exit(0)
+        os.wait()
+    """
+    with summed_up(load(source)) as trace:
+        calls = rows(
+            trace,
+            "SELECT name, sum(count), sum(errors) FROM summaries "
+            "WHERE name IN ('getppid', 'rmdir') GROUP BY 1 ORDER BY 1",
+        )
+        assert calls == [("getppid", CALLS, 0), ("rmdir", FAILED, FAILED)]
+        histogram = rows(trace, "SELECT sum(count) FROM histograms WHERE name = 'getppid'")
+        assert histogram == [(CALLS,)]
+        slowest, total, fastest = rows(
+            trace,
+            "SELECT sum(count * high_ns), (SELECT sum(total_ns) FROM summaries "
+            "WHERE name = 'getppid'), sum(count * low_ns) FROM histograms WHERE name = 'getppid'",
+        )[0]
+        assert fastest <= total < slowest
+        faults = rows(
+            trace,
+            "SELECT s.name, sum(count) FROM summaries s JOIN processes p USING (pid) "
+            "WHERE kind = 'fault' AND p.role = 'child' GROUP BY 1 ORDER BY 1",
+        )
+        assert faults[0] == ("major", MAJOR)
+        # A child's own first faults are few.
+        assert MINOR <= faults[1][1] < MINOR + 400
+        assert trace.manifest["loss"]["windows"] == 0
+        assert "syscalls" not in trace.tables
+
+
+def test_requests_and_written_pages(summed_up, load, file_system, tmp_path):
+    mount, dev = file_system()
+    stat = f"/sys/dev/block/{dev}/stat"
+    source = f"""
+        import os, time
+        def written():
+            fields = open("{stat}").read().split()
+            return int(fields[4]), int(fields[6]) * 512
+        before = written()
+        fd = os.open("{mount}/f", os.O_CREAT | os.O_RDWR, 0o600)
+        os.pwrite(fd, b"x" * 4096 * {SYNCED}, 0)
+        os.fsync(fd)
+        os.sync()
+        for i in range({SYNCED}):
+            os.pwrite(fd, bytes([i]) * 4096, i * 4096)
+            os.fdatasync(fd)
+        os.pwrite(fd, b"y" * 4096 * {SYNCED}, 0)
+        os.sync()
+        time.sleep(0.2)
+        after = written()
+        open("{tmp_path}/counted", "w").write(f"{{after[0] - before[0]}} {{after[1] - before[1]}}")
+    """
+    with summed_up(load(source), "-e", "block,writeback") as trace:
+        # The kernel's own statistics of that device, read by the program itself.
+        requests, written = map(int, (tmp_path / "counted").read_text().split())
+        found = rows(
+            trace,
+            "SELECT sum(count), sum(bytes) FROM summaries "
+            "WHERE kind = 'request' AND name = 'write' AND dev = ?",
+            dev,
+        )
+        assert found == [(requests, written)]
+        assert written > 3 * SYNCED * 4096
+        counted = rows(
+            trace,
+            "SELECT (SELECT sum(count) FROM summaries WHERE kind = 'request'), "
+            "(SELECT sum(count) FROM histograms WHERE kind = 'request')",
+        )[0]
+        assert counted[0] == counted[1]
+        synced = rows(
+            trace,
+            "SELECT sum(bytes) FROM summaries WHERE kind = 'writeback' AND name = 'sync'",
+        )[0][0]
+        assert synced >= SYNCED * 4096
+
+
+def test_a_killed_recorder_loses_one_interval(tmp_path):
+    source = "import os, time\nwhile True: os.getppid(); time.sleep(0.001)"
+    with subprocess.Popen(["python3", "-c", source]) as load:
+        with subprocess.Popen(
+            tracer_command("record", "--summary", "-o", "x.trace", "-p", load.pid), cwd=tmp_path
+        ) as recorder:
+            path = tmp_path / "x.trace/raw/summary.jsonl"
+            deadline = time.monotonic() + 60
+            while not (path.exists() and path.read_bytes().count(b"\n") >= 1):
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            recorder.send_signal(signal.SIGKILL)
+        load.kill()
+    with Trace(tmp_path / "x.trace") as trace:
+        assert rows(trace, "SELECT sum(count) > 100 FROM summaries WHERE name = 'getppid'")[0][0]
+        assert trace.manifest["loss"]["unknown"] > 0
+
+
+def test_with_ftrace_there_are_no_summaries(tracer):
+    ran = tracer(
+        "record", "--summary", "--backend", "ftrace", "-o", "x.trace", "--", "true", status=2
+    )
+    assert "BPF" in ran.err

@@ -1,0 +1,100 @@
+"""Address spaces follow mappings as a dictionary of pages would."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes.symbols.mappings import (
+    CLEAR,
+    FAULT,
+    MAP,
+    NOWHERE,
+    AddressSpaces,
+    MappedFile,
+    Steps,
+)
+
+
+def steps(rows):
+    what, address, ip, file, offset = zip(*rows, strict=True)
+    return Steps(
+        np.array(what, np.int8),
+        np.array(address, np.int64),
+        np.array(ip, np.int64),
+        np.array(file, np.int32),
+        np.array(offset, np.int64),
+    )
+
+
+def step():
+    place = st.integers(0, 40)
+    return st.one_of(
+        st.tuples(st.just(FAULT), place, place, st.just(0), st.just(0)),
+        st.tuples(st.just(MAP), place, place, st.integers(0, 5), st.integers(0, 1000)),
+        st.tuples(st.just(CLEAR), st.just(0), st.just(0), st.just(0), st.just(0)),
+    )
+
+
+@given(st.lists(step(), min_size=1, max_size=60), st.integers(1, 5))
+def test_like_a_dictionary_of_pages(rows, pieces):
+    spaces = AddressSpaces()
+    pages = {}
+    expected = []
+    for what, address, ip, file, offset in rows:
+        if what == CLEAR:
+            pages.clear()
+        elif what == MAP:
+            for page in range(address, ip):
+                pages[page] = (file, offset + page - address)
+        else:
+            expected.append((*pages.get(address, (NOWHERE, 0)), *pages.get(ip, (NOWHERE, 0))))
+    found = []
+    for part in np.array_split(np.arange(len(rows)), pieces):
+        if not len(part):
+            continue
+        mine = steps([rows[i] for i in part])
+        places = spaces.walk(7, mine)
+        for i in np.flatnonzero(mine.what == FAULT):
+            found.append(
+                (
+                    int(places.file[i]),
+                    int(places.offset[i]),
+                    int(places.ip_file[i]),
+                    int(places.ip_offset[i]),
+                )
+            )
+    assert found == expected
+
+
+def where(spaces, pid, address):
+    return int(spaces.walk(pid, steps([(FAULT, address, address, 0, 0)])).file[0])
+
+
+def test_a_child_has_its_parents_mappings_and_then_its_own():
+    spaces = AddressSpaces()
+    spaces.snapshot(1, [(10, 20, 3, 0)])
+    spaces.fork(1, 2)
+    spaces.walk(2, steps([(MAP, 10, 15, 4, 0)]))
+    assert (where(spaces, 1, 12), where(spaces, 2, 12), where(spaces, 2, 17)) == (3, 4, 3)
+    spaces.walk(1, steps([(CLEAR, 0, 0, 0, 0)]))
+    assert (where(spaces, 1, 17), where(spaces, 2, 17)) == (NOWHERE, 3)
+
+
+def test_a_stack_grows_down_but_not_over_what_lies_below():
+    spaces = AddressSpaces()
+    stack = spaces.number(MappedFile("[stack]"))
+    other = spaces.number(MappedFile("/lib/x.so"))
+    top = 1 << 40
+    spaces.snapshot(1, [(top - (4 << 20), top - (3 << 20), other, 0), (top, top + 8192, stack, 0)])
+    assert where(spaces, 1, top - 4096) == stack
+    assert where(spaces, 1, top - (2 << 20)) == stack
+    assert where(spaces, 1, top - (3 << 20) - 1) == other
+
+
+def test_nothing_is_known_of_a_space_never_seen():
+    assert where(AddressSpaces(), 5, 4096) == NOWHERE
+
+
+def test_only_files_are_looked_up():
+    names = ["/lib/x.so", "[heap]", "//anon", "/memfd:a (deleted)", "/SYSV0 (deleted)", ""]
+    assert [MappedFile(name).is_file for name in names] == [True] + [False] * 5

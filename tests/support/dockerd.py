@@ -1,0 +1,134 @@
+"""A Docker daemon of the tests' own: its own folders, socket and cgroup, no network, no images."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+import docker
+import docker.errors
+
+IMAGE = "tracer-tests/bare"
+_FOLDERS = ("dev", "proc", "sys", "tmp", "usr", "etc", "shared")
+_LIBRARIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_START_S = 60
+
+
+class Dockerd:
+    """A running daemon."""
+
+    def __init__(self) -> None:
+        """Start it. RuntimeError, with its last words, where it does not come up."""
+        self.folder = Path(tempfile.mkdtemp(prefix="tracer-docker-"))
+        self.cgroup = f"/tracer-tests-{os.getpid()}"
+        self.host = f"unix://{self.folder}/docker.sock"
+        self._containers: list[docker.models.containers.Container] = []
+        self._log = (self.folder / "log").open("w+")
+        self.process = subprocess.Popen(
+            [
+                "dockerd",
+                f"--data-root={self.folder}/data",
+                f"--exec-root={self.folder}/exec",
+                f"--host={self.host}",
+                f"--pidfile={self.folder}/pid",
+                f"--cgroup-parent={self.cgroup}",
+                f"--containerd-namespace=tracer-tests-{os.getpid()}",
+                "--storage-driver=overlay2",
+                "--bridge=none",
+                "--iptables=false",
+                "--ip6tables=false",
+            ],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            self.client = self._connect()
+            self.client.api.import_image_from_data(_image(), repository=IMAGE)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> docker.DockerClient:
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                return docker.DockerClient(self.host, timeout=60)
+            except docker.errors.DockerException:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    self._log.seek(0)
+                    raise RuntimeError(f"dockerd: {self._log.read()[-500:]}") from None
+                time.sleep(0.05)
+
+    def run(self, name: str, source: str, *arguments: object, shared: Path, **options):
+        """Start a container that runs a Python program; `shared` of the host is its /shared."""
+        binds = {path: {"bind": path, "mode": "ro"} for path in _from_host()}
+        binds[str(shared)] = {"bind": "/shared", "mode": "rw"}
+        options = {"volumes": binds, "network_mode": "none", "init": False, **options}
+        command = python(source, *arguments)
+        container = self.client.containers.create(IMAGE, command, name=name, **options)
+        self._containers.append(container)
+        container.start()
+        return container
+
+    def remove_all(self) -> None:
+        """Remove every container."""
+        for container in self.client.containers.list(all=True):
+            with contextlib.suppress(docker.errors.NotFound):
+                container.remove(force=True)
+
+    def close(self) -> None:
+        """End the daemon and remove what it left: mounts, cgroups, folders."""
+        with contextlib.suppress(AttributeError):
+            self.remove_all()
+            self.client.close()
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._log.close()
+        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        for mount in sorted(mounts, reverse=True):
+            if mount.startswith(f"{self.folder}/"):
+                subprocess.run(["umount", "--lazy", mount], check=False)
+        for cgroup in Path("/sys/fs/cgroup").glob(f"**{self.cgroup}"):
+            with contextlib.suppress(OSError):
+                cgroup.rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def python(source: str, *arguments: object) -> list[str]:
+    """The command line of a Python program; as few system calls of its own as can be."""
+    return [sys._base_executable, "-S", "-E", "-c", source, *map(str, arguments)]
+
+
+def _from_host() -> list[str]:
+    """Folders of the host that a container needs to run the host's Python."""
+    libraries = [f"/{name}" for name in _LIBRARIES if Path("/", name).is_dir()]
+    real = [path for path in libraries if not Path(path).is_symlink()]
+    return sorted({"/usr", "/etc", *real, sys.base_prefix} - {"/usr/local"})
+
+
+def _image() -> bytes:
+    """A tar with the folders to mount on, and the host's own links of /bin and /lib."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for name in _FOLDERS:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+        for name in _LIBRARIES:
+            if Path("/", name).is_symlink():
+                entry = tarfile.TarInfo(name)
+                entry.type, entry.linkname = tarfile.SYMTYPE, str(Path("/", name).readlink())
+                tar.addfile(entry)
+    return data.getvalue()

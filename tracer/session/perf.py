@@ -1,0 +1,141 @@
+"""What perf records beside the capture: counters of the targets, call graphs of events."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from probes.backends.perf_tools import command, kallsyms, stat
+from probes.backends.perf_tools import record as perf_record
+from probes.backends.perf_tools.command import Running
+from probes.schema import Scope
+from tracer.session.capture import default_kib
+from tracer.store.files import create, write_whole
+from tracer.store.manifest import CounterFile, Perf
+from tracer.store.perf import KALLSYMS
+from tracer.targets import Target
+
+
+class PerfTools:
+    """The perfs of one recording; none where neither counters nor call graphs are wanted."""
+
+    def __init__(self, counters: bool, callgraphs: Iterable[str] | None) -> None:
+        """Find perf and see that it can do what is wanted. Nothing is started.
+
+        Raises FeatureMissing, PermissionMissing or UsageError, with the mend.
+        """
+        self._perf: command.Perf | None = None
+        self._plan: stat.Plan | None = None
+        self._groups: list[list[str]] = []
+        self._running: dict[str, Running] = {}
+        self._outputs: dict[str, int] = {}
+        self._facts: Perf = {}
+        wanted = list(callgraphs or [])
+        events = perf_record.split(wanted) if wanted else []
+        if not counters and not events:
+            return
+        self._perf = command.find()
+        self._facts = {"version": self._perf.version}
+        if counters:
+            stat.check(self._perf)
+            self._plan = stat.plan()
+        if events:
+            perf_record.check(self._perf, events)
+            self._groups = perf_record.groups(events)
+            self._facts["callgraphs"] = [
+                {"file": f"callgraph-{number}.perf.data", "events": group}
+                for number, group in enumerate(self._groups)
+            ]
+
+    @property
+    def wanted(self) -> bool:
+        """Whether perf has anything to do."""
+        return self._perf is not None
+
+    @property
+    def pids(self) -> list[int]:
+        """The perfs that run."""
+        return [running.pid for running in self._running.values()]
+
+    @property
+    def written(self) -> int:
+        """Bytes that they have written so far."""
+        return sum(os.fstat(fd).st_size for fd in self._outputs.values())
+
+    def start(self, raw: Path, targets: list[Target], buffer_kib: int | None) -> None:
+        """Start every perf, its events off, and wait until it is ready. Raises what keeps it."""
+        if self._perf is None:
+            return
+        callgraphs = self._facts.get("callgraphs", [])
+        if callgraphs:
+            write_whole(raw / KALLSYMS, kallsyms.listed())
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        kib = buffer_kib or default_kib(Scope.MACHINE, os.cpu_count() or 1, memory)
+        for entry in callgraphs:
+            name = entry["file"]
+            self._running[name] = perf_record.record(
+                self._perf, entry["events"], [os.getpid()], kib, self._output(raw / name)
+            )
+        for running in self._running.values():
+            running.wait_ready()
+        if self._plan is not None:
+            self._facts["counters"] = [
+                self._count(self._plan, raw / f"counters-{number}.csv", target)
+                for number, target in enumerate(targets)
+            ]
+        self._facts["pids"] = self.pids
+
+    def _count(self, plan: stat.Plan, path: Path, target: Target) -> CounterFile:
+        assert self._perf is not None
+        pids = None if target.kind == "machine" else partial(_members, target)
+        output = self._output(path)
+        self._running[path.name] = stat.count(self._perf, plan.events, pids, output)
+        name = target.describe()["name"]
+        return {"target": name, "file": path.name, "missing": list(plan.missing)}
+
+    def enable(self) -> None:
+        """Let their events in."""
+        for running in self._running.values():
+            running.enable()
+
+    def disable(self) -> None:
+        """Let no more events in."""
+        for running in self._running.values():
+            running.disable()
+
+    def _output(self, path: Path) -> int:
+        with create(path) as file:
+            self._outputs[path.name] = os.dup(file.fileno())
+        return self._outputs[path.name]
+
+    def stop(self) -> None:
+        """End every perf in order, with all that it has counted and recorded."""
+        failures: dict[str, str] = {}
+        for name, running in self._running.items():
+            failure = running.stop()
+            if failure is not None:
+                failures[name] = failure
+        if self.wanted:
+            self._facts["cpu_s"] = round(sum(r.cpu_s for r in self._running.values()), 3)
+            self._facts["failures"] = failures
+
+    def describe(self) -> Perf:
+        """For the manifest: who wrote which file, and how it went."""
+        return self._facts
+
+    def close(self) -> None:
+        """End what still runs, and close the files; more than once does no harm."""
+        for running in self._running.values():
+            running.close()
+        self._running = {}
+        for fd in self._outputs.values():
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._outputs = {}
+
+
+def _members(target: Target) -> list[int]:
+    return sorted(target.members())

@@ -1,0 +1,64 @@
+"""What the kernel counted, written down every few seconds: a killed recorder loses no more."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from probes.backends.ebpf.programs import Programs
+from probes.backends.ebpf.summary import Sum
+from tracer.store.files import create
+from tracer.store.manifest import SummaryFacts
+
+_INTERVAL_NS = 10_000_000_000
+
+
+class Summary:
+    """Reads the programs' maps and appends what is new to a file of the trace."""
+
+    def __init__(self, path: Path, programs: Programs) -> None:
+        """Make the file."""
+        self._programs = programs
+        self._file = create(path)
+        self._before: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        self._start = time.monotonic_ns()
+        self._uncounted = 0
+
+    def look(self) -> None:
+        """Write down what was counted, if an interval is over."""
+        if time.monotonic_ns() - self._start >= _INTERVAL_NS:
+            self._write()
+
+    def _write(self, last: bool = False) -> None:
+        sums, slots, uncounted = self._programs.counted()
+        end = time.monotonic_ns()
+        entry: SummaryFacts = {
+            "start": self._start,
+            "end": end,
+            "sums": [more for found in sums if (more := self._since(found)) is not None],
+            "slots": slots if last else [],
+            "uncounted": uncounted - self._uncounted,
+        }
+        self._uncounted = uncounted
+        self._start = end
+        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.flush()
+
+    def _since(self, found: Sum) -> Sum | None:
+        """What was added to a sum since the last interval; None for nothing."""
+        kind, what, pid, *values = found
+        before = self._before.get((kind, what, pid), (0,) * len(values))
+        self._before[kind, what, pid] = tuple(values)
+        count, errors, total_ns, amount = (
+            now - then for now, then in zip(values, before, strict=True)
+        )
+        return (kind, what, pid, count, errors, total_ns, amount) if count or amount else None
+
+    def stop(self) -> None:
+        """Write down the rest. The programs must count no more."""
+        self._write(last=True)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,104 @@
+"""Tables of what perf left in a trace: `counters` and `call_graphs`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from probes import call_graphs, counters
+from probes.backends.perf_tools import kallsyms, stat
+from probes.backends.perf_tools.kallsyms import KernelSymbols
+from probes.backends.perf_tools.stacks import CallGraphs, Place, Resolve, unresolved
+from probes.errors import BadTrace
+from probes.loss import Gap
+from probes.symbols.resolver import Resolver
+from tracer.store.files import read_bounded
+from tracer.store.manifest import Manifest, TableFacts
+from tracer.store.tables import TableWriter, write_table
+
+KALLSYMS = "kallsyms"
+
+_MAX_CSV_BYTES = 1 << 20
+_ROW_GROUP = 1 << 14
+_FILE_NAME = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$")
+
+
+def decode(
+    raw: Path,
+    manifest: Manifest,
+    building: Path,
+    gaps: list[Gap],
+    progress: Callable[[int, int], None] | None = None,
+    symbols: Resolver | None = None,
+) -> dict[str, TableFacts]:
+    """Write the tables that perf recorded into `building`; none where it recorded nothing.
+
+    `symbols` name the functions of user mode. What is missing is added to `gaps`. Raises
+    BadTrace for files that cannot be read.
+    """
+    perf = manifest.get("perf") or {}
+    tables: dict[str, TableFacts] = {}
+    if "counters" in perf:
+        found = []
+        for file in perf["counters"]:
+            text = _read(raw / _checked(file["file"]), _MAX_CSV_BYTES)
+            if text is not None:
+                values = stat.parse(text.decode("utf-8", "backslashreplace"), file["missing"])
+                found += [(file["target"], value) for value in values]
+        rows = write_table(counters.TABLE, building, stat.rows(found))
+        tables[counters.TABLE.name] = _facts(building, counters.TABLE.name, rows)
+    if "callgraphs" in perf:
+        kernel = KernelSymbols(_read(raw / KALLSYMS, kallsyms.MAX_BYTES) or b"")
+        recorder = manifest["recorder"].get("pid")
+        leave_out = {*perf.get("pids", []), *([recorder] if recorder is not None else [])}
+        resolve = unresolved if symbols is None else _namer(symbols)
+        writer = TableWriter(call_graphs.TABLE, building, _ROW_GROUP)
+        try:
+            for recorded in perf["callgraphs"]:
+                path = raw / _checked(recorded["file"])
+                if not path.exists():
+                    continue  # killed before perf was started
+                source = CallGraphs(path, kernel, leave_out, resolve, progress)
+                for batch in source.read(gaps):
+                    writer.add(batch)
+            writer.close()
+        finally:
+            writer.discard()
+        tables[call_graphs.TABLE.name] = _facts(building, call_graphs.TABLE.name, writer.rows)
+    for name, failure in perf.get("failures", {}).items():
+        stream = name.partition("-")[0]
+        gaps.append(Gap(stream[:40], 0, None, None, None, f"perf failed: {failure}"[:200]))
+    return tables
+
+
+def _namer(symbols: Resolver) -> Resolve:
+    def name(place: Place) -> str | None:
+        if place.file.path.startswith("[anon"):
+            addresses = np.array([place.address], np.uint64)
+            return symbols.of_code_made_at_run_time(place.pid, addresses)[0]
+        return symbols.of_file(place.file, np.array([place.offset]))[0]
+
+    return name
+
+
+def _facts(folder: Path, name: str, rows: int) -> TableFacts:
+    return {"rows": rows, "bytes": (folder / f"{name}.parquet").stat().st_size}
+
+
+def _checked(name: str) -> str:
+    if not _FILE_NAME.match(name):
+        raise BadTrace(f"the trace names a file {name!r} that cannot be", "record again")
+    return name
+
+
+def _read(path: Path, limit: int) -> bytes | None:
+    """A raw file, or None where it was never made."""
+    try:
+        return read_bounded(path, limit)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise BadTrace(f"{path} cannot be read: {error}", "record again") from None

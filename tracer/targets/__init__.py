@@ -1,0 +1,75 @@
+"""What to trace: processes, a command, containers, the Docker daemon, cgroups, the machine.
+
+Each kind of target tells which processes belong to it now, and whether others come to belong to
+it that none of its own has made. A process belongs to one target at a time, the most specific:
+process or command, then container, then cgroup, then daemon; of two of a kind the inner one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracer.targets import engine
+from tracer.targets.cgroups import from_paths
+from tracer.targets.processes import (
+    from_command,
+    from_pids,
+    machine,
+    processes_with_memory,
+    threads,
+    threads_of,
+)
+from tracer.targets.target import Target, named_apart
+
+if TYPE_CHECKING:
+    from tracer.store.manifest import ContainerFacts
+
+__all__ = [
+    "Target",
+    "containers_since",
+    "find",
+    "from_command",
+    "from_pids",
+    "machine",
+    "named_apart",
+    "processes_with_memory",
+    "threads",
+    "threads_of",
+]
+
+
+def find(
+    pids: str | None, containers: list[str], daemon: bool, cgroups: list[str], machine_wide: bool
+) -> list[Target]:
+    """The targets that the options of `tracer record` name, but for a command.
+
+    Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing where no Docker daemon
+    answers.
+    """
+    targets = from_pids(pids) if pids is not None else []
+    if containers:
+        from tracer.targets.containers import from_names
+
+        targets += from_names(containers)
+    targets += from_paths(cgroups)
+    if daemon:
+        from tracer.targets.daemon import from_socket
+
+        targets.append(from_socket())
+    if machine_wide:
+        targets.append(machine())
+    return targets
+
+
+def containers_since(
+    begun_s: float, before: dict[str, ContainerFacts] | None
+) -> dict[str, ContainerFacts] | None:
+    """`before` and every container that has run since `begun_s` (s since 1970).
+
+    None where nothing tells: there is no Docker daemon, or it does not answer.
+    """
+    if not engine.expected():
+        return before
+    from tracer.targets.containers import seen_since
+
+    return seen_since(begun_s, before)

@@ -1,0 +1,217 @@
+"""Control groups: version 1 hierarchies, the unified one of version 2, or both beside each other.
+
+A hierarchy has the number that /proc/PID/cgroup and the kernel's cgroup events give it; that of
+version 2 is 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import psutil
+
+from probes.errors import TargetGone, UsageError
+from tracer.store.manifest import CgroupFacts, TargetFacts
+from tracer.targets import containerd
+from tracer.targets.target import Target
+
+_KTHREADD = 2
+_LIST = "cgroup.procs"
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """A tree of cgroups, and where its root is mounted."""
+
+    number: int
+    controllers: str
+    """Of version 1, by comma; empty: the unified hierarchy."""
+    mount: Path
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """One cgroup of one hierarchy, whether it exists now or not."""
+
+    hierarchy: int
+    controllers: str
+    path: str
+    """From the hierarchy's root, with a slash before it."""
+    folder: Path | None
+    """None: its hierarchy is not mounted here."""
+
+    def exists(self) -> bool:
+        """Whether it is there now."""
+        return self.folder is not None and self.folder.is_dir()
+
+    def processes(self) -> set[int]:
+        """Processes in it and below it, now; none where it is gone."""
+        found: set[int] = set()
+        for folder, _, _ in os.walk(self.folder or os.devnull):
+            found.update(_processes_in(Path(folder)))
+        return found
+
+    def facts(self) -> CgroupFacts:
+        """For the manifest."""
+        return {
+            "hierarchy": self.hierarchy,
+            "controllers": self.controllers,
+            # As a decoder shows the path that an event holds.
+            "path": os.fsencode(self.path).decode("utf-8", "backslashreplace"),
+        }
+
+
+def _processes_in(folder: Path) -> Iterator[int]:
+    try:
+        # A process that this pid namespace does not show is listed as 0.
+        yield from (pid for pid in map(int, (folder / _LIST).read_text().split()) if pid)
+    except OSError as error:
+        if error.errno == errno.EOPNOTSUPP:  # a threaded cgroup lists threads alone
+            yield from _processes_of_threads(folder)
+        elif error.errno not in (errno.ENOENT, errno.ENODEV):
+            raise
+
+
+def _processes_of_threads(folder: Path) -> Iterator[int]:
+    for tid in (folder / "cgroup.threads").read_text().split():
+        try:
+            status = Path(f"/proc/{tid}/status").read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if line := re.search(r"^Tgid:\s*(\d+)$", status, re.MULTILINE):
+            yield int(line[1])
+
+
+def hierarchies() -> list[Hierarchy]:
+    """Every mounted hierarchy: the unified one first, then by number."""
+    names = {}
+    for line in Path("/proc/self/cgroup").read_text(errors="surrogateescape").splitlines():
+        digits, controllers, _ = line.split(":", 2)
+        names[int(digits)] = controllers
+    found: dict[int, Hierarchy] = {}
+    mounts = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    for line in mounts.splitlines():
+        left, _, right = line.partition(" - ")
+        kind, _, options = right.split(" ", 2)
+        root, mount = left.split()[3:5]
+        if root != "/" or kind not in ("cgroup", "cgroup2"):
+            continue
+        given = set(options.split(",")) if kind == "cgroup" else set()
+        for number, controllers in names.items():
+            own = set(filter(None, controllers.split(",")))
+            if own <= given and bool(own) == (kind == "cgroup"):
+                found.setdefault(number, Hierarchy(number, controllers, Path(_unescaped(mount))))
+    return [found[number] for number in sorted(found)]
+
+
+def _unescaped(path: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), path)
+
+
+def of_process(pid: int) -> dict[int, str]:
+    """The cgroup path of a process in each hierarchy; empty where it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text(errors="surrogateescape").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    parts = (line.split(":", 2) for line in lines)
+    return {int(number): path.removesuffix(" (deleted)") for number, _, path in parts}
+
+
+def find(wanted: str) -> list[Cgroup]:
+    """The cgroups that a path means: one, or those of the same name in several hierarchies.
+
+    The path is that of a folder (/sys/fs/cgroup/memory/job) or, as /proc/PID/cgroup has it, one
+    from the root of the hierarchies (/job, job). Raises UsageError or TargetGone.
+    """
+    if not wanted.strip():
+        raise UsageError("--cgroup wants a path", "e.g. --cgroup /system.slice/docker.service")
+    known = hierarchies()
+    real = Path(os.path.realpath(wanted))
+    around = [h for h in known if wanted.startswith("/") and real.is_relative_to(h.mount)]
+    if around:
+        # The innermost mount counts: one hierarchy may be mounted below another's root.
+        return _existing(wanted, [(max(around, key=lambda h: len(h.mount.parts)), real)])
+    relative = wanted.lstrip("/")
+    return _existing(wanted, [(h, Path(os.path.realpath(h.mount / relative))) for h in known])
+
+
+def _existing(wanted: str, places: list[tuple[Hierarchy, Path]]) -> list[Cgroup]:
+    cgroups = []
+    for hierarchy, folder in places:
+        if folder.is_relative_to(hierarchy.mount) and (folder / _LIST).exists():
+            inside = folder.relative_to(hierarchy.mount)
+            path = "/" if inside == Path() else f"/{inside}"
+            cgroups.append(Cgroup(hierarchy.number, hierarchy.controllers, path, folder))
+    if not cgroups:
+        raise TargetGone(
+            f"there is no cgroup {wanted}", "see /proc/PID/cgroup of a process that is in it"
+        )
+    return cgroups
+
+
+class CgroupTarget(Target):
+    """Every process of a cgroup and of those below it."""
+
+    def __init__(self, name: str, cgroups: list[Cgroup]) -> None:
+        super().__init__(name, "cgroup")
+        self.cgroups = cgroups
+
+    @property
+    def alive(self) -> bool:
+        """Until the cgroup is removed: an empty one may fill again."""
+        return any(cgroup.exists() for cgroup in self.cgroups)
+
+    @property
+    def joined(self) -> bool:
+        """Processes are put into a cgroup from outside."""
+        return True
+
+    @property
+    def ends_with(self) -> int | None:
+        """None: processes come and go."""
+        return None
+
+    def members(self) -> dict[int, int]:
+        """Every process in one of the hierarchies, less the recorder."""
+        found = {pid: cgroup.hierarchy for cgroup in self.cgroups for pid in cgroup.processes()}
+        found.pop(os.getpid(), None)
+        return found
+
+    def makers(self) -> set[int]:
+        """Whoever has put the processes there, as far as it is their parent: it may do so again.
+
+        Of a container's shim that is also containerd.
+        """
+        members = self.members()
+        parents = set()
+        for pid in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                parents.add(psutil.Process(pid).ppid())
+        parents -= {*members, os.getpid(), 0, _KTHREADD}
+        return parents | {daemon for pid in parents if (daemon := containerd.of_shim(pid))}
+
+    @cached_property
+    def _facts(self) -> list[CgroupFacts]:
+        return [cgroup.facts() for cgroup in self.cgroups]
+
+    def describe(self) -> TargetFacts:
+        """For the manifest."""
+        return {**super().describe(), "cgroups": self._facts}
+
+
+def from_paths(paths: list[str]) -> list[Target]:
+    """Targets from `--cgroup PATH`, each path once. Raises UsageError or TargetGone."""
+    found: dict[tuple[Cgroup, ...], Target] = {}
+    for path in paths:
+        cgroups = find(path)
+        found.setdefault(tuple(cgroups), CgroupTarget(cgroups[0].path, cgroups))
+    return list(found.values())

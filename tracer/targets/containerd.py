@@ -1,0 +1,82 @@
+"""containerd and its shims: which process is which, by their sockets and command lines."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from pathlib import Path
+
+import psutil
+
+from tracer.targets import engine
+
+_CONTAINERD = "containerd"
+_SHIM = "containerd-shim"
+_KNOWN_SOCKETS = ("/run/containerd/containerd.sock", "/run/docker/containerd/containerd.sock")
+
+
+def of_dockerd(dockerd: int) -> int | None:
+    """The containerd that a dockerd has started, was told of, or finds where it usually is."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(dockerd)
+        for child in process.children():
+            if name_of(child.pid) == _CONTAINERD:
+                return child.pid
+        for path in (*told(process.cmdline(), "--containerd"), *_KNOWN_SOCKETS):
+            if (owner := _listener(path)) is not None:
+                return owner
+    return None
+
+
+def of_shim(shim: int) -> int | None:
+    """The containerd that a shim reports to; None where it is no shim, or that is gone."""
+    if (name_of(shim) or "").startswith(_SHIM):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for path in told(psutil.Process(shim).cmdline(), "-address"):
+                return _listener(path)
+    return None
+
+
+def shims_of(containerd: int) -> list[int]:
+    """The shims of a containerd: they are given its socket, and are nobody's children."""
+    sockets = sockets_of(containerd)
+    found = []
+    for process in psutil.process_iter(["name"]):
+        if (process.info["name"] or "").startswith(_SHIM):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                given = told(process.cmdline(), "-address")
+                if any(os.path.realpath(path) in sockets for path in given):
+                    found.append(process.pid)
+    return sorted(found)
+
+
+def told(command: list[str], option: str) -> list[str]:
+    """What a command line says of an option, as OPTION VALUE or OPTION=VALUE."""
+    found = [after for word, after in itertools.pairwise(command) if word == option]
+    return found + [w.partition("=")[2] for w in command if w.startswith(f"{option}=")]
+
+
+def _listener(path: str) -> int | None:
+    """The containerd that listens at a socket."""
+    with contextlib.suppress(OSError):
+        owner = engine.owner_of(path)
+        if name_of(owner) == _CONTAINERD:
+            return owner
+    return None
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Paths of the Unix sockets that a process has open."""
+    with contextlib.suppress(psutil.Error):
+        found = psutil.Process(pid).net_connections("unix")
+        return {os.path.realpath(str(c.laddr)) for c in found if str(c.laddr).startswith("/")}
+    return set()
+
+
+def name_of(pid: int) -> str | None:
+    """What a process calls itself; None where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return None

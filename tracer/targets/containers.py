@@ -1,0 +1,188 @@
+"""Docker containers: as targets, and all that run, so that every process can be told its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import psutil
+
+from probes.errors import FeatureMissing, TargetGone, TracerError, UsageError
+from tracer.store.manifest import ContainerFacts, TargetFacts
+from tracer.targets import containerd
+from tracer.targets.cgroups import Cgroup, hierarchies, of_process
+from tracer.targets.engine import Engine
+from tracer.targets.target import Target
+
+_ASK_AGAIN_S = 0.5
+_NAMES_SHOWN = 20
+
+
+class ContainerTarget(Target):
+    """Every process in a container's cgroup, while it runs and when it is started again."""
+
+    def __init__(self, facts: ContainerFacts, cgroups: list[Cgroup]) -> None:
+        super().__init__(facts["name"], "container", facts["pid"])
+        self.facts = facts
+        self.cgroups = cgroups
+        self._listed = next((c for c in cgroups if c.folder is not None), cgroups[0])
+        self._asked = 0.0
+        self._gone = False
+        self._shim = _parent(self.pid)
+
+    @property
+    def alive(self) -> bool:
+        """Until it is removed: one that has stopped may be started again."""
+        now = time.monotonic()
+        if not self._gone and now >= self._asked + _ASK_AGAIN_S and not self.members():
+            # The daemon is asked no more than it must be: it may be traced, too.
+            self._asked = now
+            try:
+                with Engine() as docker:
+                    self._gone = docker.inspect(self.facts["id"]) is None
+            except TracerError:
+                return True  # no daemon says that it is gone
+        return not self._gone
+
+    @property
+    def joined(self) -> bool:
+        """`docker exec` and a restart put processes into it."""
+        return True
+
+    @property
+    def ends_with(self) -> int | None:
+        """None: it may be started again."""
+        return None
+
+    def members(self) -> dict[int, int]:
+        """Every process in its cgroup, less the recorder."""
+        found = self._listed.processes() - {os.getpid()}
+        return dict.fromkeys(found, self._listed.hierarchy)
+
+    def makers(self) -> set[int]:
+        """Its shim, which starts what is executed in it, and containerd, which restarts it."""
+        if self._shim is None:
+            return set()
+        daemon = containerd.of_shim(self._shim)
+        return {self._shim} if daemon is None else {self._shim, daemon}
+
+    def describe(self) -> TargetFacts:
+        """For the manifest."""
+        return {
+            **super().describe(),
+            "container": self.facts["id"],
+            "image": self.facts["image"],
+            "cgroups": [cgroup.facts() for cgroup in self.cgroups],
+            "makers": [] if self._shim is None else [self._shim],
+        }
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        parent = psutil.Process(pid).ppid()
+    except psutil.NoSuchProcess:
+        return None
+    return parent if parent > 1 else None
+
+
+def from_names(names: list[str]) -> list[Target]:
+    """Targets from `--container NAME`, names or ids, each container once.
+
+    Raises UsageError, TargetGone where there is no such container or it does not run, and what
+    `Engine` raises.
+    """
+    found: dict[str, Target] = {}
+    with Engine() as docker:
+        for name in names:
+            if not name:
+                raise UsageError("--container wants a name or an id", "see: docker ps")
+            facts = docker.inspect(name)
+            if facts is None:
+                raise TargetGone(f"there is no container {name!r}", _which(docker.names()))
+            found.setdefault(str(facts["Id"]), _target(facts))
+    return list(found.values())
+
+
+def _which(names: list[str]) -> str:
+    if not names:
+        return "there is none: docker run ..."
+    more = ", ..." if len(names) > _NAMES_SHOWN else ""
+    return f"there are: {', '.join(names[:_NAMES_SHOWN])}{more}"
+
+
+def _target(facts: dict[str, Any]) -> ContainerTarget:
+    told = _facts(facts)
+    name, pid = told["name"], told["pid"]
+    if not pid:
+        state = facts.get("State", {}).get("Status", "stopped")
+        raise TargetGone(f"container {name} does not run ({state})", f"docker start {name}")
+    cgroups = _cgroups(told["id"], pid)
+    if not cgroups:
+        raise FeatureMissing(
+            f"container {name} has no cgroup of its own that can be seen here",
+            f"record where its daemon runs, or its first process: -p {pid}",
+        )
+    return ContainerTarget(told, cgroups)
+
+
+def _cgroups(container: str, pid: int) -> list[Cgroup]:
+    """The container's cgroup in every hierarchy that has one; its init may be in one below."""
+    mounts = {h.number: h for h in hierarchies()}
+    found = []
+    for number, path in sorted(of_process(pid).items()):
+        parts = path.split("/")
+        at = next((i for i, part in enumerate(parts) if container in part), None)
+        if at is None:
+            continue
+        whole = "/".join(parts[: at + 1])
+        mounted = mounts.get(number)
+        folder = mounted.mount / whole.lstrip("/") if mounted else None
+        found.append(Cgroup(number, mounted.controllers if mounted else "", whole, folder))
+    return found
+
+
+def _facts(inspected: dict[str, Any]) -> ContainerFacts:
+    """What a reader of the trace may need to know of a container; nothing of its environment."""
+    layers = inspected.get("GraphDriver", {}).get("Data") or {}
+    pid = int(inspected.get("State", {}).get("Pid") or 0)
+    identity = str(inspected["Id"])
+    cgroups = _cgroups(identity, pid) if pid else []
+    return {
+        "id": identity,
+        "name": str(inspected.get("Name", "")).lstrip("/"),
+        "image": str(inspected.get("Config", {}).get("Image", "")),
+        "pid": pid,
+        "cgroup": cgroups[0].facts()["path"] if cgroups else None,
+        "merged": layers.get("MergedDir"),
+        "upper": layers.get("UpperDir"),
+        "lower": str(layers["LowerDir"]).split(":") if layers.get("LowerDir") else [],
+        "mounts": [
+            {
+                "type": str(mount.get("Type", "")),
+                "source": str(mount.get("Source", "")),
+                "path": str(mount.get("Destination", "")),
+                "writable": bool(mount.get("RW")),
+            }
+            for mount in inspected.get("Mounts") or []
+        ],
+    }
+
+
+def seen_since(
+    begun_s: float, before: dict[str, ContainerFacts] | None
+) -> dict[str, ContainerFacts] | None:
+    """Those of `before`, all that run, and all that were started since `begun_s` (s since 1970).
+
+    Just `before` where no daemon answers.
+    """
+    try:
+        with Engine() as docker:
+            now = {str(facts["Id"]): _facts(facts) for facts in docker.running()}
+            started = docker.started_between(begun_s, time.time())
+    except TracerError:
+        return before
+    found = {**(before or {}), **now}
+    for identity, (name, image) in started.items():
+        found.setdefault(identity, {"id": identity, "name": name, "image": image, "pid": 0})
+    return found

@@ -1,0 +1,114 @@
+"""Processes by their pid, a command, or the whole machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import psutil
+
+from probes.errors import PermissionMissing, TargetGone, UsageError
+from probes.kernel import process_alive, process_start_time
+from tracer.targets.target import BY_DESCENT, Target
+
+
+class ProcessTarget(Target):
+    """A process and all its descendants."""
+
+    def members(self) -> dict[int, int]:
+        """The process and all its descendants, now; none where it is gone."""
+        return dict.fromkeys(with_descendants([self.pid]), BY_DESCENT)
+
+
+class MachineTarget(Target):
+    """Every process of the machine."""
+
+    @property
+    def alive(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def ends_with(self) -> int | None:
+        """None: it does not end."""
+        return None
+
+
+def from_pids(text: str) -> list[Target]:
+    """Targets from `-p PID,PID`. Raises UsageError or TargetGone."""
+    targets: dict[int, Target] = {}
+    for part in text.split(","):
+        digits = part.strip()
+        if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 1 << 31:
+            raise UsageError(f"-p wants process ids, and {part.strip()!r} is none", "e.g. -p 1234")
+        pid = int(digits)
+        if pid == os.getpid():
+            raise UsageError("a recorder cannot trace itself", "give another process's pid")
+        start = process_start_time(pid)
+        if start is None or not process_alive(pid, start):
+            raise TargetGone(f"there is no process {pid}", "find it: pgrep -a python")
+        process = psutil.Process(pid)
+        try:
+            command = process.cmdline()
+            name = process.name()
+        except psutil.NoSuchProcess:
+            raise TargetGone(f"process {pid} has just ended", "find it: pgrep -a python") from None
+        except psutil.AccessDenied:
+            raise PermissionMissing(f"process {pid} may not be looked at", "run as root") from None
+        targets[pid] = ProcessTarget(name, "pid", pid, start, command=command)
+    return list(targets.values())
+
+
+def from_command(command: list[str], pid: int) -> Target:
+    """The target of a launched command."""
+    name = Path(command[0]).name
+    return ProcessTarget(name, "command", pid, process_start_time(pid), command=command)
+
+
+def machine() -> Target:
+    """Every process of the machine, as one target."""
+    return MachineTarget("machine", "machine")
+
+
+def with_descendants(
+    roots: Iterable[int], but: Callable[[int], bool] = lambda pid: False
+) -> set[int]:
+    """These processes and all that descend from them, now, less those that are gone.
+
+    A process of which `but` is true is left out with all its descendants, unless it is a root.
+    """
+    children: dict[int, list[int]] = {}
+    alive = set()
+    for process in psutil.process_iter(["ppid"]):
+        alive.add(process.pid)
+        children.setdefault(process.info["ppid"], []).append(process.pid)
+    found: set[int] = set()
+    waiting = [pid for pid in roots if pid in alive]
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += [child for child in children.get(pid, ()) if not but(child)]
+    return found
+
+
+def processes_with_memory(targets: list[Target]) -> list[int]:
+    """Processes whose address spaces a recording begins with: a command's come with its exec."""
+    if any(target.kind == "machine" for target in targets):
+        return psutil.pids()
+    return sorted({pid for t in targets if t.kind != "command" for pid in t.members()})
+
+
+def threads_of(targets: list[Target]) -> set[int]:
+    """Every thread of the targets, and of those that will make more of them, now."""
+    pids = {pid for target in targets for pid in (*target.members(), *target.makers())}
+    return {tid for pid in pids for tid in threads(pid)}
+
+
+def threads(pid: int) -> list[int]:
+    """The threads of a process, now; none where it is gone."""
+    try:
+        return [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -73,10 +73,11 @@ def test_no_map_is_none_and_an_empty_one_is_empty(tmp_path, perf_map):
     assert len(perf_map("")) == 0
 
 
-def test_a_map_that_others_may_write_is_refused(perf_map):
-    for mode in (0o664, 0o646):
-        with pytest.raises(UnreadableSymbols, match="written by others"):
-            perf_map("100 10 f\n", mode)
+def test_a_map_that_anyone_may_write_is_refused(perf_map):
+    with pytest.raises(UnreadableSymbols, match="written by anyone"):
+        perf_map("100 10 f\n", 0o646)
+    # A group of one's own is what many systems give their users, with a umask to match.
+    assert len(perf_map("100 10 f\n", 0o664)) == 1
 
 
 @pytest.mark.skipif(US != 0, reason="only root can give files away")

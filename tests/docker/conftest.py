@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import do_without, tracer_command
 from tests.support.dockerd import Dockerd, python
+from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tracer.store.trace import Trace
 
 

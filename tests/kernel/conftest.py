@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -12,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from probes.kernel import find_tracefs
+from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tracer.store.trace import Trace
 
 
@@ -71,56 +69,3 @@ def instances():
         return {path.name for path in (find_tracefs() / "instances").iterdir()}
 
     return names
-
-
-def need(there: object, reason: str) -> None:
-    """Skip the test for this reason, or fail it where that was forbidden, unless it is there."""
-    if there:
-        return
-    if os.environ.get("TRACER_REQUIRE_KERNEL") == "1":
-        pytest.fail(f"TRACER_REQUIRE_KERNEL=1, but {reason}")
-    pytest.skip(reason)
-
-
-MAKE = {
-    # The journal is not of the fast-commit kind and inode tables are written beforehand, so that
-    # nobody else writes to the device.
-    "ext4": ("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
-    "xfs": ("mkfs.xfs", "-q"),
-    "btrfs": ("mkfs.btrfs", "-q"),
-}
-"""How the file systems are made, of blocks of 4 KiB."""
-_LEAST_MIB = {"ext4": 1, "xfs": 300, "btrfs": 256}
-
-
-@pytest.fixture
-def file_system(tmp_path):
-    """A file system on a loop device of its own; returns (mount point, MAJOR:MINOR)."""
-    mounted = []
-
-    def make(
-        size_mib: int = 256, name: str = "disk", kind: str = "ext4", mkfs=(), options: str = ""
-    ) -> tuple[Path, str]:
-        need(shutil.which(MAKE[kind][0]), f"{MAKE[kind][0]} is not installed (make setup)")
-        need(f"\t{kind}\n" in Path("/proc/filesystems").read_text(), f"the kernel has no {kind}")
-        image, mount = tmp_path / f"{name}.img", tmp_path / name
-        mount.mkdir()
-        with image.open("wb") as file:
-            file.truncate(max(size_mib, _LEAST_MIB[kind]) << 20)
-        subprocess.run([*MAKE[kind], *mkfs, str(image)], check=True, capture_output=True)
-        found = subprocess.run(
-            ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True
-        )
-        device = found.stdout.strip()
-        mounted.append((mount, device))
-        chosen = ["-o", options] if options else []
-        subprocess.run(["mount", *chosen, device, str(mount)], check=True)
-        numbers = subprocess.run(
-            ["lsblk", "-dno", "MAJ:MIN", device], check=True, capture_output=True, text=True
-        )
-        return mount, numbers.stdout.strip()
-
-    yield make
-    for mount, device in reversed(mounted):
-        subprocess.run(["umount", str(mount)], check=False, capture_output=True)
-        subprocess.run(["losetup", "-d", device], check=False)

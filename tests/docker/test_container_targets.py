@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from probes.backends.choice import BACKENDS
 from probes.kernel import syscall_names
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
 from tests.support.dockerd import python
@@ -73,11 +74,12 @@ def test_each_call_is_counted_to_its_own_target(start, start_on_host, tell, reco
         ]
 
 
-def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record, backend):
     container = start("exec", CALLS, A)
     other = start("other", CALLS, OTHER)
     tell(None, "exec-is-up", "other-is-up")
-    recording = record("--container", container.id[:12])
+    recording = record("--container", container.id[:12], "--backend", backend)
     assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
     assert dockerd.execute(other, python(TIMES.format(B))) == 0
     assert dockerd.execute(container, ["sh", "-c", "sleep 0; sleep 0 & wait"]) == 0
@@ -94,11 +96,12 @@ def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record):
         assert found == [("child", 2)]
 
 
-def test_a_restart_is_followed(dockerd, start, tell, record):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_restart_is_followed(dockerd, start, tell, record, backend):
     source = f"for _ in range({B}): os.times()\nsay('done-%d' % os.stat('/shared/go').st_size)\n"
     container = start("again", source + "time.sleep(1000)")
     tell(None, "again-is-up")
-    recording = record("--container", "again")
+    recording = record("--container", "again", "--backend", backend)
     tell("go", "done-0")
     first = init_of(container)
     container.restart(timeout=0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from probes.backends.choice import BACKENDS
 from probes.errors import FeatureMissing, PermissionMissing
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
 from tests.support.dockerd import Dockerd, python
@@ -48,11 +49,12 @@ def test_the_daemon_makes_a_container_that_is_not_its_own(start, tell, record, d
         assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
 
 
-def test_the_daemon_and_a_container_at_once(dockerd, start, tell, record):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_daemon_and_a_container_at_once(dockerd, start, tell, record, backend):
     """A process that the daemon makes for the container becomes the container's as it enters."""
     container = start("one", CALLS, 101)
     tell(None, "one-is-up")
-    recording = record("--docker-daemon", "--container", "one")
+    recording = record("--docker-daemon", "--container", "one", "--backend", backend)
     tell("go", "one-is-done")
     assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
     with recording.stop() as trace:

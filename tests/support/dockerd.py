@@ -98,10 +98,9 @@ class Dockerd:
 
     def close(self) -> None:
         """End the daemon and remove what it left: mounts, cgroups, folders."""
-        # It may not have come up, or have ended already.
-        with contextlib.suppress(AttributeError, OSError, docker.errors.DockerException):
-            self.remove_all()
-        with contextlib.suppress(AttributeError):
+        if hasattr(self, "client"):
+            if self.process.poll() is None:
+                self.remove_all()
             self.client.close()
         self.process.terminate()
         try:

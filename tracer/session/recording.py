@@ -234,7 +234,7 @@ def _capture(
         capture.start_machine(options.max_bytes, perf.pids)
         perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
-        members.first_look()
+        members.first_look(perf.pids)
         if capture.rings is not None and capture.rings.rings:
             maps = mappings(target_finder.processes_with_memory(targets))
             write_whole(folder / RAW / MAPS, manifests.encoded(maps))

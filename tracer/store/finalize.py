@@ -161,7 +161,8 @@ def _decode(
     writers: dict[str, TableWriter] = {}
     try:
         symbols = _resolver(manifest)
-        membership = Membership(manifest["targets"], threads, members, formats)
+        recorder = manifest["recorder"].get("pid")
+        membership = Membership(manifest["targets"], threads, members, formats, recorder)
         assemblers = {
             probe.name: _assembler(
                 AssemblyContext(probe, formats, context_manifest, flushers, membership, symbols)

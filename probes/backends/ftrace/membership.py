@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from probes.backends.ftrace import columns
 from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.slots import BY_DESCENT, NOBODY, Slots
+from probes.backends.ftrace.slots import NOBODY, Slots
 from probes.backends.timeline import Batch
-from probes.cgroups import container_id
+from probes.cgroups import BY_DESCENT, container_id
 from probes.loss import Gap
 
 CLONE_INTO_CGROUP = 1 << 33
@@ -80,8 +80,13 @@ class Membership:
         threads: Sequence[Thread],
         findings: Sequence[Finding],
         formats: Mapping[str, EventFormat],
+        recorder: int | None = None,
     ) -> None:
-        """`targets` of the manifest, `threads` at the start, `findings` in order of time."""
+        """`targets` of the manifest, `threads` at the start, `findings` in order of time.
+
+        The recorder itself belongs to no target, whatever cgroup it is in.
+        """
+        self._recorder = -1 if recorder is None else recorder
         kinds = {target["kind"] for target in targets}
         self.targets = targets
         self.exact = "machine" not in kinds and bool(kinds & {"container", "cgroup", "daemon"})
@@ -164,7 +169,8 @@ class Membership:
         tids, known_too = columns.integers(batch, rows, self._attach.field("pid"))
         part = (rows, places, self._attach.field("dst_path"))
         paths = columns.text(batch, [part], len(rows), _MAX_PATH)
-        for n in np.flatnonzero(known & known_too & paths.is_valid().to_numpy(False)):
+        known &= known_too & (tids != self._recorder) & paths.is_valid().to_numpy(False)
+        for n in np.flatnonzero(known):
             row, path = int(rows[n]), paths[int(n)].as_py()
             clear, into = self.slots.entered(int(roots[n]), path)
             if clear | into:

@@ -56,7 +56,7 @@ _SINGLE = {
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.backends.ftrace.event_rows import InodeRows
+    from probes.rows.event_rows import InodeRows
 
     return InodeRows(context)
 

@@ -210,13 +210,13 @@ class AssemblyContext:
 
     probe: Probe
     formats: Mapping[str, Any]
-    """Event name to its parsed format (`probes.backends.ftrace.event_format.EventFormat`)."""
+    """Event name to its parsed format (`probes.backends.event_format.EventFormat`)."""
     manifest: Mapping[str, Any]
     """Of the trace, checked (`tracer.store.manifest.Manifest`), and `threads`: every thread at
     the start as (tid, pid, ppid, comm, cgroup)."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
     membership: Any = None
-    """Which target each process belongs to (`probes.backends.ftrace.membership.Membership`)."""
+    """Which target each process belongs to (`probes.rows.membership.Membership`)."""
     symbols: Any = None
     """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""

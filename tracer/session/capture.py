@@ -15,7 +15,7 @@ from pathlib import Path
 from probes.backends.drain import Drain
 from probes.backends.ebpf.programs import Filter, Programs
 from probes.backends.ebpf.ring import BpfRing
-from probes.backends.ftrace.event_format import parse_page
+from probes.backends.event_format import parse_page
 from probes.backends.ftrace.instance import Instance
 from probes.backends.ftrace.page_source import PageSource
 from probes.backends.perf_events.ring import Ring

@@ -11,8 +11,8 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+from probes.kernel import boot_id
 from tracer.store.manifest import Btrfs, Disk, Host, Kernel, Mount, Tool
-from tracer.store.trace import boot_id
 from tracer.version import VERSION
 
 _VM = (

@@ -75,7 +75,8 @@ class Members:
     def first_look(self, companions: Iterable[int] = ()) -> None:
         """Write down who belongs to each target, and who makes processes for one.
 
-        `companions` are processes that record for us: they belong to no target. Before it process events are let in, after it those of the targets: then nobody is late.
+        `companions` are processes that record for us: they belong to no target. Before it
+        process events are let in, after it those of the targets: then nobody is late.
         """
         if self._file is None:
             return

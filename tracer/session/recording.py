@@ -16,7 +16,7 @@ from probes import summaries
 from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import ExitCode, TracerError, UsageError
-from probes.kernel import jiffies, process_start_time, syscall_names
+from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.session import environment, output, privileges
@@ -34,7 +34,6 @@ from tracer.store.files import write_whole
 from tracer.store.finalize import EVENTS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.summary import FILE as SUMMARY
-from tracer.store.trace import boot_id
 from tracer.targets import Target
 
 _TICK_S = 0.25

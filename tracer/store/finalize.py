@@ -17,23 +17,23 @@ from typing import Any
 
 import numpy as np
 
+from probes.backends import event_format
 from probes.backends.chunks import ChunkStream
 from probes.backends.ebpf import records as bpf_records
-from probes.backends.ftrace import event_format
-from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.event_rows import Assembler, EventRows
-from probes.backends.ftrace.membership import Membership
+from probes.backends.event_format import EventFormat
 from probes.backends.ftrace.page_stream import CommonFields, PageStream
-from probes.backends.ftrace.threads import Threads
 from probes.backends.perf_events import records
 from probes.backends.timeline import RawStream, Timeline, no_events
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
 from probes.files import TABLE as FILES_TABLE
-from probes.kernel import process_start_time
+from probes.kernel import boot_id, process_start_time
 from probes.loss import TABLE as LOSS_TABLE
 from probes.loss import Gap
 from probes.phases import TABLE as PHASES
+from probes.rows.event_rows import Assembler, EventRows
+from probes.rows.membership import Membership
+from probes.rows.threads import Threads
 from probes.schema import AssemblyContext, Probe, Scope
 from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
@@ -51,7 +51,6 @@ from tracer.store.manifest import (
     what_is_wrong,
 )
 from tracer.store.tables import TableWriter, write_rows, write_table
-from tracer.store.trace import boot_id
 
 RAW = "raw"
 EVENTS = "events"

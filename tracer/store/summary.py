@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from probes.backends import event_format
 from probes.backends.ebpf.summary import FAULT, REQUEST, SYSCALL, WRITEBACK
-from probes.backends.ftrace import event_format
 from probes.errors import BadTrace
 from probes.loss import Gap
 from probes.summaries import HISTOGRAMS, SUMS

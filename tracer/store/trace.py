@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from probes.catalogue import TABLES
 from probes.errors import BadTrace, UsageError
-from probes.kernel import process_alive
+from probes.kernel import boot_id, process_alive
 from probes.loss import TABLE as LOSS_TABLE
 from probes.schema import Column, Type
 from tracer.store import manifest as manifests
@@ -192,14 +192,6 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
             f"{folder} is still being recorded by process {pid}",
             f"stop that first: kill -INT {pid}",
         )
-
-
-def boot_id() -> str:
-    """This machine's identity since its boot."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def dump(value: Any) -> str:

@@ -37,7 +37,7 @@ class Target:
         return self.pid
 
     def members(self) -> dict[int, int]:
-        """Processes that belong to it now: pid to cgroup hierarchy, or `probes.cgroups.BY_DESCENT`."""
+        """Processes that belong to it now: pid to cgroup hierarchy, or BY_DESCENT."""
         return {}
 
     def makers(self) -> set[int]:

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.ftrace import columns
-from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.slots import NOBODY, Slots
+from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch
 from probes.cgroups import BY_DESCENT, container_id
 from probes.loss import Gap
+from probes.rows import columns
+from probes.rows.slots import NOBODY, Slots
 
 CLONE_INTO_CGROUP = 1 << 33
 """include/uapi/linux/sched.h"""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.ftrace.event_format import EventFormat, Field
+from probes.backends.event_format import EventFormat, Field
 from probes.backends.timeline import Batch
 from probes.compiled import compiled
 from probes.schema import (

@@ -26,6 +26,14 @@ SELECT mode(flags) AS bit FROM (
     AND flags > 0 AND flags & (flags - 1) = 0
 """
 
+# One number for each inode that was written: joined faster than two names.
+_NODES = """
+CREATE OR REPLACE TEMP TABLE nodes AS
+SELECT disk, ino, row_number() OVER () AS node FROM (
+    SELECT DISTINCT disk, ino FROM submissions WHERE ino IS NOT NULL AND NOT metadata
+)
+"""
+
 _CLEANED = """
 CREATE OR REPLACE TEMP TABLE cleaned AS
 WITH inodes AS (
@@ -55,22 +63,22 @@ WITH inodes AS (
     ASOF JOIN syscalls c ON f.tid = c.tid AND f.ts >= c.ts
     WHERE c.name IN ('fsync', 'fdatasync') AND f.ts <= c.ts + c.dur_ns
 ), ordered AS (
-    SELECT *, max("end") OVER (PARTITION BY disk, ino ORDER BY "end"
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end FROM found
+    SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end"
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end
+    FROM found JOIN nodes USING (disk, ino)
 )
 -- Write-outs of one inode at the same time: the first counts, which leaves more in doubt.
-SELECT disk, ino, start AS since, "end" FROM ordered WHERE start >= coalesce(last_end, start)
+SELECT node, start AS since, "end" FROM ordered WHERE start >= coalesce(last_end, start)
 UNION ALL
-SELECT DISTINCT disk, ino, -1, -1 FROM submissions WHERE ino IS NOT NULL AND NOT metadata
+SELECT node, -1, -1 FROM nodes
 """
 
 _DIRTIED = """
 CREATE OR REPLACE TEMP TABLE dirtied AS
 WITH asked AS (
     -- In task context: kernel threads dirty inodes as they write them, or for somebody else.
-    SELECT ts, tid, dev AS disk, ino, dirty.pid, event = 'dirty_folio' AS folio FROM dirty
-    SEMI JOIN (SELECT disk, ino FROM submissions WHERE NOT metadata) s
-        ON dirty.dev = s.disk AND dirty.ino = s.ino
+    SELECT ts, tid, node, dirty.ino, dirty.pid, event = 'dirty_folio' AS folio
+    FROM dirty JOIN nodes n ON dirty.dev = n.disk AND dirty.ino = n.ino
     ANTI JOIN (SELECT tid FROM threads WHERE kernel) k ON dirty.tid = k.tid
     WHERE event IN ('dirty_folio', 'mark_inode_dirty')
 ), marks AS (
@@ -79,9 +87,9 @@ WITH asked AS (
     FROM (SELECT * FROM asked WHERE NOT folio) m
     ASOF LEFT JOIN steps s ON m.tid = s.tid AND m.ts >= s.ts
 )
-SELECT * EXCLUDE (tid) FROM asked WHERE folio
+SELECT * EXCLUDE (tid, ino) FROM asked WHERE folio
 UNION ALL
-SELECT * EXCLUDE (tid, writes_out) FROM marks WHERE writes_out IS DISTINCT FROM true
+SELECT * EXCLUDE (tid, ino, writes_out) FROM marks WHERE writes_out IS DISTINCT FROM true
 """
 
 # What is dirtied while a write-out lasts belongs to it or to the next one: to both.
@@ -89,37 +97,39 @@ _PARTS = """
 CREATE OR REPLACE TEMP TABLE parts AS
 WITH held AS (
     SELECT d.*, c.since FROM dirtied d
-    ASOF JOIN cleaned c ON d.disk = c.disk AND d.ino = c.ino AND d.ts >= c."end"
+    ASOF JOIN cleaned c ON d.node = c.node AND d.ts >= c."end"
     UNION ALL
     SELECT * FROM (
         SELECT d.*, CASE WHEN d.ts >= c.since THEN c.since END AS since FROM dirtied d
-        ASOF JOIN cleaned c ON d.disk = c.disk AND d.ino = c.ino AND d.ts < c."end"
+        ASOF JOIN cleaned c ON d.node = c.node AND d.ts < c."end"
     ) WHERE since IS NOT NULL
-), pages AS (
-    SELECT *, min(ts) FILTER (folio) OVER (PARTITION BY disk, ino, since) AS first_page FROM held
+), begun AS (
+    SELECT node, since, min(ts) AS first_page FROM held WHERE folio GROUP BY ALL
 ), firsts AS (
     -- Where no page is dirty yet, whose pages could an inode's mark stand for?
-    SELECT disk, ino, since, pid, min(ts) AS ts FROM pages WHERE ts >= first_page GROUP BY ALL
+    SELECT node, since, pid, min(ts) AS ts FROM held JOIN begun USING (node, since)
+    WHERE ts >= first_page GROUP BY ALL
 )
-SELECT disk, ino, since, f.ts, count(*) OVER until AS dirtiers,
+SELECT node, since, f.ts, count(*) OVER until AS dirtiers,
     CASE WHEN min(coalesce(t.target, '')) OVER until = max(coalesce(t.target, '')) OVER until
         THEN t.target END AS target,
     CASE WHEN min(coalesce(t.container, '')) OVER until = max(coalesce(t.container, '')) OVER until
         THEN t.container END AS container
 FROM firsts f LEFT JOIN threads t ON f.pid = t.tid
-WINDOW until AS (PARTITION BY disk, ino, since ORDER BY f.ts ROWS UNBOUNDED PRECEDING)
+WINDOW until AS (PARTITION BY node, since ORDER BY f.ts ROWS UNBOUNDED PRECEDING)
 """
 
 
 def make_dirtiers(trace: Trace) -> None:
-    """Make the tables `cleaned`, `dirtied` and `parts`, of the inodes in `submissions`.
+    """Make the tables `nodes`, `cleaned`, `dirtied` and `parts`, of the inodes in `submissions`.
 
-    `cleaned`: disk, ino, since and end (ns): from `end` on only what was dirtied from `since` on
-    can be dirty. `dirtied`: ts, disk, ino, pid, folio (a page, not the inode alone). `parts`, a
-    row for every process that begins to have a part: disk, ino, since (of `cleaned`), ts,
-    dirtiers (processes until now), target and container (null: not the same for all of them).
+    `nodes`: a number (node) for each disk and ino. `cleaned`: node, since and end (ns): from `end`
+    on only what was dirtied from `since` on can be dirty. `dirtied`: ts, node, pid, folio (a page,
+    not the inode alone). `parts`, a row for every process that begins to have a part: node, since
+    (of `cleaned`), ts, dirtiers (processes until now), target and container (null: not the same
+    for all of them).
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """
-    for statement in (_DIRTY_PAGES, _CLEANED, _DIRTIED, _PARTS):
+    for statement in (_DIRTY_PAGES, _NODES, _CLEANED, _DIRTIED, _PARTS):
         trace.execute(statement)

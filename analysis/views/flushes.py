@@ -29,6 +29,11 @@ _OPTIONAL = (
 )
 _STAGES = ("data_load", "model_load", "train", "inference")
 _KTHREADD = 2
+_STEPS_ON_THE_WAY = (
+    *("bios", "steps", "worked", "placed", "brackets", "in_call", "in_step", "after_loss"),
+    *("submissions", "dirty_pages", "nodes", "cleaned", "dirtied", "parts"),
+    *("stage_steps", "dirtied_by", "in_phase", "threads", "own_inodes", "mounted"),
+)
 
 _THREADS = f"""
 CREATE OR REPLACE TEMP TABLE threads AS
@@ -40,63 +45,95 @@ SELECT tid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
 FROM processes GROUP BY tid
 """
 
+# The innermost stage at any moment, of each process and of the only one that marks any.
+_STAGES_SQL = f"""
+CREATE OR REPLACE TEMP TABLE stage_steps AS
+WITH stages AS (
+    SELECT start, coalesce("end", 9223372036854775806) AS ended, pid, name
+    FROM phases WHERE name IN {_STAGES}
+), moments AS (
+    SELECT pid, start AS ts FROM stages UNION SELECT pid, ended + 1 FROM stages
+)
+SELECT m.pid, m.ts, arg_max(s.name, s.start) AS name
+FROM moments m LEFT JOIN stages s ON m.pid = s.pid AND s.start <= m.ts AND m.ts <= s.ended
+GROUP BY ALL
+UNION ALL
+SELECT NULL, m.ts, CASE WHEN count(DISTINCT s.pid) = 1 THEN arg_max(s.name, s.start) END
+FROM (SELECT DISTINCT ts FROM moments) m
+LEFT JOIN stages s ON s.start <= m.ts AND m.ts <= s.ended GROUP BY m.ts
+"""
+
+_DIRTIER = """
+CREATE OR REPLACE TEMP TABLE dirtied_by AS
+WITH asked AS (
+    SELECT id, ts, at_ns, node, pid, direct, extents
+    FROM submissions JOIN nodes USING (disk, ino) WHERE NOT metadata
+), cleaned_at AS (
+    SELECT a.*, c.since FROM asked a
+    ASOF JOIN cleaned c ON a.node = c.node AND a.at_ns >= c."end"
+), last_dirtied AS (
+    SELECT a.id, d.ts, d.pid FROM (SELECT id, node, at_ns FROM asked) a
+    ASOF JOIN (SELECT ts, node, pid FROM dirtied WHERE folio) d
+        ON a.node = d.node AND a.at_ns >= d.ts
+), parted AS (
+    SELECT a.id, p.dirtiers, p.target, p.container
+    FROM (SELECT id, node, since, at_ns FROM cleaned_at) a ASOF JOIN parts p
+        ON a.node = p.node AND a.since = p.since AND a.at_ns >= p.ts
+), whose AS (
+    SELECT a.id, a.ts, a.since, CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END
+            AS dirtier,
+        CASE WHEN NOT a.direct THEN p.dirtiers
+            -- Pages of others may have been in its way.
+            WHEN a.extents AND p.dirtiers > 0 AND d.pid != a.pid THEN p.dirtiers + 1
+            WHEN a.extents THEN coalesce(p.dirtiers, 1) ELSE 1 END AS dirtiers,
+        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.target ELSE t.target END AS target,
+        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.container ELSE t.container END
+            AS container
+    FROM cleaned_at a LEFT JOIN last_dirtied d USING (id) LEFT JOIN parted p USING (id)
+    LEFT JOIN threads t
+        ON t.tid = CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END
+)
+SELECT * FROM whose WHERE dirtier IS NOT NULL
+"""
+
+_PHASE = """
+CREATE OR REPLACE TEMP TABLE in_phase AS
+WITH own AS (
+    SELECT d.id, s.name FROM dirtied_by d
+    ASOF JOIN stage_steps s ON d.dirtier = s.pid AND d.ts >= s.ts
+), sole AS (
+    SELECT b.id, s.name FROM (SELECT id, ts FROM submissions) b
+    ASOF JOIN (SELECT * FROM stage_steps WHERE pid IS NULL) s ON b.ts >= s.ts
+)
+SELECT id, coalesce(own.name, sole.name) AS phase FROM sole LEFT JOIN own USING (id)
+"""
+
 _SQL = f"""
 CREATE TEMP TABLE {VIEW} AS
-WITH stages AS (
-    SELECT start, coalesce("end", 9223372036854775807) AS ended, pid, name
-    FROM phases WHERE name IN {_STAGES}
-), subvolumes AS (
+WITH subvolumes AS (
     SELECT coalesce(n.bdi, w.fsid) AS fs, ino FROM file_writes w
     LEFT JOIN btrfs_names n ON w.fsid = n.name WHERE root IS NOT NULL
     GROUP BY ALL HAVING count(DISTINCT root) > 1
 ), freed AS (
     SELECT dev AS fs, ino, max(ts) AS last_freed FROM file_writes
     WHERE event = 'free_inode' GROUP BY ALL
-), dirtied_by AS (
-    SELECT s.*, c.since,
-        CASE WHEN d.ts >= c.since THEN d.pid END AS last_dirtier
-    FROM submissions s
-    ASOF LEFT JOIN cleaned c ON s.disk = c.disk AND s.ino = c.ino AND s.at_ns >= c."end"
-    ASOF LEFT JOIN (SELECT * FROM dirtied WHERE folio) d
-        ON s.disk = d.disk AND s.ino = d.ino AND s.at_ns >= d.ts
-), shared AS (
-    SELECT s.* EXCLUDE (last_dirtier),
-        CASE WHEN metadata THEN NULL WHEN direct THEN s.pid ELSE last_dirtier END AS dirtier,
-        CASE WHEN NOT direct THEN p.dirtiers
-            -- Pages of others may have been in its way.
-            WHEN extents AND p.dirtiers > 0 AND last_dirtier IS DISTINCT FROM s.pid
-                THEN p.dirtiers + 1
-            WHEN extents THEN coalesce(p.dirtiers, 1) ELSE 1 END AS dirtiers,
-        p.target AS of_target, p.container AS of_container
-    FROM dirtied_by s
-    ASOF LEFT JOIN parts p
-        ON s.disk = p.disk AND s.ino = p.ino AND s.since = p.since AND s.at_ns >= p.ts
-), whose AS (
-    SELECT s.*, NOT direct AND (
-            machine_lost >= since OR (in_bracket AND dirty_since < $start)
-            OR sd.disk IS NOT NULL OR sv.ino IS NOT NULL) AS others
-    FROM shared s LEFT JOIN shared_disks sd ON s.disk = sd.disk
-    LEFT JOIN subvolumes sv ON s.fs = sv.fs AND s.ino = sv.ino
 )
 SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.root,
     CASE WHEN NOT r.metadata AND r.ts >= coalesce(f.born_ns, r.ts)
         AND r.ts > coalesce(z.last_freed, -1) THEN f.path END AS path,
-    r.reason, r.call, r.pid, r.comm, r.dirtier,
-    CASE WHEN r.dirtier IS NULL THEN NULL
-        WHEN r.dirtiers > 1 AND NOT r.direct THEN r.of_target ELSE t.target END AS target,
-    CASE WHEN r.dirtier IS NULL THEN NULL
-        WHEN r.dirtiers > 1 AND NOT r.direct THEN r.of_container ELSE t.container END AS container,
-    -- The innermost stage of the dirtier's process; of the only process that marks any.
-    (SELECT coalesce(
-        arg_max(s.name, s.start) FILTER (s.pid = r.dirtier),
-        CASE WHEN count(DISTINCT s.pid) = 1 THEN arg_max(s.name, s.start) END
-     ) FROM stages s WHERE s.start <= r.ts AND r.ts <= s.ended) AS phase,
-    CASE WHEN r.certainty = 'exact' AND r.dirtier IS NOT NULL AND (r.dirtiers > 1 OR r.others)
+    r.reason, r.call, r.pid, r.comm, d.dirtier, d.target, d.container, p.phase,
+    CASE WHEN r.certainty = 'exact' AND (d.dirtiers > 1 OR NOT r.direct AND d.id IS NOT NULL AND (
+            -- Others may have dirtied it before the recording, while events were lost, or it may
+            -- be another of the same number on the disk or in another subvolume.
+            r.machine_lost >= d.since OR (r.in_bracket AND r.dirty_since < $start)
+            OR sd.disk IS NOT NULL OR sv.ino IS NOT NULL))
         THEN 'ambiguous' ELSE r.certainty END AS certainty,
-    CASE WHEN r.dirtier IS NOT NULL THEN r.dirtiers END::INTEGER AS dirtiers,
-    own.ino IS NOT NULL AS own
-FROM whose r
-LEFT JOIN threads t ON r.dirtier = t.tid
+    d.dirtiers::INTEGER AS dirtiers, own.ino IS NOT NULL AS own
+FROM submissions r
+LEFT JOIN dirtied_by d USING (id)
+LEFT JOIN in_phase p USING (id)
+LEFT JOIN shared_disks sd ON r.disk = sd.disk
+LEFT JOIN subvolumes sv ON r.fs = sv.fs AND r.ino = sv.ino
 LEFT JOIN own_inodes own ON r.disk = own.disk AND r.ino = own.ino
 LEFT JOIN files f
     ON r.fs = f.dev AND r.ino = f.ino AND coalesce(r.root, 0) = coalesce(f.root, 0)
@@ -139,5 +176,9 @@ def flushes(trace: Trace) -> str:
     trace.execute(_THREADS)
     make_submissions(trace)
     make_dirtiers(trace)
+    for statement in (_STAGES_SQL, _DIRTIER, _PHASE):
+        trace.execute(statement)
     trace.execute(_SQL.replace("$start", str(trace.manifest["clock"]["start_ns"])))
+    for table in _STEPS_ON_THE_WAY:
+        trace.execute(f"DROP TABLE {table}")
     return VIEW

@@ -96,39 +96,75 @@ ASOF LEFT JOIN steps t ON s.tid = t.tid AND s.ts >= t.ts
 ASOF LEFT JOIN steps u ON s.by_tid = u.tid AND s.at_ns >= u.ts
 """
 
-_JOINED = f"""
-CREATE OR REPLACE TEMP TABLE submissions AS
-WITH placed AS (
-    SELECT b.*, coalesce(w.by_tid, b.tid) AS by_tid, coalesce(w.at_ns, b.ts) AS at_ns, w.extent
-    FROM bios b LEFT JOIN worked w USING (id)
-), work AS (
+# Each join by itself and narrow: DuckDB sorts what it joins by time, with all of its columns.
+_PLACED = """
+CREATE OR REPLACE TEMP TABLE placed AS
+SELECT b.id, b.ts, coalesce(w.by_tid, b.tid) AS by_tid, coalesce(w.at_ns, b.ts) AS at_ns, w.extent
+FROM bios b LEFT JOIN worked w USING (id)
+"""
+
+_BRACKETS = """
+CREATE OR REPLACE TEMP TABLE brackets AS
+WITH work AS (
     SELECT ts, tid, event, reason FROM writeback WHERE event IN ('start', 'written')
 ), inodes AS (
     SELECT ts, tid, event, dev, ino, age FROM inode_writeback WHERE event IN ('start', 'end')
-), calls AS (
-    SELECT ts, tid, name, ts + coalesce(dur_ns, 9223372036854775807 - ts) AS returned
-    FROM syscalls
-), lost AS (
+), in_work AS (
+    SELECT p.id, w.ts AS work_at, CASE WHEN w.event = 'start' THEN w.reason END AS work_reason
+    FROM (SELECT id, by_tid, at_ns FROM placed) p
+    ASOF LEFT JOIN work w ON p.by_tid = w.tid AND p.at_ns >= w.ts
+), in_inode AS (
+    SELECT p.id, i.ts AS inode_at, i.age, i.dev AS inode_dev,
+        CASE WHEN i.event = 'start' THEN i.ino END AS bracket_ino
+    FROM (SELECT id, by_tid, at_ns FROM placed) p
+    ASOF LEFT JOIN inodes i ON p.by_tid = i.tid AND p.at_ns >= i.ts
+)
+SELECT * FROM in_work JOIN in_inode USING (id)
+"""
+
+_CALLS = """
+CREATE OR REPLACE TEMP TABLE in_call AS
+SELECT p.id, CASE WHEN p.at_ns <= c.returned THEN c.name END AS call,
+    CASE WHEN p.at_ns <= c.returned THEN c.ts END AS call_at
+FROM (SELECT id, by_tid, at_ns FROM placed) p
+ASOF LEFT JOIN (
+    SELECT ts, tid, name, ts + coalesce(dur_ns, 9223372036854775807 - ts) AS returned FROM syscalls
+) c ON p.by_tid = c.tid AND p.at_ns >= c.ts
+"""
+
+_IN_STEP = """
+CREATE OR REPLACE TEMP TABLE in_step AS
+SELECT p.id, s.latest, s.direct, s.synced, s.committed
+FROM (SELECT id, by_tid, at_ns FROM placed) p
+ASOF LEFT JOIN steps s ON p.by_tid = s.tid AND p.at_ns >= s.ts
+"""
+
+_LOST = """
+CREATE OR REPLACE TEMP TABLE after_loss AS
+WITH lost AS (
     SELECT contains(stream, 'machine') AS machine, coalesce("from", 0) AS start,
         max(coalesce("to", 9223372036854775807)) OVER (
             PARTITION BY contains(stream, 'machine') ORDER BY coalesce("from", 0)) AS until
     FROM loss
-), joined AS (
-    SELECT b.*, w.ts AS work_at, i.ts AS inode_at, i.age,
-        CASE WHEN w.event = 'start' THEN w.reason END AS work_reason,
-        CASE WHEN i.event = 'start' AND i.dev = b.disk THEN i.ino END AS bracket_ino,
-        CASE WHEN b.at_ns <= c.returned THEN c.name END AS call,
-        CASE WHEN b.at_ns <= c.returned THEN c.ts END AS call_at,
-        t.role, s.latest, s.direct, s.synced, s.committed,
-        m.until AS machine_lost, k.until AS target_lost
-    FROM placed b
-    ASOF LEFT JOIN work w ON b.by_tid = w.tid AND b.at_ns >= w.ts
-    ASOF LEFT JOIN inodes i ON b.by_tid = i.tid AND b.at_ns >= i.ts
-    ASOF LEFT JOIN calls c ON b.by_tid = c.tid AND b.at_ns >= c.ts
-    ASOF LEFT JOIN steps s ON b.by_tid = s.tid AND b.at_ns >= s.ts
+), of_machine AS (
+    SELECT b.id, m.until AS machine_lost FROM (SELECT id, ts FROM bios) b
     ASOF LEFT JOIN (SELECT * FROM lost WHERE machine) m ON b.ts >= m.start
+), of_target AS (
+    SELECT b.id, k.until AS target_lost FROM (SELECT id, ts FROM bios) b
     ASOF LEFT JOIN (SELECT * FROM lost WHERE NOT machine) k ON b.ts >= k.start
-    LEFT JOIN threads t ON b.by_tid = t.tid
+)
+SELECT * FROM of_machine JOIN of_target USING (id)
+"""
+
+_JOINED = f"""
+CREATE OR REPLACE TEMP TABLE submissions AS
+WITH joined AS (
+    SELECT b.*, p.by_tid, p.at_ns, p.extent, k.work_at, k.work_reason, k.inode_at, k.age,
+        CASE WHEN k.inode_dev = b.disk THEN k.bracket_ino END AS bracket_ino, c.call, c.call_at,
+        t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost, l.target_lost
+    FROM bios b JOIN placed p USING (id) JOIN brackets k USING (id) JOIN in_call c USING (id)
+    JOIN in_step s USING (id) JOIN after_loss l USING (id)
+    LEFT JOIN threads t ON p.by_tid = t.tid
 ), fresh AS (
     -- What a file system last said holds in the same system call, outside of brackets that have
     -- ended since, and for its own volume.
@@ -218,5 +254,8 @@ def make_submissions(trace: Trace) -> None:
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), and `threads`, `partitions` and `btrfs_names`.
     """
-    for statement in (_BIOS, _STEPS, _WORKED, _JOINED):
+    for statement in (
+        *(_BIOS, _STEPS, _WORKED, _PLACED),
+        *(_BRACKETS, _CALLS, _IN_STEP, _LOST, _JOINED),
+    ):
         trace.execute(statement)

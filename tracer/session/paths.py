@@ -42,6 +42,11 @@ WHERE event = 'dirty_folio' AND ino IS NOT NULL GROUP BY ALL
 """
 
 
+_Take = Callable[[tuple[int | None, int], int, bytes, str], None]
+_Unnamed = dict[int, dict[int | None, tuple[int | None, int]]]
+"""By inode number, then by st_dev (None: not known), which tells btrfs's subvolumes apart."""
+
+
 @dataclass
 class _Volume:
     """A mounted file system, and the files of it that are asked for."""
@@ -145,7 +150,7 @@ def _opened(mounts: list[MountPoint], stack: contextlib.ExitStack) -> list[tuple
 
 def _names(volume: _Volume, manifest: Manifest, deadline: float) -> list[FileFacts]:
     found: dict[tuple[int | None, int], FileFacts] = {}
-    unnamed: set[int] = set()
+    unnamed: _Unnamed = {}
 
     def take(key: tuple[int | None, int], fd: int, path: bytes, how: str) -> None:
         born = birth_ns(fd)
@@ -161,28 +166,35 @@ def _names(volume: _Volume, manifest: Manifest, deadline: float) -> list[FileFac
         if time.monotonic() > deadline:
             break
         try:
-            if not _by_handle(volume, key, take):
-                unnamed.add(key[1])
+            number = _by_handle(volume, key, take)
         except OSError as error:
-            if error.errno not in _NONE_SUCH and key[0] is None:
-                unnamed.add(key[1])
+            if error.errno in _NONE_SUCH or key[0] is not None:
+                continue
+            number = None
+        else:
+            if number is None:
+                continue
+        unnamed.setdefault(key[1], {})[number] = key
     if unnamed:
         _by_walk(volume, unnamed, take, deadline)
     return list(found.values())
 
 
-_Take = Callable[[tuple[int | None, int], int, bytes, str], None]
+def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int | None:
+    """Take the name of an inode; its st_dev where it is there, but has no name yet.
 
-
-def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> bool:
-    """Whether a name was found, or none is to be had; OSError where there is no such inode."""
+    None where it has been taken, or is not wanted. OSError where there is no such inode, or the
+    file system cannot be asked.
+    """
     root, ino = key
+    number = None
     for mount, mount_fd in volume.mounts:
         fd = open_inode(mount_fd, mount.kind, ino, root)
         try:
             facts = os.fstat(fd)
             if not stat.S_ISREG(facts.st_mode) or facts.st_nlink == 0:
-                return True
+                return None
+            number = facts.st_dev
             try:
                 path = os.readlink(b"/proc/self/fd/%d" % fd)  # noqa: PTH115 names are bytes
             except OSError as error:
@@ -191,10 +203,10 @@ def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> boo
                 raise
             if _leads_back(mount, mount_fd, path, facts):
                 take(key, fd, path, "handle")
-                return True
+                return None
         finally:
             os.close(fd)
-    return False
+    return number
 
 
 def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result) -> bool:
@@ -213,7 +225,7 @@ def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_re
     return (there.st_dev, there.st_ino) == (facts.st_dev, facts.st_ino)
 
 
-def _by_walk(volume: _Volume, wanted: set[int], take: _Take, deadline: float) -> None:
+def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) -> None:
     """Go through the folders of a file system, the shallow ones first, for these inodes."""
     mount, mount_fd = volume.mounts[0]
     start = mount.path.rstrip(b"/")
@@ -233,7 +245,7 @@ def _by_walk(volume: _Volume, wanted: set[int], take: _Take, deadline: float) ->
                         return
                     name = folder + b"/" + os.fsencode(entry.name)
                     if entry.inode() in wanted:
-                        _take_entry(mount_fd, name, start, entry.inode(), wanted, take)
+                        _take_entry(mount_fd, name, start, wanted, take)
                     elif entry.is_dir(follow_symlinks=False):
                         folders.append(name)
         except OSError:
@@ -242,17 +254,18 @@ def _by_walk(volume: _Volume, wanted: set[int], take: _Take, deadline: float) ->
             os.close(fd)
 
 
-def _take_entry(
-    mount_fd: int, name: bytes, start: bytes, ino: int, wanted: set[int], take: _Take
-) -> None:
+def _take_entry(mount_fd: int, name: bytes, start: bytes, wanted: _Unnamed, take: _Take) -> None:
     try:
         fd = open_beneath(mount_fd, name)
     except OSError:
         return
     try:
         facts = os.fstat(fd)
-        if facts.st_ino == ino and stat.S_ISREG(facts.st_mode):
-            wanted.discard(ino)
-            take((None, ino), fd, start + b"/" + name.removeprefix(b"./"), "walk")
+        keys = wanted.get(facts.st_ino, {})
+        number = None if None in keys else facts.st_dev
+        if stat.S_ISREG(facts.st_mode) and number in keys:
+            take(keys.pop(number), fd, start + b"/" + name.removeprefix(b"./"), "walk")
+            if not keys:
+                del wanted[facts.st_ino]
     finally:
         os.close(fd)

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-
 from probes.backends.ftrace.slots import NOBODY, Slots
+
 from probes.errors import BadTrace
 from tests.support.pages import Page, attached, enter, exited, leave, newtask, raw_trace
 from tracer.store.trace import Trace

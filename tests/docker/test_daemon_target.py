@@ -147,6 +147,11 @@ def test_no_daemon(tracer, options, host, said):
     assert said in one_line(ran.err)
 
 
+def test_a_summary_of_the_daemon_is_refused(tracer, dockerd):
+    ran = tracer("record", "--summary", "--docker-daemon", status=2)
+    assert "cannot tell the Docker daemon" in one_line(ran.err)
+
+
 def test_a_daemon_that_is_dead(tracer, tmp_path):
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as left:

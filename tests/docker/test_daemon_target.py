@@ -11,6 +11,7 @@ from probes.errors import FeatureMissing, PermissionMissing
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
 from tests.support.dockerd import Dockerd, python
 from tracer.targets import engine
+from tracer.targets.containers import from_names
 from tracer.targets.daemon import from_socket
 
 LATER = 1009
@@ -85,6 +86,22 @@ def test_shims_and_containerd_are_found(dockerd, start, tell):
     comms = sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in target.roots)
     assert comms == ["containerd", "containerd-shim", "dockerd"]
     assert init_of(container) not in target.members()
+
+
+def test_a_daemon_that_systemd_listens_for(monkeypatch, shared):
+    """Its socket is systemd's, its containerd nobody's child."""
+    dockerd = Dockerd(by_systemd=True)
+    try:
+        monkeypatch.setenv("DOCKER_HOST", dockerd.host)
+        container = dockerd.run("up", "import time; time.sleep(1000)", shared=shared)
+        target = from_socket()
+        comms = {Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in target.roots}
+        assert set(comms) == {"containerd", "containerd-shim", "dockerd"}
+        assert target.pid == comms["dockerd"]
+        (found,) = from_names([container.id])
+        assert found.makers() == {comms["containerd"], comms["containerd-shim"]}
+    finally:
+        dockerd.close()
 
 
 def test_a_cgroup_of_the_daemon_is_recorded_with_what_joins_it(start, tell, record, dockerd):

@@ -44,7 +44,7 @@ def test_the_daemon_makes_a_container_that_is_not_its_own(start, tell, record, d
         assert {"dockerd", "containerd", "containerd-shim", "runc"} <= {name for (name,) in names}
         inside = trace.connection.execute(
             "SELECT container_name, role, count(*) > 0 FROM processes "
-            "WHERE container_id IS NOT NULL GROUP BY 1, 2 ORDER BY 1"
+            "WHERE container_name IS NOT NULL GROUP BY 1, 2 ORDER BY 1"
         ).fetchall()
         assert inside == [("before", "other", True), ("during", "other", True)]
         assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
@@ -70,11 +70,11 @@ def test_the_daemon_and_a_container_at_once(dockerd, start, tell, record, backen
 
 def test_a_container_that_comes_and_goes_has_its_name(dockerd, shared, record):
     recording = record("--docker-daemon")
-    dockerd.run("fleeting", TIMES.format(LATER), shared=shared, auto_remove=True)
+    container = dockerd.run("fleeting", TIMES.format(LATER), shared=shared, auto_remove=True)
     wait_for(lambda: dockerd.client.api.containers(all=True) == [], "its removal")
     with recording.stop() as trace:
         found = trace.connection.execute(
-            "SELECT DISTINCT container_name FROM processes WHERE container_id IS NOT NULL"
+            "SELECT DISTINCT container_name FROM processes WHERE container_id = ?", [container.id]
         ).fetchall()
     assert found == [("fleeting",)]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from pathlib import Path
 import docker
 import docker.errors
 
+_PR_SET_PDEATHSIG = 1
 IMAGE = "tracer-tests/bare"
 _FOLDERS = ("dev", "proc", "sys", "tmp", "usr", "etc", "shared")
 _LIBRARIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -76,7 +79,14 @@ class Dockerd:
         if by_systemd:
             places = [f"{self.folder}/docker.sock", f"{self.folder}/containerd.sock"]
             command = [sys.executable, "-c", _LIKE_SYSTEMD, *places, *options]
-        self.process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(
+            command,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            # Tests that are killed, with all their group, leave no daemon behind.
+            start_new_session=True,
+            preexec_fn=lambda: ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+        )
         try:
             self.client = self._connect()
             self.client.api.import_image_from_data(_image(), repository=IMAGE)

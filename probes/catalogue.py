@@ -8,6 +8,8 @@ from probes import (
     call_graphs,
     counters,
     dirty,
+    file_writes,
+    files,
     inode_writeback,
     page_faults,
     phases,
@@ -26,6 +28,7 @@ PROBES: dict[str, Probe] = {
         writeback,
         dirty,
         inode_writeback,
+        file_writes,
         block,
         buffers,
         processes,
@@ -40,6 +43,7 @@ TABLES: dict[str, Table] = {
     summaries.HISTOGRAMS.name: summaries.HISTOGRAMS,
     counters.TABLE.name: counters.TABLE,
     call_graphs.TABLE.name: call_graphs.TABLE,
+    files.TABLE.name: files.TABLE,
 }
 """Every table that a recording can hold."""
 

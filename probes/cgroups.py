@@ -1,8 +1,13 @@
-"""What a cgroup's path tells of a container."""
+"""Cgroup hierarchies by their numbers, and what a cgroup's path tells of a container."""
 
 from __future__ import annotations
 
 import re
+
+UNIFIED = 0
+"""The hierarchy of version 2, as /proc/PID/cgroup and cgroup events number it."""
+BY_DESCENT = -1
+"""In place of a hierarchy: a process belongs to a target because of who made it."""
 
 _ID = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
 

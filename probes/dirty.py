@@ -37,6 +37,7 @@ TABLE = Table(
         INO,
         Column("index", Type.UINT64, "first page of the folio in its file", "pages"),
         Column("pause_ns", Type.INT64, "sleep imposed on the dirtier", "ns"),
+        Column("flags", Type.UINT64, "mark_inode_dirty: as what; I_DIRTY_... bits of this kernel"),
     ),
     example="SELECT pid, ino, count(*) FROM dirty GROUP BY ALL ORDER BY 3 DESC LIMIT 20",
 )
@@ -59,7 +60,11 @@ PROBE = Probe(
             "dirty_folio",
             {**_INODE, "index": number("index")},
         ),
-        Event("writeback:writeback_mark_inode_dirty", "mark_inode_dirty", _INODE),
+        Event(
+            "writeback:writeback_mark_inode_dirty",
+            "mark_inode_dirty",
+            {**_INODE, "flags": number("flags")},
+        ),
         Event(
             "writeback:balance_dirty_pages",
             "balance_dirty_pages",

@@ -102,7 +102,7 @@ def _events() -> list[Finding]:
         found.append(
             Finding(
                 f"probe {probe.name}",
-                bool(served),
+                bool(served) or probe.optional,
                 f"{len(served)} of {len(labels)} events",
                 f"table {probe.table.name}",
                 "a kernel with these tracepoints (CONFIG_FTRACE_SYSCALLS, CONFIG_BLK_DEV_IO_TRACE)",

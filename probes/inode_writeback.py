@@ -40,6 +40,7 @@ TABLE = Table(
         Column("wrote", Type.INT64, "pages written by this call", "pages"),
         Column("dirtied_when", Type.INT64, "when the inode became dirty", "jiffies"),
         Column("age", Type.INT64, "time since then; null: jiffies of this kernel unknown", "ns"),
+        Column("state", Type.UINT64, "the inode's state: I_... bits of this kernel"),
     ),
     example="SELECT ino, sum(wrote) pages FROM inode_writeback GROUP BY 1 ORDER BY 2 DESC",
 )
@@ -50,11 +51,12 @@ _SINGLE = {
     "nr_to_write": number("nr_to_write"),
     "wrote": number("wrote"),
     "dirtied_when": number("dirtied_when"),
+    "state": number("state"),
 }
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.backends.ftrace.event_rows import InodeRows
+    from probes.rows.event_rows import InodeRows
 
     return InodeRows(context)
 

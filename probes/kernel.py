@@ -98,6 +98,14 @@ def process_alive(pid: int, start_time: int | None) -> bool:
     return text.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def boot_id() -> str:
+    """This machine's identity since its boot."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 def pid_max() -> int:
     """One more than the largest pid."""
     return int(Path("/proc/sys/kernel/pid_max").read_text())

@@ -49,7 +49,7 @@ _FAULT = ("address", "ip", "error_code")
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.backends.ftrace.fault_rows import FaultRows
+    from probes.rows.fault_rows import FaultRows
 
     return FaultRows(context)
 

@@ -27,7 +27,7 @@ TABLE = Table(
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.backends.ftrace.process_rows import ProcessRows
+    from probes.rows.process_rows import ProcessRows
 
     return ProcessRows(context)
 

@@ -122,6 +122,11 @@ class Named(Source):
     """An integer that the event's own print format gives names to."""
 
 
+@dataclass(frozen=True)
+class Uuid(Source):
+    """A UUID of 16 bytes."""
+
+
 def number(*fields: str, scale: int = 1, mask: int = 0) -> Number:
     """An integer field, by its names newest first."""
     return Number(fields, scale, mask)
@@ -140,6 +145,11 @@ def device(*fields: str) -> DeviceNumber:
 def named(*fields: str) -> Named:
     """An integer field with names in the print format."""
     return Named(fields)
+
+
+def uuid(*fields: str) -> Uuid:
+    """A UUID field."""
+    return Uuid(fields)
 
 
 class Feed(Enum):
@@ -189,6 +199,9 @@ class Probe:
     assembler: Callable[[AssemblyContext], Any] | None = None
     """Makes what turns a batch of events into rows, where a row is more than one event's
     fields. None: one row an event, by `Event.columns`."""
+    optional: bool = False
+    """A kernel may have none of its events and be none the worse: what they tell of may not be
+    built in."""
 
 
 @dataclass(frozen=True)
@@ -197,13 +210,13 @@ class AssemblyContext:
 
     probe: Probe
     formats: Mapping[str, Any]
-    """Event name to its parsed format (`probes.backends.ftrace.event_format.EventFormat`)."""
+    """Event name to its parsed format (`probes.backends.event_format.EventFormat`)."""
     manifest: Mapping[str, Any]
     """Of the trace, checked (`tracer.store.manifest.Manifest`), and `threads`: every thread at
     the start as (tid, pid, ppid, comm, cgroup)."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
     membership: Any = None
-    """Which target each process belongs to (`probes.backends.ftrace.membership.Membership`)."""
+    """Which target each process belongs to (`probes.rows.membership.Membership`)."""
     symbols: Any = None
     """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""

@@ -35,7 +35,7 @@ TABLE = Table(
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.backends.ftrace.syscall_pairing import SyscallPairing
+    from probes.rows.syscall_pairing import SyscallPairing
 
     return SyscallPairing(context)
 

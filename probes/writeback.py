@@ -60,7 +60,7 @@ _WORK = {
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.backends.ftrace.event_rows import WritebackRows
+    from probes.rows.event_rows import WritebackRows
 
     return WritebackRows(context)
 

@@ -2,6 +2,6 @@
 
 requests.py   one row a block request, with queue and service latency
 devices.py    what has to be said about stacked devices and own files
-partitions.py which disk a partition lies on
+volumes.py which disk a partition lies on
 flushes.py    one row a page run written back: reason, inode, dirtier, certainty
 """

@@ -1,110 +1,143 @@
 """Flushes: what was written back, why, for which inode, and who had made it dirty.
 
 The chain: a write bio's reason is that of the writeback_start .. writeback_written bracket that
-its thread is in, its inode that of the writeback_single_inode bracket; outside of any bracket it
-is the journal's or that of the system call that its thread is in. The dirtier is whoever last
-dirtied that inode. `certainty` says how each row came by its reason: "exact" from a bracket or
-a kernel thread, "inferred" from a system call that can have other causes, "unknown".
+its thread is in, its inode that of the writeback_single_inode bracket; outside of brackets the
+file system names the inode, and the reason is the journal's, a direct write's, or that of the
+system call (`submissions`). The dirtier is whoever last dirtied a page of that inode (`dirtiers`).
+
+`certainty` says what of a row is fact:
+
+- exact: reason and inode by events, and nobody but the dirtier had a part in it;
+- ambiguous: as exact, but other processes may have dirtied pages of the inode, too, since it
+  was last clean: `dirtiers` of them were seen;
+- inferred: the reason from a system call that can have other causes;
+- unknown: events are missing, or nothing tells.
 """
 
 from __future__ import annotations
 
-from analysis.views.partitions import make_partitions
-from analysis.views.requests import OPERATION
+from analysis.views.dirtiers import make_dirtiers
+from analysis.views.submissions import make_submissions
+from analysis.views.volumes import make_volumes
 from tracer.store.trace import Trace
 
 VIEW = "flushes"
-SECTORS_PER_PAGE = 8
-"""A page of 4096 bytes; sectors have 512."""
 
-_OPTIONAL = ("loss", "writeback", "inode_writeback", "dirty", "processes", "syscalls", "phases")
+_OPTIONAL = (
+    *("loss", "writeback", "inode_writeback", "file_writes", "dirty"),
+    *("processes", "syscalls", "phases", "files"),
+)
 _STAGES = ("data_load", "model_load", "train", "inference")
+_KTHREADD = 2
+_STEPS_ON_THE_WAY = (
+    *("bios", "steps", "worked", "placed", "brackets", "in_call", "in_step", "after_loss"),
+    *("submissions", "dirty_pages", "nodes", "cleaned", "dirtied", "parts"),
+    *("stage_steps", "dirtied_by", "in_phase", "threads", "own_inodes", "mounted"),
+)
+
+_THREADS = f"""
+CREATE OR REPLACE TEMP TABLE threads AS
+SELECT tid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
+    CASE WHEN count(DISTINCT target) = 1 THEN any_value(target) END AS target,
+    CASE WHEN count(DISTINCT container_id) = 1 THEN any_value(container_id) END AS container,
+    -- A flusher is one even where its parent is not known.
+    bool_and(ppid IS NOT DISTINCT FROM {_KTHREADD} OR role IN ('flusher', 'journal')) AS kernel
+FROM processes GROUP BY tid
+"""
+
+# The innermost stage at any moment, of each process and of the only one that marks any.
+_STAGES_SQL = f"""
+CREATE OR REPLACE TEMP TABLE stage_steps AS
+WITH stages AS (
+    SELECT start, coalesce("end", 9223372036854775806) AS ended, pid, name
+    FROM phases WHERE name IN {_STAGES}
+), moments AS (
+    SELECT pid, start AS ts FROM stages UNION SELECT pid, ended + 1 FROM stages
+)
+SELECT m.pid, m.ts, arg_max(s.name, s.start) AS name
+FROM moments m LEFT JOIN stages s ON m.pid = s.pid AND s.start <= m.ts AND m.ts <= s.ended
+GROUP BY ALL
+UNION ALL
+SELECT NULL, m.ts, CASE WHEN count(DISTINCT s.pid) = 1 THEN arg_max(s.name, s.start) END
+FROM (SELECT DISTINCT ts FROM moments) m
+LEFT JOIN stages s ON s.start <= m.ts AND m.ts <= s.ended GROUP BY m.ts
+"""
+
+_DIRTIER = """
+CREATE OR REPLACE TEMP TABLE dirtied_by AS
+WITH asked AS (
+    SELECT id, ts, at_ns, node, pid, direct, extents
+    FROM submissions JOIN nodes USING (disk, ino) WHERE NOT metadata
+), cleaned_at AS (
+    SELECT a.*, c.since FROM asked a
+    ASOF JOIN cleaned c ON a.node = c.node AND a.at_ns >= c."end"
+), last_dirtied AS (
+    SELECT a.id, d.ts, d.pid FROM (SELECT id, node, at_ns FROM asked) a
+    ASOF JOIN (SELECT ts, node, pid FROM dirtied WHERE folio) d
+        ON a.node = d.node AND a.at_ns >= d.ts
+), parted AS (
+    SELECT a.id, p.dirtiers, p.target, p.container
+    FROM (SELECT id, node, since, at_ns FROM cleaned_at) a ASOF JOIN parts p
+        ON a.node = p.node AND a.since = p.since AND a.at_ns >= p.ts
+), whose AS (
+    SELECT a.id, a.ts, a.since, CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END
+            AS dirtier,
+        CASE WHEN NOT a.direct THEN p.dirtiers
+            -- Pages of others may have been in its way.
+            WHEN a.extents AND p.dirtiers > 0 AND d.pid != a.pid THEN p.dirtiers + 1
+            WHEN a.extents THEN coalesce(p.dirtiers, 1) ELSE 1 END AS dirtiers,
+        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.target ELSE t.target END AS target,
+        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.container ELSE t.container END
+            AS container
+    FROM cleaned_at a LEFT JOIN last_dirtied d USING (id) LEFT JOIN parted p USING (id)
+    LEFT JOIN threads t
+        ON t.tid = CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END
+)
+SELECT * FROM whose WHERE dirtier IS NOT NULL
+"""
+
+_PHASE = """
+CREATE OR REPLACE TEMP TABLE in_phase AS
+WITH own AS (
+    SELECT d.id, s.name FROM dirtied_by d
+    ASOF JOIN stage_steps s ON d.dirtier = s.pid AND d.ts >= s.ts
+), sole AS (
+    SELECT b.id, s.name FROM (SELECT id, ts FROM submissions) b
+    ASOF JOIN (SELECT * FROM stage_steps WHERE pid IS NULL) s ON b.ts >= s.ts
+)
+SELECT id, coalesce(own.name, sole.name) AS phase FROM sole LEFT JOIN own USING (id)
+"""
 
 _SQL = f"""
-CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
-WITH bios AS (
-    -- Write-back events name the disk, bios the partition.
-    SELECT ts, tid, pid, comm, b.dev, coalesce(p.disk, b.dev) AS disk, sector, nr_sector, rwbs,
-           CAST(sector // {SECTORS_PER_PAGE} AS UBIGINT) AS page,
-           CAST((sector + nr_sector - 1) // {SECTORS_PER_PAGE}
-               - sector // {SECTORS_PER_PAGE} + 1 AS BIGINT) AS pages
-    FROM block b LEFT JOIN partitions p ON b.dev = p.dev
-    WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
-), work AS (
-    SELECT ts, tid, event, reason FROM writeback WHERE event IN ('start', 'written')
-), inodes AS (
-    SELECT ts, tid, event, dev, ino FROM inode_writeback WHERE event IN ('start', 'end')
-), calls AS (
-    SELECT ts, tid, name, ts + coalesce(dur_ns, 9223372036854775807 - ts) AS returned
-    FROM syscalls
-), threads AS (
-    SELECT tid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
-           CASE WHEN count(DISTINCT target) = 1 THEN any_value(target) END AS target,
-           CASE WHEN count(DISTINCT container_id) = 1 THEN any_value(container_id) END
-               AS container
-    FROM processes GROUP BY tid
-), dirtied AS (
-    -- In task context: the flusher marks inodes dirty, too, as it writes them.
-    SELECT ts, dev, ino, pid FROM dirty ANTI JOIN (
-        SELECT tid FROM threads WHERE role IN ('flusher', 'journal')
-    ) kernel ON dirty.tid = kernel.tid
-    WHERE event IN ('dirty_folio', 'mark_inode_dirty')
-), stages AS (
-    SELECT start, coalesce("end", 9223372036854775807) AS ended, pid, name
-    FROM phases WHERE name IN {_STAGES}
-), lost AS (
-    SELECT coalesce("from", 0) AS start, coalesce("to", 9223372036854775807) AS ended
-    FROM loss WHERE stream LIKE '%machine%'
-), joined AS (
-    SELECT b.*,
-        CASE WHEN w.event = 'start' THEN w.reason END AS work_reason,
-        CASE WHEN i.event = 'start' AND i.dev = b.disk THEN i.ino END AS ino,
-        -- The end of a bracket may be among events that were lost since its start.
-        w.event = 'start' AND EXISTS (
-            SELECT 1 FROM lost WHERE lost.start <= b.ts AND lost.ended >= w.ts
-        ) AS doubtful,
-        CASE WHEN b.ts <= c.returned THEN c.name END AS call,
-        t.role
-    FROM bios b
-    ASOF LEFT JOIN work w ON b.tid = w.tid AND b.ts >= w.ts
-    ASOF LEFT JOIN inodes i ON b.tid = i.tid AND b.ts >= i.ts
-    ASOF LEFT JOIN calls c ON b.tid = c.tid AND b.ts >= c.ts
-    LEFT JOIN threads t ON b.tid = t.tid
-), reasoned AS (
-    SELECT *,
-        CASE
-            WHEN work_reason IS NOT NULL THEN work_reason
-            WHEN role = 'journal' THEN 'journal'
-            WHEN call IN ('fsync', 'fdatasync', 'sync_file_range', 'msync') THEN 'fsync'
-            WHEN call IN ('sync', 'syncfs') THEN 'sync'
-            WHEN call IN ('write', 'pwrite64', 'writev', 'pwritev', 'pwritev2', 'io_submit',
-                          'io_uring_enter') THEN 'direct'
-            ELSE 'other'
-        END AS reason,
-        CASE
-            WHEN doubtful THEN 'unknown'
-            WHEN work_reason IS NOT NULL OR role = 'journal' THEN 'exact'
-            WHEN call IN ('fsync', 'fdatasync', 'sync_file_range', 'msync', 'sync', 'syncfs')
-                THEN 'exact'
-            WHEN call IS NOT NULL THEN 'inferred'
-            ELSE 'unknown'
-        END AS certainty
-    FROM joined
+CREATE TEMP TABLE {VIEW} AS
+WITH subvolumes AS (
+    SELECT coalesce(n.bdi, w.fsid) AS fs, ino FROM file_writes w
+    LEFT JOIN btrfs_names n ON w.fsid = n.name WHERE root IS NOT NULL
+    GROUP BY ALL HAVING count(DISTINCT root) > 1
+), freed AS (
+    SELECT dev AS fs, ino, max(ts) AS last_freed FROM file_writes
+    WHERE event = 'free_inode' GROUP BY ALL
 )
-SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino,
-    CAST(NULL AS VARCHAR) AS path,
-    r.reason, r.call, r.pid, r.comm, d.pid AS dirtier,
-    dt.target AS target, dt.container AS container,
-    -- The innermost stage of the dirtier's process; of the only process that marks any.
-    (SELECT coalesce(
-        arg_max(s.name, s.start) FILTER (s.pid = d.pid),
-        CASE WHEN count(DISTINCT s.pid) = 1 THEN arg_max(s.name, s.start) END
-     ) FROM stages s WHERE s.start <= r.ts AND r.ts <= s.ended) AS phase,
-    r.certainty, own.ino IS NOT NULL AS own
-FROM reasoned r
-ASOF LEFT JOIN dirtied d ON r.disk = d.dev AND r.ino = d.ino AND r.ts >= d.ts
-LEFT JOIN (SELECT tid, target, container FROM threads) dt ON d.pid = dt.tid
+SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.root,
+    CASE WHEN NOT r.metadata AND r.ts >= coalesce(f.born_ns, r.ts)
+        AND r.ts > coalesce(z.last_freed, -1) THEN f.path END AS path,
+    r.reason, r.call, r.pid, r.comm, d.dirtier, d.target, d.container, p.phase,
+    CASE WHEN r.certainty = 'exact' AND (d.dirtiers > 1 OR NOT r.direct AND d.id IS NOT NULL AND (
+            -- Others may have dirtied it before the recording, while events were lost, or it may
+            -- be another of the same number on the disk or in another subvolume.
+            r.machine_lost >= d.since OR (r.in_bracket AND r.dirty_since < $start)
+            OR sd.disk IS NOT NULL OR sv.ino IS NOT NULL))
+        THEN 'ambiguous' ELSE r.certainty END AS certainty,
+    d.dirtiers::INTEGER AS dirtiers, own.ino IS NOT NULL AS own
+FROM submissions r
+LEFT JOIN dirtied_by d USING (id)
+LEFT JOIN in_phase p USING (id)
+LEFT JOIN shared_disks sd ON r.disk = sd.disk
+LEFT JOIN subvolumes sv ON r.fs = sv.fs AND r.ino = sv.ino
 LEFT JOIN own_inodes own ON r.disk = own.disk AND r.ino = own.ino
+LEFT JOIN files f
+    ON r.fs = f.dev AND r.ino = f.ino AND coalesce(r.root, 0) = coalesce(f.root, 0)
+LEFT JOIN freed z ON r.fs = z.fs AND r.ino = z.ino
 ORDER BY r.ts
 """
 
@@ -113,19 +146,26 @@ def flushes(trace: Trace) -> str:
     """Make the view `flushes`; returns its name.
 
     One row a write bio. Columns: ts (ns); dev; sector, nr_sector (512 bytes); rwbs; page, pages
-    (4096 bytes, on the device); ino and path (null: not known); reason (background, periodic, sync,
-    vmscan, fsync, journal, direct, other); call (the system call it happened in); pid, comm (who
-    submitted it); dirtier (process that last dirtied the inode), its target and container;
-    phase (data_load, model_load, train, inference); certainty (exact, inferred, unknown); own
-    (the recorder's own file).
+    (4096 bytes, on the device); ino (null: not known), root (btrfs: the subvolume in which ino
+    counts); path (a name of the file at the end of the recording; null: gone, metadata, or not
+    found); reason (background, periodic, sync, vmscan, ... as the flusher has it; fsync: also of
+    O_SYNC writes; journal, direct, other); call (the system call it happened in); pid, comm (who
+    submitted it); dirtier (process that last dirtied a page of the inode, or wrote directly), its
+    target and container (null, too, where the dirtiers' differ); phase (data_load, model_load,
+    train, inference); certainty (exact, ambiguous, inferred, unknown); dirtiers (processes that
+    dirtied the inode since it was last clean); own (the recorder's own file).
 
-    Needs table block; the others sharpen what it says.
+    Needs table block; the others sharpen what it says. A process that writes to a page that is
+    dirty already, within a tick of somebody else, leaves no event.
     """
     trace.require("block")
+    connection = trace.connection
+    made = "SELECT 1 FROM duckdb_tables() WHERE table_name = ?"
+    if connection.execute(made, [VIEW]).fetchone():
+        return VIEW
     for table in _OPTIONAL:
         trace.empty_if_missing(table)
-    connection = trace.connection
-    make_partitions(trace)
+    make_volumes(trace)
     connection.execute("CREATE OR REPLACE TEMP TABLE own_inodes (disk VARCHAR, ino UBIGINT)")
     for dev, inodes in trace.manifest["own_files"].items():
         connection.execute(
@@ -133,5 +173,12 @@ def flushes(trace: Trace) -> str:
             "coalesce((SELECT disk FROM partitions WHERE dev = ?), ?), unnest(?::UBIGINT[])",
             [dev, dev, inodes],
         )
-    trace.execute(_SQL)
+    trace.execute(_THREADS)
+    make_submissions(trace)
+    make_dirtiers(trace)
+    for statement in (_STAGES_SQL, _DIRTIER, _PHASE):
+        trace.execute(statement)
+    trace.execute(_SQL.replace("$start", str(trace.manifest["clock"]["start_ns"])))
+    for table in _STEPS_ON_THE_WAY:
+        trace.execute(f"DROP TABLE {table}")
     return VIEW

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.views.partitions import make_partitions
+from analysis.views.volumes import make_partitions
 from tracer.store.trace import Trace
 
 VIEW = "requests"

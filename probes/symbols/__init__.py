@@ -3,15 +3,17 @@
 resolver.py         instructions into names, wherever their code came from: start here
 mappings.py         address spaces as they change: what lay behind an address at a time
 files.py            paths and file offsets into names, each file opened once
-table.py            sorted symbols of one file, and the name at an address
-elf.py              an ELF file: header, sections, segments, bytes at an address
-elf_symbols.py      its symbol tables and the stubs of its procedure linkage table
-debug_files.py      where the symbols of a stripped file lie
+elf.py              the functions of an ELF file, from all that it has of the following
+elf_file.py         header, sections, segments, build id, words at an address
+elf_symbols.py      symbol tables
+debug_files.py      the separate debug file of a stripped one
+plt.py              stubs of the procedure linkage table, as `name@plt`
 go.py               the functions that a Go program knows of itself, stripped or not
 perf_map.py         what a just-in-time compiler wrote about its code
 kernel.py           the running kernel's functions, by /proc/kallsyms
 vdso.py             the code that the kernel maps into every process
-demangle.py, demangle_worker.py   C++ names as they were written, in a process with limits
+table.py            sorted symbols of one source, and the name at an address
+demangle.py         C++ names as they were written; demangle_worker.py does it within limits
 reading.py          files opened and read as if an enemy had made them
 
 A file that cannot be read at all raises UnreadableSymbols. Where only a part of it is damaged,

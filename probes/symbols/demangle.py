@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-_WORKER = Path(__file__).with_name("demangle_worker.py")
+_WORKER = Path(__file__).resolve().with_name("demangle_worker.py")
 _MANGLED = re.compile(rb"_Z[A-Za-z0-9_.$]+")
 _MAX_MANGLED_BYTES = 1 << 14
 _BATCH = 256
@@ -86,7 +86,6 @@ class Demangler:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={},
             )
         except OSError:
             self._deaths = _MAX_DEATHS

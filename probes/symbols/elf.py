@@ -36,6 +36,7 @@ class ElfFile(ElfImage):
 
     @cached_property
     def _table(self) -> SymbolTable:
+        _ = self.segments  # file offsets are asked for when the file is closed, too
         sources: list[SymbolColumns] = []
         for read in (self._own_symbols, self._go_symbols):
             try:
@@ -63,7 +64,10 @@ class ElfFile(ElfImage):
         return go_functions(self)
 
     def at_file_offsets(self, offsets: NDArray[np.int64]) -> list[str | None]:
-        """The function at each offset into the file; None where none is known."""
+        """The function at each offset into the file; None where none is known.
+
+        A file that was closed still answers if it was asked for its symbols before.
+        """
         addresses, loaded = self.addresses_of(offsets)
         names = self.symbols().names_of(addresses)
         return [name if known else None for name, known in zip(names, loaded, strict=True)]

@@ -30,7 +30,7 @@ _MAX_NAMES_BYTES = 1 << 20
 _MAX_NOTE_BYTES = 1 << 16
 _MAX_BUILD_ID_BYTES = 64
 _NT_GNU_BUILD_ID = 3
-_MAX_RELOCATION_BYTES = 1 << 28
+_MAX_RELOCATION_BYTES = 1 << 27
 _CHUNK = 1 << 24
 
 _SHF_ALLOC = 2
@@ -117,8 +117,10 @@ class ElfImage:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; segments that were looked at stay known."""
+        """Give the descriptor back; what was looked at stays known."""
         self._close()
+        self.__dict__.pop("relative_words", None)  # large, and needed for reading only
+        self.fd = -1  # its number may be another file's from now on
 
     def problem(self, what: str) -> None:
         """Note that something of the file cannot be used."""
@@ -252,7 +254,7 @@ class ElfImage:
             (
                 s
                 for s in self.sections
-                if s.allocated and s.stored and s.address <= address < s.address + s.size
+                if s.allocated and s.stored and s.address <= address < s.address + s.size <= 1 << 64
             ),
             None,
         )
@@ -271,23 +273,29 @@ class ElfImage:
             data[: len(data) // self.word.itemsize * self.word.itemsize], self.word
         )
         words = words.astype(np.uint64)
-        end = address + len(words) * self.word.itemsize
-        for places, values in self.relocations():
-            inside = (places >= np.uint64(address)) & (places < np.uint64(end))
-            index = (places[inside] - np.uint64(address)) // np.uint64(self.word.itemsize)
-            words[index.astype(np.int64)] = values[inside]
+        places, values = self.relative_words
+        end = min(address + len(words) * self.word.itemsize, (1 << 64) - 1)
+        first, last = np.searchsorted(places, np.array([address, end], dtype=np.uint64))
+        index = (places[first:last] - np.uint64(address)) // np.uint64(self.word.itemsize)
+        words[index.astype(np.int64)] = values[first:last]
         return words
 
-    def relocations(self) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
-        """Addresses and values of the words that only a relocation gives, in chunks.
+    @cached_property
+    def relative_words(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Addresses, sorted, and values of the words that only a relocation gives.
 
         Those that are relative to where the file is loaded and say their value themselves (RELA);
         others have it in its place.
         """
         relative = _RELATIVE.get(self.machine)
+        places, values = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
         for _, rows in self.addend_relocations():
             rows = rows[rows["info"] & (0xFF if self.bits == 32 else 0xFFFFFFFF) == relative]
-            yield rows["offset"].astype(np.uint64), rows["addend"].astype(np.uint64)
+            places.append(rows["offset"].astype(np.uint64))
+            values.append(rows["addend"].astype(np.uint64))
+        all_places, all_values = np.concatenate(places), np.concatenate(values)
+        order = np.argsort(all_places, kind="stable")
+        return all_places[order], all_values[order]
 
     def addend_relocations(self) -> Iterator[tuple[Section, NDArray[Any]]]:
         """Relocations with an addend (offset, info, addend) that the loader applies, in chunks."""

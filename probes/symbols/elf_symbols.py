@@ -6,6 +6,7 @@ numpy here.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from probes.symbols.elf_file import ElfImage, Section
 from probes.symbols.table import SymbolColumns, join_columns
 
-MAX_SYMBOLS = 1 << 22
+MAX_SYMBOLS = 1 << 21
 MAX_STRING_BYTES = 1 << 28
 """Larger tables are left out: no library that is known comes near."""
 
-_CHUNK_SYMBOLS = 1 << 18
+_CHUNK_SYMBOLS = 1 << 17
 
 _STT_NOTYPE, _STT_FUNC, _STT_GNU_IFUNC = 0, 2, 10
 _STB_GLOBAL, _STB_WEAK, _STB_GNU_UNIQUE = 1, 2, 10
@@ -27,8 +28,8 @@ _SHN_UNDEF, _SHN_LORESERVE = 0, 0xFF00
 _BINDING_RANKS = np.zeros(16, dtype=np.int64)
 _BINDING_RANKS[[_STB_GLOBAL, _STB_WEAK, _STB_GNU_UNIQUE]] = 2, 1, 2
 
-_LETTERS_SEEN = 24
-_NAME_RANKS = 128
+_LETTERS_SEEN = 16
+_NAME_RANKS = 64
 """More than `_name_ranks` gives."""
 
 
@@ -117,9 +118,10 @@ def _functions(
     mark = (first == ord("$")) | ((first == ord(".")) & (second == ord("L")))
     here = (starts >= bounds.starts[section]) & (ends > starts)
     here &= (first != 0) & (is_function | ~mark)
-    binding = _BINDING_RANKS[rows["info"] >> 4]
-    ranks = (4 * is_function + binding) * _NAME_RANKS + _name_ranks(letters, names)
-    return SymbolColumns(starts, ends, sized, ranks, names, blob).where(here)
+    columns = SymbolColumns(starts, ends, sized, is_function * 4, names, blob).where(here)
+    binding = _BINDING_RANKS[rows["info"][here] >> 4]
+    ranks = (columns.ranks + binding) * _NAME_RANKS + _name_ranks(letters, columns.names)
+    return replace(columns, ranks=ranks)
 
 
 def _name_ranks(letters: NDArray[np.uint8], names: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -127,9 +129,8 @@ def _name_ranks(letters: NDArray[np.uint8], names: NDArray[np.int64]) -> NDArray
 
     Fewer underscores at its start, then fewer letters, of which the first few are looked at.
     """
-    seen = np.empty((len(names), _LETTERS_SEEN), dtype=np.uint8)
-    for letter in range(_LETTERS_SEEN):
-        seen[:, letter] = letters[np.minimum(names + letter, len(letters) - 1)]
+    where = np.minimum(names[:, None] + np.arange(_LETTERS_SEEN), len(letters) - 1)
+    seen = letters[where]
     ended = seen == 0
     length = np.where(ended.any(axis=1), ended.argmax(axis=1), _LETTERS_SEEN)
     underscores = (seen[:, 0] == ord("_")).astype(np.int64)

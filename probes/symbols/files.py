@@ -101,8 +101,7 @@ class SymbolCache:
         try:
             with open_elf(path, self._debug_root) as elf:
                 nbytes = elf.symbols().nbytes
-                # Asked now, while the file is open; they stay known.
-                _ = elf.segments, elf.build_id
+                _ = elf.build_id  # asked now, while the file is open
         except UnreadableSymbols as error:
             self._note(error.what)
             return None

@@ -36,7 +36,7 @@ _MODULE_SECTIONS = (".go.module", ".noptrdata", ".data", ".data.rel.ro")
 
 _MAX_SEARCHED_BYTES = 1 << 29
 _MAX_CANDIDATES = 64
-_MAX_FUNCTIONS = 1 << 22
+_MAX_FUNCTIONS = 1 << 21
 _MAX_NAMES_BYTES = 1 << 28
 _CHUNK = 1 << 24
 
@@ -96,7 +96,6 @@ def _headers(elf: ElfImage) -> Iterator[_Header]:
 
 def _magics_in(elf: ElfImage, section: Section) -> Iterator[int]:
     """Offsets in a section of what is a magic number by its first eight bytes."""
-    byte_order = "little" if elf.little_endian else "big"
     pointer = elf.bits // 8
     end = min(section.size, _MAX_SEARCHED_BYTES, elf.status.st_size)
     for chunk in range(0, end, _CHUNK):
@@ -108,7 +107,6 @@ def _magics_in(elf: ElfImage, section: Section) -> Iterator[int]:
         good &= np.isin(words[:, 6], (1, 2, 4))
         for index in np.flatnonzero(good).tolist():
             yield chunk + 8 * index
-    del byte_order
 
 
 def _header_at(elf: ElfImage, section: Section, start: int) -> _Header | None:
@@ -166,7 +164,6 @@ def _functions(elf: ElfImage, header: _Header) -> SymbolColumns | None:
         records += np.uint64(header.functab)
     names, known = _gather(elf, header, records)
     blob = elf.read(header.section, header.start + header.names, header.names_size)
-    known &= (names > 0) | (header.magic != _GO_1_2)
     known &= (names >= 0) & (names < len(blob))
     letters = np.frombuffer(blob, dtype=np.uint8)
     known[known] = letters[names[known]] != 0
@@ -238,6 +235,5 @@ def _pointers_to(elf: ElfImage, address: int) -> Iterator[int]:
                 found += 1
                 if found >= _MAX_CANDIDATES:
                     return
-    for places, values in elf.relocations():
-        for place in places[values == np.uint64(address)][:_MAX_CANDIDATES].tolist():
-            yield int(place)
+    places, values = elf.relative_words
+    yield from places[values == np.uint64(address)][:_MAX_CANDIDATES].tolist()

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_whole
+from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_whole, shown
 from probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
 KALLSYMS = Path("/proc/kallsyms")
 
-_MAX_BYTES = 1 << 27
+_MAX_BYTES = 1 << 26
+_MAX_LINES = 1 << 20
 _LAST_SYMBOL_BYTES = 4096
 """The last symbol has no next one to end it; perf gives it a page, too."""
 
@@ -44,8 +45,10 @@ def kernel_symbols(path: PathOrFd = KALLSYMS) -> KernelSymbols | None:
         data = read_whole(fd, _MAX_BYTES)
     finally:
         os.close(fd)
-    if data is None:
-        raise UnreadableSymbols(f"{path!r} has more than {_MAX_BYTES} bytes")
+    if data is None or data.count(b"\n") > _MAX_LINES:
+        raise UnreadableSymbols(
+            f"{shown(path)} has more than {_MAX_BYTES} bytes or {_MAX_LINES} lines"
+        )
     starts: list[int] = []
     code: list[bool] = []
     ranks: list[int] = []

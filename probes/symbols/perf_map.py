@@ -14,15 +14,15 @@ import numpy as np
 from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_whole, shown
 from probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
-MAX_MAP_BYTES = 1 << 27
-MAX_MAP_LINES = 1 << 21
+MAX_MAP_BYTES = 1 << 26
+MAX_MAP_LINES = 1 << 20
 
 
 def read_perf_map(path: PathOrFd, uid: int) -> SymbolTable | None:
     """The functions of one process by absolute address; None where there is no map.
 
     Anyone may write to /tmp: only a file of the process's own user `uid` or of root counts, no
-    link is followed, and nobody else may be able to write to it. Where code was laid over older
+    link is followed, and it must not be open to everybody's writing. Where code was laid over older
     code the later line counts. Lines that say something else are left out. Raises
     UnreadableSymbols for a file that is refused.
     """
@@ -37,8 +37,8 @@ def read_perf_map(path: PathOrFd, uid: int) -> SymbolTable | None:
             raise UnreadableSymbols(
                 f"{shown(path)} belongs to user {status.st_uid}, not to the process's user {uid}"
             )
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise UnreadableSymbols(f"{shown(path)} may be written by others", "chmod go-w")
+        if status.st_mode & stat.S_IWOTH:
+            raise UnreadableSymbols(f"{shown(path)} may be written by anyone", "chmod o-w")
         data = read_whole(fd, MAX_MAP_BYTES)
     finally:
         os.close(fd)

@@ -107,5 +107,6 @@ def _names_of_words(elf: ElfImage, table: SymbolTable, words: NDArray[np.uint64]
                 names[where] = table.raw_name(int(which)) if which >= 0 else b""
             elif by_symbol and 0 < index < len(offsets):
                 start = int(offsets[index])
-                names[where] = strings[start : start + _MAX_NAME_BYTES].partition(b"\0")[0]
+                end = strings.find(b"\0", start, start + _MAX_NAME_BYTES)
+                names[where] = strings[start : end if end >= 0 else start + _MAX_NAME_BYTES]
     return names

@@ -60,6 +60,8 @@ class SymbolColumns:
 
 def join_columns(parts: Sequence[SymbolColumns], blob: bytes) -> SymbolColumns:
     """One after the other; their names are offsets into one `blob`."""
+    if len(parts) == 1:
+        return replace(parts[0], blob=blob)
     return SymbolColumns(
         np.concatenate([np.empty(0, np.uint64), *(part.starts for part in parts)]),
         np.concatenate([np.empty(0, np.uint64), *(part.ends for part in parts)]),
@@ -175,10 +177,10 @@ def build_table(sources: Sequence[SymbolColumns], by_rank: bool = False) -> Symb
     # From the least to the most preferred; what comes later in a file is less so.
     keys = (-chosen, ranks[chosen]) if by_rank else (-chosen, ranks[chosen], starts[chosen])
     chosen = chosen[np.lexsort(keys)]
+    del keys
     by_start = np.argsort(starts[chosen], kind="stable")
-    first, last, which = _cut(
-        starts[chosen][by_start], ends[chosen][by_start], by_start.astype(np.int64)
-    )
+    first, last, which = _cut(starts[chosen], ends[chosen], by_start)
+    del by_start
     guessed = _fit_unsized(starts, ends, ranks, np.flatnonzero(real & ~sized), first, last)
     all_starts = np.concatenate([first, starts[guessed[0]]])
     order = np.argsort(all_starts, kind="stable")
@@ -217,44 +219,53 @@ def _fit_unsized(
     return unsized, limits
 
 
-@compiled
-def _cut(starts: Any, ends: Any, preference: Any) -> Any:
-    """Cut intervals, sorted by start, into pieces that do not overlap.
+def _cut(
+    starts: NDArray[np.uint64], ends: NDArray[np.uint64], by_start: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
+    """Cut intervals, from the least to the most preferred, into pieces that do not overlap.
 
-    Each piece goes to the interval of the highest `preference` (all different, 0..n-1) that
-    covers it. Returns starts, ends and the preference of each piece's interval.
+    Each piece goes to the most preferred interval that covers it. `by_start` is their order by
+    start. Returns starts, ends and the interval of each piece.
     """
+    none = np.empty(0, dtype=np.uint64)
+    pieces = _sweep(starts, ends, by_start, none, none, np.empty(0, dtype=np.int64))
+    first, last = np.empty(pieces, dtype=np.uint64), np.empty(pieces, dtype=np.uint64)
+    which = np.empty(pieces, dtype=np.int64)
+    _sweep(starts, ends, by_start, first, last, which)
+    return first, last, which
+
+
+@compiled
+def _sweep(starts: Any, ends: Any, by_start: Any, first: Any, last: Any, which: Any) -> Any:
+    """How many pieces there are; written to `first`, `last`, `which` where these have room."""
     n = len(starts)
-    out_start = np.empty(2 * n, dtype=np.uint64)
-    out_end = np.empty(2 * n, dtype=np.uint64)
-    out_which = np.empty(2 * n, dtype=np.int64)
-    end_of = np.empty(n, dtype=np.uint64)
-    for i in range(n):
-        end_of[preference[i]] = ends[i]
     pieces = 0
     following = 0
     covering = [np.int64(0) for _ in range(0)]  # a heap of negated preferences
     here = np.uint64(0)
+    previous = np.int64(-1)
+    previous_end = np.uint64(0)
     while following < n or len(covering) > 0:
         if len(covering) == 0:
-            here = starts[following]
-        while following < n and starts[following] <= here:
-            heappush(covering, -preference[following])
+            here = starts[by_start[following]]
+        while following < n and starts[by_start[following]] <= here:
+            heappush(covering, -by_start[following])
             following += 1
-        while len(covering) > 0 and end_of[-covering[0]] <= here:
+        while len(covering) > 0 and ends[-covering[0]] <= here:
             heappop(covering)
         if len(covering) == 0:
             continue
         best = -covering[0]
-        there = end_of[best]
-        if following < n and starts[following] < there:
-            there = starts[following]
-        if pieces > 0 and out_which[pieces - 1] == best and out_end[pieces - 1] == here:
-            out_end[pieces - 1] = there
-        else:
-            out_start[pieces] = here
-            out_end[pieces] = there
-            out_which[pieces] = best
+        there = ends[best]
+        if following < n and starts[by_start[following]] < there:
+            there = starts[by_start[following]]
+        if best != previous or previous_end != here:
+            if pieces < len(first):
+                first[pieces] = here
+                which[pieces] = best
             pieces += 1
+        if pieces <= len(last):
+            last[pieces - 1] = there
+        previous, previous_end = best, there
         here = there
-    return out_start[:pieces].copy(), out_end[:pieces].copy(), out_which[:pieces].copy()
+    return pieces

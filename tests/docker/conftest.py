@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import do_without, tracer_command
-from tests.support.dockerd import Dockerd
+from tests.support.dockerd import Dockerd, python
+from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tracer.store.trace import Trace
 
 
@@ -87,6 +88,22 @@ def wait_for(condition, what, seconds=60):
 
 
 @pytest.fixture
+def start_on_host(shared):
+    """Start such a program on the host; returns its process."""
+    started = []
+
+    def run(name, source, *arguments):
+        source = (WAITING + source).replace("/shared", str(shared))
+        started.append(subprocess.Popen(python(source, name, *arguments)))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
 def tell(shared):
     """Tell the containers to go, and wait for what they say: `tell("go", "a-is-done")`."""
 
@@ -110,20 +127,18 @@ class Recording:
             text=True,
             env=dict(os.environ),
         )
-        assert self.process.stderr is not None
         first = self.process.stderr.readline()
-        assert first.startswith("Tracing "), first + self.process.communicate()[1]
+        assert first.startswith("Tracing "), first + self.process.stderr.read()
 
     def stop(self) -> Trace:
         """End it, if it has not ended; the trace."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGINT)
         return self.trace()
 
     def trace(self) -> Trace:
         """The trace, when it has ended by itself."""
-        _, err = self.process.communicate(timeout=120)
-        assert self.process.returncode == 0, err
+        err = self.process.stderr.read()
+        assert self.process.wait(timeout=120) == 0, err
         assert "Traceback" not in err
         return Trace(self.folder)
 
@@ -140,7 +155,8 @@ def record(tmp_path):
     yield begin
     for recording in started:
         recording.process.kill()
-        recording.process.communicate()
+        recording.process.wait()
+        recording.process.stderr.close()
 
 
 def calls(trace, name="getppid"):
@@ -150,3 +166,9 @@ def calls(trace, name="getppid"):
         "ON s.pid = p.pid AND s.tid = p.tid WHERE s.name = ? GROUP BY 1, 2 ORDER BY 1, 2"
     )
     return trace.connection.execute(query, [name]).fetchall()
+
+
+def init_of(container):
+    """The kernel's id of a container's first process; 0 while it does not run."""
+    container.reload()
+    return container.attrs["State"]["Pid"]

@@ -1,38 +1,225 @@
 """Containers as targets: who is counted to which, exactly, whatever joins, forks or restarts."""
 
 import subprocess
-import sys
 
-from tests.docker.conftest import CALLS, WAITING, calls
+import pytest
+
+from probes.backends.choice import BACKENDS
+from probes.kernel import syscall_names
+from tests.docker.conftest import CALLS, calls, init_of, wait_for
+from tests.support.dockerd import python
 
 A, B, OTHER, HOST, LATER = 9973, 101, 757, 499, 1009
+FINE = {"events": 0, "windows": 0, "unknown": 0}
 TIMES = "import os\nfor _ in range({}): os.times()"
+"""runc itself calls getppid, but not times."""
 
 
-def test_each_call_is_counted_to_its_own_target(start, tell, record, shared):
+@pytest.fixture
+def perf_count(tmp_path):
+    """Count a process's calls by `perf stat` from now on; returns what ends it and tells."""
+
+    def begin(pid, name):
+        number = next(nr for nr, known in syscall_names().items() if known == name)
+        for fifo in ("control", "done"):
+            subprocess.run(["mkfifo", tmp_path / fifo], check=True)
+        event = ["-e", "raw_syscalls:sys_enter", "--filter", f"id == {number}"]
+        control = ["-D", "-1", f"--control=fifo:{tmp_path}/control,{tmp_path}/done"]
+        log = tmp_path / "perf.csv"
+        perf = subprocess.Popen(
+            ["perf", "stat", "-x", ",", "-o", log, *control, *event, "-p", str(pid)]
+        )
+        with (tmp_path / "control").open("w") as word, (tmp_path / "done").open() as answer:
+            word.write("enable\n")
+            word.flush()
+            assert answer.readline() == "ack\n"
+
+        def end():
+            perf.send_signal(2)
+            perf.wait()
+            return int(log.read_text().strip().splitlines()[-1].split(",")[0])
+
+        return end
+
+    return begin
+
+
+def test_each_call_is_counted_to_its_own_target(start, start_on_host, tell, record, perf_count):
     containers = {name: start(name, CALLS, n) for name, n in (("a1", A), ("b1", B), ("c1", OTHER))}
-    source = WAITING.replace("/shared", str(shared)) + CALLS
-    with subprocess.Popen([sys.executable, "-S", "-c", source, "host", str(HOST)]) as host:
-        tell(None, "a1-is-up", "b1-is-up", "c1-is-up", "host-is-up")
-        recording = record("--container", "a1, b1", "-p", host.pid)
-        counting = subprocess.Popen(
-            ["perf", "stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "--filter", "id == 110",
-             "-p", str(containers["a1"].attrs["State"]["Pid"] or _pid(containers["a1"]))],
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        tell("go", "a1-is-done", "b1-is-done", "c1-is-done", "host-is-done")
-        with recording.stop() as trace:
-            name = next(t["name"] for t in trace.manifest["targets"] if t["kind"] == "pid")
-            assert calls(trace) == sorted(
-                [("a1", "target", A), ("b1", "target", B), (name, "target", HOST)]
-            )
-            assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
-        host.kill()
-    counting.send_signal(2)
-    _, err = counting.communicate()
-    assert int(err.strip().splitlines()[-1].split(",")[0]) == A
+    host = start_on_host("host", CALLS, HOST)
+    tell(None, "a1-is-up", "b1-is-up", "c1-is-up", "host-is-up")
+    recording = record("--container", "a1, b1", "-p", host.pid)
+    theirs = perf_count(init_of(containers["a1"]), "getppid")
+    tell("go", "a1-is-done", "b1-is-done", "c1-is-done", "host-is-done")
+    with recording.stop() as trace:
+        facts = trace.manifest["targets"]
+        name = next(t["name"] for t in facts if t["kind"] == "pid")
+        expected = [("a1", "target", A), ("b1", "target", B), (name, "target", HOST)]
+        assert calls(trace) == sorted(expected)
+        assert trace.manifest["loss"] == FINE
+        assert [t.get("container") for t in facts if t["kind"] == "container"] == [
+            containers["a1"].id,
+            containers["b1"].id,
+        ]
+        assert theirs() == A
+        # Every process of the machine knows its container.
+        found = trace.connection.execute(
+            "SELECT DISTINCT container_name, container_id, role FROM processes "
+            "WHERE container_id IS NOT NULL ORDER BY 1"
+        ).fetchall()
+        assert found == [
+            ("a1", containers["a1"].id, "target"),
+            ("b1", containers["b1"].id, "target"),
+            ("c1", containers["c1"].id, "other"),
+        ]
 
 
-def _pid(container):
-    container.reload()
-    return container.attrs["State"]["Pid"]
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record, backend):
+    container = start("exec", CALLS, A)
+    other = start("other", CALLS, OTHER)
+    tell(None, "exec-is-up", "other-is-up")
+    recording = record("--container", container.id[:12], "--backend", backend)
+    assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
+    assert dockerd.execute(other, python(TIMES.format(B))) == 0
+    assert dockerd.execute(container, ["sh", "-c", "sleep 0; sleep 0 & wait"]) == 0
+    tell("go", "exec-is-done", "other-is-done")
+    with recording.stop() as trace:
+        assert calls(trace, "times") == [("exec", "target", LATER)]
+        assert sum(n for *_, n in calls(trace)) >= A
+        assert trace.manifest["loss"] == FINE
+        # Each shell was executed in the container, its sleeps were made there.
+        found = trace.connection.execute(
+            "SELECT role, count(DISTINCT pid) FROM processes WHERE comm = 'sleep' AND "
+            "target = 'exec' GROUP BY 1"
+        ).fetchall()
+        assert found == [("child", 2)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_restart_is_followed(dockerd, start, tell, record, backend):
+    source = f"for _ in range({B}): os.times()\nsay('done-%d' % os.stat('/shared/go').st_size)\n"
+    container = start("again", source + "time.sleep(1000)")
+    tell(None, "again-is-up")
+    recording = record("--container", "again", "--backend", backend)
+    tell("go", "done-0")
+    first = init_of(container)
+    container.restart(timeout=0)
+    wait_for(lambda: init_of(container) not in (0, first), "the restart")
+    assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
+
+    with recording.stop() as trace:
+        # Once before and once after the restart, and what was executed in the second run.
+        found = trace.connection.execute(
+            "SELECT count(*) FROM syscalls WHERE name = 'times' GROUP BY pid ORDER BY min(ts)"
+        ).fetchall()
+        assert found == [(B,), (B,), (LATER,)]
+        assert {target for target, *_ in calls(trace, "times")} == {"again"}
+        assert trace.manifest["loss"] == FINE
+
+
+def test_a_container_that_stops_is_waited_for_until_it_is_removed(start, tell, record):
+    container = start("paused", f"for _ in range({B}): os.times()\nsay(sys.argv[2])", "done")
+    tell(None, "paused-is-up")
+    recording = record("--container", "paused")
+    tell("go", "done")
+    container.wait()
+    container.start()
+    container.wait()
+    assert recording.process.poll() is None
+    container.remove()
+    with recording.trace() as trace:
+        assert trace.manifest["ended_by"] == "target"
+        assert calls(trace, "times") == [("paused", "target", 2 * B)]
+
+
+FORKS, EACH = 101, 7
+STORM = """
+for i in range(int(sys.argv[2])):
+    if os.fork() == 0:
+        for _ in range(7): os.times()
+        if i % 2: os._exit(0)
+        os.execv(sys.executable, [sys.executable, "-S", "-E", "-c", "import os; os.times()"])
+    os.wait()
+say(name + "-is-done")
+time.sleep(1000)
+"""
+
+
+def test_a_storm_of_forks_and_execs_is_counted_whole(start, tell, record):
+    start("storm", STORM, FORKS)
+    start("squall", STORM, FORKS // 2)
+    tell(None, "storm-is-up", "squall-is-up")
+    recording = record("--container", "storm")
+    tell("go", "storm-is-done", "squall-is-done")
+    with recording.stop() as trace:
+        assert calls(trace, "times") == [("storm", "child", FORKS * EACH + (FORKS + 1) // 2)]
+        assert trace.manifest["loss"] == FINE
+        made = trace.connection.execute(
+            "SELECT count(DISTINCT pid) FROM processes WHERE target = 'storm' AND role = 'child'"
+        ).fetchone()
+        assert made == (FORKS,)
+
+
+HOSTILE = """
+import ctypes, threading
+libc = ctypes.CDLL(None)
+names = [b"jbd2/sda1-8", b"kworker/0:1", b"\\x1b[31m\\n\\xff", b") S 1 1 (x"]
+def work(comm):
+    libc.prctl(15, comm)  # PR_SET_NAME
+    for _ in range(23): os.times()
+    time.sleep(1)
+threads = [threading.Thread(target=work, args=(comm,)) for comm in names]
+for t in threads: t.start()
+say(name + "-is-done")
+time.sleep(1000)
+"""
+
+
+def test_names_as_hostile_as_they_can_be(start, tell, record, tracer):
+    name = "x_.-" + "z" * 200
+    start(name, HOSTILE)
+    tell(None, f"{name}-is-up")
+    recording = record("--container", name)
+    tell("go", f"{name}-is-done")
+    with recording.stop() as trace:
+        assert calls(trace, "times") == [(name, "target", 4 * 23)]
+        found = trace.connection.execute(
+            "SELECT DISTINCT role FROM processes WHERE container_name = ?", [name]
+        ).fetchall()
+        assert found == [("target",)]
+    for verb in ("info", "report"):
+        ran = tracer(verb, recording.folder)
+        assert "\x1b" not in ran.out
+        assert name[:60] in ran.out or verb == "report"
+
+
+def test_a_recording_of_the_machine_tells_containers_apart(start, tell, record):
+    start("told", CALLS, A)
+    start("named", CALLS, B)
+    tell(None, "told-is-up", "named-is-up")
+    recording = record("-a", "--container", "named", "-e", "syscalls")
+    tell("go", "told-is-done", "named-is-done")
+    with recording.stop() as trace:
+        found = trace.connection.execute(
+            "SELECT p.container_name, p.target, count(*) FROM syscalls s JOIN processes p "
+            "USING (pid, tid) WHERE s.name = 'getppid' AND container_id IS NOT NULL "
+            "GROUP BY 1, 2 ORDER BY 1"
+        ).fetchall()
+        assert found == [("named", "named", B), ("told", None, A)]
+
+
+def test_the_trace_knows_the_containers_folders(start, tell, record, shared):
+    container = start("known", CALLS, A)
+    tell(None, "known-is-up")
+    with record("--container", "known", "-e", "block").stop() as trace:
+        facts = {c["name"]: c for c in trace.manifest["containers"]}["known"]
+    assert facts["id"] == container.id
+    assert facts["pid"] == init_of(container)
+    assert facts["image"] == "tracer-tests/bare"
+    assert facts["cgroup"].endswith(container.id)
+    layers = container.attrs["GraphDriver"]["Data"]
+    assert (facts["merged"], facts["upper"]) == (layers["MergedDir"], layers["UpperDir"])
+    assert facts["lower"] == layers["LowerDir"].split(":")
+    mount = {"type": "bind", "source": str(shared), "path": "/shared", "writable": True}
+    assert mount in facts["mounts"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from probes.kernel import find_tracefs
+from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tracer.store.trace import Trace
 
 
@@ -69,47 +69,3 @@ def instances():
         return {path.name for path in (find_tracefs() / "instances").iterdir()}
 
     return names
-
-
-@pytest.fixture
-def file_system(tmp_path):
-    """An ext4 of 4 KiB blocks on a loop device of its own; returns (mount point, MAJOR:MINOR).
-
-    The journal is not of the fast-commit kind and inode tables are written beforehand, so that
-    nobody else writes to the device.
-    """
-    mounted = []
-
-    def make(size_mib: int = 256, name: str = "disk") -> tuple[Path, str]:
-        image, mount = tmp_path / f"{name}.img", tmp_path / name
-        mount.mkdir()
-        with image.open("wb") as file:
-            file.truncate(size_mib << 20)
-        subprocess.run(
-            [
-                "mkfs.ext4",
-                "-q",
-                "-F",
-                "-b",
-                "4096",
-                "-E",
-                "lazy_itable_init=0,lazy_journal_init=0",
-                str(image),
-            ],
-            check=True,
-        )
-        found = subprocess.run(
-            ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True
-        )
-        device = found.stdout.strip()
-        subprocess.run(["mount", device, str(mount)], check=True)
-        mounted.append((mount, device))
-        numbers = subprocess.run(
-            ["lsblk", "-dno", "MAJ:MIN", device], check=True, capture_output=True, text=True
-        )
-        return mount, numbers.stdout.strip()
-
-    yield make
-    for mount, device in reversed(mounted):
-        subprocess.run(["umount", str(mount)], check=False)
-        subprocess.run(["losetup", "-d", device], check=False)

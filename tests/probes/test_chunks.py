@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.backends import chunks
+from probes.backends import chunks, event_format
 from probes.backends.chunks import ChunkStream
 from probes.backends.ebpf import records as bpf
-from probes.backends.ftrace import event_format
 from probes.backends.perf_events import records as perf
 from probes.backends.timeline import Timeline
 from probes.errors import BadTrace

@@ -2,7 +2,7 @@
 
 import pytest
 
-from probes.backends.ftrace.event_format import parse, parse_page
+from probes.backends.event_format import parse, parse_page
 from probes.errors import BadTrace
 from tests.support.pages import HEADER_PAGE, SYS_ENTER, format_text
 

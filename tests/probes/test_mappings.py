@@ -1,7 +1,7 @@
 """Address spaces follow mappings as a dictionary of pages would."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.symbols.mappings import (
@@ -35,6 +35,7 @@ def step():
     )
 
 
+@settings(deadline=None)  # the first call compiles
 @given(st.lists(step(), min_size=1, max_size=60), st.integers(1, 5))
 def test_like_a_dictionary_of_pages(rows, pieces):
     spaces = AddressSpaces()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.backends.ftrace.event_format import parse_page
+from probes.backends.event_format import parse_page
 from probes.backends.ftrace.page_stream import CommonFields, PageStream
 from probes.backends.timeline import Timeline
 from tests.support.pages import HEADER_PAGE, PAGE, Page, enter, payload

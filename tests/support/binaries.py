@@ -68,10 +68,16 @@ def functions_of(path: Path, *, dynamic: bool = False) -> list[Function]:
         r"\s*\d+:\s+([0-9a-f]+)\s+(\d+|0x[0-9a-f]+)\s+(?:FUNC|IFUNC)\s+(\w+)\s+\w+\s+"
         r"(?:\[.*?\]\s+)?(\d+)\s(.*)"
     )
-    for line in run("readelf", "-W", "--dyn-syms" if dynamic else "-s", path).split("\n"):
+    # As they are, readelf cuts letters of several bytes in two.
+    which = "--dyn-syms" if dynamic else "-s"
+    for line in run("readelf", "-W", "--unicode=hex", which, path).split("\n"):
         match = pattern.fullmatch(line)
         if match and int(match[2], 0):
             name = re.sub(r"@.*", "", match[5].strip())
-            raw = name.encode("utf-8", "surrogateescape")
+            raw = re.sub(
+                rb"<0x([0-9a-f]+)>",
+                lambda letter: bytes.fromhex(letter[1].decode()),
+                name.encode("utf-8", "surrogateescape"),
+            )
             found.append(Function(int(match[1], 16), int(match[2], 0), match[3], raw))
     return found

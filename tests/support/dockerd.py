@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -58,14 +59,16 @@ class Dockerd:
 
     def _connect(self) -> docker.DockerClient:
         deadline = time.monotonic() + _START_S
-        while True:
-            try:
-                return docker.DockerClient(self.host, timeout=60)
-            except docker.errors.DockerException:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    self._log.seek(0)
-                    raise RuntimeError(f"dockerd: {self._log.read()[-500:]}") from None
-                time.sleep(0.05)
+        while not self._listens():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self._log.seek(0)
+                raise RuntimeError(f"dockerd: {self._log.read()[-500:]}")
+            time.sleep(0.05)
+        return docker.DockerClient(self.host, timeout=60)
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as asking:
+            return asking.connect_ex(self.host.removeprefix("unix://")) == 0
 
     def run(self, name: str, source: str, *arguments: object, shared: Path, **options):
         """Start a container that runs a Python program; `shared` of the host is its /shared."""
@@ -78,6 +81,15 @@ class Dockerd:
         container.start()
         return container
 
+    def execute(self, container, command: list[str]) -> int:
+        """Run a command in a container (`docker exec`) to its end; its exit status."""
+        api = self.client.api
+        identity = api.exec_create(container.id, command)["Id"]
+        api.exec_start(identity, detach=True)
+        while (state := api.exec_inspect(identity))["Running"]:
+            time.sleep(0.01)
+        return state["ExitCode"]
+
     def remove_all(self) -> None:
         """Remove every container."""
         for container in self.client.containers.list(all=True):
@@ -86,8 +98,9 @@ class Dockerd:
 
     def close(self) -> None:
         """End the daemon and remove what it left: mounts, cgroups, folders."""
-        with contextlib.suppress(AttributeError):
-            self.remove_all()
+        if hasattr(self, "client"):
+            if self.process.poll() is None:
+                self.remove_all()
             self.client.close()
         self.process.terminate()
         try:

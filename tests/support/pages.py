@@ -50,12 +50,19 @@ EXEC = format_text(
     "__data_loc char[] filename 8 4 0\npid_t pid 12 4 1\npid_t old_pid 16 4 1",
 )
 EXIT = format_text("sched_process_exit", 369, "char comm[16] 8 16 0\npid_t pid 24 4 1")
+ATTACH = format_text(
+    "cgroup_attach_task",
+    538,
+    "int dst_root 8 4 1\nint dst_level 12 4 1\nu64 dst_id 16 8 0\nint pid 24 4 1\n"
+    "__data_loc char[] dst_path 28 4 0\n__data_loc char[] comm 32 4 0",
+)
 FORMATS = {
     "raw_syscalls:sys_enter": SYS_ENTER,
     "raw_syscalls:sys_exit": SYS_EXIT,
     "task:task_newtask": NEWTASK,
     "sched:sched_process_exec": EXEC,
     "sched:sched_process_exit": EXIT,
+    "cgroup:cgroup_attach_task": ATTACH,
 }
 
 
@@ -83,6 +90,19 @@ def execed(tid: int, filename: bytes = b"/bin/x\0") -> bytes:
     """A sched_process_exec event."""
     where = 20 | len(filename) << 16
     return payload(365, tid, struct.pack("<Iii", where, tid, tid) + filename)
+
+
+def exited(tid: int, comm: bytes = b"x") -> bytes:
+    """A sched_process_exit event."""
+    return payload(369, tid, struct.pack("<16si", comm, tid))
+
+
+def attached(by: int, tid: int, hierarchy: int, path: bytes) -> bytes:
+    """A cgroup_attach_task event: thread `tid` was put into a cgroup."""
+    path += b"\0"
+    where = 36 | len(path) << 16
+    body = struct.pack("<iiQiII", hierarchy, 1, 1, tid, where, 36 + len(path) | 2 << 16)
+    return payload(538, by, body + path + b"c\0")
 
 
 class Page:

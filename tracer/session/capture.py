@@ -15,7 +15,7 @@ from pathlib import Path
 from probes.backends.drain import Drain
 from probes.backends.ebpf.programs import Filter, Programs
 from probes.backends.ebpf.ring import BpfRing
-from probes.backends.ftrace.event_format import parse_page
+from probes.backends.event_format import parse_page
 from probes.backends.ftrace.instance import Instance
 from probes.backends.ftrace.page_source import PageSource
 from probes.backends.perf_events.ring import Ring
@@ -117,7 +117,7 @@ class Capture:
         for probe in probes:
             wanted = [event for event in probe.events if event.feed is Feed.TRACEPOINT]
             present = [event for event in wanted if instance.has_event(event.name)]
-            if not present:
+            if not present and not probe.optional:
                 raise FeatureMissing(
                     f"this kernel has none of the events of probe {probe.name}",
                     "leave it out with -e, or see `tracer doctor`",

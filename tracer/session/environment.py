@@ -11,8 +11,8 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from tracer.store.manifest import Disk, Host, Kernel, Mount, Tool
-from tracer.store.trace import boot_id
+from probes.kernel import boot_id
+from tracer.store.manifest import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.version import VERSION
 
 _VM = (
@@ -94,6 +94,31 @@ def mounts() -> list[Mount]:
                 found.append(
                     {"dev": before[2], "path": before[4], "type": after[0], "source": after[1]}
                 )
+    return found
+
+
+def btrfs() -> list[Btrfs]:
+    """Mounted btrfs file systems, whose names in events are no block device's.
+
+    Kernel: fs/btrfs/sysfs.c.
+    """
+    numbers = {
+        os.path.realpath(mount["source"]): mount["dev"]
+        for mount in mounts()
+        if mount["type"] == "btrfs"
+    }
+    found: list[Btrfs] = []
+    for path in sorted(Path("/sys/fs/btrfs").glob("*-*-*-*-*")):
+        with contextlib.suppress(OSError):
+            disks = sorted((path / "devices").iterdir())
+            found.append(
+                {
+                    "fsid": path.name,
+                    "bdi": (path / "bdi").readlink().name,
+                    "dev": next((n for d in disks if (n := numbers.get(f"/dev/{d.name}"))), ""),
+                    "devices": [(disk / "dev").read_text().strip() for disk in disks],
+                }
+            )
     return found
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +46,7 @@ class Members:
         self._capture = capture
         self._seen: list[set[int]] = [set() for _ in targets]
         self._looked = 0.0
+        self._others: set[int] = set()
         self._joins: Joins | None = None
         self._file = None
         if any(target.joined or target.kind == "daemon" for target in targets):
@@ -70,13 +72,15 @@ class Members:
         """What can be read when it is time to look."""
         return [self._joins.fd] if self._joins is not None and self._joins.fd is not None else []
 
-    def first_look(self) -> None:
+    def first_look(self, companions: Iterable[int] = ()) -> None:
         """Write down who belongs to each target, and who makes processes for one.
 
-        Before it process events are let in, after it those of the targets: then nobody is late.
+        `companions` are processes that record for us: they belong to no target. Before it
+        process events are let in, after it those of the targets: then nobody is late.
         """
         if self._file is None:
             return
+        self._others.update(companions)
         found = self._found(self._targets)
         self._capture.join(tid for _, pid, *_ in found for tid in threads(pid))
         makers = {pid for target in self._targets for pid in target.makers()}
@@ -126,7 +130,7 @@ class Members:
             number = self._targets.index(target)
             before = time.monotonic_ns()
             members = target.members()
-            for pid in members.keys() - self._seen[number]:
+            for pid in members.keys() - self._seen[number] - self._others:
                 process = _process(pid)
                 if process is not None and not process.kernel:
                     began = max(0, process.start_ticks * 1_000_000_000 // ticks - slept)

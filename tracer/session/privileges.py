@@ -29,7 +29,13 @@ CAPTURE = (
 )
 """While events are let in."""
 
-FINALIZE = (*_FILES, *_COMMAND, *_NAMES)
+FINALIZE = (
+    *_FILES,
+    *_COMMAND,
+    *_NAMES,
+    "CAP_SYS_PTRACE",  # names of files that other users' processes have open
+    "CAP_SYS_ADMIN",  # names of inodes, asked of the file system
+)
 """While tables are made of bytes that anybody may have had a hand in."""
 
 

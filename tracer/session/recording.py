@@ -16,7 +16,7 @@ from probes import summaries
 from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import ExitCode, TracerError, UsageError
-from probes.kernel import jiffies, process_start_time, syscall_names
+from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.session import environment, output, privileges
@@ -25,6 +25,7 @@ from tracer.session.capture import CLOCK, Capture
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
+from tracer.session.paths import name_files
 from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
@@ -33,7 +34,6 @@ from tracer.store.files import write_whole
 from tracer.store.finalize import EVENTS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.summary import FILE as SUMMARY
-from tracer.store.trace import boot_id
 from tracer.targets import Target
 
 _TICK_S = 0.25
@@ -150,7 +150,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             )
             capture.close()
             privileges.keep(privileges.FINALIZE)
-            manifest = finalize(options.output, manifest, listener.decoding)
+            manifest = finalize(options.output, manifest, listener.decoding, name_files)
             manifest = _add_cost(options.output, manifest)
             status = 0
             if launch is not None and manifest["ended_by"] in ("command", "size"):
@@ -233,7 +233,7 @@ def _capture(
         capture.start_machine(options.max_bytes, perf.pids)
         perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
-        members.first_look()
+        members.first_look(perf.pids)
         if capture.rings is not None and capture.rings.rings:
             maps = mappings(target_finder.processes_with_memory(targets))
             write_whole(folder / RAW / MAPS, manifests.encoded(maps))
@@ -274,6 +274,9 @@ def _capture(
     _add_containers(manifest)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
+    # One that was mounted meanwhile, too.
+    known = manifest["btrfs"]
+    manifest["btrfs"] = [*known, *(fs for fs in environment.btrfs() if fs not in known)]
     manifest["own_files"] = output.inodes(folder)
     try:
         manifests.write(folder, manifest)
@@ -340,6 +343,7 @@ def _first_manifest(
         "vm": environment.vm(),
         "mounts": environment.mounts(),
         "disks": environment.disks(),
+        "btrfs": environment.btrfs(),
         "own_files": {},
         "own_cost": {},
         "tables": {},

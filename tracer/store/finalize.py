@@ -17,29 +17,31 @@ from typing import Any
 
 import numpy as np
 
+from probes.backends import event_format
 from probes.backends.chunks import ChunkStream
 from probes.backends.ebpf import records as bpf_records
-from probes.backends.ftrace import event_format
-from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.event_rows import Assembler, EventRows
-from probes.backends.ftrace.membership import Membership
+from probes.backends.event_format import EventFormat
 from probes.backends.ftrace.page_stream import CommonFields, PageStream
-from probes.backends.ftrace.threads import Threads
 from probes.backends.perf_events import records
 from probes.backends.timeline import RawStream, Timeline, no_events
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
-from probes.kernel import process_start_time
+from probes.files import TABLE as FILES_TABLE
+from probes.kernel import boot_id, process_start_time
 from probes.loss import TABLE as LOSS_TABLE
 from probes.loss import Gap
 from probes.phases import TABLE as PHASES
+from probes.rows.event_rows import Assembler, EventRows
+from probes.rows.membership import Membership
+from probes.rows.threads import Threads
 from probes.schema import AssemblyContext, Probe, Scope
 from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
 from tracer.store import loss, perf, phases, summary
 from tracer.store import manifest as manifests
-from tracer.store.files import allow_open_files, make_folder, read_bounded
+from tracer.store.files import allow_open_files, make_folder, read_bounded, write_whole
 from tracer.store.manifest import (
+    FileFacts,
     Manifest,
     MapFacts,
     MemberFacts,
@@ -48,8 +50,7 @@ from tracer.store.manifest import (
     checker,
     what_is_wrong,
 )
-from tracer.store.tables import TableWriter, write_table
-from tracer.store.trace import boot_id
+from tracer.store.tables import TableWriter, write_rows, write_table
 
 RAW = "raw"
 EVENTS = "events"
@@ -57,17 +58,29 @@ LOSS = "loss.parquet"
 THREADS = "threads.json"
 MAPS = "maps.json"
 MEMBERS = "members.jsonl"
+FILES = "files.json"
 MARKS = "marks"
 
 Progress = Callable[[int, int], None]
 """Called with pages decoded and pages in all."""
 
+FileNamer = Callable[[Path, Manifest], list[FileFacts]]
+"""Called with the folder of the tables and the manifest: what are the written files called?"""
+
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
 _MAX_LIST_BYTES = 256 << 20
 
 
-def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None) -> Manifest:
+def finalize(
+    folder: Path,
+    manifest: Manifest,
+    progress: Progress | None = None,
+    name_files: FileNamer | None = None,
+) -> Manifest:
     """Decode `folder`'s raw streams into its tables; returns the manifest as now written.
+
+    `name_files` is asked where and when files have their names; what it says is kept with the
+    raw data.
 
     Nothing is visible until all of it is written. Raises BadTrace for raw data that cannot be
     read, TracerError where the tables cannot be written.
@@ -77,6 +90,11 @@ def finalize(folder: Path, manifest: Manifest, progress: Progress | None = None)
         _remove_unfinished(folder)
         make_folder(building)
         tables, gaps, last_event = _decode(folder, manifest, building, progress)
+        if name_files is not None:
+            write_whole(folder / RAW / FILES, manifests.encoded(name_files(building, manifest)))
+        if (folder / RAW / FILES).exists():
+            files = _listed(folder / RAW / FILES, list[FileFacts])
+            tables[FILES_TABLE.name] = {"rows": write_rows(FILES_TABLE, building, files)}
         write_table(LOSS_TABLE, building, loss.rows(gaps))
         final = folder / EVENTS
         if final.exists():
@@ -142,7 +160,8 @@ def _decode(
     writers: dict[str, TableWriter] = {}
     try:
         symbols = _resolver(manifest)
-        membership = Membership(manifest["targets"], threads, members, formats)
+        recorder = manifest["recorder"].get("pid")
+        membership = Membership(manifest["targets"], threads, members, formats, recorder)
         assemblers = {
             probe.name: _assembler(
                 AssemblyContext(probe, formats, context_manifest, flushers, membership, symbols)

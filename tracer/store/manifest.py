@@ -209,6 +209,16 @@ class Disk(TypedDict, total=False):
     partition_of: str
 
 
+class Btrfs(TypedDict):
+    """A mounted btrfs: its UUID, the name that write-back has for it, the number that other
+    events have (MAJOR:MINOR; "" where it could not be told), and its block devices' numbers."""
+
+    fsid: str
+    bdi: str
+    dev: str
+    devices: list[str]
+
+
 class OwnCost(TypedDict, total=False):
     """What the recorder itself used; `bytes_written` of raw data and tables.
 
@@ -272,6 +282,7 @@ class Manifest(TypedDict):
     vm: dict[str, int]
     mounts: NotRequired[list[Mount]]
     disks: NotRequired[list[Disk]]
+    btrfs: NotRequired[list[Btrfs]]
     own_files: dict[str, list[Inode]]
     own_cost: OwnCost
     tables: dict[str, TableFacts]
@@ -295,6 +306,10 @@ Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
 
 MapFacts = tuple[Pid, Count, list[Mapping]]
 """A process's mappings at the start: (pid, ns, mappings)."""
+
+
+FileFacts = tuple[str, Inode | None, Inode, str, int | None, str]
+"""A file that was written to, at the end: the columns of `probes.files.TABLE`."""
 
 
 @with_config(_STRICT)

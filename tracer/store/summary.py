@@ -6,17 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
+from probes.backends import event_format
 from probes.backends.ebpf.summary import FAULT, REQUEST, SYSCALL, WRITEBACK
-from probes.backends.ftrace import event_format
 from probes.errors import BadTrace
 from probes.loss import Gap
-from probes.schema import Table
 from probes.summaries import HISTOGRAMS, SUMS
 from tracer.store.files import read_bounded
 from tracer.store.manifest import Manifest, SummaryFacts, TableFacts, checker, what_is_wrong
-from tracer.store.tables import write_table
+from tracer.store.tables import write_rows
 
 FILE = "summary.jsonl"
 _MAX_BYTES = 1 << 30
@@ -71,7 +68,8 @@ def decode(raw: Path, manifest: Manifest, building: Path, gaps: list[Gap]) -> di
             gaps.append(lost)
     tables: dict[str, TableFacts] = {}
     for table, rows in ((SUMS, sums), (HISTOGRAMS, slots)):
-        written_rows = write_table(table, building, _batch(table, rows))
+        values = [[row[column.name] for column in table.columns] for row in rows]
+        written_rows = write_rows(table, building, values)
         size = (building / f"{table.name}.parquet").stat().st_size
         tables[table.name] = {"rows": written_rows, "bytes": size}
     return tables
@@ -114,15 +112,3 @@ def _entries(path: Path) -> Iterator[SummaryFacts]:
             yield checker(SummaryFacts).validate_json(line)
         except ValueError as error:
             raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", "record again") from None
-
-
-def _batch(table: Table, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    schema = table.arrow_schema()
-    arrays = []
-    for field in schema:
-        values = [row[field.name] for row in rows]
-        if pa.types.is_dictionary(field.type):
-            arrays.append(pa.array(values, pa.string()).dictionary_encode())
-        else:
-            arrays.append(pa.array(values, field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,3 +81,16 @@ def write_table(table: Table, folder: Path, rows: pa.RecordBatch | None) -> int:
     writer.add(rows)
     writer.close()
     return writer.rows
+
+
+def write_rows(table: Table, folder: Path, rows: Sequence[Sequence[Any]]) -> int:
+    """Write a whole table of rows, each with a value a column; returns their number."""
+    schema = table.arrow_schema()
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [
+        pa.array(values, pa.string()).dictionary_encode()
+        if pa.types.is_dictionary(field.type)
+        else pa.array(values, field.type)
+        for values, field in zip(columns, schema, strict=True)
+    ]
+    return write_table(table, folder, pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from probes.catalogue import TABLES
 from probes.errors import BadTrace, UsageError
-from probes.kernel import process_alive
+from probes.kernel import boot_id, process_alive
 from probes.loss import TABLE as LOSS_TABLE
+from probes.schema import Column, Type
 from tracer.store import manifest as manifests
 from tracer.store.manifest import Manifest
 
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
 """Every table that can be asked for, by name."""
+
+_SQL_TYPES = {
+    Type.INT16: "SMALLINT",
+    Type.INT32: "INTEGER",
+    Type.INT64: "BIGINT",
+    Type.UINT64: "UBIGINT",
+    Type.BOOL: "BOOLEAN",
+    Type.TEXT: "VARCHAR",
+}
 
 
 class Trace:
@@ -43,6 +53,7 @@ class Trace:
             from tracer.store.finalize import finalize
 
             self.manifest = finalize(self.folder, self.manifest, progress)
+        self._absent: dict[str, list[Column]] = {}
         self._paths = self._checked_paths()
         self._connection: duckdb.DuckDBPyConnection | None = None
 
@@ -67,9 +78,11 @@ class Trace:
             except (pa.ArrowException, OSError, ValueError) as error:
                 line = str(error).splitlines()[0] if str(error) else "unreadable"
                 raise BadTrace(f"{path} is damaged: {line}", self._mend()) from None
-            missing = [c.name for c in ALL_TABLES[name].columns if c.name not in found]
-            if missing:
-                raise BadTrace(f"{path} lacks the column {missing[0]}", self._mend())
+            missing = [c for c in ALL_TABLES[name].columns if c.name not in found]
+            if needed := [c.name for c in missing if not c.nullable]:
+                raise BadTrace(f"{path} lacks the column {needed[0]}", self._mend())
+            # A trace from before a column was thought of: not known is null.
+            self._absent[name] = missing
             paths[name] = path
         return paths
 
@@ -107,8 +120,11 @@ class Trace:
                 }
             )
             for name, path in self._paths.items():
+                nulls = "".join(
+                    f', NULL::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in self._absent[name]
+                )
                 connection.execute(
-                    f'CREATE VIEW "{name}" AS SELECT * FROM read_parquet({_quoted(path)})'
+                    f'CREATE VIEW "{name}" AS SELECT *{nulls} FROM read_parquet({_quoted(path)})'
                 )
             folders = f"[{_quoted(self.folder.resolve())}]"
             connection.execute(f"SET allowed_directories={folders}")
@@ -121,15 +137,7 @@ class Trace:
         """Make an empty table of a kind that this trace lacks, for joins that can do without."""
         if name in self._paths:
             return
-        types = {
-            "int16": "SMALLINT",
-            "int32": "INTEGER",
-            "int64": "BIGINT",
-            "uint64": "UBIGINT",
-            "bool": "BOOLEAN",
-            "text": "VARCHAR",
-        }
-        columns = ", ".join(f'"{c.name}" {types[c.type.value]}' for c in ALL_TABLES[name].columns)
+        columns = ", ".join(f'"{c.name}" {_SQL_TYPES[c.type]}' for c in ALL_TABLES[name].columns)
         self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{name}" ({columns})')
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
@@ -184,14 +192,6 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
             f"{folder} is still being recorded by process {pid}",
             f"stop that first: kill -INT {pid}",
         )
-
-
-def boot_id() -> str:
-    """This machine's identity since its boot."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def dump(value: Any) -> str:

@@ -6,7 +6,7 @@ import os
 
 import psutil
 
-from probes.cgroups import container_id
+from probes.cgroups import BY_DESCENT, container_id
 from probes.errors import FeatureMissing
 from probes.kernel import process_start_time
 from tracer.store.manifest import TargetFacts
@@ -14,7 +14,7 @@ from tracer.targets import containerd, engine
 from tracer.targets.cgroups import of_process
 from tracer.targets.containerd import name_of, sockets_of
 from tracer.targets.processes import with_descendants
-from tracer.targets.target import BY_DESCENT, Target
+from tracer.targets.target import Target
 
 
 class DaemonTarget(Target):

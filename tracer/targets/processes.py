@@ -8,9 +8,10 @@ from pathlib import Path
 
 import psutil
 
+from probes.cgroups import BY_DESCENT
 from probes.errors import PermissionMissing, TargetGone, UsageError
 from probes.kernel import process_alive, process_start_time
-from tracer.targets.target import BY_DESCENT, Target
+from tracer.targets.target import Target
 
 
 class ProcessTarget(Target):

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from probes.kernel import process_alive
 from tracer.store.manifest import TargetFacts
 
-BY_DESCENT = -1
-"""In place of a cgroup hierarchy: a process belongs because of who made it."""
-
 
 @dataclass
 class Target:
@@ -40,7 +37,7 @@ class Target:
         return self.pid
 
     def members(self) -> dict[int, int]:
-        """Processes that belong to it now: pid to cgroup hierarchy, or `BY_DESCENT`."""
+        """Processes that belong to it now: pid to cgroup hierarchy, or BY_DESCENT."""
         return {}
 
     def makers(self) -> set[int]:

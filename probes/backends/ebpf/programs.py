@@ -12,11 +12,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from probes.backends import event_format
 from probes.backends.ebpf import summary
 from probes.backends.ebpf.library import bcc
 from probes.backends.ebpf.ring import BpfRing
-from probes.backends.ftrace import event_format
-from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.event_format import EventFormat
 from probes.backends.perf_events import records as perf_records
 from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
 from probes.errors import FeatureMissing
@@ -101,7 +101,7 @@ class Programs:
             size = _bytes_needed(event, parsed)
             scope = probe.scope.name
             functions[_function(event.name)] = f"return record(ctx, {parsed.id}, {size}, {scope});"
-        if not served:
+        if not served and not probe.optional:
             raise FeatureMissing(
                 f"this kernel has none of the events of probe {probe.name}",
                 "leave it out with -e, or see `tracer doctor`",

@@ -9,7 +9,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.event_format import EventFormat
 from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
 
 SOURCE = "summary.bpf.c"

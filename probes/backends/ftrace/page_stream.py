@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.ftrace.event_format import PageFormat
+from probes.backends.event_format import PageFormat
 from probes.backends.ftrace.ring_buffer import (
     MIN_EVENT_BYTES,
     decode_pages,

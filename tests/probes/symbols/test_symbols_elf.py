@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from probes.symbols.elf import open_elf
+from probes.symbols.elf_symbols import symbol_columns
 from probes.symbols.reading import UnreadableSymbols
-from probes.symbols.table import readable_names
+from probes.symbols.table import build_table, readable_names
 from tests.support.binaries import (
     PROGRAM,
     assemble,
@@ -150,6 +151,16 @@ def test_addresses_and_offsets_that_are_far_apart(tmp_path):
         assert elf.at_file_offsets(np.array([at, at + 1, at + 2])) == ["_start", "_start", None]
 
 
+def test_what_is_not_loaded_has_no_name_even_where_there_is_code_at_address_0(tmp_path):
+    source = ".globl _start\n.type _start,@function\n_start: nop\nnop\n.size _start, 2\n"
+    program = assemble(tmp_path, source, link=("-Ttext=0",))
+    with open_elf(program) as elf:
+        (load,) = [s for s in elf.segments if s.executable]
+        assert load.address == 0
+        offsets = np.array([load.offset, load.offset + 1, load.offset + 2, -1, 1 << 40])
+        assert elf.at_file_offsets(offsets) == ["_start", "_start", None, None, None]
+
+
 def test_a_32_bit_file(tmp_path):
     source = """
     .text
@@ -227,6 +238,26 @@ def test_a_symbol_without_a_size_ends_at_the_next_and_with_its_section(tmp_path)
         assert table.names_of(np.array([data.address], dtype=np.uint64)) == [None]
 
 
+def test_a_function_ends_with_its_section_whatever_its_size_is_said_to_be(tmp_path):
+    source = """
+    .section .first, "ax"
+    .globl _start
+    .type _start, @function
+    _start: nop
+    .size _start, 0x7fffffffffffffff
+    .section .second, "ax"
+    nop
+    """
+    program = assemble(tmp_path, source)
+    with open_elf(program) as elf:
+        assert [f.size for f in functions_of(program)] == [0x7FFFFFFFFFFFFFFF]
+        start = elf.section(".first").address
+        assert elf.symbols().names_of(np.array([start, start + 1], dtype=np.uint64)) == [
+            "_start",
+            None,
+        ]
+
+
 def test_versions_are_left_out_of_names(tmp_path):
     source = """
     .text
@@ -249,7 +280,9 @@ def test_versions_are_left_out_of_names(tmp_path):
     assert "work@@TWO" in run("readelf", "-sW", library)
     with open_elf(library) as elf:
         start = elf.section(".text").address
-        assert elf.symbols().names_of(np.array([start, start + 1], dtype=np.uint64)) == ["work"] * 2
+        # Of `.symtab` alone: `.dynsym` keeps versions apart from names.
+        table = build_table(symbol_columns(elf, "SHT_SYMTAB"))
+        assert table.names_of(np.array([start, start + 1], dtype=np.uint64)) == ["work"] * 2
 
 
 def test_names_are_what_cxxfilt_makes_of_them():
@@ -312,6 +345,37 @@ def test_what_is_no_elf_file_is_one_clear_error(tmp_path, what):
     with pytest.raises(UnreadableSymbols) as caught:
         open_elf(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_device_or_pipe_is_not_even_opened(tmp_path):
+    """Opening a tape rewinds it, opening a watchdog starts it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    libc = ctypes.CDLL("libc.so.6")
+    watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        in_open = 0x20
+        assert libc.inotify_add_watch(watch, os.fsencode(pipe), in_open) >= 0
+        with pytest.raises(UnreadableSymbols):
+            open_elf(pipe)
+        with pytest.raises(BlockingIOError):
+            os.read(watch, 4096)
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+        assert os.read(watch, 4096)
+    finally:
+        os.close(watch)
+
+
+def test_more_sections_than_anyone_has_are_a_problem(tmp_path):
+    program = compile_c(tmp_path, PROGRAM)
+    data = bytearray(program.read_bytes())
+    data[40:48] = len(data).to_bytes(8, "little")
+    data[60:62] = (60_000).to_bytes(2, "little")
+    program.write_bytes(data + bytes(60_000 * 64))
+    with open_elf(program) as elf:
+        assert elf.sections == []
+        assert len(elf.symbols()) == 0
+        assert "60000 section headers" in elf.problems[0]
 
 
 def test_a_pipe_by_descriptor_is_refused():

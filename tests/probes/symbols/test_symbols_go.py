@@ -12,6 +12,7 @@ from probes.symbols.elf import open_elf
 from probes.symbols.go import go_functions
 from probes.symbols.table import build_table
 from tests.support.binaries import assemble, functions_of, needs_binutils, run
+from tests.support.go_tables import CODE, NAMES, table_source
 
 pytestmark = needs_binutils
 
@@ -154,64 +155,17 @@ def test_without_any_start_of_the_text_there_are_no_names_rather_than_wrong_ones
     assert "not to be found" in elf.problems[0]
 
 
-NAMES = ["main.one", "runtime.(*spanSet).push", "main.three"]
-
-CODE = """
-.text
-nop
-.globl _start
-_start:
-f0: nop; nop; nop
-f1: nop; nop
-f2: nop; nop; nop; nop
-end: nop
-.section .go.buildinfo, "a"
-.quad 0
-"""
-
-# What each of Go's formats is, written from the declarations in src/runtime/symtab.go of its time.
-RECORDS_WITH_ADDRESSES = """
-record0: {word} f0; .long name0 - {base}
-record1: {word} f1; .long name1 - {base}
-record2: {word} f2; .long name2 - {base}
-"""
-RECORDS_WITH_OFFSETS = """
-record0: .long f0 - _start; .long name0 - {base}
-record1: .long f1 - _start; .long name1 - {base}
-record2: .long f2 - _start; .long name2 - {base}
-"""
-FUNCTIONS_BY_ADDRESS = """
-{word} f0, record0 - {base}, f1, record1 - {base}, f2, record2 - {base}, end
-"""
-FUNCTIONS_BY_OFFSET = """
-.long f0 - _start, record0 - {base}, f1 - _start, record1 - {base}
-.long f2 - _start, record2 - {base}, end - _start
-"""
-NAME_TABLE = '\n.byte 0\nname0: .asciz "{}"\nname1: .asciz "{}"\nname2: .asciz "{}"\n'.format(
-    *NAMES
-)
-
-
-def table_source(version, word, pointer):
-    """A table of three functions in the format of a Go version."""
-    magic = {"1.2": 0xFFFFFFFB, "1.16": 0xFFFFFFFA, "1.18": 0xFFFFFFF0, "1.20": 0xFFFFFFF1}[version]
-    head = f"table: .long {magic}; .byte 0, 0, 1, {pointer}\n{word} 3\n"
-    padding = f"{word} 0, 0, 0, 0, 0, 0, 0, 0\n"
-    if version == "1.2":
-        body = FUNCTIONS_BY_ADDRESS.format(word=word, base="table")
-        body += RECORDS_WITH_ADDRESSES.format(word=word, base="table") + NAME_TABLE
-        return head + body + padding
-    parts = "names - table, files - table, files - table, files - table, functions - table"
-    sections = "\nnames:" + NAME_TABLE + "\nfiles: .byte 0, 0, 0, 0\n.balign 8\nfunctions:\n"
-    if version == "1.16":
-        head += f"{word} 0, {parts}\n"
-        functions = FUNCTIONS_BY_ADDRESS.format(word=word, base="functions")
-        records = RECORDS_WITH_ADDRESSES.format(word=word, base="names")
-    else:
-        head += f"{word} 0, _start, {parts}\n"
-        functions = FUNCTIONS_BY_OFFSET.format(base="functions")
-        records = RECORDS_WITH_OFFSETS.format(base="names")
-    return head + sections + functions + records + padding
+def without_relocated_words(program):
+    """Clear each word that a relocation fills in, as some linkers leave them."""
+    places = re.findall(r"^([0-9a-f]+) .*R_X86_64_RELATIVE", run("readelf", "-rW", program), re.M)
+    assert places
+    with open_elf(program) as elf:
+        found = [(int(place, 16), elf.section_at(int(place, 16))) for place in places]
+    data = bytearray(program.read_bytes())
+    for address, section in found:
+        offset = address - section.address + section.offset
+        data[offset : offset + 8] = bytes(8)
+    program.write_bytes(data)
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.16", "1.18", "1.20"])
@@ -236,7 +190,7 @@ def test_each_format_by_hand(tmp_path, version, section, kind, bits):
     )
     run("strip", program)
     if kind == "pie":
-        assert "R_X86_64_RELATIVE" in run("readelf", "-rW", program)
+        without_relocated_words(program)
     table, elf = go_table(program)
     assert elf.problems == []
     start = elf.section(".text").address + 1
@@ -248,12 +202,47 @@ def test_a_magic_number_that_heads_no_table_is_passed_over(tmp_path):
     source = CODE + '.section .data.rel.ro, "aw"\n.balign 32\n'
     decoy = ".long 0xfffffff1; .byte 0, 0, 1, 8\n.quad {}\n.fill 64, 1, 0x77\n.balign 8\n"
     source += decoy.format(3) + decoy.format(1 << 60) + decoy.format(0)
+    real = table_source("1.20", ".quad", 8)
+    for broken in (
+        real.replace(".quad 3", ".quad 0"),
+        real.replace("f1 - _start", "f2 - _start + 1"),
+        real.replace("_start, names", "_start + 0x7f000000, names"),
+    ):
+        assert broken != real
+        source += re.sub(r"\b(table|names|files|functions|record\d|name\d)\b", "\\1_x", broken)
+        source = source.replace("_x", f"_{len(source)}") + ".balign 32\n"
     source += table_source("1.20", ".quad", 8)
     program = assemble(tmp_path, source)
     run("strip", program)
     table, elf = go_table(program)
     assert table.names_of(table.starts) == NAMES
+    assert int(table.starts[0]) == elf.section(".text").address + 1
     assert elf.problems == []
+
+
+@pytest.mark.parametrize("kind", ["exec", "pie"])
+@pytest.mark.parametrize("section", [".go.module", ".noptrdata"])
+def test_moduledata_by_hand(tmp_path, kind, section):
+    """Since Go 1.26 the head says 0, and a position-independent file may say nothing at all."""
+    table = table_source("1.20", ".quad", 8).replace(".quad 0, _start, ", ".quad 0, 0, ")
+    slices = ".quad {}, 1, 1\n"
+    module = "module: .quad {}\n" + slices.format("names") + 5 * slices.format("files")
+    module += ".quad files, {low}, end, {text}, end, 0, 0, 0\n"
+    source = CODE + '.section .gopclntab, "aw"\n.balign 32\n' + table
+    # Words that point to the table but are not its moduledata come first.
+    source += f'.section {section}, "aw"\n.balign 32\n.quad table, table, 0\n'
+    source += module.format("table", low="f1", text="_start - 1").replace("module", "other")
+    source += module.format("table", low="f0", text="_start")
+    program = assemble(
+        tmp_path, source, link=("-pie", "--no-dynamic-linker") if kind == "pie" else ()
+    )
+    run("strip", program)
+    if kind == "pie":
+        without_relocated_words(program)
+    table, elf = go_table(program)
+    assert elf.problems == []
+    assert table.names_of(table.starts) == NAMES
+    assert int(table.starts[0]) == elf.section(".text").address + 1
 
 
 def test_what_is_no_go_program_is_not_searched(tmp_path):

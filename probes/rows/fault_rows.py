@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.ftrace import columns
-from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.fault_places import FaultPlaces
-from probes.backends.ftrace.threads import PID_LIMIT
+from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch
 from probes.compiled import compiled
+from probes.rows import columns
+from probes.rows.fault_places import FaultPlaces
+from probes.rows.threads import PID_LIMIT
 from probes.schema import AssemblyContext
 
 _X86 = ("x86_64", "i686", "i586", "i486", "i386")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.membership import Membership
-from probes.backends.ftrace.slots import NOBODY
+from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch, Move
 from probes.compiled import compiled
+from probes.rows.membership import Membership
+from probes.rows.slots import NOBODY
 from probes.schema import Scope
 
 PID_LIMIT = 4 << 20

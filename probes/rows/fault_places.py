@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.ftrace import columns
-from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch
+from probes.rows import columns
 from probes.schema import AssemblyContext
 from probes.symbols.mappings import (
     CLEAR,

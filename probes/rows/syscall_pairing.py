@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.ftrace import columns
-from probes.backends.ftrace.threads import PID_LIMIT
 from probes.backends.timeline import Batch
 from probes.compiled import compiled
 from probes.loss import Gap
+from probes.rows import columns
+from probes.rows.threads import PID_LIMIT
 from probes.schema import AssemblyContext, Scope
 
 _UNKNOWN_NR = -1

@@ -8,14 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.cgroups import container_id
+from probes.cgroups import BY_DESCENT, UNIFIED, container_id
 
 NOBODY = 0
 """In place of a target's number, which is its place in the manifest, from 1."""
-BY_DESCENT = -1
-"""In place of a cgroup hierarchy."""
-UNIFIED = 0
-"""The hierarchy of cgroup version 2."""
 
 _RANK = {"pid": 0, "command": 0, "container": 1, "cgroup": 2, "daemon": 3}
 _WORD = (1 << 64) - 1

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from probes.backends.ftrace import columns
-from probes.backends.ftrace.event_format import EventFormat
+from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch
+from probes.rows import columns
 from probes.schema import AssemblyContext, Column, Event
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.ftrace import columns
-from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.membership import Membership
-from probes.backends.ftrace.threads import CLONE_PARENT, CLONE_THREAD
+from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch, Move
 from probes.cgroups import container_id
+from probes.rows import columns
+from probes.rows.membership import Membership
+from probes.rows.threads import CLONE_PARENT, CLONE_THREAD
 from probes.schema import AssemblyContext
 
 _KTHREADD = 2

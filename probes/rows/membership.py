@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.ftrace import columns
-from probes.backends.ftrace.event_format import EventFormat
-from probes.backends.ftrace.slots import BY_DESCENT, NOBODY, Slots
+from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch
-from probes.cgroups import container_id
+from probes.cgroups import BY_DESCENT, container_id
 from probes.loss import Gap
+from probes.rows import columns
+from probes.rows.slots import NOBODY, Slots
 
 CLONE_INTO_CGROUP = 1 << 33
 """include/uapi/linux/sched.h"""
@@ -80,8 +80,13 @@ class Membership:
         threads: Sequence[Thread],
         findings: Sequence[Finding],
         formats: Mapping[str, EventFormat],
+        recorder: int | None = None,
     ) -> None:
-        """`targets` of the manifest, `threads` at the start, `findings` in order of time."""
+        """`targets` of the manifest, `threads` at the start, `findings` in order of time.
+
+        The recorder itself belongs to no target, whatever cgroup it is in.
+        """
+        self._recorder = -1 if recorder is None else recorder
         kinds = {target["kind"] for target in targets}
         self.targets = targets
         self.exact = "machine" not in kinds and bool(kinds & {"container", "cgroup", "daemon"})
@@ -164,7 +169,8 @@ class Membership:
         tids, known_too = columns.integers(batch, rows, self._attach.field("pid"))
         part = (rows, places, self._attach.field("dst_path"))
         paths = columns.text(batch, [part], len(rows), _MAX_PATH)
-        for n in np.flatnonzero(known & known_too & paths.is_valid().to_numpy(False)):
+        known &= known_too & (tids != self._recorder) & paths.is_valid().to_numpy(False)
+        for n in np.flatnonzero(known):
             row, path = int(rows[n]), paths[int(n)].as_py()
             clear, into = self.slots.entered(int(roots[n]), path)
             if clear | into:
@@ -225,7 +231,8 @@ class Membership:
             tid = int(moves.tid[n])
             if cause.finding is not None:
                 since = self._waiting.pop(tid, None)
-                if cause.finding[5]:
+                # A look may come between a fork and its being followed: then nothing was missed.
+                if cause.finding[5] and not moves.followed[n]:
                     if since is None:
                         since = max(self._let_in, cause.finding[4])
                     self._gap(since, cause.ts)

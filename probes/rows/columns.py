@@ -5,16 +5,28 @@ A field that reaches beyond its event (a damaged trace) is null.
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.ftrace.event_format import EventFormat, Field
+from probes.backends.event_format import EventFormat, Field
 from probes.backends.timeline import Batch
 from probes.compiled import compiled
-from probes.schema import Characters, Column, DeviceNumber, Event, Named, Number, Source, Type
+from probes.schema import (
+    Characters,
+    Column,
+    DeviceNumber,
+    Event,
+    Named,
+    Number,
+    Source,
+    Type,
+    Uuid,
+)
 
 _DEV_MINOR_BITS = 20
 """The kernel's own dev_t: major above, minor in the low 20 bits (include/linux/kdev_t.h)."""
@@ -187,6 +199,15 @@ def encoded(codes: NDArray[Any], valid: NDArray[np.bool_], names: list[str]) -> 
     )
 
 
+def uuids(
+    high: NDArray[np.int64], low: NDArray[np.int64], valid: NDArray[np.bool_]
+) -> pa.DictionaryArray:
+    """UUIDs from their first and last eight bytes, each as it lies in memory."""
+    unique, codes = np.unique(np.stack([high, low], axis=1), axis=0, return_inverse=True)
+    names = [str(uuid.UUID(bytes=pair.astype("<i8").tobytes())) for pair in unique]
+    return encoded(codes.reshape(-1), valid, names)
+
+
 def named(
     numbers: NDArray[np.int64],
     valid: NDArray[np.bool_],
@@ -210,6 +231,7 @@ def column(
     """
     text_parts = []
     numbers = np.zeros(size, np.int64)
+    rest = np.zeros(size, np.int64)
     valid = np.zeros(size, np.bool_)
     kind: Source | None = None
     symbols: dict[int, str] = {}
@@ -222,6 +244,13 @@ def column(
         if isinstance(source, Characters):
             text_parts.append((rows, places, field))
             continue
+        if isinstance(source, Uuid):
+            if field.size == 16:
+                half = replace(field, size=8, signed=False)
+                integers(batch, rows, half, numbers, np.zeros(size, np.bool_), places)
+                half = replace(half, offset=field.offset + 8)
+                integers(batch, rows, half, rest, valid, places)
+            continue
         integers(batch, rows, field, numbers, valid, places)
         if source.scale != 1:
             numbers[places] *= source.scale
@@ -233,6 +262,8 @@ def column(
         return text(batch, text_parts, size)
     if isinstance(kind, DeviceNumber):
         return devices(numbers, valid)
+    if isinstance(kind, Uuid):
+        return uuids(numbers, rest, valid)
     if isinstance(kind, Named):
         return named(numbers, valid, symbols)
     return typed(numbers, valid, column.type)

@@ -1,0 +1,135 @@
+"""Who made an inode's pages dirty since they were last all clean.
+
+A page that is dirty already raises no event when it is written again, but a mark of its inode,
+and that once a tick: everybody who has dirtied a page of the inode, or marked it while it had
+dirty pages, since its last complete write-out may have a part in the next one. Complete are: a
+flusher's bracket at whose end no page of the inode is dirty, ext4's write-out of a whole file
+that waits, and a system call fsync or fdatasync on xfs and btrfs.
+"""
+
+from __future__ import annotations
+
+from tracer.store.trace import Trace
+
+_LOOK_AT = 200_000
+"""Events among which the kernel's bit for dirty pages is looked for."""
+
+# Marking a folio dirty marks its inode so, at once: include/linux/fs.h has had more than one
+# number for that, and the print format does not tell.
+_DIRTY_PAGES = f"""
+CREATE OR REPLACE TEMP TABLE dirty_pages AS
+SELECT mode(flags) AS bit FROM (
+    SELECT event, flags, ino, lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
+    FROM (SELECT * FROM dirty WHERE event != 'balance_dirty_pages' LIMIT {_LOOK_AT})
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+) WHERE event = 'mark_inode_dirty' AND before = 'dirty_folio' AND ino = whose
+    AND flags > 0 AND flags & (flags - 1) = 0
+"""
+
+# One number for each inode that was written: joined faster than two names.
+_NODES = """
+CREATE OR REPLACE TEMP TABLE nodes AS
+SELECT disk, ino, row_number() OVER () AS node FROM (
+    SELECT DISTINCT disk, ino FROM submissions WHERE ino IS NOT NULL AND NOT metadata
+)
+"""
+
+_CLEANED = """
+CREATE OR REPLACE TEMP TABLE cleaned AS
+WITH inodes AS (
+    SELECT ts, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
+        lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
+    FROM inode_writeback WHERE event IN ('start', 'end')
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+), files AS (
+    SELECT w.ts, w.tid, w.event, coalesce(f.bdi, d.bdi, p.disk, w.dev) AS disk, ino, "offset",
+        "last", nr_to_write, sync_mode, lead(w.ts) OVER by_thread AS "end",
+        lead(w.event) OVER by_thread AS after, lead(w.ino) OVER by_thread AS whose
+    FROM file_writes w LEFT JOIN btrfs_names f ON w.fsid = f.name
+        LEFT JOIN btrfs_names d ON w.dev = d.name LEFT JOIN partitions p ON w.dev = p.dev
+    WHERE w.event IN ('writepages_start', 'writepages_end', 'fsync')
+    WINDOW by_thread AS (PARTITION BY w.tid ORDER BY w.ts)
+), found AS (
+    SELECT disk, ino, start, ts AS "end" FROM inodes, dirty_pages
+    WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
+    UNION ALL
+    SELECT disk, ino, ts, "end" FROM files
+    WHERE event = 'writepages_start' AND after = 'writepages_end' AND whose = ino
+        AND "offset" = 0 AND "last" = 9223372036854775807 AND sync_mode = 1
+        AND nr_to_write > 4611686018427387904
+    UNION ALL
+    SELECT disk, ino, f.ts, c.ts + c.dur_ns
+    FROM (SELECT * FROM files WHERE event = 'fsync') f
+    ASOF JOIN syscalls c ON f.tid = c.tid AND f.ts >= c.ts
+    WHERE c.name IN ('fsync', 'fdatasync') AND f.ts <= c.ts + c.dur_ns
+), ordered AS (
+    SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end"
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end
+    FROM found JOIN nodes USING (disk, ino)
+)
+-- Write-outs of one inode at the same time: the first counts, which leaves more in doubt.
+SELECT node, start AS since, "end" FROM ordered WHERE start >= coalesce(last_end, start)
+UNION ALL
+SELECT node, -1, -1 FROM nodes
+"""
+
+_DIRTIED = """
+CREATE OR REPLACE TEMP TABLE dirtied AS
+WITH asked AS (
+    -- In task context: kernel threads dirty inodes as they write them, or for somebody else.
+    SELECT ts, tid, node, dirty.ino, dirty.pid, event = 'dirty_folio' AS folio
+    FROM dirty JOIN nodes n ON dirty.dev = n.disk AND dirty.ino = n.ino
+    ANTI JOIN (SELECT tid FROM threads WHERE kernel) k ON dirty.tid = k.tid
+    WHERE event IN ('dirty_folio', 'mark_inode_dirty')
+), marks AS (
+    -- So does who writes out what others have dirtied.
+    SELECT m.*, s.latest.event = 'writepages_start' AND s.latest.ino = m.ino AS writes_out
+    FROM (SELECT * FROM asked WHERE NOT folio) m
+    ASOF LEFT JOIN steps s ON m.tid = s.tid AND m.ts >= s.ts
+)
+SELECT * EXCLUDE (tid, ino) FROM asked WHERE folio
+UNION ALL
+SELECT * EXCLUDE (tid, ino, writes_out) FROM marks WHERE writes_out IS DISTINCT FROM true
+"""
+
+# What is dirtied while a write-out lasts belongs to it or to the next one: to both.
+_PARTS = """
+CREATE OR REPLACE TEMP TABLE parts AS
+WITH held AS (
+    SELECT d.*, c.since FROM dirtied d
+    ASOF JOIN cleaned c ON d.node = c.node AND d.ts >= c."end"
+    UNION ALL
+    SELECT * FROM (
+        SELECT d.*, CASE WHEN d.ts >= c.since THEN c.since END AS since FROM dirtied d
+        ASOF JOIN cleaned c ON d.node = c.node AND d.ts < c."end"
+    ) WHERE since IS NOT NULL
+), begun AS (
+    SELECT node, since, min(ts) AS first_page FROM held WHERE folio GROUP BY ALL
+), firsts AS (
+    -- Where no page is dirty yet, whose pages could an inode's mark stand for?
+    SELECT node, since, pid, min(ts) AS ts FROM held JOIN begun USING (node, since)
+    WHERE ts >= first_page GROUP BY ALL
+)
+SELECT node, since, f.ts, count(*) OVER until AS dirtiers,
+    CASE WHEN min(coalesce(t.target, '')) OVER until = max(coalesce(t.target, '')) OVER until
+        THEN t.target END AS target,
+    CASE WHEN min(coalesce(t.container, '')) OVER until = max(coalesce(t.container, '')) OVER until
+        THEN t.container END AS container
+FROM firsts f LEFT JOIN threads t ON f.pid = t.tid
+WINDOW until AS (PARTITION BY node, since ORDER BY f.ts ROWS UNBOUNDED PRECEDING)
+"""
+
+
+def make_dirtiers(trace: Trace) -> None:
+    """Make the tables `nodes`, `cleaned`, `dirtied` and `parts`, of the inodes in `submissions`.
+
+    `nodes`: a number (node) for each disk and ino. `cleaned`: node, since and end (ns): from `end`
+    on only what was dirtied from `since` on can be dirty. `dirtied`: ts, node, pid, folio (a page,
+    not the inode alone). `parts`, a row for every process that begins to have a part: node, since
+    (of `cleaned`), ts, dirtiers (processes until now), target and container (null: not the same
+    for all of them).
+
+    Needs what `make_submissions` needs, and the table dirty, which may be empty.
+    """
+    for statement in (_DIRTY_PAGES, _NODES, _CLEANED, _DIRTIED, _PARTS):
+        trace.execute(statement)

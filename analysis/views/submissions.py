@@ -1,0 +1,261 @@
+"""Write bios and the context that each was submitted in: bracket, system call, file system.
+
+Every bio is looked at where it was decided on: for one that a btrfs worker submits, that is the
+moment and the thread that queued the worker's task. Then, by the last events of that thread:
+is it in a write-back bracket, in a system call, and which inode did its file system name last?
+"""
+
+from __future__ import annotations
+
+from analysis.views.requests import OPERATION
+from tracer.store.trace import Trace
+
+SECTORS_PER_PAGE = 8
+"""A page of 4096 bytes; sectors have 512."""
+
+FSYNC_CALLS = ("fsync", "fdatasync", "sync_file_range", "sync_file_range2", "msync")
+SYNC_CALLS = ("sync", "syncfs")
+WRITE_CALLS = (
+    *("write", "pwrite64", "writev", "pwritev", "pwritev2"),
+    *("io_submit", "io_uring_enter"),
+)
+_NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync", "direct_start")
+"""Events that name the inode of the bios that follow."""
+
+_BIOS = f"""
+CREATE OR REPLACE TEMP TABLE bios AS
+SELECT row_number() OVER () AS id, ts, tid, pid, comm, b.dev,
+    -- Of events of write-back, which name the disk, and of file systems, which name the partition.
+    coalesce(n.bdi, p.disk, b.dev) AS disk, coalesce(n.bdi, b.dev) AS fs,
+    n.bdi IS NOT NULL AS on_btrfs, sector, nr_sector, rwbs, contains(rwbs, 'M') AS metadata,
+    CAST(sector // {SECTORS_PER_PAGE} AS UBIGINT) AS page,
+    CAST((sector + nr_sector - 1) // {SECTORS_PER_PAGE}
+        - sector // {SECTORS_PER_PAGE} + 1 AS BIGINT) AS pages
+FROM block b LEFT JOIN partitions p ON b.dev = p.dev LEFT JOIN btrfs_names n ON b.dev = n.name
+WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
+"""
+
+_STEPS = """
+CREATE OR REPLACE TEMP TABLE steps AS
+WITH named AS (
+    SELECT w.ts, w.tid, w.event, coalesce(f.bdi, d.bdi, w.fsid, w.dev) AS fs, w.root, w.ino
+    FROM file_writes w LEFT JOIN btrfs_names f ON w.fsid = f.name
+        LEFT JOIN btrfs_names d ON w.dev = d.name
+    WHERE w.event NOT IN ('work_queued', 'work_start', 'work_end', 'free_inode')
+), packed AS (
+    SELECT ts, tid, event,
+        {'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino} AS step
+    FROM named
+)
+SELECT ts, tid,
+    -- A direct write's end may come in an interrupt, amid whatever the thread does.
+    last_value(CASE WHEN event != 'direct_end' THEN step END IGNORE NULLS) OVER until AS latest,
+    last_value(CASE WHEN event IN ('direct_start', 'direct_end') THEN step END IGNORE NULLS)
+        OVER until AS direct,
+    last_value(CASE WHEN event IN ('fsync', 'fsync_start', 'fsync_end') THEN step END
+        IGNORE NULLS) OVER until AS synced,
+    last_value(CASE WHEN event IN ('fast_commit_start', 'fast_commit_end') THEN step END
+        IGNORE NULLS) OVER until AS committed
+FROM packed
+WINDOW until AS (PARTITION BY tid ORDER BY ts ROWS UNBOUNDED PRECEDING)
+"""
+
+# A worker's task may have been queued by another worker's (first compressed, then summed).
+_WORKED = """
+CREATE OR REPLACE TEMP TABLE worked AS
+WITH runs AS (
+    SELECT ts, tid, event, work FROM file_writes WHERE event IN ('work_start', 'work_end')
+), queued AS (
+    SELECT ts, tid, work FROM file_writes WHERE event = 'work_queued'
+), first_run AS (
+    SELECT b.id, b.tid, b.ts, r.ts AS run_at,
+        CASE WHEN r.event = 'work_start' THEN r.work END AS work
+    FROM (SELECT * FROM bios WHERE on_btrfs) b
+    ASOF LEFT JOIN runs r ON b.tid = r.tid AND b.ts >= r.ts
+), first_queue AS (
+    SELECT f.*, q.tid AS by_tid, q.ts AS at_ns
+    FROM (SELECT * FROM first_run WHERE work IS NOT NULL) f
+    ASOF LEFT JOIN queued q ON f.work = q.work AND f.run_at >= q.ts
+), second_run AS (
+    SELECT f.*, r.ts AS run2_at, CASE WHEN r.event = 'work_start' THEN r.work END AS work2
+    FROM first_queue f ASOF LEFT JOIN runs r ON f.by_tid = r.tid AND f.at_ns >= r.ts
+), second_queue AS (
+    SELECT s.*, q.tid AS by_tid2, q.ts AS at_ns2
+    FROM second_run s ASOF LEFT JOIN queued q ON s.work2 = q.work AND s.run2_at >= q.ts
+)
+-- A task that nobody was seen to queue has no context: no thread has the number -1.
+SELECT s.id,
+    coalesce(CASE WHEN work2 IS NULL THEN by_tid ELSE by_tid2 END, -1) AS by_tid,
+    coalesce(CASE WHEN work2 IS NULL THEN at_ns ELSE at_ns2 END, s.ts) AS at_ns,
+    -- Compressed extents are made by the worker itself.
+    CASE WHEN t.latest.event = 'ordered_extent' AND t.latest.ts >= s.run_at THEN t.latest
+        WHEN u.latest.event = 'ordered_extent' AND u.latest.ts >= s.run2_at THEN u.latest
+        END AS extent
+FROM second_queue s
+ASOF LEFT JOIN steps t ON s.tid = t.tid AND s.ts >= t.ts
+ASOF LEFT JOIN steps u ON s.by_tid = u.tid AND s.at_ns >= u.ts
+"""
+
+# Each join by itself and narrow: DuckDB sorts what it joins by time, with all of its columns.
+_PLACED = """
+CREATE OR REPLACE TEMP TABLE placed AS
+SELECT b.id, b.ts, coalesce(w.by_tid, b.tid) AS by_tid, coalesce(w.at_ns, b.ts) AS at_ns, w.extent
+FROM bios b LEFT JOIN worked w USING (id)
+"""
+
+_BRACKETS = """
+CREATE OR REPLACE TEMP TABLE brackets AS
+WITH work AS (
+    SELECT ts, tid, event, reason FROM writeback WHERE event IN ('start', 'written')
+), inodes AS (
+    SELECT ts, tid, event, dev, ino, age FROM inode_writeback WHERE event IN ('start', 'end')
+), in_work AS (
+    SELECT p.id, w.ts AS work_at, CASE WHEN w.event = 'start' THEN w.reason END AS work_reason
+    FROM (SELECT id, by_tid, at_ns FROM placed) p
+    ASOF LEFT JOIN work w ON p.by_tid = w.tid AND p.at_ns >= w.ts
+), in_inode AS (
+    SELECT p.id, i.ts AS inode_at, i.age, i.dev AS inode_dev,
+        CASE WHEN i.event = 'start' THEN i.ino END AS bracket_ino
+    FROM (SELECT id, by_tid, at_ns FROM placed) p
+    ASOF LEFT JOIN inodes i ON p.by_tid = i.tid AND p.at_ns >= i.ts
+)
+SELECT * FROM in_work JOIN in_inode USING (id)
+"""
+
+_CALLS = """
+CREATE OR REPLACE TEMP TABLE in_call AS
+SELECT p.id, CASE WHEN p.at_ns <= c.returned THEN c.name END AS call,
+    CASE WHEN p.at_ns <= c.returned THEN c.ts END AS call_at
+FROM (SELECT id, by_tid, at_ns FROM placed) p
+ASOF LEFT JOIN (
+    SELECT ts, tid, name, ts + coalesce(dur_ns, 9223372036854775807 - ts) AS returned FROM syscalls
+) c ON p.by_tid = c.tid AND p.at_ns >= c.ts
+"""
+
+_IN_STEP = """
+CREATE OR REPLACE TEMP TABLE in_step AS
+SELECT p.id, s.latest, s.direct, s.synced, s.committed
+FROM (SELECT id, by_tid, at_ns FROM placed) p
+ASOF LEFT JOIN steps s ON p.by_tid = s.tid AND p.at_ns >= s.ts
+"""
+
+_LOST = """
+CREATE OR REPLACE TEMP TABLE after_loss AS
+WITH lost AS (
+    SELECT contains(stream, 'machine') AS machine, coalesce("from", 0) AS start,
+        max(coalesce("to", 9223372036854775807)) OVER (
+            PARTITION BY contains(stream, 'machine') ORDER BY coalesce("from", 0)) AS until
+    FROM loss
+), of_machine AS (
+    SELECT b.id, m.until AS machine_lost FROM (SELECT id, ts FROM bios) b
+    ASOF LEFT JOIN (SELECT * FROM lost WHERE machine) m ON b.ts >= m.start
+), of_target AS (
+    SELECT b.id, k.until AS target_lost FROM (SELECT id, ts FROM bios) b
+    ASOF LEFT JOIN (SELECT * FROM lost WHERE NOT machine) k ON b.ts >= k.start
+)
+SELECT * FROM of_machine JOIN of_target USING (id)
+"""
+
+_JOINED = f"""
+CREATE OR REPLACE TEMP TABLE submissions AS
+WITH joined AS (
+    SELECT b.*, p.by_tid, p.at_ns, p.extent, k.work_at, k.work_reason, k.inode_at, k.age,
+        CASE WHEN k.inode_dev = b.disk THEN k.bracket_ino END AS bracket_ino, c.call, c.call_at,
+        t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost, l.target_lost
+    FROM bios b JOIN placed p USING (id) JOIN brackets k USING (id) JOIN in_call c USING (id)
+    JOIN in_step s USING (id) JOIN after_loss l USING (id)
+    LEFT JOIN threads t ON p.by_tid = t.tid
+), fresh AS (
+    -- What a file system last said holds in the same system call, outside of brackets that have
+    -- ended since, and for its own volume.
+    SELECT * EXCLUDE (latest, direct, synced, committed),
+        CASE WHEN latest.fs = fs AND latest.ts >= coalesce(call_at, 0)
+            AND latest.ts >= coalesce(work_at, 0) AND latest.ts >= coalesce(inode_at, 0)
+            THEN latest END AS latest,
+        CASE WHEN direct.event = 'direct_start' AND direct.fs = fs AND NOT metadata
+            AND direct.ts >= coalesce(call_at, 0) THEN direct END AS direct,
+        CASE WHEN synced.event != 'fsync_end' AND synced.fs = fs
+            AND synced.ts >= coalesce(call_at, 0) THEN synced END AS synced,
+        CASE WHEN committed.event = 'fast_commit_start' AND committed.fs = fs
+            AND committed.ts >= coalesce(call_at, 0) THEN committed END AS committed
+    FROM joined
+), told AS (
+    SELECT *,
+        coalesce(extent, CASE
+            WHEN latest.event IN {_NAMING} THEN latest
+            WHEN latest.event IN ('writepages_end', 'log') THEN direct END) AS named,
+        CASE
+            WHEN work_reason IS NOT NULL THEN 'bracket'
+            WHEN role = 'journal' OR (latest.event = 'log' AND metadata)
+                OR (committed IS NOT NULL AND metadata) OR (on_btrfs AND metadata) THEN 'log'
+            WHEN direct IS NOT NULL THEN 'direct'
+            WHEN synced.event = 'fsync_start' THEN 'fsync'
+            WHEN call IN {FSYNC_CALLS} THEN 'fsync_call'
+            WHEN call IN {SYNC_CALLS} THEN 'sync_call'
+            WHEN call IS NOT NULL AND synced IS NOT NULL THEN 'fsync'
+            WHEN call IN {WRITE_CALLS} THEN 'write_call'
+            WHEN call IS NOT NULL THEN 'call'
+            WHEN synced IS NOT NULL AND latest.ino = synced.ino THEN 'after_fsync'
+            ELSE 'nothing' END AS evidence
+    FROM fresh
+), judged AS (
+    SELECT * EXCLUDE (named),
+        CASE WHEN metadata AND bracket_ino IS NULL THEN CASE WHEN on_btrfs THEN 1 END
+            ELSE coalesce(bracket_ino, named.ino) END::UBIGINT AS ino,
+        CASE WHEN NOT metadata AND named.ino = coalesce(bracket_ino, named.ino)
+            THEN named.root END AS root,
+        least(
+            CASE WHEN evidence = 'bracket' THEN work_at END,
+            CASE WHEN bracket_ino IS NOT NULL THEN inode_at END,
+            CASE WHEN evidence = 'direct' THEN direct.ts END,
+            CASE WHEN evidence = 'fsync' THEN synced.ts END,
+            CASE WHEN evidence = 'log' AND metadata THEN committed.ts END,
+            CASE WHEN bracket_ino IS NULL THEN named.ts END,
+            CASE WHEN at_ns < ts THEN at_ns END
+        ) AS since
+    FROM told
+)
+SELECT id, ts, at_ns, dev, disk, fs, sector, nr_sector, rwbs, metadata, page, pages, pid, tid, comm,
+    ino, root, call, bracket_ino IS NOT NULL AS in_bracket, inode_at - age AS dirty_since,
+    -- What a direct write writes is its caller's, but for pages that others left in its way.
+    evidence = 'direct' AND latest.event IS DISTINCT FROM 'writepages_start' AS direct,
+    latest.event IN ('map_blocks', 'ordered_extent') AS extents, machine_lost,
+    CASE evidence
+        WHEN 'bracket' THEN work_reason
+        WHEN 'log' THEN 'journal'
+        WHEN 'direct' THEN 'direct'
+        WHEN 'fsync' THEN 'fsync' WHEN 'fsync_call' THEN 'fsync' WHEN 'after_fsync' THEN 'fsync'
+        WHEN 'sync_call' THEN 'sync'
+        WHEN 'write_call' THEN 'direct'
+        ELSE 'other' END AS reason,
+    CASE
+        -- The end of a bracket may be among events that were lost since its start.
+        WHEN machine_lost >= since OR by_tid = -1 THEN 'unknown'
+        WHEN evidence IN ('bracket', 'log', 'direct') THEN 'exact'
+        WHEN evidence IN ('write_call', 'after_fsync') THEN 'inferred'
+        WHEN target_lost >= call_at THEN 'inferred'
+        WHEN evidence IN ('fsync', 'fsync_call', 'sync_call') THEN 'exact'
+        WHEN evidence = 'call' THEN CASE WHEN ino IS NULL THEN 'inferred' ELSE 'exact' END
+        ELSE 'unknown' END AS certainty
+FROM judged
+"""
+
+
+def make_submissions(trace: Trace) -> None:
+    """Make the table `submissions`: one row a write bio.
+
+    Columns: id; those of the bio (ts, dev, sector, nr_sector, rwbs, page, pages, pid, tid, comm;
+    metadata: whether rwbs says so); disk and fs (its volume as write-back events and as file
+    systems call it); at_ns (when it was decided on); reason and certainty (exact, inferred,
+    unknown); call; ino and root (null: not known); in_bracket (the inode by a write-back
+    bracket), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages
+    of others that were in its way); machine_lost (ns: the end of the last loss before it).
+
+    Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
+    first may be empty), and `threads`, `partitions` and `btrfs_names`.
+    """
+    for statement in (
+        *(_BIOS, _STEPS, _WORKED, _PLACED),
+        *(_BRACKETS, _CALLS, _IN_STEP, _LOST, _JOINED),
+    ):
+        trace.execute(statement)

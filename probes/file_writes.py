@@ -1,0 +1,115 @@
+"""Which file a write-out is of, as the file systems themselves tell it.
+
+The flusher's brackets (`inode_writeback`) name an inode for what the flusher writes. What a
+process writes out itself (fsync, O_SYNC, O_DIRECT, a close after a truncation) and what btrfs's
+workers submit for others has a name only here.
+
+Kernel: include/trace/events/{ext4,iomap,btrfs}.h, fs/xfs/xfs_trace.h. A file system that is not
+built in has no events: the probe is none the worse for it.
+"""
+
+from __future__ import annotations
+
+from probes.schema import (
+    CPU,
+    DEV,
+    EVENT,
+    INO,
+    PID,
+    TID,
+    TS,
+    Column,
+    Event,
+    Probe,
+    Scope,
+    Table,
+    Type,
+    device,
+    number,
+    uuid,
+)
+
+TABLE = Table(
+    "file_writes",
+    "One row an event of a file system that writes a file out.",
+    (
+        TS,
+        CPU,
+        PID,
+        TID,
+        EVENT,
+        DEV,
+        Column("fsid", Type.TEXT, "btrfs: the file system's UUID, which stands for the device"),
+        Column("root", Type.UINT64, "btrfs: the subvolume in which `ino` counts"),
+        INO,
+        Column("offset", Type.INT64, "first byte in the file", "bytes"),
+        Column("length", Type.INT64, "length of that part of the file", "bytes"),
+        Column("last", Type.INT64, "writepages_start: last byte that is to be written", "bytes"),
+        Column("nr_to_write", Type.INT64, "writepages_start: pages that may be written", "pages"),
+        Column("sync_mode", Type.INT32, "writepages_start: 1 for data integrity, else 0"),
+        Column("work", Type.UINT64, "btrfs: which work item (its address, which is used again)"),
+    ),
+    example="SELECT dev, ino, count(*) FROM file_writes WHERE event = 'fsync_start' GROUP BY ALL",
+)
+
+_EXT4 = {"dev": device("dev"), "ino": number("ino")}
+_XFS = {**_EXT4, "offset": number("offset"), "length": number("count")}
+_DIRECT = {**_EXT4, "offset": number("pos"), "length": number("count")}
+_BTRFS = {"fsid": uuid("fsid"), "root": number("root_objectid"), "ino": number("ino")}
+_WORK = {"fsid": uuid("fsid"), "work": number("work")}
+
+PROBE = Probe(
+    "file_writes",
+    "files that ext4, xfs and btrfs write out, in whose context and why; machine-wide",
+    TABLE,
+    (
+        Event(
+            "ext4:ext4_writepages",
+            "writepages_start",
+            {
+                **_EXT4,
+                "offset": number("range_start"),
+                "last": number("range_end"),
+                "nr_to_write": number("nr_to_write"),
+                "sync_mode": number("sync_mode"),
+            },
+        ),
+        Event("ext4:ext4_writepages_result", "writepages_end", _EXT4),
+        Event("ext4:ext4_sync_file_enter", "fsync_start", _EXT4),
+        Event("ext4:ext4_sync_file_exit", "fsync_end", _EXT4),
+        # A fast commit is written by who asks for it; a full one by jbd2's own thread.
+        Event("ext4:ext4_fc_commit_start", "fast_commit_start", {"dev": device("dev")}),
+        Event("ext4:ext4_fc_commit_stop", "fast_commit_end", {"dev": device("dev")}),
+        Event("ext4:ext4_free_inode", "free_inode", _EXT4),
+        # Once an extent of a write-out, and never across two files.
+        Event("xfs:xfs_map_blocks_found", "map_blocks", _XFS),
+        Event("xfs:xfs_map_blocks_alloc", "map_blocks", _XFS),
+        Event("xfs:xfs_zoned_map_blocks", "map_blocks", _XFS),
+        Event("xfs:xfs_file_fsync", "fsync", _EXT4),
+        Event("xfs:xfs_dir_fsync", "fsync", _EXT4),
+        Event("xfs:xlog_iclog_write", "log", {"dev": device("dev")}),
+        # Also of files that live on and lose blocks beyond their end.
+        Event("xfs:xfs_inode_inactivating", "free_inode", _EXT4),
+        Event("iomap:iomap_dio_rw_begin", "direct_start", _DIRECT),
+        Event("iomap:iomap_dio_rw_queued", "direct_end", _EXT4),
+        Event("iomap:iomap_dio_complete", "direct_end", _EXT4),
+        Event(
+            "btrfs:btrfs_ordered_extent_add",
+            "ordered_extent",
+            {**_BTRFS, "offset": number("file_offset"), "length": number("len")},
+        ),
+        Event("btrfs:btrfs_sync_file", "fsync", _BTRFS),
+        # Slow checksums and compression are made by workers, which then submit the bios. Work is
+        # queued by whom it is done for; its ordered part is what submits.
+        Event("btrfs:btrfs_work_queued", "work_queued", _WORK),
+        Event("btrfs:btrfs_ordered_sched", "work_start", _WORK),
+        Event(
+            "btrfs:btrfs_all_work_done",
+            "work_end",
+            {"fsid": uuid("fsid"), "work": number("wtag")},
+        ),
+    ),
+    Scope.MACHINE,
+    rate="two to six events a file written out, one more an extent, two a direct read or write",
+    optional=True,
+)

@@ -1,0 +1,11 @@
+"""Events into rows: what backends have decoded becomes tables, whichever backend it was.
+
+event_rows.py       one row an event, by the probe's declaration
+columns.py          fields of events into Arrow columns
+syscall_pairing.py  entry and exit of a call into one row
+fault_rows.py       a fault with its kind; fault_places.py: what it touched
+process_rows.py     threads and processes over the recording
+threads.py          whose thread an event's thread is
+membership.py       which target a process belongs to, as it changes
+slots.py            the reasons for which it does, by how specific they are
+"""

@@ -1,0 +1,294 @@
+"""Cgroups as targets: who is in, who joins, who leaves, each counted for as long as it is in."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from probes.cgroups import UNIFIED
+from tests.conftest import tracer_command
+from tracer.store.trace import Trace
+from tracer.targets.cgroups import hierarchies
+
+IN, OUT, LATER, INNER = 9973, 211, 1009, 101
+FINE = {"events": 0, "windows": 0, "unknown": 0}
+
+
+def mounted():
+    """Of the hierarchies of this machine the unified one and one of version 1."""
+    found = hierarchies()
+    old = [h for h in found if h.number != UNIFIED and "cpuset" not in h.controllers]
+    return [h for h in found if h.number == UNIFIED] + old[:1]
+
+
+@pytest.fixture(params=mounted(), ids=lambda h: h.controllers or "unified")
+def cgroup(request):
+    """A cgroup with another below it: their folder."""
+    folder = request.param.mount / f"tracer-test-{os.getpid()}"
+    (folder / "inner").mkdir(parents=True)
+    yield folder
+    for path in (folder / "inner", folder):
+        with contextlib.suppress(FileNotFoundError):
+            for pid in (path / "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+            wait_for(lambda path=path: not (path / "cgroup.procs").read_text(), f"{path} to empty")
+            path.rmdir()
+
+
+def wait_for(condition, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.01)
+
+
+PROGRAM = """
+import os, sys, time
+def wait(word):
+    while not os.path.exists(word): time.sleep(0.005)
+def say(word):
+    os.close(os.open(word, os.O_CREAT | os.O_WRONLY))
+def enter(cgroup):
+    with open(cgroup + "/cgroup.procs", "w") as file: file.write(str(os.getpid()))
+def calls(n):
+    for _ in range(n): os.times()
+top, inner = CGROUP, CGROUP + "/inner"
+root = os.path.dirname(top)
+"""
+
+
+@pytest.fixture
+def program(cgroup, tmp_path):
+    """Start a Python program that knows of the cgroup; it runs in the test's folder."""
+    started = []
+
+    def run(source):
+        text = PROGRAM.replace("CGROUP", repr(str(cgroup))) + source
+        command = [sys._base_executable, "-S", "-E", "-c", text]
+        started.append(subprocess.Popen(command, cwd=tmp_path))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Start a recording in the background, from the time that it traces; returns what ends it."""
+    started = []
+
+    def begin(*options):
+        folder = tmp_path / f"{len(started)}.trace"
+        process = subprocess.Popen(
+            tracer_command("record", "-o", folder, *options), stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        first = process.stderr.readline()
+        assert first.startswith("Tracing "), first + process.stderr.read()
+
+        def end(number=signal.SIGINT):
+            if number:
+                process.send_signal(number)
+            err = process.stderr.read()
+            assert process.wait(timeout=120) == 0, err
+            return Trace(folder)
+
+        return end
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def counted(trace, name="times"):
+    """(target, role, calls) of each process."""
+    return trace.connection.execute(
+        "SELECT p.target, p.role, count(*) FROM syscalls s LEFT JOIN processes p USING (pid, tid) "
+        "WHERE s.name = ? GROUP BY s.pid, 1, 2 ORDER BY 3",
+        [name],
+    ).fetchall()
+
+
+def said(tmp_path, *words):
+    for word in words:
+        wait_for((tmp_path / word).exists, word)
+
+
+def test_all_that_is_in_it_and_below_it(cgroup, program, record, tmp_path):
+    program(f"enter(top); say('1'); wait('go'); calls({IN}); say('done1'); time.sleep(99)")
+    program(
+        f"enter(inner); say('2'); wait('go')\n"
+        f"if os.fork() == 0: calls({INNER}); say('done2')\n"
+        f"time.sleep(99)"
+    )
+    program(f"say('3'); wait('go'); calls({OUT}); say('done3'); time.sleep(99)")
+    said(tmp_path, "1", "2", "3")
+    end = record("--cgroup", cgroup)
+    (tmp_path / "go").touch()
+    said(tmp_path, "done1", "done2", "done3")
+    with end() as trace:
+        name = f"/{cgroup.name}"
+        assert counted(trace) == [(name, "child", INNER), (name, "target", IN)]
+        assert trace.manifest["loss"] == FINE
+        (target,) = trace.manifest["targets"]
+        assert [c["path"] for c in target["cgroups"]] == [name]
+
+
+def test_who_joins_is_counted_from_then_on_and_what_was_missed_is_said(
+    cgroup, program, record, tmp_path
+):
+    program(
+        f"say('up'); wait('go'); calls({OUT}); enter(inner); say('in')\n"
+        f"wait('on'); calls({LATER}); say('done'); time.sleep(99)"
+    )
+    said(tmp_path, "up")
+    end = record("--cgroup", f"/{cgroup.name}")  # of whatever hierarchies have it
+    (tmp_path / "go").touch()
+    said(tmp_path, "in")
+    members = tmp_path / "0.trace/raw/members.jsonl"
+    wait_for(lambda: members.read_text().count("\n") == 2, "the recorder's look")
+    (tmp_path / "on").touch()
+    said(tmp_path, "done")
+    with end() as trace:
+        assert counted(trace) == [(f"/{cgroup.name}", "target", LATER)]
+        gaps = trace.connection.execute(
+            'SELECT stream, cpu, "from" < "to", count, cause FROM loss'
+        ).fetchall()
+        assert gaps == [("joins", -1, True, None, "joined before it was followed")]
+
+
+def test_who_leaves_and_comes_back_is_counted_while_it_is_in(cgroup, program, record, tmp_path):
+    program(
+        f"enter(top); say('up'); wait('go'); calls({IN})\n"
+        f"enter(root); calls({OUT}); enter(inner); calls({LATER}); enter(root)\n"
+        f"calls({OUT}); say('done'); time.sleep(99)"
+    )
+    said(tmp_path, "up")
+    end = record("--cgroup", cgroup)
+    (tmp_path / "go").touch()
+    said(tmp_path, "done")
+    with end() as trace:
+        calls = "SELECT count(*) FROM syscalls WHERE name = 'times'"
+        assert trace.connection.execute(calls).fetchone() == (IN + LATER,)
+        assert trace.manifest["loss"] == FINE  # it was followed all the time
+
+
+def test_the_inner_cgroup_and_the_process_itself_are_more_specific(
+    cgroup, program, record, tmp_path
+):
+    program(f"enter(top); say('1'); wait('go'); calls({IN}); say('done1'); time.sleep(99)")
+    program(f"enter(inner); say('2'); wait('go'); calls({INNER}); say('done2'); time.sleep(99)")
+    own = program(f"enter(inner); say('3'); wait('go'); calls({OUT}); say('done3'); time.sleep(99)")
+    said(tmp_path, "1", "2", "3")
+    end = record("--cgroup", cgroup, "--cgroup", cgroup / "inner", "-p", own.pid)
+    (tmp_path / "go").touch()
+    said(tmp_path, "done1", "done2", "done3")
+    with end() as trace:
+        name = next(t["name"] for t in trace.manifest["targets"] if t["kind"] == "pid")
+        assert counted(trace) == [
+            (f"/{cgroup.name}/inner", "target", INNER),
+            (name, "target", OUT),
+            (f"/{cgroup.name}", "target", IN),
+        ]
+
+
+CLONE_INTO = """
+import ctypes
+CLONE_INTO_CGROUP, SYS_clone3 = 0x200000000, 435
+def clone_into(cgroup):
+    fd = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+    args = (ctypes.c_uint64 * 11)(CLONE_INTO_CGROUP, 0, 0, 0, 17, 0, 0, 0, 0, 0, fd)
+    return ctypes.CDLL(None).syscall(SYS_clone3, args, ctypes.sizeof(args))
+"""
+
+
+@pytest.mark.parametrize("cgroup", mounted()[:1], indirect=True, ids=["unified"])
+def test_who_is_made_within_it_is_counted_from_its_first_call(cgroup, program, record, tmp_path):
+    """No event tells: the recorder's look does, and of a maker's child nothing is missed."""
+    program(
+        f"{CLONE_INTO}\n"
+        f"if clone_into(inner) == 0: say('up'); time.sleep(99)\n"
+        f"wait('go')\n"
+        f"if clone_into(inner) == 0: calls({IN}); say('done'); time.sleep(99)\n"
+        f"calls({OUT}); time.sleep(99)"
+    )
+    said(tmp_path, "up")
+    end = record("--cgroup", cgroup)
+    (tmp_path / "go").touch()
+    said(tmp_path, "done")
+    members = tmp_path / "0.trace/raw/members.jsonl"
+    wait_for(lambda: members.read_text().count("\n") == 4, "the recorder's look")
+    with end() as trace:
+        assert counted(trace) == [(f"/{cgroup.name}", "target", IN)]
+        assert trace.manifest["loss"] == FINE
+
+
+def test_a_recording_ends_with_its_cgroup_and_not_before(cgroup, program, record, tmp_path):
+    end = record("--cgroup", cgroup)  # nobody is in it yet
+    for n in (1, 2):
+        process = program(f"enter(top); say('up{n}'); time.sleep(99)")
+        said(tmp_path, f"up{n}")
+        process.kill()
+        process.wait()
+    (cgroup / "inner").rmdir()
+    cgroup.rmdir()
+    with end(None) as trace:
+        assert trace.manifest["ended_by"] == "target"
+        found = trace.connection.execute(
+            "SELECT DISTINCT pid FROM syscalls ANTI JOIN "
+            "(SELECT pid FROM processes WHERE target IS NOT NULL) USING (pid)"
+        ).fetchall()
+        assert found == []
+
+
+def test_no_such_cgroup(tracer):
+    for path in ("/no/such", "no/such", "/sys/fs/cgroup/no/such", "../../etc", "/etc"):
+        ran = tracer("record", "--cgroup", path, status=4)
+        assert f"tracer: there is no cgroup {path}; " in ran.err
+        assert ran.err.count("\n") == 1
+    tracer("record", "--cgroup", "", status=2)
+
+
+def test_everything_is_recorded_and_the_target_named(tracer, load, tmp_path):
+    """-a with other targets: theirs are told by name, and so are everybody else's rows."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        command = load(f"import os\nfor _ in range({INNER}): os.times()")
+        tracer("record", "-a", "-p", process.pid, "-e", "syscalls", "-o", "x.trace", "--", *command)
+        process.kill()
+    with Trace(tmp_path / "x.trace") as trace:
+        names = [t["name"] for t in trace.manifest["targets"]]
+        assert counted(trace)[-1] == (names[-1], "target", INNER)
+        rows = "SELECT DISTINCT target FROM processes WHERE pid = ?"
+        assert trace.connection.execute(rows, [process.pid]).fetchall() == [(names[0],)]
+
+
+def test_the_recorder_is_not_in_its_own_cgroup(cgroup, record, tmp_path):
+    """A recorder that lives in the cgroup that it records does not record itself."""
+    end = record("--cgroup", cgroup)
+    recorder = next(
+        int(pid.name)
+        for pid in Path("/proc").iterdir()
+        if pid.name.isdigit() and str(tmp_path / "0.trace").encode() in _command(pid)
+    )
+    (cgroup / "cgroup.procs").write_text(str(recorder))
+    time.sleep(1)
+    with end() as trace:
+        own = "SELECT count(*) FROM syscalls WHERE pid = ?"
+        assert trace.connection.execute(own, [recorder]).fetchone() == (0,)
+        row = "SELECT DISTINCT role, target FROM processes WHERE pid = ?"
+        assert trace.connection.execute(row, [recorder]).fetchall() == [("other", None)]
+
+
+def _command(process):
+    with contextlib.suppress(OSError):
+        return (process / "cmdline").read_bytes()
+    return b""

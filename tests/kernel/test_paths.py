@@ -1,0 +1,226 @@
+"""Names of inodes, asked of real file systems: whole, hidden, hostile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from probes.dirty import TABLE as DIRTY
+from probes.file_writes import TABLE as FILE_WRITES
+from tests.support.traces import rows_of
+from tracer.session import environment
+from tracer.session.paths import name_files
+from tracer.store.tables import write_table
+
+KINDS = ("ext4", "xfs", "btrfs")
+
+
+@pytest.fixture
+def names(tmp_path):
+    """What `name_files` says of inodes of a device: {ino: (path, how)}."""
+    made = []
+
+    def ask(dev: str, inodes: list[int], until: int | None = None, root: int = 5):
+        folder = tmp_path / f"tables{len(made)}"
+        made.append(folder)
+        folder.mkdir()
+        btrfs = [fs for fs in environment.btrfs() if dev in fs["devices"]]
+        whose = {"fsid": btrfs[0]["fsid"], "root": root} if btrfs else {"dev": dev}
+        rows = [{"event": "fsync", "ino": ino, **whose} for ino in inodes]
+        write_table(FILE_WRITES, folder, rows_of(FILE_WRITES, rows))
+        write_table(DIRTY, folder, rows_of(DIRTY, []))
+        manifest = {
+            "clock": {
+                "start_ns": 0,
+                "end_ns": until or time.monotonic_ns(),
+                "realtime_offset_ns": environment.realtime_offset_ns(),
+            },
+            "disks": environment.disks(),
+            "btrfs": btrfs,
+        }
+        found = name_files(folder, manifest)
+        assert {row[1] for row in found} <= {root if btrfs else None}
+        assert len({row[0] for row in found}) <= 1
+        return {ino: (path, how) for _, _, ino, path, _, how in found}
+
+    return ask
+
+
+def ino(path: Path) -> int:
+    return path.lstat().st_ino
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_however_odd(kind, file_system, names):
+    mount, dev = file_system(kind=kind)
+    folder = mount / "a folder\nof lines" / ("d" * 255)
+    folder.mkdir(parents=True)
+    plain, odd = folder / "plain", Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe\n%s\x1b[31m"))
+    long, deleted = folder / ("x" * 255), folder / "x (deleted)"
+    for path in (plain, odd, long, deleted):
+        path.write_bytes(b"x" * 4096)
+    os.mkfifo(folder / "fifo")
+    (folder / "link").symlink_to(plain)
+    asked = [ino(path) for path in folder.iterdir()]
+    asked += [ino(folder), ino(mount), 8, 1 << 31, (1 << 64) - 1]
+    assert names(dev, asked) == {
+        ino(path): (os.fsencode(path).decode("utf-8", "backslashreplace"), "handle")
+        for path in (plain, odd, long, deleted)
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_that_are_gone_have_none(kind, file_system, names):
+    mount, dev = file_system(kind=kind)
+    gone, held = mount / "gone", mount / "held"
+    for path in (gone, held):
+        path.write_bytes(b"x" * 4096)
+    asked = [ino(gone), ino(held)]
+    with held.open() as file:
+        gone.unlink()
+        held.unlink()
+        assert names(dev, asked) == {}
+        assert os.fstat(file.fileno()).st_nlink == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_made_since_is_another(kind, file_system, names):
+    mount, dev = file_system(kind=kind)
+    ended = time.monotonic_ns()
+    time.sleep(0.05)  # birth times are of the last tick
+    late = mount / "late"
+    late.write_bytes(b"x" * 4096)
+    assert names(dev, [ino(late)], until=ended) == {}
+    assert names(dev, [ino(late)]) == {ino(late): (str(late), "handle")}
+
+
+def mount_anew(mount: Path) -> None:
+    device = subprocess.run(
+        ["findmnt", "-no", "SOURCE", str(mount)], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    subprocess.run(["umount", str(mount)], check=True)
+    subprocess.run(["mount", device, str(mount)], check=True)
+
+
+def deepest(mount: Path) -> Path:
+    path = mount
+    for name in "abc":
+        path = path / name
+        path.mkdir()
+        for number in range(7):
+            (path / str(number)).write_bytes(b"x" * 4096)
+    return path / "3"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_kernel_has_no_name_for_is_looked_for(kind, file_system, names):
+    """After a new mount no folder is in memory: an inode has no place yet."""
+    mount, dev = file_system(kind=kind)
+    file = deepest(mount)
+    asked = [ino(file), 1 << 31]
+    mount_anew(mount)
+    assert names(dev, asked) == {asked[0]: (str(file), "walk")}
+    # Found by itself, it has a name.
+    file.stat()
+    assert names(dev, asked) == {asked[0]: (str(file), "handle")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_that_leads_elsewhere_is_none(kind, file_system, names, tmp_path):
+    """A folder that another file system is mounted over, and a link in its place."""
+    mount, dev = file_system(kind=kind)
+    hidden = mount / "hidden"
+    hidden.mkdir()
+    file = hidden / "file"
+    file.write_bytes(b"x" * 4096)
+    asked = [ino(file)]
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(hidden)], check=True)
+    try:
+        (hidden / "file").write_bytes(b"another")
+        assert names(dev, asked) == {}
+    finally:
+        subprocess.run(["umount", str(hidden)], check=True)
+    assert names(dev, asked) == {asked[0]: (str(file), "handle")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_several_mounts_the_whole_one_of_the_shortest_path(kind, file_system, names, tmp_path):
+    mount, dev = file_system(kind=kind, name="a long name")
+    (mount / "sub").mkdir()
+    inside, outside = mount / "sub/inside", mount / "outside"
+    for path in (inside, outside):
+        path.write_bytes(b"x" * 4096)
+    short, part = tmp_path / "s", tmp_path / "p"
+    for folder, source in ((short, mount), (part, mount / "sub")):
+        folder.mkdir()
+        subprocess.run(["mount", "--bind", str(source), str(folder)], check=True)
+    try:
+        assert names(dev, [ino(inside), ino(outside)]) == {
+            ino(inside): (str(short / "sub/inside"), "handle"),
+            ino(outside): (str(short / "outside"), "handle"),
+        }
+        # Where the file system is only to be seen in part, so are its files.
+        asked = [ino(inside), ino(outside)]
+        subprocess.run(["umount", str(short)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", str(mount)], check=True)
+        try:
+            assert names(dev, asked) == {asked[0]: (str(part / "inside"), "handle")}
+        finally:
+            subprocess.run(["umount", str(mount)], check=True)
+    finally:
+        for folder in (short, part):
+            subprocess.run(["umount", str(folder)], check=False, capture_output=True)
+
+
+def test_subvolumes_of_btrfs_are_told_apart(file_system, names):
+    mount, dev = file_system(kind="btrfs")
+    asked = []
+    for name in ("one", "two"):
+        subprocess.run(
+            ["btrfs", "subvolume", "create", str(mount / name)], check=True, capture_output=True
+        )
+        (mount / name / "file").write_bytes(b"x" * 4096)
+        shown = subprocess.run(
+            ["btrfs", "inspect-internal", "rootid", str(mount / name)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        asked.append((int(shown.stdout), ino(mount / name / "file")))
+    assert asked[0][1] == asked[1][1]
+    for (root, number), name in zip(asked, ("one", "two"), strict=True):
+        assert names(dev, [number], root=root) == {number: (str(mount / name / "file"), "handle")}
+
+
+def test_a_walk_tells_them_apart_too(file_system, names):
+    mount, dev = file_system(kind="btrfs")
+    first, second = mount / "first/file", mount / "second"
+    subprocess.run(
+        ["btrfs", "subvolume", "create", str(first.parent)], check=True, capture_output=True
+    )
+    for path in (first, second):
+        path.write_bytes(b"x" * 4096)
+    root = subprocess.run(
+        ["btrfs", "inspect-internal", "rootid", str(first.parent)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    number = ino(first)
+    assert number == ino(second)
+    # Found later than the other.
+    for of, path in ((5, second), (int(root.stdout), first)):
+        mount_anew(mount)
+        assert names(dev, [number], root=of) == {number: (str(path), "walk")}
+
+
+def test_more_than_the_time_allows_is_left_out(file_system, names, monkeypatch):
+    mount, dev = file_system()
+    file = mount / "file"
+    file.write_bytes(b"x" * 4096)
+    monkeypatch.setattr("tracer.session.paths._MOST_SECONDS", -1.0)
+    assert names(dev, [ino(file)]) == {}

@@ -1,0 +1,104 @@
+"""Files by inode number, and by name without being led astray: system calls Python has not."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import struct
+from functools import cache
+
+_OPENAT2 = 437
+"""Its number on every architecture that Linux got after it, and on all older ones but alpha."""
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
+_AT_EMPTY_PATH = 0x1000
+_STATX_BTIME = 0x800
+_STATX_BYTES, _BTIME_AT = 256, 80
+_HANDLE_BYTES = 128
+
+# Kinds of handles (include/linux/exportfs.h, fs/xfs/xfs_export.h, fs/btrfs/export.h).
+_INO32_GEN, _XFS_INO64_GEN, _BTRFS = 1, 0x81, 0x4D
+
+_XFS_IOC_BULKSTAT = 0x8040587F
+"""_IOR('X', 127, struct xfs_bulkstat_req): fs/xfs/libxfs/xfs_fs.h."""
+_BULKSTAT_HEAD = struct.Struct("=QIII I40x")
+_BULKSTAT_BYTES, _BULKSTAT_GEN_AT = 256, 64
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def open_inode(mount_fd: int, kind: bytes, ino: int, root: int | None = None) -> int:
+    """A descriptor (O_PATH) of inode `ino` of the file system that `mount_fd` is a folder of.
+
+    `kind` is its type, `root` the subvolume on btrfs. Nothing is opened for reading: a device or
+    a FIFO stays untouched. OSError: ESTALE where there is no such inode, EOPNOTSUPP where the
+    file system cannot be asked so, EPERM without CAP_DAC_READ_SEARCH.
+    """
+    # A generation of 0 is any, but on xfs.
+    if kind == b"xfs":
+        what, handle = _XFS_INO64_GEN, struct.pack("=QI", ino, _xfs_generation(mount_fd, ino))
+    elif kind == b"btrfs" and root is not None:
+        what, handle = _BTRFS, struct.pack("=QQI", ino, root, 0)
+    elif kind in (b"ext2", b"ext3", b"ext4") and ino < 1 << 32:
+        what, handle = _INO32_GEN, struct.pack("=II", ino, 0)
+    else:
+        raise _error(errno.EOPNOTSUPP)
+    packed = ctypes.create_string_buffer(
+        struct.pack("=Ii", len(handle), what) + handle, 8 + _HANDLE_BYTES
+    )
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    return _checked(_libc().open_by_handle_at(mount_fd, packed, flags))
+
+
+def _xfs_generation(mount_fd: int, ino: int) -> int:
+    reply = bytearray(_BULKSTAT_HEAD.size + _BULKSTAT_BYTES)
+    _BULKSTAT_HEAD.pack_into(reply, 0, ino, 0, 1, 0, 0)
+    fcntl.ioctl(mount_fd, _XFS_IOC_BULKSTAT, reply)
+    found = struct.unpack_from("=Q", reply, _BULKSTAT_HEAD.size)[0]
+    if _BULKSTAT_HEAD.unpack_from(reply)[3] != 1 or found != ino:
+        # The next one that there is.
+        raise _error(errno.ESTALE)
+    generation: int = struct.unpack_from("=I", reply, _BULKSTAT_HEAD.size + _BULKSTAT_GEN_AT)[0]
+    return generation
+
+
+def open_beneath(mount_fd: int, name: bytes, flags: int = os.O_PATH) -> int:
+    """A descriptor of `name` below the folder, through no link and into no other mount.
+
+    OSError as of openat2(2): EXDEV, ELOOP; ENOSYS before kernel 5.6.
+    """
+    how = struct.pack(
+        "=QQQ",
+        flags | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0,
+        _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH,
+    )
+    return _checked(_libc().syscall(_OPENAT2, mount_fd, name, how, ctypes.c_size_t(len(how))))
+
+
+def birth_ns(fd: int) -> int | None:
+    """When the file was made, ns of CLOCK_REALTIME; None where the file system does not tell."""
+    statx = getattr(_libc(), "statx", None)
+    if statx is None:
+        return None
+    reply = ctypes.create_string_buffer(_STATX_BYTES)
+    if statx(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, reply) != 0:
+        return None
+    if not struct.unpack_from("=I", reply)[0] & _STATX_BTIME:
+        return None
+    seconds, ns = struct.unpack_from("=qI", reply, _BTIME_AT)
+    return int(seconds) * 1_000_000_000 + int(ns)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise _error(ctypes.get_errno())
+    return result
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

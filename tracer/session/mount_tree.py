@@ -1,0 +1,88 @@
+"""Where file systems are mounted, and which of the mounts a path still leads to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOUNTINFO = Path("/proc/self/mountinfo")
+_ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
+"""Types (their beginnings) whose answers come from elsewhere, and may never come."""
+
+
+@dataclass(frozen=True)
+class MountPoint:
+    """One line of /proc/self/mountinfo; names are bytes, as files' names are."""
+
+    number: int
+    parent: int
+    dev: str
+    root: bytes
+    """What of the file system is mounted here."""
+    path: bytes
+    kind: bytes
+
+
+def read_mounts(path: Path = _MOUNTINFO) -> list[MountPoint]:
+    """The mounts of this process's namespace; none where they cannot be read."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        before, _, after = line.partition(b" - ")
+        left, right = before.split(b" "), after.split(b" ")
+        if len(left) < 5 or not right[0]:
+            continue
+        dev = left[2].decode("ascii", "replace")
+        place = _plain(left[3]), _plain(left[4])
+        found.append(MountPoint(int(left[0]), int(left[1]), dev, *place, right[0]))
+    return found
+
+
+def _plain(name: bytes) -> bytes:
+    """A name of mountinfo, which writes blanks, line ends and backslashes as \\ooo."""
+    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8) & 255]), name)
+
+
+def reachable(mounts: Iterable[MountPoint], dev: str) -> list[MountPoint]:
+    """Mounts of file system `dev` that their paths lead to: whole ones and short paths first.
+
+    Left out is what lies below a file system that might not answer, or under another mount.
+    """
+    known = {mount.number: mount for mount in mounts}
+    children: dict[int, list[MountPoint]] = {}
+    for mount in known.values():
+        if mount.parent != mount.number:
+            children.setdefault(mount.parent, []).append(mount)
+    found = [m for m in known.values() if m.dev == dev and _leads_to(m, known, children)]
+    return sorted(found, key=lambda m: (m.root != b"/", len(m.root), len(m.path), m.path))
+
+
+def _leads_to(
+    mount: MountPoint, known: dict[int, MountPoint], children: dict[int, list[MountPoint]]
+) -> bool:
+    """Whether a look-up of the mount's path ends in it."""
+    seen = set()
+    if any(child.path == mount.path for child in children.get(mount.number, [])):
+        return False
+    while mount.number not in seen:
+        seen.add(mount.number)
+        parent = known.get(mount.parent)
+        if parent is None or parent is mount:
+            return True
+        if parent.kind.startswith(_ANSWERED_BY_OTHERS):
+            return False
+        for other in children[parent.number]:
+            # A folder on the way, or the parent's own place, has something else mounted on it.
+            if other is not mount and _holds(other.path, mount.path) and other.path != mount.path:
+                return False
+        mount = parent
+    return False
+
+
+def _holds(folder: bytes, path: bytes) -> bool:
+    return path == folder or path.startswith(folder.rstrip(b"/") + b"/")

@@ -1,0 +1,271 @@
+"""What the files that were written to are called, now that the recording has ended.
+
+Events know inode numbers. The file system is asked for the inode, and the kernel for the name
+that the inode has in a mount of ours; where it knows none, or cannot be asked, the folders of the
+file system are gone through. A name is only taken if it leads back to that very inode, and an
+inode only if it is no younger than the recording: numbers are used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tracer.session.file_handles import birth_ns, open_beneath, open_inode
+from tracer.session.mount_tree import MountPoint, reachable, read_mounts
+from tracer.store.manifest import FileFacts, Manifest
+
+_MOST_FILES = 65536
+_MOST_SECONDS = 5.0
+_MOST_ENTRIES = 2_000_000
+"""Of folders, on one file system."""
+_MOST_BYTES = "256MB"
+"""Memory for finding out which files were written to."""
+_NONE_SUCH = (errno.ESTALE, errno.ENOENT)
+
+_NAMED_BY_FILE_SYSTEMS = """
+SELECT dev, fsid, root, ino, count(*) AS n FROM read_parquet($file_writes)
+WHERE ino IS NOT NULL AND event IN
+    ('writepages_start', 'map_blocks', 'ordered_extent', 'direct_start', 'fsync', 'fsync_start')
+GROUP BY ALL
+"""
+_NAMED_BY_WRITEBACK = """
+SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n FROM read_parquet($dirty)
+WHERE event = 'dirty_folio' AND ino IS NOT NULL GROUP BY ALL
+"""
+
+
+_Take = Callable[[tuple[int | None, int], int, bytes, str], None]
+_Unnamed = dict[int, dict[int | None, tuple[int | None, int]]]
+"""By inode number, then by st_dev (None: not known), which tells btrfs's subvolumes apart."""
+
+
+@dataclass
+class _Volume:
+    """A mounted file system, and the files of it that are asked for."""
+
+    name: str
+    """As the analysis calls it: MAJOR:MINOR, or the bdi's name."""
+    mounts: list[tuple[MountPoint, int]]
+    """With a descriptor of each."""
+    asked: dict[tuple[int | None, int], None] = field(default_factory=dict)
+    """(root, ino), the most important first."""
+
+
+def name_files(tables: Path, manifest: Manifest) -> list[FileFacts]:
+    """A row for every file that was written to and is still there, as the table `files` has it.
+
+    `tables` is the folder of the tables just made. Bounded in files, entries looked at and time.
+    """
+    deadline = time.monotonic() + _MOST_SECONDS
+    found: list[FileFacts] = []
+    with contextlib.ExitStack() as stack:
+        for volume in _volumes(_written(tables), manifest, stack):
+            found += _names(volume, manifest, deadline)
+    return found
+
+
+def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
+    """(dev, fsid, root, ino) as events tell them, the most often told first."""
+    import duckdb
+
+    queries, parameters = [], {}
+    for name, query in (("file_writes", _NAMED_BY_FILE_SYSTEMS), ("dirty", _NAMED_BY_WRITEBACK)):
+        if (tables / f"{name}.parquet").exists():
+            queries.append(query)
+            parameters[name] = str(tables / f"{name}.parquet")
+    if not queries:
+        return []
+    query = (
+        "SELECT coalesce(dev, '') AS place, fsid, root, ino "
+        f"FROM ({' UNION ALL '.join(queries)}) "
+        f"GROUP BY ALL ORDER BY sum(n) DESC, place, fsid, root, ino LIMIT {_MOST_FILES}"
+    )
+    config: dict[str, str | bool | int | float | list[str]]
+    config = {"memory_limit": _MOST_BYTES, "temp_directory": str(tables / "spilled")}
+    try:
+        with duckdb.connect(config=config) as connection:
+            rows: list[tuple[str, str | None, int | None, int]] = connection.execute(
+                query, parameters
+            ).fetchall()
+    except (duckdb.OutOfMemoryException, duckdb.IOException):
+        # No memory, no room to spill: names are worth having, not worth failing for.
+        return []
+    return rows
+
+
+def _volumes(
+    written: list[tuple[str, str | None, int | None, int]],
+    manifest: Manifest,
+    stack: contextlib.ExitStack,
+) -> list[_Volume]:
+    """The volumes of these files that are mounted where we can see them."""
+    mounts = read_mounts()
+    mounted = {mount.dev for mount in mounts}
+    btrfs = {fs["fsid"]: fs for fs in manifest.get("btrfs", [])}
+    without_root = {fs["dev"] for fs in btrfs.values()} | {fs["bdi"] for fs in btrfs.values()}
+    on_disk: dict[str, list[str]] = {}
+    for disk in manifest.get("disks", []):
+        dev = disk.get("dev", "")
+        if dev in mounted:
+            on_disk.setdefault(disk.get("partition_of", dev), []).append(dev)
+    volumes: dict[str, _Volume] = {}
+    for dev, fsid, root, ino in written:
+        if fsid is not None:
+            if fsid not in btrfs:
+                continue
+            name, number = btrfs[fsid]["bdi"], btrfs[fsid]["dev"]
+        elif dev in without_root:
+            continue  # which subvolume's inode it is cannot be told
+        elif dev in mounted:
+            name = number = dev
+        elif len(on_disk.get(dev, [])) == 1:
+            # Write-back events name the disk of a partition.
+            name = number = on_disk[dev][0]
+        else:
+            continue
+        if name not in volumes:
+            volumes[name] = _Volume(name, _opened(reachable(mounts, number), stack))
+        volumes[name].asked[root, ino] = None
+    return [volume for volume in volumes.values() if volume.mounts]
+
+
+def _opened(mounts: list[MountPoint], stack: contextlib.ExitStack) -> list[tuple[MountPoint, int]]:
+    found = []
+    for mount in mounts[:16]:
+        with contextlib.suppress(OSError):  # a file may be a mount point, too
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(mount.path, flags)
+            stack.callback(os.close, fd)
+            found.append((mount, fd))
+    return found
+
+
+def _names(volume: _Volume, manifest: Manifest, deadline: float) -> list[FileFacts]:
+    found: dict[tuple[int | None, int], FileFacts] = {}
+    unnamed: _Unnamed = {}
+
+    def take(key: tuple[int | None, int], fd: int, path: bytes, how: str) -> None:
+        born = birth_ns(fd)
+        if born is not None:
+            born -= manifest["clock"].get("realtime_offset_ns", 0)
+            if born > (manifest["clock"]["end_ns"] or 0):
+                return  # made since
+        root, ino = key
+        text = path.decode("utf-8", "backslashreplace")
+        found[key] = (volume.name, root, ino, text, born, how)
+
+    for key in volume.asked:
+        if time.monotonic() > deadline:
+            break
+        try:
+            number = _by_handle(volume, key, take)
+        except OSError as error:
+            if error.errno in _NONE_SUCH or key[0] is not None:
+                continue
+            number = None
+        else:
+            if number is None:
+                continue
+        unnamed.setdefault(key[1], {})[number] = key
+    if unnamed:
+        _by_walk(volume, unnamed, take, deadline)
+    return list(found.values())
+
+
+def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int | None:
+    """Take the name of an inode; its st_dev where it is there, but has no name yet.
+
+    None where it has been taken, or is not wanted. OSError where there is no such inode, or the
+    file system cannot be asked.
+    """
+    root, ino = key
+    number = None
+    for mount, mount_fd in volume.mounts:
+        fd = open_inode(mount_fd, mount.kind, ino, root)
+        try:
+            facts = os.fstat(fd)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_nlink == 0:
+                return None
+            number = facts.st_dev
+            try:
+                path = os.readlink(b"/proc/self/fd/%d" % fd)  # noqa: PTH115 names are bytes
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    continue
+                raise
+            if _leads_back(mount, mount_fd, path, facts):
+                take(key, fd, path, "handle")
+                return None
+        finally:
+            os.close(fd)
+    return number
+
+
+def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result) -> bool:
+    """Whether a path that the kernel gave is one of that inode, in that mount."""
+    start = mount.path.rstrip(b"/") + b"/"
+    if not path.startswith(start) or len(path) == len(start):
+        return False
+    try:
+        fd = open_beneath(mount_fd, path[len(start) :])
+    except OSError:
+        return False
+    try:
+        there = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return (there.st_dev, there.st_ino) == (facts.st_dev, facts.st_ino)
+
+
+def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) -> None:
+    """Go through the folders of a file system, the shallow ones first, for these inodes."""
+    mount, mount_fd = volume.mounts[0]
+    start = mount.path.rstrip(b"/")
+    folders = deque([b"."])
+    entries = 0
+    while folders and wanted:
+        folder = folders.popleft()
+        try:
+            fd = open_beneath(mount_fd, folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            continue  # gone, or another mount's
+        try:
+            with os.scandir(fd) as listed:
+                for entry in listed:
+                    entries += 1
+                    if entries > _MOST_ENTRIES or time.monotonic() > deadline:
+                        return
+                    name = folder + b"/" + os.fsencode(entry.name)
+                    if entry.inode() in wanted:
+                        _take_entry(mount_fd, name, start, wanted, take)
+                    elif entry.is_dir(follow_symlinks=False):
+                        folders.append(name)
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
+
+
+def _take_entry(mount_fd: int, name: bytes, start: bytes, wanted: _Unnamed, take: _Take) -> None:
+    try:
+        fd = open_beneath(mount_fd, name)
+    except OSError:
+        return
+    try:
+        facts = os.fstat(fd)
+        keys = wanted.get(facts.st_ino, {})
+        number = None if None in keys else facts.st_dev
+        if stat.S_ISREG(facts.st_mode) and number in keys:
+            take(keys.pop(number), fd, start + b"/" + name.removeprefix(b"./"), "walk")
+            if not keys:
+                del wanted[facts.st_ino]
+    finally:
+        os.close(fd)

@@ -11,6 +11,7 @@ from probes.errors import FeatureMissing, PermissionMissing
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
 from tests.support.dockerd import Dockerd, python
 from tracer.targets import engine
+from tracer.targets.containers import from_names
 from tracer.targets.daemon import from_socket
 
 LATER = 1009
@@ -87,6 +88,22 @@ def test_shims_and_containerd_are_found(dockerd, start, tell):
     assert init_of(container) not in target.members()
 
 
+def test_a_daemon_that_systemd_listens_for(monkeypatch, shared):
+    """Its socket is systemd's, its containerd nobody's child."""
+    dockerd = Dockerd(by_systemd=True)
+    try:
+        monkeypatch.setenv("DOCKER_HOST", dockerd.host)
+        container = dockerd.run("up", "import time; time.sleep(1000)", shared=shared)
+        target = from_socket()
+        comms = {Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in target.roots}
+        assert set(comms) == {"containerd", "containerd-shim", "dockerd"}
+        assert target.pid == comms["dockerd"]
+        (found,) = from_names([container.id])
+        assert found.makers() == {comms["containerd"], comms["containerd-shim"]}
+    finally:
+        dockerd.close()
+
+
 def test_a_cgroup_of_the_daemon_is_recorded_with_what_joins_it(start, tell, record, dockerd):
     """--cgroup of all the daemon's containers: what is executed and started later, too."""
     first = start("first", CALLS, 101)
@@ -145,6 +162,11 @@ def test_a_name_that_is_a_path_is_no_container(tracer, dockerd):
 def test_no_daemon(tracer, options, host, said):
     ran = tracer("record", *options, status=5, env={**os.environ, "DOCKER_HOST": host})
     assert said in one_line(ran.err)
+
+
+def test_a_summary_of_the_daemon_is_refused(tracer, dockerd):
+    ran = tracer("record", "--summary", "--docker-daemon", status=2)
+    assert "cannot tell the Docker daemon" in one_line(ran.err)
 
 
 def test_a_daemon_that_is_dead(tracer, tmp_path):

@@ -232,6 +232,23 @@ def test_who_is_made_within_it_is_counted_from_its_first_call(cgroup, program, r
         assert trace.manifest["loss"] == FINE
 
 
+@pytest.mark.parametrize("cgroup", mounted()[:1], indirect=True, ids=["first"])
+def test_a_summary_counts_no_more_than_the_cgroup(cgroup, program, record, tmp_path):
+    """Whoever makes its processes is followed where rows can be taken out later, not here."""
+    program(
+        f"if os.fork() == 0: enter(top); say('up'); wait('go'); calls({IN}); say('1')\n"
+        f"else: wait('go'); calls({OUT}); say('2')\n"
+        f"time.sleep(99)"
+    )
+    said(tmp_path, "up")
+    end = record("--summary", "-e", "syscalls", "--cgroup", cgroup)
+    (tmp_path / "go").touch()
+    said(tmp_path, "1", "2")
+    with end() as trace:
+        query = "SELECT sum(count) FROM summaries WHERE kind = 'syscall' AND name = 'times'"
+        assert trace.connection.execute(query).fetchone() == (IN,)
+
+
 def test_a_recording_ends_with_its_cgroup_and_not_before(cgroup, program, record, tmp_path):
     end = record("--cgroup", cgroup)  # nobody is in it yet
     for n in (1, 2):

@@ -23,33 +23,60 @@ _LIBRARIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _START_S = 60
 
 
+_LIKE_SYSTEMD = """
+import ctypes, os, signal, socket, subprocess, sys, time
+path, containerd, *dockerd = sys.argv[1:]
+ctypes.CDLL(None).prctl(15, b"systemd")  # PR_SET_NAME
+own = subprocess.Popen(["containerd", "--config", "/dev/null", "--address", containerd,
+                        "--root", containerd + "-root", "--state", containerd + "-state"])
+while not os.path.exists(containerd): time.sleep(0.01)
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(path)
+listening.listen()
+child = os.fork()
+if child == 0:
+    os.dup2(listening.fileno(), 3)
+    os.set_inheritable(3, True)  # it may have been 3 before
+    os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+    os.execvp("dockerd", ["dockerd", "--host=fd://", "--containerd=" + containerd, *dockerd])
+def end(*_):
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    own.terminate()
+    own.wait()
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+while True: signal.pause()
+"""
+"""Listens for dockerd and starts containerd beside it, as systemd's units do."""
+
+
 class Dockerd:
     """A running daemon."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_systemd: bool = False) -> None:
         """Start it. RuntimeError, with its last words, where it does not come up."""
         self.folder = Path(tempfile.mkdtemp(prefix="tracer-docker-"))
         self.cgroup = f"/tracer-tests-{os.getpid()}"
         self.host = f"unix://{self.folder}/docker.sock"
         self._containers: list[docker.models.containers.Container] = []
         self._log = (self.folder / "log").open("w+")
-        self.process = subprocess.Popen(
-            [
-                "dockerd",
-                f"--data-root={self.folder}/data",
-                f"--exec-root={self.folder}/exec",
-                f"--host={self.host}",
-                f"--pidfile={self.folder}/pid",
-                f"--cgroup-parent={self.cgroup}",
-                f"--containerd-namespace=tracer-tests-{os.getpid()}",
-                "--storage-driver=overlay2",
-                "--bridge=none",
-                "--iptables=false",
-                "--ip6tables=false",
-            ],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
+        options = [
+            f"--data-root={self.folder}/data",
+            f"--exec-root={self.folder}/exec",
+            f"--pidfile={self.folder}/pid",
+            f"--cgroup-parent={self.cgroup}",
+            f"--containerd-namespace=tracer-tests-{os.getpid()}",
+            "--storage-driver=overlay2",
+            "--bridge=none",
+            "--iptables=false",
+            "--ip6tables=false",
+        ]
+        command = ["dockerd", f"--host={self.host}", *options]
+        if by_systemd:
+            places = [f"{self.folder}/docker.sock", f"{self.folder}/containerd.sock"]
+            command = [sys.executable, "-c", _LIKE_SYSTEMD, *places, *options]
+        self.process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
         try:
             self.client = self._connect()
             self.client.api.import_image_from_data(_image(), repository=IMAGE)

@@ -72,6 +72,8 @@ class Capture:
         self.header_event = ""
         self.drain: Drain | None = None
         self._everybody = False
+        # Of what the kernel counts, nobody's share can be taken out later.
+        self.follows_makers = not summed_up
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         allow_open_files(2 * (len(Scope) + 2) * len(cpus))
         try:
@@ -151,13 +153,13 @@ class Capture:
             raise FeatureMissing(
                 "this kernel's ftrace cannot follow children", "it needs option event-fork (4.10)"
             )
-        known = threads_of(targets)
+        known = threads_of(targets, self.follows_makers)
         if not known and not any(target.joined and target.alive for target in targets):
             raise TargetGone("every target has ended", "start it and record again")
         instance.set_pids(known)
         # A thread made between the look and the filter is found by looking again.
         for _ in range(_SETTLE_ROUNDS):
-            new = threads_of(targets) - known
+            new = threads_of(targets, self.follows_makers) - known
             if not new:
                 return
             instance.add_pids(new)

@@ -83,7 +83,9 @@ class Members:
         self._others.update(companions)
         found = self._found(self._targets)
         self._capture.join(tid for _, pid, *_ in found for tid in threads(pid))
-        makers = {pid for target in self._targets for pid in target.makers()}
+        makers: set[int] = set()
+        if self._capture.follows_makers:
+            makers.update(pid for target in self._targets for pid in target.makers())
         now = time.monotonic_ns()
         found += [(now, pid, -1, -1, 0, False) for pid in sorted(makers)]
         self._write([*found, (time.monotonic_ns(), 0, -1, -1, 0, False)])

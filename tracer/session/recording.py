@@ -49,6 +49,11 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     summed_up = _summed_up(probes, choice.backend) if options.summary else []
     if summed_up:
         probes = list(ALWAYS)
+    if summed_up and options.daemon:
+        raise UsageError(
+            "--summary cannot tell the Docker daemon from what it runs in containers",
+            "leave out --summary",
+        )
     targets = target_finder.find(
         options.pids, options.containers, options.daemon, options.cgroups, options.machine
     )

@@ -101,9 +101,11 @@ def processes_with_memory(targets: list[Target]) -> list[int]:
     return sorted({pid for t in targets if t.kind != "command" for pid in t.members()})
 
 
-def threads_of(targets: list[Target]) -> set[int]:
-    """Every thread of the targets, and of those that will make more of them, now."""
-    pids = {pid for target in targets for pid in (*target.members(), *target.makers())}
+def threads_of(targets: list[Target], makers: bool) -> set[int]:
+    """Every thread of the targets, and with `makers` of those that will make more of them, now."""
+    pids = {pid for target in targets for pid in target.members()}
+    if makers:
+        pids.update(pid for target in targets for pid in target.makers())
     return {tid for pid in pids for tid in threads(pid)}
 
 

@@ -21,7 +21,11 @@ from probes.rows.threads import CLONE_PARENT, CLONE_THREAD
 from probes.schema import AssemblyContext
 
 _KTHREADD = 2
-_JOURNAL = re.compile(r"^(jbd2/|xfsaild/|xfs-(sync|cil|log)|btrfs-transac)")
+_JOURNAL = re.compile(
+    # Of xfs and btrfs the log is also written by plain kworkers, whose names do not tell.
+    # kworker/R-: of newer kernels a work queue's own thread, for when memory is short.
+    r"^(jbd2/|xfsaild/|(kworker/R-)?xfs-(sync/|cil/|log/)|kworker/R-xfs-l$|btrfs-transac)"
+)
 _FLUSH_ROWS = 4096
 
 

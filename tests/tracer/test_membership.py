@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from probes.backends.ftrace.slots import NOBODY, Slots
 
 from probes.errors import BadTrace
+from probes.rows.slots import NOBODY, Slots
 from tests.support.pages import Page, attached, enter, exited, leave, newtask, raw_trace
 from tracer.store.trace import Trace
 
@@ -103,8 +103,25 @@ def test_a_thread_that_is_moved_alone_does_not_move_its_process(tmp_path):
     page = Page(0).event(10, newtask(91, 92, b"thread", 0x10000))
     page.event(20, attached(1, 92, 4, b"/job"))
     call(call(page, 30, 91), 40, 92)
-    with recorded(tmp_path / "t", page, [cgroup("job", "/job", 4)]) as trace:
+    with recorded(tmp_path / "t", page, [cgroup("job", "/job", 4)], [STARTED]) as trace:
         assert called(trace) == []
+        assert joins(trace) == []
+
+
+def test_kernel_threads_have_the_role_of_what_they_are(tmp_path):
+    journal = ["jbd2/sda1-8", "xfsaild/sdb", "kworker/R-xfs-log/sdb", "kworker/R-xfs-cil/sdb",
+               "xfs-cil/sdb", "btrfs-transaction", "btrfs-transacti"]  # fmt: skip
+    other = ["kworker/R-xfs-conv/sdb", "kworker/u8:3", "kswapd0", "ext4-rsv-conver", "jbd2",
+             "btrfs-cleaner", "kworker/R-ext4-rsv-conversion"]  # fmt: skip
+    names = journal + other
+    threads = [[10 + n, 10 + n, 2, name, "/"] for n, name in enumerate(names)]
+    # A user's process may call itself what it likes.
+    threads.append([50, 50, 1, "jbd2/sda1-8", "/"])
+    with recorded(tmp_path / "t", Page(0), [JOB], threads=threads) as trace:
+        rows = "SELECT comm, pid FROM processes WHERE role = ? ORDER BY pid"
+        found = {role: [comm for comm, _ in trace.connection.execute(rows, [role]).fetchall()]
+                 for role in ("journal", "other")}  # fmt: skip
+    assert found == {"journal": journal, "other": [*other, "jbd2/sda1-8"]}
 
 
 def test_the_most_specific_target_counts(tmp_path):

@@ -17,6 +17,12 @@ from probes.doctor import check, verdict
 ROOT = Path(__file__).resolve().parent.parent
 
 
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    # What a shell ignores for its background jobs the recorders of the tests have to hear.
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
+
+
 @cache
 def why_no_kernel() -> str | None:
     """The one reason for which kernel tests cannot run here, or None."""

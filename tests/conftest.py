@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from functools import cache
@@ -15,6 +16,12 @@ import pytest
 from probes.doctor import check, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    # What a shell ignores for its background jobs the recorders of the tests have to hear.
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
 
 
 @cache

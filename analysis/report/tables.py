@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.report.faults import fault_causes, page_faults
 from analysis.report.perf import call_chains, call_graphs, counters
+from analysis.report.summaries import summaries
 from analysis.views.flushes import flushes
 from analysis.views.requests import requests
 from probes.catalogue import PROBES
@@ -87,35 +89,6 @@ def syscalls(trace: Trace) -> pd.DataFrame:
             quantile_cont(dur_ns, 0.99) / 1e3 AS p99_us,
             max(dur_ns) / 1e3 AS max_us
         FROM syscalls GROUP BY name ORDER BY total_s DESC NULLS LAST, calls DESC, name
-        """
-    )
-
-
-def page_faults(trace: Trace) -> pd.DataFrame:
-    """Page faults by process, most first.
-
-    Columns: pid, comm, role, faults, minor, major (null: the backend does not tell them apart),
-    user, kernel (mode), reads, writes, execs (null: not known on this architecture).
-    """
-    trace.require("page_faults", "processes")
-    return trace.sql(
-        f"""
-        SELECT f.pid, any_value(t.comm) AS comm, any_value(t.role) AS role,
-            count(*) AS faults,
-            CASE WHEN bool_and(kind != 'unknown') THEN count(*) FILTER (kind = 'minor') END
-                AS minor,
-            CASE WHEN bool_and(kind != 'unknown') THEN count(*) FILTER (kind = 'major') END
-                AS major,
-            count(*) FILTER (f.user) AS "user",
-            count(*) FILTER (NOT f.user) AS kernel,
-            CASE WHEN count(access) = count(*) THEN count(*) FILTER (access = 'read') END
-                AS reads,
-            CASE WHEN count(access) = count(*) THEN count(*) FILTER (access = 'write') END
-                AS writes,
-            CASE WHEN count(access) = count(*) THEN count(*) FILTER (access = 'exec') END
-                AS execs
-        FROM page_faults f LEFT JOIN ({_ROLE_OF_THREAD}) t ON f.pid = t.tid
-        GROUP BY f.pid ORDER BY faults DESC, f.pid
         """
     )
 
@@ -327,6 +300,8 @@ TABLES: dict[str, tuple[Callable[[Trace], pd.DataFrame], tuple[str, ...]]] = {
     "event_counts": (event_counts, ("processes",)),
     "syscalls": (syscalls, ("syscalls",)),
     "page_faults": (page_faults, ("page_faults", "processes")),
+    "fault_causes": (fault_causes, ("page_faults", "processes")),
+    "summaries": (summaries, ("summaries",)),
     "writeback_reasons": (writeback_reasons, ("writeback",)),
     "flushed_pages": (flushed_pages, ("block",)),
     "writeback_intervals": (writeback_intervals, ("writeback",)),

@@ -36,11 +36,38 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
             "faults": "faults",
             "minor": "minor",
             "major": "major",
+            "neither": "neither",
             "reads": "read",
             "writes": "write",
             "execs": "exec",
         },
         ("name", "role"),
+    ),
+    "fault_causes": (
+        "Page faults by what took them",
+        {
+            "comm": "task",
+            "file": "file",
+            "symbol": "function",
+            "faults": "faults",
+            "major": "major",
+            "percent": "%",
+        },
+        ("task", "file", "function"),
+    ),
+    "summaries": (
+        "Counted in the kernel (--summary)",
+        {
+            "kind": "kind",
+            "name": "name",
+            "dev": "dev",
+            "count": "n",
+            "errors": "errors",
+            "total_s": "total s",
+            "mean_us": "mean us",
+            "mib": "MiB",
+        },
+        ("kind", "name", "dev"),
     ),
     "writeback_reasons": (
         "Write-backs by reason (writeback_start)",
@@ -127,7 +154,7 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
 }
 
 _NOTES = {
-    "page_faults": "A dash: not told apart by this backend, or not known.",
+    "page_faults": "neither: it failed, or perf events did not tell. A dash: not known.",
     "flushed_pages": "certainty: exact by kernel events, inferred from the system call.",
     "phases": "calls, faults: of the phase's own thread; written: pages of the machine, "
     "less the tracer's own.",

@@ -26,6 +26,8 @@ _WRITE, _INSTRUCTION = 1 << 1, 1 << 4
 """arch/x86/include/asm/trap_pf.h"""
 _ACCESS = ["read", "write", "exec"]
 _KINDS = ["unknown", "minor", "major"]
+_DEEPEST = 32
+"""Faults within faults that a thread can be in."""
 
 _FAULT = np.dtype(
     [
@@ -89,15 +91,22 @@ class FaultRows:
         self._addresses(batch, of_probe, types, addresses)
         number = np.full(len(types), -1, np.int32)
         number[at] = len(self._waiting) + np.arange(len(at))
-        self._open[self._waiting["tid"]] = np.arange(len(self._waiting))
-        _pair(ended, number, batch.tid[of_probe], addresses, every["address"], self._open,
-              every["kind"])  # fmt: skip
-        tids = np.unique(every["tid"])
-        waits = self._open[tids]
-        self._open[tids] = -1
-        done = np.ones(len(every), np.bool_)
-        if self._kinds:
-            done[waits[waits >= 0]] = False
+        waiting = np.zeros(len(every), np.bool_)
+        _pair(
+            ended,
+            number,
+            batch.tid[of_probe],
+            addresses,
+            len(self._waiting),
+            every["tid"].copy(),
+            every["address"].copy(),
+            self._open,
+            np.full(len(every), -1, np.int32),
+            every["kind"],
+            waiting,
+        )
+        self._open[every["tid"]] = -1
+        done = ~waiting if self._kinds else np.ones(len(every), np.bool_)
         self._waiting = every[~done]
         return self._batch(every[done])
 
@@ -170,18 +179,48 @@ def _id(event_format: EventFormat | None) -> int:
 
 @compiled
 def _pair(
-    ended: Any, number: Any, tids: Any, addresses: Any, fault_address: Any, waits: Any, kind: Any
+    ended: Any,
+    number: Any,
+    tids: Any,
+    addresses: Any,
+    waiting_before: int,
+    fault_tid: Any,
+    fault_address: Any,
+    latest: Any,
+    before: Any,
+    kind: Any,
+    waiting: Any,
 ) -> None:
     """Give each fault the kind that its thread's next perf event at its address says.
 
-    `number` is a fault's place, -1 for other events; `waits` the fault that a thread waits for.
+    `number` is a fault's place, -1 for other events; `latest` the last fault that a thread waits
+    for, `before` the one that it waited for before that: reading a user's stack from within a
+    fault makes faults of its own, which fail. `waiting` is set for those still waited for.
     """
+    for i in range(waiting_before):
+        before[i] = latest[fault_tid[i]]
+        latest[fault_tid[i]] = i
     for i in range(len(ended)):
         tid = tids[i]
-        if tid < 0 or tid >= len(waits):
+        if tid < 0 or tid >= len(latest):
             continue
         if number[i] >= 0:
-            waits[tid] = number[i]
-        elif ended[i] > 0 and waits[tid] >= 0 and fault_address[waits[tid]] == addresses[i]:
-            kind[waits[tid]] = ended[i]
-            waits[tid] = -1
+            before[number[i]] = latest[tid]
+            latest[tid] = number[i]
+        elif ended[i] > 0:
+            at = latest[tid]
+            for _ in range(_DEEPEST):
+                if at < 0:
+                    break
+                if fault_address[at] == addresses[i]:
+                    kind[at] = ended[i]
+                    latest[tid] = before[at]
+                    break
+                at = before[at]
+    for i in range(len(fault_tid)):
+        at = latest[fault_tid[i]]
+        for _ in range(_DEEPEST):
+            if at < 0:
+                break
+            waiting[at] = True
+            at = before[at]

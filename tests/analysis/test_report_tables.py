@@ -66,11 +66,34 @@ def test_what_the_backend_does_not_tell_is_null_not_zero(tmp_path):
     fault = {"ts": 1, "pid": JOB, "tid": JOB, "user": True, "access": "write"}
     content = {
         "processes": PROCESSES,
-        "page_faults": [{**fault, "kind": "unknown"}, {**fault, "kind": "minor"}],
+        "page_faults": [{**fault, "kind": "unknown"}, {**fault, "kind": "unknown"}],
     }
     with make_trace(tmp_path / "t", content) as trace:
         (row,) = tables.records(tables.page_faults(trace))
     assert (row["faults"], row["writes"], row["minor"], row["major"]) == (2, 2, None, None)
+
+
+def test_faults_that_failed_are_neither_minor_nor_major(tmp_path):
+    fault = {"ts": 1, "pid": JOB, "tid": JOB, "user": True, "access": "write"}
+    kinds = ["unknown", "minor", "minor", "major"]
+    content = {"processes": PROCESSES, "page_faults": [{**fault, "kind": k} for k in kinds]}
+    with make_trace(tmp_path / "t", content) as trace:
+        (row,) = tables.records(tables.page_faults(trace))
+    assert [row[name] for name in ("faults", "minor", "major", "neither")] == [4, 2, 1, 1]
+
+
+def test_faults_by_what_took_them(tmp_path):
+    fault = {"ts": 1, "pid": JOB, "tid": JOB, "user": True, "kind": "minor"}
+    loader = {**fault, "ip_file": "/lib/ld.so", "symbol": "_dl_relocate_object"}
+    content = {
+        "processes": PROCESSES,
+        "page_faults": [loader, {**loader, "kind": "major"}, loader, fault],
+    }
+    with make_trace(tmp_path / "t", content) as trace:
+        first, second = tables.records(tables.fault_causes(trace))
+    assert (first["file"], first["symbol"]) == ("/lib/ld.so", "_dl_relocate_object")
+    assert (first["faults"], first["minor"], first["major"], first["percent"]) == (3, 2, 1, 75.0)
+    assert (second["file"], second["symbol"], second["faults"]) == (None, None, 1)
 
 
 def test_reasons_sum_to_one_and_intervals_are_those_between_starts(tmp_path):

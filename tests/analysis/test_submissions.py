@@ -178,6 +178,30 @@ def test_where_they_cannot_be_told_from_its_own_it_is_ambiguous(tmp_path):
     ) == [("direct", JOB, 2, "ambiguous")]
 
 
+def test_a_direct_write_of_an_earlier_call_is_over(tmp_path):
+    assert found(
+        tmp_path,
+        "reason, ino, certainty",
+        {
+            "block": [bio(1030)],
+            "file_writes": [said(20, "direct_start", 11), said(1020, "map_blocks", 12)],
+            "syscalls": [call(10, "pwrite64"), call(1010, "close")],
+        },
+    ) == [("other", 12, "exact")]
+
+
+def test_data_after_the_log_is_not_the_logs(tmp_path):
+    assert found(
+        tmp_path,
+        "reason, ino",
+        {
+            "block": [bio(30)],
+            "file_writes": [said(20, "fsync", 11), said(25, "log")],
+            "syscalls": [call(10, "fsync")],
+        },
+    ) == [("fsync", None)]
+
+
 def test_the_log_of_xfs_is_the_journals_whoever_writes_it(tmp_path):
     assert found(
         tmp_path,
@@ -268,6 +292,24 @@ def test_a_worker_of_btrfs_works_for_who_queued_its_task(tmp_path):
         ("other", None, HELPER, None, "unknown"),
         ("fsync", "fsync", HELPER, 258, "exact"),
     ]
+
+
+def test_what_its_owner_does_by_then_is_another_matter(tmp_path):
+    assert found(
+        tmp_path,
+        "call, ino",
+        {
+            "block": [bio(510, HELPER)],
+            "file_writes": [
+                of_btrfs(20, "ordered_extent", 258),
+                work(30, "work_queued", JOB, 1),
+                of_btrfs(450, "ordered_extent", 259),
+                work(500, "work_start", HELPER, 1),
+            ],
+            "syscalls": [call(10, "sync_file_range"), call(400, "close", 500)],
+        },
+        btrfs=BTRFS,
+    ) == [("sync_file_range", 258)]
 
 
 def test_a_task_queued_by_a_task_is_traced_back_to_its_beginning(tmp_path):

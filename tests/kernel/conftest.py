@@ -10,6 +10,7 @@ import pytest
 
 from probes.kernel import find_tracefs
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
+from tests.support.waiting import wait_for
 from tracer.store.trace import Trace
 
 
@@ -59,6 +60,27 @@ def record(tracer, tmp_path, backend):
     yield run
     for trace in opened:
         trace.close()
+
+
+@pytest.fixture
+def perfs(tmp_path):
+    """Pids of the perfs that recorders of this test run now; none of them outlives the test."""
+    here = {str(tmp_path), str(Path.cwd())}
+
+    def pids() -> set[int]:
+        found = set()
+        for folder in Path("/proc").glob("[1-9]*"):
+            try:
+                line = (folder / "cmdline").read_text(errors="replace").split("\0")
+                mine = str((folder / "cwd").readlink()) in here
+            except OSError:
+                continue
+            if mine and Path(line[0]).name == "perf" and "--control" in line:
+                found.add(int(folder.name))
+        return found
+
+    yield pids
+    wait_for(lambda: not pids(), "the end of every perf", 20)
 
 
 @pytest.fixture

@@ -175,3 +175,11 @@ for page in range(23): three[page * 4096] = 1
             )
         )
     assert found == {str(before): 31, str(later): 29 + 23}
+
+
+def test_faults_within_faults_do_not_hide_a_kind(record, load, tmp_path):
+    """Whoever reads the user's stack at each fault makes more of them, which fail."""
+    source = SOURCE.format(minor=PAGES, major=MAJOR, path=tmp_path / "f")
+    trace = record(load(source), "--callgraph", "page-faults")
+    of_user = 'SELECT DISTINCT kind FROM page_faults WHERE "user" ORDER BY 1'
+    assert table(trace, of_user) == [("major",), ("minor",)]

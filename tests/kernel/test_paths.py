@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
@@ -145,6 +146,46 @@ def test_a_name_that_leads_elsewhere_is_none(kind, file_system, names, tmp_path)
     finally:
         subprocess.run(["umount", str(hidden)], check=True)
     assert names(dev, asked) == {asked[0]: (str(file), "handle")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_link_that_is_gone_is_no_name(kind, file_system, names):
+    """The kernel calls it "first (deleted)", and there is another file of that very name."""
+    mount, dev = file_system(kind=kind)
+    first, other = mount / "first", mount / "other link"
+    other.write_bytes(b"x" * 4096)
+    first.hardlink_to(other)
+    with first.open():
+        first.unlink()
+        (mount / "first (deleted)").write_bytes(b"another")
+        found = names(dev, [ino(other)])
+    assert found[ino(other)][0] == str(other)
+
+
+def refused(*_):
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_a_walk_stays_on_its_own_file_system(file_system, names, monkeypatch):
+    mount, dev = file_system()
+    (mount / "a").mkdir()
+    (mount / "b/c").mkdir(parents=True)
+    file = mount / "b/c/file"
+    file.write_bytes(b"x" * 4096)
+    other, _ = file_system(name="other")
+    same = other / "0"
+    for number in range(100):
+        same = other / str(number)
+        same.write_bytes(b"x" * 4096)
+        if ino(same) == ino(file):
+            break
+    assert ino(same) == ino(file)
+    monkeypatch.setattr("tracer.session.paths.open_inode", refused)
+    subprocess.run(["mount", "--bind", str(other), str(mount / "a")], check=True)
+    try:
+        assert names(dev, [ino(file)]) == {ino(file): (str(file), "walk")}
+    finally:
+        subprocess.run(["umount", str(mount / "a")], check=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -117,6 +117,7 @@ def test_a_name_of_user_mode_is_asked_for_once_by_file_and_offset(tmp_path):
 
 def test_code_of_a_jit_is_each_processs_own(tmp_path):
     def resolve(place: Place) -> str:
+        assert place.file.path == "[anon]"
         return f"jit-{place.pid}-{place.address:x}"
 
     made = stream()
@@ -180,6 +181,11 @@ class TestHostileNames:
         assert list(fold(made, tmp_path)) == [
             (None, 100, "[unknown];[unknown];[unknown];do_fsync_[k]")
         ]
+
+    @pytest.mark.parametrize("chain", [[KERNEL, FSYNC, USER, SUBMIT], [KERNEL, FSYNC, 8, SUBMIT]])
+    def test_what_once_is_user_mode_stays_it(self, tmp_path, chain):
+        ((_, _, stack),) = fold(stream().sample(1, chain), tmp_path)
+        assert stack.replace("[unknown];", "") == "do_fsync_[k]"
 
 
 def test_deep_stacks_are_cut_at_the_root(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from probes.catalogue import PROBES
-from probes.schema import Probe
+from probes.schema import Event, Probe
 from tracer.cli.opening import AsJson
 
 
@@ -18,17 +18,23 @@ def list_probes(json: AsJson = False) -> None:
 
       tracer list --json | jq .block.columns
     """
+    from probes.backends.perf_events.attributes import perf_events
     from probes.kernel import find_tracefs
+    from probes.schema import Feed
 
     tracefs = find_tracefs()
 
-    def there(name: str) -> bool | None:
+    perf = perf_events()
+
+    def there(event: Event) -> bool | None:
         """Whether this kernel has the event; None where that cannot be seen."""
+        if event.feed is Feed.PERF:
+            return perf
         if tracefs is None:
             return None
         try:
             (tracefs / "events").stat()
-            return (tracefs / "events" / name.replace(":", "/")).is_dir()
+            return (tracefs / "events" / event.name.replace(":", "/")).is_dir()
         except PermissionError:
             return None
 
@@ -38,7 +44,7 @@ def list_probes(json: AsJson = False) -> None:
             "scope": probe.scope.value,
             "rate": probe.rate,
             "table": probe.table.name,
-            "events": {event.name: there(event.name) for event in probe.events},
+            "events": {event.name: there(event) for event in probe.events},
             "columns": {
                 c.name: {"type": c.type.value, "unit": c.unit, "doc": c.doc}
                 for c in probe.table.columns
@@ -52,7 +58,7 @@ def list_probes(json: AsJson = False) -> None:
         typer.echo(dump(listed))
         return
     for probe in PROBES.values():
-        _print(probe, {event.name: there(event.name) for event in probe.events})
+        _print(probe, {event.name: there(event) for event in probe.events})
 
 
 def _print(probe: Probe, events: dict[str, bool | None]) -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tracer.cli.main import plain
 from tracer.cli.sizes import show_size
-from tracer.session.recording import Listener, Status
+from tracer.session.options import Listener, Status
 from tracer.targets import Target
 
 _WHY = {

@@ -12,7 +12,7 @@ import typer
 from tracer.cli.main import plain, verb
 
 if TYPE_CHECKING:
-    from tracer.session.recording import Outcome
+    from tracer.session.options import Outcome
 
 
 _MOST_OF_A_NAME = 100
@@ -129,7 +129,7 @@ def record(
     """
     from probes.errors import UsageError
     from tracer.cli.sizes import parse_size
-    from tracer.session.recording import Options, exit_status
+    from tracer.session.options import Options, exit_status
     from tracer.session.recording import record as run
 
     if duration is not None and not 0 < duration < 1e9:

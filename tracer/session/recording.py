@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import resource
-import select
-import signal
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from probes import summaries
 from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
-from probes.errors import ExitCode, TracerError, UsageError
-from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
+from probes.errors import TracerError, UsageError
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import mappings
-from tracer.session.capture import CLOCK, Capture
+from tracer.session.capture import Capture
+from tracer.session.description import add_containers, add_cost, cpu_s, first_manifest
+from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
+from tracer.session.options import Listener, Options, Outcome
 from tracer.session.paths import name_files
 from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
-from tracer.store.finalize import EVENTS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
+from tracer.store.finalize import MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.summary import FILE as SUMMARY
 from tracer.targets import Target
@@ -39,63 +36,6 @@ from tracer.targets import Target
 _TICK_S = 0.25
 _GRACE_S = 10.0
 """How long a command may take to end after SIGTERM."""
-
-
-@dataclass
-class Options:
-    """What `tracer record` was asked for."""
-
-    output: Path
-    pids: str | None = None
-    containers: list[str] = field(default_factory=list)
-    daemon: bool = False
-    cgroups: list[str] = field(default_factory=list)
-    machine: bool = False
-    command: list[str] = field(default_factory=list)
-    probes: list[str] = field(default_factory=lambda: list(PROBES))
-    duration_s: float | None = None
-    buffer_kib: int | None = None
-    max_bytes: int | None = None
-    force: bool = False
-    backend: str = AUTO
-    summary: bool = False
-    """Count in the kernel instead of recording each event."""
-    perf_stat: bool = False
-    callgraphs: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Status:
-    """How the recording stands, for a progress display."""
-
-    elapsed_s: float
-    bytes: int
-
-
-class Listener:
-    """What wants to know how a recording goes. This one shows nothing."""
-
-    def started(self, targets: list[Target]) -> None:
-        """Events are let in from now on."""
-
-    def tick(self, status: Status) -> None:
-        """Some time has passed."""
-
-    def stopping(self, why: str) -> None:
-        """The capture is over."""
-
-    def decoding(self, done: int, pages: int) -> None:
-        """Part of the pages has been decoded."""
-
-
-@dataclass
-class Outcome:
-    """What a recording came to."""
-
-    folder: Path
-    manifest: Manifest
-    status: int
-    """The command's own exit status where it ended by itself, else 0."""
 
 
 def record(options: Options, listener: Listener | None = None) -> Outcome:
@@ -147,7 +87,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 options.machine,
                 summed_up,
             )
-            manifest = _first_manifest(options, probes, targets, capture, choice.why)
+            manifest = first_manifest(options, probes, targets, capture, choice.why)
             if summed_up:
                 manifest["summed_up"] = summed_up
             manifest = _capture(
@@ -156,17 +96,20 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             capture.close()
             privileges.keep(privileges.FINALIZE)
             manifest = finalize(options.output, manifest, listener.decoding, name_files)
-            manifest = _add_cost(options.output, manifest)
+            try:
+                manifest = add_cost(options.output, manifest)
+            except OSError as error:
+                raise _disk_error(options.output, error) from None
             status = 0
             if launch is not None and manifest["ended_by"] in ("command", "size"):
-                status = _let_end(launch, signals)
+                status = let_end(launch, signals)
         except TracerError:
             # A full disk is not the job's fault: what runs may end in its own time.
             if launch is not None and launch.started:
                 perf.close()
                 if capture is not None:
                     capture.close()
-                _let_end(launch, signals)
+                let_end(launch, signals)
             raise
         except BaseException:
             if launch is not None:
@@ -227,7 +170,7 @@ def _capture(
     folder = options.output
     members = Members(folder / RAW / MEMBERS, targets, capture)
     summary = None
-    begun_cpu_s = _cpu_s()
+    begun_cpu_s = cpu_s()
     try:
         if capture.programs is not None and manifest.get("summed_up"):
             summary = Summary(folder / RAW / SUMMARY, capture.programs)
@@ -246,21 +189,22 @@ def _capture(
         if launch is not None:
             launch.go()
         listener.started(targets)
-        ended_by = _until_the_end(
+        running = Running(
             options, targets, launch, capture, perf, members, summary, signals, listener
         )
+        ended_by = until_the_end(running)
         perf.disable()
         stats = capture.stop()
         if summary is not None:
             summary.stop()
         perf.stop()
         end_ns = time.monotonic_ns()
-        manifest["own_cost"]["capture_cpu_s"] = _cpu_s() - begun_cpu_s
+        manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s
         if capture.drain is not None and capture.drain.failure is not None:
             ended_by = "disk"
         listener.stopping(ended_by)
         if launch is not None and ended_by in ("signal", "duration"):
-            _end_command(launch, signals)
+            end_command(launch, signals)
     except OSError as error:
         raise _disk_error(folder, error) from None
     finally:
@@ -276,7 +220,7 @@ def _capture(
     manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["ftrace"]["stats"] = stats
     manifest["targets"] = [target.describe() for target in targets]
-    _add_containers(manifest)
+    add_containers(manifest)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
     # One that was mounted meanwhile, too.
@@ -293,15 +237,6 @@ def _capture(
     return manifest
 
 
-def _add_containers(manifest: Manifest) -> None:
-    """Put into the manifest the containers that have run so far, where a daemon tells."""
-    before = {container["id"]: container for container in manifest.get("containers", [])}
-    begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
-    found = target_finder.containers_since(begun / 1e9, before or None)
-    if found is not None:
-        manifest["containers"] = list(found.values())
-
-
 def _disk_error(folder: Path, error: OSError) -> TracerError:
     if error.errno == errno.ENOSPC:
         return TracerError(
@@ -312,162 +247,3 @@ def _disk_error(folder: Path, error: OSError) -> TracerError:
         f"{folder} could not be written: {error.strerror or error}",
         f"what was captured is kept; see it with: tracer info {folder}",
     )
-
-
-def _first_manifest(
-    options: Options, probes: list[str], targets: list[Target], capture: Capture, why: str
-) -> Manifest:
-    manifest: Manifest = {
-        "schema": manifests.SCHEMA,
-        "tool": environment.tool(),
-        "state": "recording",
-        "complete": False,
-        "ended_by": None,
-        "recorder": {
-            "pid": os.getpid(),
-            "start_time": process_start_time(os.getpid()),
-            "boot_id": boot_id(),
-        },
-        "host": environment.host(),
-        "kernel": environment.kernel(),
-        "clock": {
-            "name": CLOCK,
-            "start_ns": time.monotonic_ns(),
-            "end_ns": None,
-            "realtime_offset_ns": environment.realtime_offset_ns(),
-            "jiffies": jiffies(),
-        },
-        "duration_s": None,
-        "command": options.command or None,
-        "targets": [target.describe() for target in targets],
-        "probes": probes,
-        "backend": capture.backend,
-        "backend_why": why,
-        "ftrace": capture.describe(),
-        "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
-        "vm": environment.vm(),
-        "mounts": environment.mounts(),
-        "disks": environment.disks(),
-        "btrfs": environment.btrfs(),
-        "own_files": {},
-        "own_cost": {},
-        "tables": {},
-        "loss": {},
-    }
-    _add_containers(manifest)
-    return manifest
-
-
-def _until_the_end(
-    options: Options,
-    targets: list[Target],
-    launch: Launch | None,
-    capture: Capture,
-    perf: PerfTools,
-    members: Members,
-    summary: Summary | None,
-    signals: Signals,
-    listener: Listener,
-) -> str:
-    """Wait for whatever ends the recording; returns its name."""
-    drain = capture.drain
-    assert drain is not None
-    begun = time.monotonic()
-    watched: list[int] = []
-    try:
-        for pid in filter(None, (target.ends_with for target in targets)):
-            with contextlib.suppress(OSError):
-                watched.append(os.pidfd_open(pid))
-        while True:
-            members.look()
-            if summary is not None:
-                summary.look()
-            elapsed = time.monotonic() - begun
-            if signals.received is not None:
-                return "signal"
-            if drain.failure is not None:
-                return "disk"
-            written = drain.written + perf.written
-            if drain.full or (options.max_bytes and written >= options.max_bytes):
-                return "size"
-            if launch is not None and launch.poll() is not None:
-                return "command"
-            if not (launch or options.machine) and not any(t.alive for t in targets):
-                return "target"
-            if options.duration_s is not None and elapsed >= options.duration_s:
-                return "duration"
-            listener.tick(Status(elapsed, written))
-            left = _TICK_S
-            if options.duration_s is not None:
-                left = min(left, options.duration_s - elapsed)
-            # A pidfd of a dead process stays readable: wait only for those that still run.
-            running = [fd for fd in watched if not _readable(fd)]
-            signals.wait([*running, *members.readable], left)
-    finally:
-        for fd in watched:
-            os.close(fd)
-
-
-def _readable(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def _end_command(launch: Launch, signals: Signals) -> None:
-    """End a command whose recording is over, with what ended the recording or SIGTERM."""
-    number = signals.received or signal.SIGTERM
-    deadline = time.monotonic() + _GRACE_S
-    if number == signal.SIGINT:
-        # At a terminal Ctrl-C has reached the command, too.
-        while launch.poll() is None and time.monotonic() < deadline - _GRACE_S + 0.3:
-            time.sleep(0.01)
-    launch.signal(number)
-    while launch.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    launch.signal(signal.SIGKILL)
-    launch.wait()
-
-
-def _let_end(launch: Launch, signals: Signals) -> int:
-    """Wait for a command that outlives its recording, passing on what it is sent meanwhile."""
-    while launch.poll() is None:
-        for number in signals.take():
-            launch.signal(number)
-        signals.wait([], _TICK_S)
-    return launch.wait()
-
-
-def _cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return round(usage.ru_utime + usage.ru_stime, 3)
-
-
-def _add_cost(folder: Path, manifest: Manifest) -> Manifest:
-    """Put into the manifest what the recorder itself has used."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    written = {
-        part: sum(path.stat().st_size for path in (folder / part).rglob("*") if path.is_file())
-        for part in (RAW, EVENTS)
-    }
-    perf_s = manifest.get("perf", {}).get("cpu_s", 0.0)
-    manifest["own_cost"] = {
-        **manifest["own_cost"],
-        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s, 3),
-        "max_rss_bytes": usage.ru_maxrss * 1024,
-        "bytes_written": sum(written.values()),
-        "raw_bytes": written[RAW],
-    }
-    try:
-        manifests.write(folder, manifest)
-    except OSError as error:
-        raise _disk_error(folder, error) from None
-    return manifest
-
-
-def exit_status(outcome: Outcome, fail_on_loss: bool) -> int:
-    """What `tracer record` exits with."""
-    loss = outcome.manifest["loss"]
-    if fail_on_loss and (loss["events"] or loss["windows"]):
-        return int(ExitCode.EVENTS_LOST)
-    return outcome.status

@@ -82,6 +82,17 @@ def open_event(config: int, cpu: int, mappings: bool) -> int:
     raise _why_not(failure)
 
 
+def perf_events() -> bool | None:
+    """Whether perf events of the machine can be opened; None where this user may not."""
+    try:
+        os.close(open_event(DUMMY, 0, mappings=True))
+    except PermissionMissing:
+        return None
+    except FeatureMissing:
+        return False
+    return True
+
+
 def _perf_event_open(attributes: _Attributes, cpu: int) -> int:
     numbers = [nr for nr, name in syscall_names().items() if name == "perf_event_open"]
     if not numbers:

@@ -1,0 +1,217 @@
+"""perf beside a recording: ended, killed, refused, and never left behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from probes.backends.perf_tools import command
+from tests.conftest import tracer_command
+from tests.support.waiting import wait_for
+from tracer.store.trace import Trace
+
+pytestmark = pytest.mark.usefixtures("perfs")
+
+CALLS, FILES = 9973, 23
+INSERT = "block:block_rq_insert"
+RARE = "syscalls:sys_enter_sched_get_priority_max"
+"""A call that nobody else makes."""
+
+
+def one(trace, query, *parameters):
+    return trace.connection.execute(query, parameters).fetchone()[0]
+
+
+def rows(trace, query):
+    return trace.connection.execute(query).fetchall()
+
+
+def test_a_tiny_buffer_loses_events_and_the_rest_adds_up(tmp_path, load, perfs):
+    """perf is stopped while the load runs: what came through and what was lost is all there was."""
+    source = f"""
+        import os, sys
+        sys.stdin.readline()
+        for _ in range({CALLS}): os.sched_get_priority_max(0)
+        print("done", flush=True)
+        sys.stdin.readline()
+        for _ in range({FILES}): os.sched_get_priority_max(0)
+    """
+    command_line = tracer_command(
+        "record", "-o", "x.trace", "-e", "block", "-b", "64K", "--callgraph", RARE,
+        "--", *load(source),
+    )  # fmt: skip
+    with subprocess.Popen(
+        command_line, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as recorder:  # fmt: skip
+        wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
+        (perf,) = perfs()
+        os.kill(perf, signal.SIGSTOP)
+        recorder.stdin.write("\n")
+        recorder.stdin.flush()
+        assert recorder.stdout.readline() == "done\n"
+        os.kill(perf, signal.SIGCONT)
+        time.sleep(0.5)
+        _, err = recorder.communicate("\n", timeout=120)
+    assert recorder.returncode == 0, err
+    with Trace(tmp_path / "x.trace") as trace:
+        came = one(trace, "SELECT sum(count) FROM call_graphs")
+        lost = rows(
+            trace, 'SELECT "from", "to", count, cause FROM loss WHERE stream = \'callgraph\''
+        )
+        assert 0 < came < CALLS
+        assert came + sum(count for _, _, count, _ in lost) == CALLS + FILES
+        clock = trace.manifest["clock"]
+        for start, end, _, cause in lost:
+            assert cause == "buffer overrun"
+            assert clock["start_ns"] < start < end < clock["end_ns"]
+
+
+def test_a_killed_recorder_leaves_no_perf_and_a_readable_trace(tmp_path, load, tracer, perfs):
+    source = "import os, time\nwhile True:\n    os.sched_get_priority_max(0); time.sleep(0.001)"
+    with subprocess.Popen(load(source)) as job:
+        try:
+            recorder = subprocess.Popen(
+                tracer_command(
+                    "record", "-o", "x.trace", "--perf-stat", "--callgraph", RARE, "-p", job.pid
+                ),
+                cwd=tmp_path,
+                stderr=subprocess.DEVNULL,
+            )
+            raw = tmp_path / "x.trace/raw"
+            wait_for((raw / "threads.json").exists, "the recording")
+            mine = perfs()
+            assert len(mine) >= 2
+            time.sleep(0.5)
+            recorder.kill()
+            recorder.wait()
+            wait_for(lambda: not perfs(), "the end of perf")
+        finally:
+            job.kill()
+    facts = tracer("info", "x.trace", "--json").json
+    assert facts["complete"] is False
+    tracer("clean")
+    with Trace(tmp_path / "x.trace") as trace:
+        assert one(trace, "SELECT sum(count) FROM call_graphs WHERE pid = ?", job.pid) > 100
+        clock = "SELECT value FROM counters WHERE event = 'task-clock'"
+        assert one(trace, clock) > 0
+
+
+def test_a_killed_perf_costs_its_last_samples_and_is_said(tmp_path, load, perfs):
+    source = (
+        f"import os, time\nfor _ in range({FILES}): os.sched_get_priority_max(0)\ntime.sleep(2)"
+    )
+    with subprocess.Popen(
+        tracer_command("record", "-o", "x.trace", "--callgraph", RARE, "--", *load(source)),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+    ) as recorder:
+        wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
+        (perf,) = perfs()
+        time.sleep(1)
+        os.kill(perf, signal.SIGKILL)
+        recorder.communicate(timeout=120)
+    assert recorder.returncode == 0
+    with Trace(tmp_path / "x.trace") as trace:
+        assert one(trace, "SELECT coalesce(sum(count), 0) FROM call_graphs") <= FILES
+        assert rows(trace, "SELECT stream, count, cause FROM loss") == [
+            ("callgraph", None, "perf failed: perf ended with status -9")
+        ]
+
+
+def test_ctrl_c_ends_perf_and_keeps_what_it_counted(tmp_path, load):
+    source = "import os, time\nwhile True:\n    os.sched_get_priority_max(0); time.sleep(0.001)"
+    recorder = subprocess.Popen(
+        tracer_command(
+            "record", "-o", "x.trace", "--perf-stat", "--callgraph", RARE, "--", *load(source)
+        ),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
+    time.sleep(0.5)
+    os.killpg(recorder.pid, signal.SIGINT)  # as a terminal does: recorder and command
+    _, err = recorder.communicate(timeout=120)
+    assert recorder.returncode == 0, err
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["complete"] is True
+        assert trace.manifest["ended_by"] == "signal"
+        assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+        assert one(trace, "SELECT sum(count) FROM call_graphs") > 100
+        assert one(trace, "SELECT value FROM counters WHERE event = 'task-clock'") > 0
+
+
+class TestRefusals:
+    """Before anything is started, in one line, with the mend."""
+
+    def refused(self, ran, tmp_path):
+        assert ran.err.count("\n") == 1, ran.err
+        assert not (tmp_path / "x.trace").exists()
+        assert not (tmp_path / "ran").exists()
+        return ran.err
+
+    @pytest.mark.parametrize("option", [["--perf-stat"], ["--callgraph", INSERT]])
+    def test_no_perf(self, tracer, tmp_path, option):
+        (tmp_path / "bin").mkdir()
+        environment = {**os.environ, "PATH": str(tmp_path / "bin")}
+        touch = shutil.which("touch")
+        ran = tracer(
+            "record", "-o", "x.trace", *option, "--", touch, "ran", status=5, env=environment
+        )
+        assert "no perf command; apt-get install linux-perf" in self.refused(ran, tmp_path)
+
+    @pytest.mark.parametrize("event", ["block:no_such_event", "nonsense", "block:*"])
+    def test_an_event_that_is_not_there(self, tracer, tmp_path, event):
+        ran = tracer(
+            "record", "-o", "x.trace", "--callgraph", event, "--", "touch", "ran", status=2
+        )
+        assert event in self.refused(ran, tmp_path)
+        assert "tracer list" in ran.err
+
+    def test_cycles_where_the_machine_has_none(self, tracer, tmp_path):
+        if command.find().counts("cycles"):
+            pytest.skip("this machine counts cycles")
+        ran = tracer("record", "-o", "x.trace", "--callgraph", "cycles", "--", "true", status=5)
+        assert "cannot count cycles" in self.refused(ran, tmp_path)
+
+    def test_without_root(self, tmp_path):
+        tmp_path.chmod(0o777)
+        for parent in tmp_path.parents:
+            if parent.stat().st_uid == os.geteuid() and parent.is_relative_to("/tmp/"):
+                parent.chmod(0o755)
+        python = sys._base_executable
+        ran = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "-c", "pass"],
+            check=False,
+        )
+        interpreter = sys.executable if ran.returncode == 0 else None
+        if interpreter is None or not os.access(interpreter, os.X_OK):
+            pytest.skip("another user cannot run this interpreter")
+        ran = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+             *tracer_command("record", "-o", "x.trace", "--perf-stat", "--", "touch", "ran")],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 3, ran.stderr
+        assert ran.stderr.count("\n") == 1
+
+
+def test_several_perfs_of_one_recorder_end_with_it(tmp_path, perfs):
+    """The last one that holds the pipe decides; none holds another's."""
+    source = (
+        "import os\n"
+        "from probes.backends.perf_tools import command, record\n"
+        "perf = command.find()\n"
+        "outs = [os.open(str(n), os.O_CREAT | os.O_WRONLY) for n in range(3)]\n"
+        f"ran = [record.record(perf, [{INSERT!r}], [], 64, out) for out in outs]\n"
+        "for one in ran: one.wait_ready()\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", source], cwd=tmp_path, check=False)
+    assert ran.returncode == -9
+    wait_for(lambda: not perfs(), "the end of every perf")

@@ -1,0 +1,96 @@
+"""What the manifest says of a recording: before it begins, and what it cost."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+
+from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
+from tracer.session import environment
+from tracer.session.capture import CLOCK, Capture
+from tracer.session.options import Options
+from tracer.store import manifest as manifests
+from tracer.store.finalize import EVENTS, RAW
+from tracer.store.manifest import Manifest
+from tracer.targets import Target, containers_since
+
+
+def first_manifest(
+    options: Options, probes: list[str], targets: list[Target], capture: Capture, why: str
+) -> Manifest:
+    """The manifest of a recording that is about to begin."""
+    manifest: Manifest = {
+        "schema": manifests.SCHEMA,
+        "tool": environment.tool(),
+        "state": "recording",
+        "complete": False,
+        "ended_by": None,
+        "recorder": {
+            "pid": os.getpid(),
+            "start_time": process_start_time(os.getpid()),
+            "boot_id": boot_id(),
+        },
+        "host": environment.host(),
+        "kernel": environment.kernel(),
+        "clock": {
+            "name": CLOCK,
+            "start_ns": time.monotonic_ns(),
+            "end_ns": None,
+            "realtime_offset_ns": environment.realtime_offset_ns(),
+            "jiffies": jiffies(),
+        },
+        "duration_s": None,
+        "command": options.command or None,
+        "targets": [target.describe() for target in targets],
+        "probes": probes,
+        "backend": capture.backend,
+        "backend_why": why,
+        "ftrace": capture.describe(),
+        "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
+        "vm": environment.vm(),
+        "mounts": environment.mounts(),
+        "disks": environment.disks(),
+        "btrfs": environment.btrfs(),
+        "own_files": {},
+        "own_cost": {},
+        "tables": {},
+        "loss": {},
+    }
+    add_containers(manifest)
+    return manifest
+
+
+def add_containers(manifest: Manifest) -> None:
+    """Put into the manifest the containers that have run so far, where a daemon tells."""
+    before = {container["id"]: container for container in manifest.get("containers", [])}
+    begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
+    found = containers_since(begun / 1e9, before or None)
+    if found is not None:
+        manifest["containers"] = list(found.values())
+
+
+def cpu_s() -> float:
+    """Processor time of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return round(usage.ru_utime + usage.ru_stime, 3)
+
+
+def add_cost(folder: Path, manifest: Manifest) -> Manifest:
+    """Put into the manifest what the recorder itself has used; OSError passes through."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    written = {
+        part: sum(path.stat().st_size for path in (folder / part).rglob("*") if path.is_file())
+        for part in (RAW, EVENTS)
+    }
+    perf_s = manifest.get("perf", {}).get("cpu_s", 0.0)
+    manifest["own_cost"] = {
+        **manifest["own_cost"],
+        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s, 3),
+        "max_rss_bytes": usage.ru_maxrss * 1024,
+        "bytes_written": sum(written.values()),
+        "raw_bytes": written[RAW],
+    }
+    manifests.write(folder, manifest)
+    return manifest

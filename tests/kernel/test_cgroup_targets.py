@@ -1,6 +1,7 @@
 """Cgroups as targets: who is in, who joins, who leaves, each counted for as long as it is in."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -265,6 +266,29 @@ def test_a_recording_ends_with_its_cgroup_and_not_before(cgroup, program, record
             "(SELECT pid FROM processes WHERE target IS NOT NULL) USING (pid)"
         ).fetchall()
         assert found == []
+
+
+def test_a_killed_recorder_leaves_a_readable_trace_and_nothing_after_clean(
+    cgroup, program, record, tracer, instances, tmp_path
+):
+    program(f"enter(top); say('up'); wait('go'); calls({IN}); say('done'); time.sleep(99)")
+    said(tmp_path, "up")
+    end = record("--cgroup", cgroup)
+    (tmp_path / "go").touch()
+    said(tmp_path, "done")
+    raw = tmp_path / "0.trace/raw"
+    wait_for(lambda: sum(p.stat().st_size for p in raw.glob("ftrace-target*")) > 0, "the drain")
+    with pytest.raises(AssertionError):
+        end(signal.SIGKILL)
+    recorder = json.loads((tmp_path / "0.trace/manifest.json").read_text())["recorder"]["pid"]
+    left = {name for name in instances() if name.startswith(f"tracer-{recorder}-")}
+    assert {name.rpartition("-")[2] for name in left} == {"joins", "machine", "target"}
+    assert left <= set(tracer("clean", "--json").json["removed"])
+    with Trace(tmp_path / "0.trace") as trace:
+        ((target, role, calls),) = counted(trace)
+        assert (target, role) == (f"/{cgroup.name}", "target")
+        assert 0 < calls <= IN
+        assert trace.manifest["ended_by"] == "killed"
 
 
 def test_no_such_cgroup(tracer):

@@ -16,6 +16,8 @@ from tracer.targets.engine import Engine
 from tracer.targets.target import Target
 
 _ASK_AGAIN_S = 0.5
+_QUICK_S = 3.0
+"""Longer nobody waits for an answer that a recording can do without."""
 _NAMES_SHOWN = 20
 
 
@@ -39,7 +41,7 @@ class ContainerTarget(Target):
             # The daemon is asked no more than it must be: it may be traced, too.
             self._asked = now
             try:
-                with Engine() as docker:
+                with Engine(_QUICK_S) as docker:
                     self._gone = docker.inspect(self.facts["id"]) is None
             except TracerError:
                 return True  # no daemon says that it is gone
@@ -177,7 +179,7 @@ def seen_since(
     Just `before` where no daemon answers.
     """
     try:
-        with Engine() as docker:
+        with Engine(_QUICK_S) as docker:
             now = {str(facts["Id"]): _facts(facts) for facts in docker.running()}
             started = docker.started_between(begun_s, time.time())
     except TracerError:

@@ -15,16 +15,17 @@ def uncounted(
     stats: Mapping[str, Mapping[str, int]],
     streams: Mapping[str, tuple[int, int | None]],
 ) -> list[Gap]:
-    """Gaps for what the kernel counted as lost beyond the gaps found in the pages.
+    """Gaps for what the kernel counted as lost beyond the gaps found in the streams.
 
     `stats` are the kernel's own counters of each stream at the end of the recording, `streams`
     the CPU of each and the time of its last event. Events that were logged but never read (the
     disk or the trace was full) lie after that; where the others lie is not known.
     """
     found: list[Gap] = []
-    located: dict[str, int] = {}
+    located: dict[tuple[str, str], int] = {}
     for gap in gaps:
-        located[gap.stream] = located.get(gap.stream, 0) + (gap.count or 0)
+        key = (gap.stream, gap.cause)
+        located[key] = located.get(key, 0) + (gap.count or 0)
     for stream, counters in stats.items():
         if stream not in streams:
             continue
@@ -34,10 +35,10 @@ def uncounted(
             "buffer full": counters.get("dropped events", 0),
             "never read": counters.get("entries", 0),
         }
-        # The rest is of gaps whose size the pages do not tell.
-        lost["buffer overrun"] -= located.get(stream, 0)
         cpu, last = streams[stream]
-        for cause, count in lost.items():
+        for cause, counted in lost.items():
+            # The rest is of gaps whose size the streams do not tell.
+            count = counted - located.get((stream, cause), 0)
             if count > 0:
                 start = last if cause == "never read" else None
                 found.append(Gap(stream, cpu, start, None, count, cause))

@@ -17,10 +17,12 @@ from typing import Protocol
 
 _F_SETPIPE_SZ = 1031
 PIPE_BYTES = 1 << 20
-_BUSY_S = 0.005
-"""Pause after a round that found something."""
-_IDLE_S = 0.05
-"""Longest pause: the buffer must outlast it at any rate."""
+_SHORTEST_S = 0.005
+_LONGEST_S = 0.05
+"""Pauses between rounds: a buffer of the default size outlasts the longest at any rate."""
+_NEARLY_EMPTY, _FILLING = 0.05, 0.2
+"""Parts of a buffer found filled: below the one pauses grow, above the other they are shortest.
+A round costs processor time that the traced program may be waiting for."""
 _NICE = -10
 _THREADS = 8
 """Most threads: one moves some 10 M events a second."""
@@ -45,6 +47,11 @@ class Source(Protocol):
     @property
     def written(self) -> int:
         """Bytes written so far."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Bytes that the buffer holds."""
         ...
 
     def move(self, pipe: Pipe) -> int:
@@ -121,10 +128,13 @@ class Drain:
         try:
             with contextlib.suppress(OSError):  # above the user's limit: the default does, too
                 fcntl.fcntl(pipe.write_end, _F_SETPIPE_SZ, PIPE_BYTES)
-            pause = _IDLE_S
+            pause = _SHORTEST_S
             while not self._stop.wait(pause):
-                moved = sum([self._move(source, pipe) for source in sources])
-                pause = _BUSY_S if moved else min(_IDLE_S, pause * 2)
+                filled = max([self._move(source, pipe) / source.capacity for source in sources])
+                if filled > _FILLING:
+                    pause = _SHORTEST_S
+                elif filled < _NEARLY_EMPTY:
+                    pause = min(_LONGEST_S, pause * 2)
                 if self.failure or self.full:
                     return
             for source in sources:

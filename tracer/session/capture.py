@@ -136,7 +136,7 @@ class Capture:
         page_bytes = parse_page(self.header_page).page_bytes
         for cpu in cpus:
             path = self.raw / f"ftrace-{scope.value}-cpu{cpu}.raw"
-            source = PageSource(instance, cpu, path, page_bytes)
+            source = PageSource(instance, cpu, path, page_bytes, kib << 10)
             self.pages.append(source)
             source.open()
             give_to_user(source.sink)

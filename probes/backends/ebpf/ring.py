@@ -46,6 +46,11 @@ class BpfRing:
         self._data = np.frombuffer(self._produced, np.uint8, 2 * size, page)
         whole_records(self._data.view("<u4"), 0, 0, size)  # compiled before it is needed
 
+    @property
+    def capacity(self) -> int:
+        """Bytes that the ring holds."""
+        return self.size
+
     def move(self, pipe: Pipe) -> int:
         """Move every finished record; returns the bytes moved."""
         now = time.monotonic_ns()

@@ -27,6 +27,8 @@ class PageSource:
     cpu: int
     path: Path
     page_bytes: int
+    capacity: int
+    """Bytes of the buffer."""
     written: int = 0
     stalls: list[tuple[int, int]] = field(default_factory=list)
     """Where the file stood when the drain had been away, and when nothing had been left behind."""

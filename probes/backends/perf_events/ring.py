@@ -60,6 +60,11 @@ class Ring:
         self._sink = new_file(self.path)
 
     @property
+    def capacity(self) -> int:
+        """Bytes that the ring holds."""
+        return self.size
+
+    @property
     def sink(self) -> int:
         """The file's descriptor."""
         return self._sink

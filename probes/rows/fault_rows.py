@@ -87,8 +87,7 @@ class FaultRows:
         ended = np.zeros(len(types), np.int8)
         for kind, event_format in self._kinds:
             ended[types == _id(event_format)] = kind
-        addresses = np.zeros(len(types), np.int64)
-        self._addresses(batch, of_probe, types, addresses)
+        addresses, ips = self._ended_at(batch, of_probe, types)
         number = np.full(len(types), -1, np.int32)
         number[at] = len(self._waiting) + np.arange(len(at))
         waiting = np.zeros(len(every), np.bool_)
@@ -97,9 +96,11 @@ class FaultRows:
             number,
             batch.tid[of_probe],
             addresses,
+            ips,
             len(self._waiting),
             every["tid"].copy(),
             every["address"].copy(),
+            every["ip"].copy(),
             self._open,
             np.full(len(every), -1, np.int32),
             every["kind"],
@@ -132,19 +133,19 @@ class FaultRows:
                         faults["code_known"][mine] = known & self._codes_known
         return faults, at
 
-    def _addresses(
-        self,
-        batch: Batch,
-        of_probe: NDArray[np.int64],
-        types: NDArray[np.uint16],
-        out: NDArray[np.int64],
-    ) -> None:
+    def _ended_at(
+        self, batch: Batch, of_probe: NDArray[np.int64], types: NDArray[np.uint16]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Address and instruction that each of perf's events tells."""
+        found = {name: np.zeros(len(types), np.int64) for name in ("address", "ip")}
         valid = np.zeros(len(types), np.bool_)
         for _, event_format in self._kinds:
             places = np.flatnonzero(types == _id(event_format))
             if event_format is not None and len(places):
-                field = event_format.field("address")
-                columns.integers(batch, of_probe[places], field, out, valid, places)
+                for name, out in found.items():
+                    field = event_format.field(name)
+                    columns.integers(batch, of_probe[places], field, out, valid, places)
+        return found["address"], found["ip"]
 
     def finish(self) -> pa.RecordBatch | None:
         """Rows of the faults whose kind never came."""
@@ -183,15 +184,19 @@ def _pair(
     number: Any,
     tids: Any,
     addresses: Any,
+    ips: Any,
     waiting_before: int,
     fault_tid: Any,
     fault_address: Any,
+    fault_ip: Any,
     latest: Any,
     before: Any,
     kind: Any,
     waiting: Any,
 ) -> None:
-    """Give each fault the kind that its thread's next perf event at its address says.
+    """Give each fault the kind that its thread's next perf event of its place says.
+
+    Its place is its address and its instruction: what reads a stack may fail at the very address.
 
     `number` is a fault's place, -1 for other events; `latest` the last fault that a thread waits
     for, `before` the one that it waited for before that: reading a user's stack from within a
@@ -212,7 +217,7 @@ def _pair(
             for _ in range(_DEEPEST):
                 if at < 0:
                     break
-                if fault_address[at] == addresses[i]:
+                if fault_address[at] == addresses[i] and fault_ip[at] == ips[i]:
                     kind[at] = ended[i]
                     latest[tid] = before[at]
                     break

@@ -9,8 +9,9 @@ start to the next, over the mean of the medians of the windows around it. Prints
     {MODEL: {TOOL: {"median": r, "low": r, "high": r}}}
 
 with the median of the ratios and its 95 % bootstrap interval. TOOL is `tracer` (its full default
-recording), `perf` (perf record of the same tracepoints) and `strace` (-f). The time that a tool
-needs to attach, and the tracer to make its tables, lies in no window. Needs root.
+recording, or the probes that the variable TRACER_PROBES names), `perf` (perf record of the same
+tracepoints) and `strace` (-f). The time that a tool needs to attach, and the tracer to make its
+tables, lies in no window. Needs root.
 """
 
 from __future__ import annotations
@@ -150,7 +151,8 @@ def _family(pid: int) -> list[int]:
 
 
 def _tracer(pid: int, folder: Path, seconds: float) -> tuple[int, int]:
-    command = [*TRACER, "record", "-p", str(pid), "--force", "-o", str(folder / "x.trace")]
+    only = ["-e", os.environ["TRACER_PROBES"]] if "TRACER_PROBES" in os.environ else []
+    command = [*TRACER, "record", *only, "-p", str(pid), "--force", "-o", str(folder / "x.trace")]
     return _attached(command, "Tracing", seconds)
 
 

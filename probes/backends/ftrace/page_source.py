@@ -10,7 +10,7 @@ from pathlib import Path
 from probes.backends.drain import PIPE_BYTES, Pipe, new_file, write_all
 from probes.backends.ftrace.instance import Instance
 
-_EMPTY_NS = 500_000_000
+_EMPTY_NS = 250_000_000
 """How often a page that has not filled is taken, too: a killed recorder loses no more."""
 
 _STALL_NS = 250_000_000

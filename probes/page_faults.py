@@ -1,8 +1,9 @@
 """Page faults of the targets.
 
-The tracepoints give address, instruction and access; perf's software events whether a fault was
-minor or major, and its records of mappings what lay behind the address. Where perf events may
-not be opened, `kind` is "unknown" and the files are null.
+The tracepoints give address, instruction and access; perf's software events tell major faults
+and those of the kernel's mode, a signal those that failed; perf's records of mappings tell what
+lay behind the address. Where perf events may not be opened, `kind` is "unknown" and the files
+are null.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ PROBE = Probe(
     (
         Event("exceptions:page_fault_user", "user", reads=_FAULT),
         Event("exceptions:page_fault_kernel", "kernel", reads=_FAULT),
+        Event("signal:signal_generate", "signal", reads=("sig", "code")),
         *(
             Event(f"perf:{name}", label, feed=Feed.PERF)
             for name, label in (
@@ -74,6 +76,6 @@ PROBE = Probe(
         ),
     ),
     Scope.TARGET,
-    rate="two events a fault, one a mapping",
+    rate="one event a fault, two where it is major or in kernel mode, one a mapping",
     assembler=_assembler,
 )

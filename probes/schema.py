@@ -218,5 +218,7 @@ class AssemblyContext:
     """Threads seen doing write-back work; the probe `writeback` adds them."""
     membership: Any = None
     """Which target each process belongs to (`probes.rows.membership.Membership`)."""
+    blind: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Event name to spans (ns, both ends within) in which such events may be lost."""
     symbols: Any = None
     """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""

@@ -2,8 +2,9 @@
 
 A chunk is a header (`HEADER`) and its payload: whole records of the ring, untouched. Its `start`
 is a time that none of its records is older than: that of an earlier look at the ring that left
-nothing behind. A chunk of kind LOST has no payload and says how many records found no room on
-one CPU between its `start` and its `end`.
+nothing behind. One of kind FULL was found in a ring without room for more. A chunk of kind LOST
+has no payload and says how many records found no room on one CPU between its `start` and its
+`end`. A chunk without records tells that the ring was looked at.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from probes.backends.timeline import Batch, open_raw
 from probes.errors import BadTrace
 from probes.loss import Gap
 
-DATA, LOST = 1, 2
+DATA, LOST, FULL = 1, 2, 3
 MAGIC = 0x4B4E4843  # "CHNK"
 MAX_PAYLOAD = 64 << 20
 
@@ -76,6 +77,8 @@ class ChunkStream:
                     "buffer full",
                 )
             )
+        self.blind = _blind(headers)
+        """Spans (ns) in which records may be lost: while the ring was full, and after the end."""
         self._headers = headers[~lost]
         self._places = places[~lost]
         self.sizes: NDArray[np.int64] = self._headers["bytes"].astype(np.int64)
@@ -92,7 +95,7 @@ class ChunkStream:
             sane = (
                 found is not None
                 and found["magic"][0] == MAGIC
-                and found["kind"][0] in (DATA, LOST)
+                and found["kind"][0] in (DATA, LOST, FULL)
                 and 0 <= found["bytes"][0] <= MAX_PAYLOAD
                 and found["count"][0] >= 0
                 and 0 <= found["start"][0] <= found["end"][0]
@@ -131,3 +134,11 @@ class ChunkStream:
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+
+def _blind(headers: NDArray[Any]) -> list[tuple[int, int]]:
+    full = headers[headers["kind"] == FULL]
+    spans = list(zip(full["start"].tolist(), full["end"].tolist(), strict=True))
+    # The end of the last look; none after it was written down.
+    after = int(headers["end"].max()) + 1 if len(headers) else 0
+    return [*spans, (after, np.iinfo(np.int64).max)]

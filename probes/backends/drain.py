@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,14 @@ from typing import Protocol
 
 _F_SETPIPE_SZ = 1031
 PIPE_BYTES = 1 << 20
+WAKE_PERCENT = 20
+"""How full a buffer is when it wakes the drain, where it can."""
 _SHORTEST_S = 0.005
 _LONGEST_S = 0.05
 """Pauses between rounds: a buffer of the default size outlasts the longest at any rate."""
-_NEARLY_EMPTY, _FILLING = 0.05, 0.2
+_LONGEST_WOKEN_S = 0.2
+"""The longest pause where every buffer wakes the drain."""
+_NEARLY_EMPTY, _FILLING = 0.05, WAKE_PERCENT / 100
 """Parts of a buffer found filled: below the one pauses grow, above the other they are shortest.
 A round costs processor time that the traced program may be waiting for."""
 _NICE = -10
@@ -52,6 +57,11 @@ class Source(Protocol):
     @property
     def capacity(self) -> int:
         """Bytes that the buffer holds."""
+        ...
+
+    @property
+    def wakes(self) -> int | None:
+        """A descriptor that can be read once the buffer has filled; None: it is to be looked at."""
         ...
 
     def move(self, pipe: Pipe) -> int:
@@ -89,7 +99,7 @@ class Drain:
     limit_bytes: int | None = None
     """No more is written than this (`--max-size`); `full` says that it was reached."""
     full: bool = False
-    _stop: threading.Event = field(default_factory=threading.Event)
+    _stop: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC))
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self) -> None:
@@ -119,22 +129,33 @@ class Drain:
 
     def finish(self) -> None:
         """Stop the threads, after each has moved what is left. Tracing must be off."""
-        self._stop.set()
+        if self._stop < 0:
+            return
+        os.eventfd_write(self._stop, 1)
         for thread in self._threads:
             thread.join()
+        os.close(self._stop)
+        self._stop = -1
 
     def _run(self, sources: list[Source], ends: tuple[int, int]) -> None:
         pipe = Pipe(*ends)
         try:
             with contextlib.suppress(OSError):  # above the user's limit: the default does, too
                 fcntl.fcntl(pipe.write_end, _F_SETPIPE_SZ, PIPE_BYTES)
+            poll = select.poll()
+            poll.register(self._stop, select.POLLIN)
+            wakes = [source.wakes for source in sources]
+            for fd in wakes:
+                if fd is not None:
+                    poll.register(fd, select.POLLIN)
+            longest = _LONGEST_S if None in wakes else _LONGEST_WOKEN_S
             pause = _SHORTEST_S
-            while not self._stop.wait(pause):
+            while all(fd != self._stop for fd, _ in poll.poll(pause * 1000)):
                 filled = max([self._move(source, pipe) / source.capacity for source in sources])
                 if filled > _FILLING:
                     pause = _SHORTEST_S
                 elif filled < _NEARLY_EMPTY:
-                    pause = min(_LONGEST_S, pause * 2)
+                    pause = min(longest, pause * 2)
                 if self.failure or self.full:
                     return
             for source in sources:

@@ -1,8 +1,11 @@
 """Page faults: one row a fault, with what it touched and whether it was minor or major.
 
-The tracepoint tells address, instruction and access, the perf software event that follows it in
-the same thread whether the fault was minor or major. A fault without such an event (it failed,
-or the event was lost) is of kind "unknown".
+The tracepoint tells address, instruction and access. perf's software event that follows in the
+same thread tells a major fault, and a minor one taken in kernel mode: an attempt there may fail
+without a trace. In user mode a fault is minor if neither a major one nor a signal came of it,
+which spares an event for each of the most frequent kind. What failed, and what a lost event may
+have told of, is of kind "unknown". (Told as minor by mistake: a fault that waited for the disk
+when its thread was killed.)
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from probes.backends.event_format import EventFormat
+from probes.backends.perf_events.records import MAJOR
 from probes.backends.timeline import Batch
 from probes.compiled import compiled
 from probes.rows import columns
@@ -26,6 +30,11 @@ _WRITE, _INSTRUCTION = 1 << 1, 1 << 4
 """arch/x86/include/asm/trap_pf.h"""
 _ACCESS = ["read", "write", "exec"]
 _KINDS = ["unknown", "minor", "major"]
+_UNKNOWN, _MINOR, _MAJOR, _FAILED = range(4)
+_SIGSEGV, _SIGBUS = 11, 7
+_FAULT_CODES = {_SIGSEGV: (1, 2, 4), _SIGBUS: (2, 4)}
+"""`si_code` of the signals that a failed fault sends: MAPERR, ACCERR, PKUERR; ADRERR, MCEERR_AR.
+Source: include/uapi/asm-generic/siginfo.h."""
 _DEEPEST = 32
 """Faults within faults that a thread can be in."""
 
@@ -64,9 +73,15 @@ class FaultRows:
         ]
         self._kinds = [
             (kind, formats[label])
-            for kind, label in ((1, "minor"), (2, "major"))
+            for kind, label in ((_MINOR, "minor"), (_MAJOR, "major"))
             if formats.get(label)
         ]
+        self._signal = formats.get("signal")
+        # Only where majors and failures are told is the rest minor.
+        self._all_told = bool(self._signal and formats.get("major"))
+        blind = np.array(sorted(context.blind.get(MAJOR, [])), np.int64).reshape(-1, 2)
+        self._blind_from = blind[:, 0]
+        self._blind_to = np.maximum.accumulate(blind[:, 1])
         self._codes_known = context.manifest["host"].get("machine") in _X86
         self._places = FaultPlaces(context, formats)
         self._waiting = np.empty(0, _FAULT)
@@ -87,6 +102,7 @@ class FaultRows:
         ended = np.zeros(len(types), np.int8)
         for kind, event_format in self._kinds:
             ended[types == _id(event_format)] = kind
+        ended[self._failures(batch, of_probe, types)] = _FAILED
         addresses, ips = self._ended_at(batch, of_probe, types)
         number = np.full(len(types), -1, np.int32)
         number[at] = len(self._waiting) + np.arange(len(at))
@@ -101,6 +117,8 @@ class FaultRows:
             every["tid"].copy(),
             every["address"].copy(),
             every["ip"].copy(),
+            every["user"].copy(),
+            self._minor_unless_told(every),
             self._open,
             np.full(len(every), -1, np.int32),
             every["kind"],
@@ -147,9 +165,35 @@ class FaultRows:
                     columns.integers(batch, of_probe[places], field, out, valid, places)
         return found["address"], found["ip"]
 
+    def _failures(
+        self, batch: Batch, of_probe: NDArray[np.int64], types: NDArray[np.uint16]
+    ) -> NDArray[np.int64]:
+        """Where in `of_probe` a signal tells that its thread's fault failed."""
+        at = np.flatnonzero(types == _id(self._signal))
+        if self._signal is None or not len(at):
+            return at
+        signal, _ = columns.integers(batch, of_probe[at], self._signal.field("sig"))
+        code, _ = columns.integers(batch, of_probe[at], self._signal.field("code"))
+        failed = np.zeros(len(at), np.bool_)
+        for number, codes in _FAULT_CODES.items():
+            failed |= (signal == number) & np.isin(code, codes)
+        return at[failed]
+
+    def _minor_unless_told(self, faults: NDArray[Any]) -> NDArray[np.bool_]:
+        """Faults of user mode that are minor if nothing else is heard of them."""
+        if not self._all_told:
+            return np.zeros(len(faults), np.bool_)
+        # The vsyscall page lies among the kernel's addresses, and nothing is mapped there.
+        told: NDArray[np.bool_] = faults["user"] & (faults["address"] >= 0)
+        begun = np.searchsorted(self._blind_from, faults["ts"], side="right") - 1
+        if len(self._blind_to):
+            told &= (begun < 0) | (self._blind_to[begun] < faults["ts"])
+        return told
+
     def finish(self) -> pa.RecordBatch | None:
-        """Rows of the faults whose kind never came."""
+        """Rows of the faults of which nothing was heard."""
         waiting, self._waiting = self._waiting, self._waiting[:0]
+        waiting["kind"][self._minor_unless_told(waiting)] = _MINOR
         return self._batch(np.sort(waiting, order="ts"))
 
     def _batch(self, faults: NDArray[Any]) -> pa.RecordBatch | None:
@@ -189,6 +233,8 @@ def _pair(
     fault_tid: Any,
     fault_address: Any,
     fault_ip: Any,
+    fault_user: Any,
+    minor_unless_told: Any,
     latest: Any,
     before: Any,
     kind: Any,
@@ -197,6 +243,7 @@ def _pair(
     """Give each fault the kind that its thread's next perf event of its place says.
 
     Its place is its address and its instruction: what reads a stack may fail at the very address.
+    A thread that faults in user mode has ended all its faults before.
 
     `number` is a fault's place, -1 for other events; `latest` the last fault that a thread waits
     for, `before` the one that it waited for before that: reading a user's stack from within a
@@ -209,11 +256,21 @@ def _pair(
         tid = tids[i]
         if tid < 0 or tid >= len(latest):
             continue
+        at = latest[tid]
         if number[i] >= 0:
-            before[number[i]] = latest[tid]
+            if fault_user[number[i]]:
+                while at >= 0:
+                    if minor_unless_told[at]:
+                        kind[at] = _MINOR
+                    at = before[at]
+            before[number[i]] = at
             latest[tid] = number[i]
-        elif ended[i] > 0:
-            at = latest[tid]
+        elif ended[i] == _FAILED:
+            while at >= 0 and not fault_user[at]:
+                at = before[at]
+            if at >= 0:
+                latest[tid] = before[at]
+        elif ended[i] != _UNKNOWN:
             for _ in range(_DEEPEST):
                 if at < 0:
                     break

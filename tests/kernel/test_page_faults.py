@@ -183,3 +183,36 @@ def test_faults_within_faults_do_not_hide_a_kind(record, load, tmp_path):
     trace = record(load(source), "--callgraph", "page-faults")
     of_user = 'SELECT DISTINCT kind FROM page_faults WHERE "user" ORDER BY 1'
     assert table(trace, of_user) == [("major",), ("minor",)]
+
+
+def test_a_fault_that_kills_is_neither_minor_nor_major(record, load, tmp_path):
+    """At an address that is not mapped, beyond the end of a file, and where writing is forbidden."""
+    path = tmp_path / "short.dat"
+    path.write_bytes(b"x")
+    trace = record(
+        load(
+            f"""
+            import ctypes, mmap, os
+            fd = os.open("{path}", os.O_RDWR)
+            m = mmap.mmap(fd, 1)
+            os.ftruncate(fd, 0)
+            def write_to(address):
+                ctypes.memset(address, 1, 1)
+            libc = ctypes.CDLL(None)
+            libc.mmap.restype = ctypes.c_void_p
+            read_only = libc.mmap(None, 4096, 1, 0x22, -1, 0)
+            for number in range(23):
+                if os.fork() == 0:
+                    if number < 11: write_to(0x1000)
+                    elif number < 18: m[0]
+                    else: write_to(read_only)
+                os.wait()
+            """
+        )
+    )
+    found = table(
+        trace,
+        "SELECT kind, access, count(*) FROM page_faults WHERE kind = 'unknown' AND \"user\" "
+        "GROUP BY ALL ORDER BY ALL",
+    )
+    assert found == [("unknown", "read", 7), ("unknown", "write", 16)]

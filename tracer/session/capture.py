@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from probes.backends.drain import Drain
+from probes.backends.drain import WAKE_PERCENT, Drain
 from probes.backends.ebpf.programs import Filter, Programs
 from probes.backends.ebpf.ring import BpfRing
 from probes.backends.event_format import parse_page
@@ -89,8 +89,7 @@ class Capture:
                     if mine:
                         self._prepare(scope, mine, sizes[scope], cpus)
             if any(event.feed is Feed.PERF for probe in probes for event in probe.events):
-                # BPF programs tell the faults themselves.
-                size = None if backend == "ebpf" else min(sizes[Scope.MACHINE], _KIB_FAULTS)
+                size = min(sizes[Scope.MACHINE], _KIB_FAULTS)
                 self.rings = FaultRings(raw, cpus, size, give_to_user)
                 self.formats |= self.rings.formats
                 if self.rings.unavailable:
@@ -134,9 +133,10 @@ class Capture:
         self.header_page = instance.read("events/header_page")
         self.header_event = instance.read("events/header_event")
         page_bytes = parse_page(self.header_page).page_bytes
+        wakes = instance.wake_reader_at(WAKE_PERCENT)
         for cpu in cpus:
             path = self.raw / f"ftrace-{scope.value}-cpu{cpu}.raw"
-            source = PageSource(instance, cpu, path, page_bytes, kib << 10)
+            source = PageSource(instance, cpu, path, page_bytes, kib << 10, wakes)
             self.pages.append(source)
             source.open()
             give_to_user(source.sink)

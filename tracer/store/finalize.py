@@ -162,9 +162,12 @@ def _decode(
         symbols = _resolver(manifest)
         recorder = manifest["recorder"].get("pid")
         membership = Membership(manifest["targets"], threads, members, formats, recorder)
+        blind = _blind(manifest, streams)
         assemblers = {
             probe.name: _assembler(
-                AssemblyContext(probe, formats, context_manifest, flushers, membership, symbols)
+                AssemblyContext(
+                    probe, formats, context_manifest, flushers, membership, blind, symbols
+                )
             )
             for probe in probes
         }
@@ -234,6 +237,15 @@ def _assembler(context: AssemblyContext) -> Assembler:
         return EventRows(context)
     made: Assembler = context.probe.assembler(context)
     return made
+
+
+def _blind(manifest: Manifest, streams: list[RawStream]) -> dict[str, list[tuple[int, int]]]:
+    """When samples of perf's events may have been lost unseen."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for entry, stream in zip(manifest["ftrace"]["streams"], streams, strict=True):
+        if isinstance(stream, ChunkStream) and (samples := entry.get("samples")):
+            spans.setdefault(samples, []).extend(stream.blind)
+    return spans
 
 
 def _groups(probes: list[Probe], formats: dict[str, EventFormat]) -> Any:

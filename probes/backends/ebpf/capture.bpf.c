@@ -29,14 +29,6 @@ struct head {
     u32 spare; // with `type` and `cpu`: where a tracepoint has its common fields
 };
 
-struct fault { // as a sample of perf, from its byte 8 on
-    u64 ip;
-    u32 pid;
-    u32 tid;
-    u64 time;
-    u64 address;
-};
-
 struct tids {
     u8 followed[TIDS_A_PAGE];
 };
@@ -113,26 +105,6 @@ static __always_inline int record(void *ctx, u16 type, int bytes, int scope)
         bpf_probe_read_kernel(out + 1, bytes - 8, ctx + 8);
     submit(scope, out);
     return PASS_ON;
-}
-
-// One of perf's software events of faults; 0 keeps perf from a sample of its own.
-static __always_inline int record_fault(struct bpf_perf_event_data *ctx, u16 type)
-{
-    u64 who = bpf_get_current_pid_tgid();
-    if (!is_open(TARGET, who))
-        return 0;
-    struct head *out = reserve(TARGET, sizeof(struct head) + sizeof(struct fault));
-    if (!out)
-        return 0;
-    begin(out, who, type);
-    struct fault *fault = (struct fault *)(out + 1);
-    fault->ip = PT_REGS_IP(&ctx->regs);
-    fault->pid = who >> 32;
-    fault->tid = who;
-    fault->time = out->ts;
-    fault->address = ctx->addr;
-    submit(TARGET, out);
-    return 0;
 }
 
 // Children of a target's threads are the target's, as they are made; `pid` by the format file.

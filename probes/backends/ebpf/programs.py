@@ -17,8 +17,6 @@ from probes.backends.ebpf import summary
 from probes.backends.ebpf.library import bcc
 from probes.backends.ebpf.ring import BpfRing
 from probes.backends.event_format import EventFormat
-from probes.backends.perf_events import records as perf_records
-from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
 from probes.errors import FeatureMissing
 from probes.kernel import tracefs
 from probes.schema import Event, Feed, Probe, Scope
@@ -29,7 +27,6 @@ _SOFTWARE = 1
 """PERF_TYPE_SOFTWARE"""
 _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
 _SCOPE = {Scope.TARGET: 0, Scope.MACHINE: 1}
-_FAULTS = {perf_records.MINOR: MINOR_FAULTS, perf_records.MAJOR: MAJOR_FAULTS}
 
 
 class Programs:
@@ -54,8 +51,8 @@ class Programs:
         functions: dict[str, str] = {}
         for probe in probes:
             self._declare(probe, functions)
-        self._tracepoints = {function: name for name, function in self._recorded().items()}
-        self._faults = {_function(n): _FAULTS[n] for n in self.formats if n in _FAULTS}
+        self._tracepoints = {_function(name): name for name in self.formats}
+        self._faults: dict[str, int] = {}
         if summed_up:
             self._sum_up(summed_up, functions)
         folder = resources.files("probes.backends.ebpf")
@@ -83,13 +80,6 @@ class Programs:
         served, absent = set(), []
         for event in probe.events:
             if event.feed is Feed.PERF:
-                if event.name in _FAULTS:
-                    text = perf_records.format_text(event.name)
-                    self.formats[event.name] = text
-                    number = event_format.parse(event.name, text).id
-                    functions[_function(event.name)] = (
-                        f"return record_fault((struct bpf_perf_event_data *)ctx, {number});"
-                    )
                 continue
             path = self._folder / event.name.replace(":", "/") / "format"
             if not path.exists():
@@ -112,9 +102,6 @@ class Programs:
             text = (self._folder / name.replace(":", "/") / "format").read_text()
             offset = event_format.parse(name, text).field("pid").offset
             functions[f"{body}_child"] = f"return {body}(ctx, {offset});"
-
-    def _recorded(self) -> dict[str, str]:
-        return {name: _function(name) for name in self.formats if name not in _FAULTS}
 
     def _sum_up(self, probes: Collection[str], functions: dict[str, str]) -> None:
         """Functions that count the events of these probes."""

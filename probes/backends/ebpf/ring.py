@@ -51,6 +51,11 @@ class BpfRing:
         """Bytes that the ring holds."""
         return self.size
 
+    @property
+    def wakes(self) -> None:
+        """The programs wake nobody: that would cost each event."""
+        return None
+
     def move(self, pipe: Pipe) -> int:
         """Move every finished record; returns the bytes moved."""
         now = time.monotonic_ns()

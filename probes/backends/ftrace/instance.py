@@ -79,6 +79,14 @@ class Instance:
                 ) from None
             raise
 
+    def wake_reader_at(self, percent: int) -> bool:
+        """Wake who polls a buffer once it is so full; False: this kernel cannot (5.0)."""
+        try:
+            self.write("buffer_percent", str(percent))
+        except OSError:
+            return False
+        return True
+
     def set_option(self, option: str, on: bool) -> bool:
         """Switch a trace option; False where this kernel has no such option."""
         try:

@@ -10,10 +10,10 @@ from pathlib import Path
 from probes.backends.drain import PIPE_BYTES, Pipe, new_file, write_all
 from probes.backends.ftrace.instance import Instance
 
-_EMPTY_NS = 250_000_000
-"""How often a page that has not filled is taken, too: a killed recorder loses no more."""
+_EMPTY_NS = 150_000_000
+"""How often a page that has not filled is taken, too: a killed recorder loses little more."""
 
-_STALL_NS = 250_000_000
+_STALL_NS = 400_000_000
 """A drain that was away for longer may have lost what it does not see."""
 
 _MOST_STALLS = 10_000
@@ -29,6 +29,8 @@ class PageSource:
     page_bytes: int
     capacity: int
     """Bytes of the buffer."""
+    wakes_reader: bool = False
+    """Whether the kernel wakes who waits for the buffer to fill."""
     written: int = 0
     stalls: list[tuple[int, int]] = field(default_factory=list)
     """Where the file stood when the drain had been away, and when nothing had been left behind."""
@@ -47,6 +49,11 @@ class PageSource:
     def sink(self) -> int:
         """The file's descriptor."""
         return self._sink
+
+    @property
+    def wakes(self) -> int | None:
+        """The buffer's descriptor, where the kernel wakes who waits for it to fill."""
+        return self._source if self.wakes_reader else None
 
     def move(self, pipe: Pipe) -> int:
         """Move whole pages, now and then one that is not; returns the bytes moved."""

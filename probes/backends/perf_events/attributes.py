@@ -12,12 +12,12 @@ from probes.kernel import syscall_names
 
 _TYPE_SOFTWARE = 1
 MINOR_FAULTS, MAJOR_FAULTS, DUMMY = 5, 6, 9
-"""DUMMY never happens: its ring holds mappings alone."""
+"""DUMMY never happens: it tells whether events can be opened."""
 
 _IP, _TID, _TIME, _ADDRESS, _CPU = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 7
 _FORMAT_LOST = 1 << 4
 
-_DISABLED, _MMAP, _COMM, _TASK = 1 << 0, 1 << 8, 1 << 9, 1 << 13
+_DISABLED, _EXCLUDE_USER, _MMAP, _COMM, _TASK = 1 << 0, 1 << 4, 1 << 8, 1 << 9, 1 << 13
 _MMAP_DATA, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (
     1 << 17,
     1 << 18,
@@ -25,6 +25,7 @@ _MMAP_DATA, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (
     1 << 24,
     1 << 25,
 )
+_WATERMARK = 1 << 14
 _FD_CLOEXEC = 1 << 3
 
 
@@ -39,7 +40,7 @@ class _Attributes(ctypes.Structure):
         ("sample_type", ctypes.c_uint64),
         ("read_format", ctypes.c_uint64),
         ("flags", ctypes.c_uint64),
-        ("wakeup_events", ctypes.c_uint32),
+        ("wakeup", ctypes.c_uint32),
         ("bp_type", ctypes.c_uint32),
         ("config1", ctypes.c_uint64),
         ("config2", ctypes.c_uint64),
@@ -54,11 +55,14 @@ class _Attributes(ctypes.Structure):
     )
 
 
-def open_event(config: int, cpu: int, mappings: bool) -> int:
+def open_event(
+    config: int, cpu: int, mappings: bool, user: bool = True, wake_bytes: int = 0
+) -> int:
     """A perf event of every process on one CPU, switched off; returns its fd.
 
-    With `mappings` its ring also holds mappings, forks and execs. Raises PermissionMissing or
-    FeatureMissing.
+    With `mappings` its ring also holds mappings, forks and execs; without `user` only what
+    happens in kernel mode counts. `wake_bytes` in the ring wake its reader. Raises
+    PermissionMissing or FeatureMissing.
     """
     for read_format in (_FORMAT_LOST, 0):  # counts of lost records: commit 119a784c8127 (6.0)
         attributes = _Attributes(
@@ -68,9 +72,12 @@ def open_event(config: int, cpu: int, mappings: bool) -> int:
             sample_period=1,
             sample_type=_IP | _TID | _TIME | _ADDRESS | _CPU,
             read_format=read_format,
-            flags=_DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID,
+            flags=_DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID | _WATERMARK,
+            wakeup=wake_bytes,
             clockid=time.CLOCK_MONOTONIC,
         )
+        if not user:
+            attributes.flags |= _EXCLUDE_USER
         if mappings:
             attributes.flags |= _MMAP | _MMAP_DATA | _MMAP2 | _COMM | _COMM_EXEC | _TASK
         fd = _perf_event_open(attributes, cpu)

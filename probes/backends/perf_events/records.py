@@ -19,7 +19,8 @@ from probes.compiled import compiled
 MINOR, MAJOR = "perf:minor-faults", "perf:major-faults"
 MAPPING, EXEC, FORK, EXIT = "perf:mmap", "perf:exec", "perf:fork", "perf:exit"
 FIRST_ID = 0xFF00
-_IDS = {name: FIRST_ID + n for n, name in enumerate((MINOR, MAJOR, MAPPING, EXEC, FORK, EXIT))}
+NAMES = (MINOR, MAJOR, MAPPING, EXEC, FORK, EXIT)
+_IDS = {name: FIRST_ID + n for n, name in enumerate(NAMES)}
 
 _HEADER = [("unsigned int", "record", 0, 4), ("unsigned short", "misc", 4, 2)]
 _SAMPLE = [

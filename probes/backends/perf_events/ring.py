@@ -16,12 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probes.backends import chunks
-from probes.backends.drain import Pipe, new_file, write_all
+from probes.backends.drain import WAKE_PERCENT, Pipe, new_file, write_all
 from probes.backends.perf_events.attributes import open_event
 from probes.errors import FeatureMissing
 
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
 _ENABLE, _DISABLE = 0x2400, 0x2401
+_LARGEST_RECORD = 8 << 10
+"""A mapping with a path of PATH_MAX."""
+_LOOK_NS = 250_000_000
+"""How often it is noted that there was nothing."""
 
 
 @dataclass
@@ -36,6 +40,8 @@ class Ring:
     size: int
     """Bytes, a power of two."""
     mappings: bool = False
+    user: bool = True
+    """Whether it tells what happens in user mode, too."""
     written: int = 0
     lost: int = 0
     """Records that found no room, by the kernel's own count at the end."""
@@ -44,10 +50,12 @@ class Ring:
     _memory: mmap.mmap | None = field(default=None, repr=False)
     _words: ctypes.Array[ctypes.c_uint64] | None = field(default=None, repr=False)
     _start: int = 0
+    _noted: int = 0
 
     def open(self) -> None:
         """Open the event, switched off, and its file. PermissionMissing or FeatureMissing."""
-        self._fd = open_event(self.config, self.cpu, self.mappings)
+        wake = self.size * WAKE_PERCENT // 100
+        self._fd = open_event(self.config, self.cpu, self.mappings, self.user, wake)
         try:
             self._memory = mmap.mmap(self._fd, mmap.PAGESIZE + self.size)
         except OSError as error:
@@ -69,6 +77,11 @@ class Ring:
         """The file's descriptor."""
         return self._sink
 
+    @property
+    def wakes(self) -> int:
+        """The event's descriptor."""
+        return self._fd
+
     def start(self) -> None:
         """Let records in."""
         self._start = time.monotonic_ns() - chunks.SLACK_NS
@@ -84,11 +97,14 @@ class Ring:
         now = time.monotonic_ns()
         head, tail = self._words[_HEAD], self._words[_TAIL]
         if head == tail:
+            if now - self._noted > _LOOK_NS:
+                self._note(chunks.DATA, 0, now)
             self._start = now - chunks.SLACK_NS
             return 0
         first = tail % self.size
         size = head - tail
-        write_all(self._sink, chunks.header(chunks.DATA, self.cpu, size, self._start, now))
+        full = size > self.size - _LARGEST_RECORD
+        self._note(chunks.FULL if full else chunks.DATA, size, now)
         with memoryview(self._memory) as view:
             data = view[mmap.PAGESIZE :]
             straight = min(size, self.size - first)
@@ -98,11 +114,17 @@ class Ring:
             data.release()
         self._words[_TAIL] = head
         self._start = now - chunks.SLACK_NS
-        self.written += size + chunks.HEADER.itemsize
+        self.written += size
         return size
+
+    def _note(self, kind: int, size: int, now: int) -> None:
+        write_all(self._sink, chunks.header(kind, self.cpu, size, self._start, now))
+        self.written += chunks.HEADER.itemsize
+        self._noted = now
 
     def move_last(self, pipe: Pipe) -> None:
         """Move what is left; afterwards `lost` is known."""
+        self._noted = 0
         self.move(pipe)
         # value and lost, where the kernel counts lost records; else value alone.
         data = os.read(self._fd, 16)

@@ -1,4 +1,7 @@
-"""The rings of a recording: on each CPU one for minor faults, one for major faults and mappings."""
+"""The rings of a recording: on each CPU one for minor faults, one for major faults and mappings.
+
+Minor faults are told of in kernel mode alone: in user mode they are what is left (`FaultRows`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probes.backends.perf_events import records
-from probes.backends.perf_events.attributes import DUMMY, MAJOR_FAULTS, MINOR_FAULTS
+from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
 from probes.backends.perf_events.ring import Ring
 from probes.errors import FeatureMissing, PermissionMissing
 
@@ -18,22 +21,19 @@ class FaultRings:
     """Opened rings, and why there are none where there are none."""
 
     def __init__(
-        self, raw: Path, cpus: list[int], kib: int | None, give_to_user: Callable[[int], None]
+        self, raw: Path, cpus: list[int], kib: int, give_to_user: Callable[[int], None]
     ) -> None:
-        """Open them, switched off: `kib` for the minor faults of each CPU, None for no faults."""
+        """Open them, switched off: `kib` for the minor faults of each CPU."""
         self.rings: list[Ring] = []
         self.unavailable: str | None = None
         size = _LEAST_BYTES
-        while size * 2 <= (kib or 0) << 10:
+        while size * 2 <= kib << 10:
             size *= 2
-        self._with_faults = kib is not None
         for cpu in cpus:
-            if self._with_faults:
-                path = raw / f"perf-faults-cpu{cpu}.raw"
-                self.rings.append(Ring(records.MINOR, MINOR_FAULTS, cpu, path, size))
+            path = raw / f"perf-faults-cpu{cpu}.raw"
+            self.rings.append(Ring(records.MINOR, MINOR_FAULTS, cpu, path, size, user=False))
             path = raw / f"perf-maps-cpu{cpu}.raw"
-            config = MAJOR_FAULTS if self._with_faults else DUMMY
-            self.rings.append(Ring(records.MAJOR, config, cpu, path, _MAPS_BYTES, True))
+            self.rings.append(Ring(records.MAJOR, MAJOR_FAULTS, cpu, path, _MAPS_BYTES, True))
         try:
             for ring in self.rings:
                 ring.open()
@@ -54,10 +54,7 @@ class FaultRings:
         """Formats of the records that the rings hold."""
         if not self.rings:
             return {}
-        names = [records.MAPPING, records.EXEC, records.FORK, records.EXIT]
-        if self._with_faults:
-            names += [records.MINOR, records.MAJOR]
-        return {name: records.format_text(name) for name in names}
+        return {name: records.format_text(name) for name in records.NAMES}
 
     def start(self) -> None:
         """Let records in: mappings first, since every fault lies in one."""

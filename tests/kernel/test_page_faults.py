@@ -186,7 +186,7 @@ def test_faults_within_faults_do_not_hide_a_kind(record, load, tmp_path):
 
 
 def test_a_fault_that_kills_is_neither_minor_nor_major(record, load, tmp_path):
-    """At an address that is not mapped, beyond the end of a file, and where writing is forbidden."""
+    """At an unmapped address, beyond the end of a file, and where writing is forbidden."""
     path = tmp_path / "short.dat"
     path.write_bytes(b"x")
     trace = record(

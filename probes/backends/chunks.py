@@ -2,9 +2,10 @@
 
 A chunk is a header (`HEADER`) and its payload: whole records of the ring, untouched. Its `start`
 is a time that none of its records is older than: that of an earlier look at the ring that left
-nothing behind. One of kind FULL was found in a ring without room for more. A chunk of kind LOST
-has no payload and says how many records found no room on one CPU between its `start` and its
-`end`. A chunk without records tells that the ring was looked at.
+nothing behind. Its `at` says where in all the bytes that the ring has held it begins. One of kind
+FULL was found in a ring without room for more. A chunk of kind LOST has no payload and says how
+many records (`at`) found no room on one CPU between its `start` and its `end`. A chunk without
+records tells that the ring was looked at.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ HEADER = np.dtype(
         ("bytes", "<i8"),
         ("start", "<i8"),
         ("end", "<i8"),
-        ("count", "<i8"),
+        ("at", "<i8"),
     ]
 )
 
@@ -41,9 +42,27 @@ SLACK_NS = 50_000_000
 """A record takes its time a moment before its place in the ring: longer than that moment."""
 
 
-def header(kind: int, cpu: int, size: int, start: int, end: int, count: int = 0) -> bytes:
-    """The header of one chunk. `start` and `end` are ns of CLOCK_MONOTONIC."""
-    return np.array([(MAGIC, kind, cpu, size, start, end, count)], HEADER).tobytes()
+def header(kind: int, cpu: int, size: int, start: int, end: int, at: int) -> bytes:
+    """The header of one chunk. `start` and `end` are ns of CLOCK_MONOTONIC.
+
+    `at` is its place in the ring's bytes, of a LOST chunk the number of records.
+    """
+    return np.array([(MAGIC, kind, cpu, size, start, end, at)], HEADER).tobytes()
+
+
+def mend(sink: int, path: Path) -> NDArray[Any]:
+    """Cut off a chunk that was not written whole; returns the headers of those that were.
+
+    `sink` is open for writing and will write behind the last of them.
+    """
+    fd, size = open_raw(path)
+    try:
+        headers, _, end = _index(fd, size)
+    finally:
+        os.close(fd)
+    os.ftruncate(sink, end)
+    os.lseek(sink, 0, os.SEEK_END)
+    return headers
 
 
 Losses = list[tuple[int, int, int]]
@@ -59,12 +78,15 @@ class ChunkStream:
     def __init__(self, name: str, cpu: int, path: Path, decoder: Decoder) -> None:
         self.name = name
         self.cpu = cpu
+        self.events = 0
         self.last_seen = 0
         self.damaged = 0
         self.gaps: list[Gap] = []
         self._decoder = decoder
         self._fd, self.bytes = open_raw(path)
-        headers, places = self._index()
+        headers, places, end = _index(self._fd, self.bytes)
+        # Where one chunk ends nowhere, no later one can be found.
+        self.torn_bytes = self.bytes - end
         lost = headers["kind"] == LOST
         for chunk in headers[lost]:
             self.gaps.append(
@@ -73,7 +95,7 @@ class ChunkStream:
                     int(chunk["cpu"]),
                     int(chunk["start"]),
                     int(chunk["end"]),
-                    int(chunk["count"]),
+                    int(chunk["at"]),
                     "buffer full",
                 )
             )
@@ -84,32 +106,6 @@ class ChunkStream:
         self.sizes: NDArray[np.int64] = self._headers["bytes"].astype(np.int64)
         starts = self._headers["start"].astype(np.int64)
         self.order_key = np.maximum.accumulate(starts) if len(starts) else starts
-
-    def _index(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        headers, places = [], []
-        at = 0
-        self.torn_bytes = 0
-        while at < self.bytes:
-            data = os.pread(self._fd, HEADER.itemsize, at)
-            found = np.frombuffer(data, HEADER) if len(data) == HEADER.itemsize else None
-            sane = (
-                found is not None
-                and found["magic"][0] == MAGIC
-                and found["kind"][0] in (DATA, LOST, FULL)
-                and 0 <= found["bytes"][0] <= MAX_PAYLOAD
-                and found["count"][0] >= 0
-                and 0 <= found["start"][0] <= found["end"][0]
-            )
-            after = at + HEADER.itemsize + (int(found["bytes"][0]) if found is not None else 0)
-            if not sane or found is None or after > self.bytes:
-                # Where one chunk ends nowhere, no later one can be found.
-                self.torn_bytes = self.bytes - at
-                break
-            headers.append(found)
-            places.append(at + HEADER.itemsize)
-            at = after
-        whole = np.concatenate(headers) if headers else np.empty(0, HEADER)
-        return whole, np.array(places, np.int64)
 
     def decode(self, first: int, last: int) -> Batch:
         """The events of the chunks `first` up to `last`."""
@@ -127,6 +123,7 @@ class ChunkStream:
             self.damaged += damaged
             end = int(self._headers["end"][last - 1])
             self.gaps.append(Gap(self.name, self.cpu, begun, end, None, "damaged chunk"))
+        self.events += len(batch)
         if len(batch):
             self.last_seen = max(self.last_seen, int(batch.ts.max()))
         return batch
@@ -134,6 +131,32 @@ class ChunkStream:
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+
+def _index(fd: int, size: int) -> tuple[NDArray[Any], NDArray[np.int64], int]:
+    """Headers of the whole chunks of a file, where their payloads lie, and where the last ends."""
+    headers, places = [], []
+    at = 0
+    while at < size:
+        data = os.pread(fd, HEADER.itemsize, at)
+        if len(data) < HEADER.itemsize:
+            break
+        found = np.frombuffer(data, HEADER)
+        after = at + HEADER.itemsize + int(found["bytes"][0])
+        sane = (
+            found["magic"][0] == MAGIC
+            and found["kind"][0] in (DATA, LOST, FULL)
+            and 0 <= found["bytes"][0] <= MAX_PAYLOAD
+            and found["at"][0] >= 0
+            and 0 <= found["start"][0] <= found["end"][0]
+        )
+        if not sane or after > size:
+            break
+        headers.append(found)
+        places.append(at + HEADER.itemsize)
+        at = after
+    whole = np.concatenate(headers) if headers else np.empty(0, HEADER)
+    return whole, np.array(places, np.int64), at
 
 
 def _blind(headers: NDArray[Any]) -> list[tuple[int, int]]:

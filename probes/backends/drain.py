@@ -7,7 +7,6 @@ only ever grows: it is readable up to its last unit whatever happens to the reco
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import threading
@@ -16,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-_F_SETPIPE_SZ = 1031
-PIPE_BYTES = 1 << 20
 WAKE_PERCENT = 20
 """How full a buffer is when it wakes the drain, where it can."""
 _SHORTEST_S = 0.005
@@ -31,14 +28,6 @@ A round costs processor time that the traced program may be waiting for."""
 _NICE = -10
 _THREADS = 8
 """Most threads: one moves some 10 M events a second."""
-
-
-@dataclass(frozen=True)
-class Pipe:
-    """A pipe of PIPE_BYTES, where the user may have such, for splicing."""
-
-    read_end: int
-    write_end: int
 
 
 class Source(Protocol):
@@ -64,12 +53,20 @@ class Source(Protocol):
         """A descriptor that can be read once the buffer has filled; None: it is to be looked at."""
         ...
 
-    def move(self, pipe: Pipe) -> int:
+    def move(self) -> int:
         """Move what is there, or a good part of it; returns the bytes moved."""
         ...
 
-    def move_last(self, pipe: Pipe) -> None:
+    def move_last(self) -> None:
         """Move what is left, after the last event."""
+        ...
+
+    def inherit(self) -> None:
+        """In a process forked from the recorder: keep hold of the buffer, whoever dies."""
+        ...
+
+    def take_over(self) -> None:
+        """There: mend what the recorder did not end, so that `move` may go on with it."""
         ...
 
 
@@ -108,9 +105,7 @@ class Drain:
         count = min(len(cpus), _THREADS)
         for number in range(count):
             mine = [s for s in self.sources if cpus.index(s.cpu) % count == number]
-            thread = threading.Thread(
-                target=self._run, args=(mine, os.pipe2(os.O_CLOEXEC)), daemon=True
-            )
+            thread = threading.Thread(target=self._run, args=(mine,), daemon=True)
             thread.start()  # returns when the thread runs, so that it has its native id
             self._threads.append(thread)
             with contextlib.suppress(PermissionError):
@@ -137,11 +132,8 @@ class Drain:
         os.close(self._stop)
         self._stop = -1
 
-    def _run(self, sources: list[Source], ends: tuple[int, int]) -> None:
-        pipe = Pipe(*ends)
+    def _run(self, sources: list[Source]) -> None:
         try:
-            with contextlib.suppress(OSError):  # above the user's limit: the default does, too
-                fcntl.fcntl(pipe.write_end, _F_SETPIPE_SZ, PIPE_BYTES)
             poll = select.poll()
             poll.register(self._stop, select.POLLIN)
             wakes = [source.wakes for source in sources]
@@ -151,7 +143,7 @@ class Drain:
             longest = _LONGEST_S if None in wakes else _LONGEST_WOKEN_S
             pause = _SHORTEST_S
             while all(fd != self._stop for fd, _ in poll.poll(pause * 1000)):
-                filled = max([self._move(source, pipe) / source.capacity for source in sources])
+                filled = max([self._move(source) / source.capacity for source in sources])
                 if filled > _FILLING:
                     pause = _SHORTEST_S
                 elif filled < _NEARLY_EMPTY:
@@ -159,19 +151,16 @@ class Drain:
                 if self.failure or self.full:
                     return
             for source in sources:
-                self._move(source, pipe)
-                source.move_last(pipe)
+                self._move(source)
+                source.move_last()
         except OSError as error:
             self.failure = error
-        finally:
-            for fd in ends:
-                os.close(fd)
 
-    def _move(self, source: Source, pipe: Pipe) -> int:
+    def _move(self, source: Source) -> int:
         """Move all that is there, unless the limit is reached; returns the bytes moved."""
         total = 0
         while not (self.limit_bytes and self.written >= self.limit_bytes):
-            moved = source.move(pipe)
+            moved = source.move()
             total += moved
             if not moved:
                 return total

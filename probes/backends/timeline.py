@@ -87,6 +87,8 @@ class RawStream(Protocol):
     name: str
     torn_bytes: int
     """At the end: of a unit that was not written whole."""
+    events: int
+    """Decoded so far."""
     last_seen: int
     """Time of the last event decoded so far; 0 without any."""
     damaged: int

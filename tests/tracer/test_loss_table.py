@@ -1,9 +1,14 @@
 """What the kernel counted as lost is in the table once, placed where a stream tells the place."""
 
+from types import SimpleNamespace
+
 from probes.loss import Gap
 from tracer.store.loss import uncounted
 
-STREAMS = {"perf-faults-cpu0": (0, 900), "ftrace-target-cpu1": (1, 800)}
+WHOLE = {"damaged": 0, "torn_bytes": 0}
+PERF = SimpleNamespace(name="perf-faults-cpu0", cpu=0, last_seen=900, events=5, **WHOLE)
+FTRACE = SimpleNamespace(name="ftrace-target-cpu1", cpu=1, last_seen=800, events=1000, **WHOLE)
+STREAMS = [PERF, FTRACE]
 
 
 def test_losses_that_a_stream_has_placed_are_not_counted_again():
@@ -35,3 +40,12 @@ def test_a_gap_of_another_cause_does_not_stand_for_it():
     gaps = [Gap("ftrace-target-cpu1", 1, 100, 200, 23, "damaged page")]
     stats = {"ftrace-target-cpu1": {"overrun": 23}}
     assert len(uncounted(gaps, stats, STREAMS)) == 1
+
+
+def test_what_was_read_and_not_in_the_file_is_counted():
+    stats = {"ftrace-target-cpu1": {"read events": 1031}}
+    expected = Gap("ftrace-target-cpu1", 1, 800, None, 31, "missing from file")
+    assert uncounted([], stats, STREAMS) == [expected]
+    # What a damaged page held is not known.
+    damaged = SimpleNamespace(**{**vars(FTRACE), "damaged": 1})
+    assert uncounted([], stats, [damaged]) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from probes.backends.drain import WAKE_PERCENT, Drain
@@ -22,11 +22,16 @@ from probes.backends.perf_events.ring import Ring
 from probes.backends.perf_events.rings import FaultRings
 from probes.errors import FeatureMissing, TargetGone, TracerError
 from probes.schema import Feed, Probe, Scope
+from tracer.session.guardian import Guardian
 from tracer.store.files import allow_open_files, give_to_user
 from tracer.store.manifest import Ftrace, StreamFacts
 from tracer.targets import Target, threads_of
 
 CLOCK = "mono"
+
+Stats = dict[str, dict[str, int]]
+"""The kernel's own counters, by stream."""
+
 _KIB_TARGET = 16 << 10
 _KIB_MACHINE = 8 << 10
 _KIB_FAULTS = 4 << 10
@@ -71,11 +76,12 @@ class Capture:
         self.header_page = ""
         self.header_event = ""
         self.drain: Drain | None = None
+        self._guardian: Guardian | None = None
         self._everybody = False
         # Of what the kernel counts, nobody's share can be taken out later.
         self.follows_makers = not summed_up
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        allow_open_files(2 * (len(Scope) + 2) * len(cpus))
+        allow_open_files(4 * (len(Scope) + 1) * len(cpus))
         try:
             sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
             if backend == "ebpf":
@@ -183,6 +189,31 @@ class Capture:
                 with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
                     instance.set_pids(tids, exclude=True)
 
+    def guard(self, rescue: Callable[[Stats], None]) -> int | None:
+        """Have a process call `rescue`, with what `stop` returns, should this one be killed.
+
+        Returns its pid, or None where it cannot be had: then what the drain has not moved is
+        lost with the recorder. To be called before there are threads.
+        """
+
+        def hold() -> None:
+            for source in self._sources:
+                source.inherit()
+
+        def save() -> None:
+            self._guardian = None
+            self._let_no_more_in()
+            for source in self._sources:
+                source.take_over()
+                while source.move():
+                    pass
+                source.move_last()
+            rescue(self._stats())
+            self.close()
+
+        self._guardian = Guardian(hold, save)
+        return self._guardian.pid
+
     def start_machine(self, limit_bytes: int | None, companions: Iterable[int] = ()) -> None:
         """Start the drain, then let in the events of scope `machine`, forks and exits among them.
 
@@ -202,14 +233,20 @@ class Capture:
         if Scope.TARGET in self.instances:
             self.instances[Scope.TARGET].start()
 
-    def stop(self) -> dict[str, dict[str, int]]:
+    def stop(self) -> Stats:
         """Let no more events in, move what is left; returns the kernel's counters by stream."""
+        self._let_no_more_in()
+        if self.drain is not None:
+            self.drain.finish()
+        return self._stats()
+
+    def _let_no_more_in(self) -> None:
         for instance in self.instances.values():
             instance.stop()
         if self.rings is not None:
             self.rings.stop()
-        if self.drain is not None:
-            self.drain.finish()
+
+    def _stats(self) -> Stats:
         return {source.path.stem: source.stats() for source in self._sources}
 
     @property
@@ -229,6 +266,8 @@ class Capture:
 
     def close(self) -> None:
         """Close the streams and remove the instances."""
+        if self._guardian is not None:
+            self._guardian.dismiss()
         for source in self._sources:
             source.close()
         self.pages, self.bpf_rings, self.rings = [], [], None

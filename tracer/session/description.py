@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
-from tracer.session import environment
-from tracer.session.capture import CLOCK, Capture
+from tracer.session import environment, output
+from tracer.session.capture import CLOCK, Capture, Stats
 from tracer.session.options import Options
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, RAW
@@ -69,6 +69,17 @@ def add_containers(manifest: Manifest) -> None:
     found = containers_since(begun / 1e9, before or None)
     if found is not None:
         manifest["containers"] = list(found.values())
+
+
+def note_end(folder: Path, manifest: Manifest, stats: Stats, ended_by: str, end_ns: int) -> None:
+    """Put into the manifest how the capture ended."""
+    manifest["clock"]["end_ns"] = end_ns
+    manifest["state"] = "captured"
+    manifest["complete"] = ended_by not in ("disk", "killed")
+    manifest["ended_by"] = ended_by
+    manifest["duration_s"] = manifests.duration_s(manifest)
+    manifest["ftrace"]["stats"] = stats
+    manifest["own_files"] = output.inodes(folder)
 
 
 def cpu_s() -> float:

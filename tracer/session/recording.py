@@ -11,12 +11,13 @@ from probes import summaries
 from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import TracerError, UsageError
+from probes.kernel import process_start_time
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import mappings
-from tracer.session.capture import Capture
-from tracer.session.description import add_containers, add_cost, cpu_s, first_manifest
+from tracer.session.capture import Capture, Stats
+from tracer.session.description import add_containers, add_cost, cpu_s, first_manifest, note_end
 from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
@@ -177,11 +178,16 @@ def _capture(
         perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()
+        companions = [*perf.pids]
+        guardian = capture.guard(lambda stats: _save(folder, manifest, stats, marks))
+        if guardian is not None:
+            companions.append(guardian)
+            manifest["recorder"]["guardian"] = guardian, process_start_time(guardian)
         manifests.write(folder, manifest)
-        capture.start_machine(options.max_bytes, perf.pids)
+        capture.start_machine(options.max_bytes, companions)
         perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
-        members.first_look(perf.pids)
+        members.first_look(companions)
         if capture.rings is not None and capture.rings.rings:
             maps = mappings(target_finder.processes_with_memory(targets))
             write_whole(folder / RAW / MAPS, manifests.encoded(maps))
@@ -212,13 +218,7 @@ def _capture(
         if summary is not None:
             summary.close()
     marks.collect()
-    manifest["clock"]["end_ns"] = end_ns
-    manifest["state"] = "captured"
-    manifest["complete"] = ended_by != "disk"
-    manifest["ended_by"] = ended_by
-    manifest["duration_s"] = manifests.duration_s(manifest)
     manifest["ftrace"]["streams"] = capture.describe()["streams"]
-    manifest["ftrace"]["stats"] = stats
     manifest["targets"] = [target.describe() for target in targets]
     add_containers(manifest)
     if launch is not None and launch.status is not None:
@@ -226,7 +226,7 @@ def _capture(
     # One that was mounted meanwhile, too.
     known = manifest["btrfs"]
     manifest["btrfs"] = [*known, *(fs for fs in environment.btrfs() if fs not in known)]
-    manifest["own_files"] = output.inodes(folder)
+    note_end(folder, manifest, stats, ended_by, end_ns)
     try:
         manifests.write(folder, manifest)
     except OSError as error:
@@ -235,6 +235,14 @@ def _capture(
         failure = capture.drain.failure if capture.drain else None
         raise _disk_error(folder, failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     return manifest
+
+
+def _save(folder: Path, manifest: Manifest, stats: Stats, marks: Marks) -> None:
+    """What is left to a guardian once it has the raw data of a recorder that was killed."""
+    if (folder / manifests.FILE).exists():
+        marks.collect()
+        note_end(folder, manifest, stats, "killed", time.monotonic_ns())
+        manifests.write(folder, manifest)
 
 
 def _disk_error(folder: Path, error: OSError) -> TracerError:

@@ -339,17 +339,21 @@ def _launched(manifest: Manifest) -> int | None:
 
 def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     gaps = list(timeline.gaps)
-    stats = manifest["ftrace"].get("stats")
-    if stats:
-        streams = {s.name: (s.cpu, s.last_seen or None) for s in timeline.streams}
-        gaps += loss.uncounted(gaps, stats, streams)
+    stats = manifest["ftrace"].get("stats", {})
+    gaps += loss.uncounted(gaps, stats, timeline.streams)
+    ended_by = manifest.get("ended_by")
     for stream in timeline.streams:
-        last = stream.last_seen
+        counters = stats.get(stream.name, {})
+        if "read events" in counters:
+            continue  # what did not reach the file is counted
+        cause = None
         if stream.torn_bytes:
-            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "torn end"))
-        elif not stats and manifest.get("ended_by") in (None, "killed"):
-            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "recorder killed"))
-        elif manifest.get("ended_by") == "disk":
-            # What was between the kernel's buffer and the file, no one has counted.
-            gaps.append(Gap(stream.name, stream.cpu, last or None, None, None, "disk full"))
+            cause = "torn end"
+        elif not counters and ended_by in (None, "killed"):
+            cause = "recorder killed"
+        elif ended_by == "disk":
+            cause = "disk full"
+        if cause:
+            last = stream.last_seen or None
+            gaps.append(Gap(stream.name, stream.cpu, last, None, None, cause))
     return sorted(gaps, key=lambda g: (g.start or 0, g.stream))

@@ -6,42 +6,47 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from probes.backends.timeline import RawStream
 from probes.loss import TABLE, Gap
 from tracer.store.manifest import LossFacts
+
+_MISSING = "missing from file"
+_AT_THE_END = ("never read", "torn end", _MISSING)
 
 
 def uncounted(
     gaps: Iterable[Gap],
     stats: Mapping[str, Mapping[str, int]],
-    streams: Mapping[str, tuple[int, int | None]],
+    streams: Iterable[RawStream],
 ) -> list[Gap]:
     """Gaps for what the kernel counted as lost beyond the gaps found in the streams.
 
-    `stats` are the kernel's own counters of each stream at the end of the recording, `streams`
-    the CPU of each and the time of its last event. Events that were logged but never read (the
-    disk or the trace was full) lie after that; where the others lie is not known.
+    `stats` are the kernel's own counters of each stream at the end of the recording. Events that
+    were logged but never read, or read and are not in the file (the disk was full, the recorder
+    killed, the file cut), lie after the stream's last; where the others lie is not known.
     """
     found: list[Gap] = []
     located: dict[tuple[str, str], int] = {}
     for gap in gaps:
         key = (gap.stream, gap.cause)
         located[key] = located.get(key, 0) + (gap.count or 0)
-    for stream, counters in stats.items():
-        if stream not in streams:
-            continue
+    for stream in streams:
+        counters = stats.get(stream.name, {})
         lost = {
             "buffer overrun": counters.get("overrun", 0),
             "write contention": counters.get("commit overrun", 0),
             "buffer full": counters.get("dropped events", 0),
             "never read": counters.get("entries", 0),
         }
-        cpu, last = streams[stream]
+        if "read events" in counters and not stream.damaged:
+            cause = "torn end" if stream.torn_bytes else _MISSING
+            lost[cause] = counters["read events"] - stream.events
         for cause, counted in lost.items():
             # The rest is of gaps whose size the streams do not tell.
-            count = counted - located.get((stream, cause), 0)
+            count = counted - located.get((stream.name, cause), 0)
             if count > 0:
-                start = last if cause == "never read" else None
-                found.append(Gap(stream, cpu, start, None, count, cause))
+                start = (stream.last_seen or None) if cause in _AT_THE_END else None
+                found.append(Gap(stream.name, stream.cpu, start, None, count, cause))
     return found
 
 

@@ -41,11 +41,15 @@ class Tool(TypedDict, total=False):
 
 
 class Recorder(TypedDict, total=False):
-    """The recording process: its start time is in clock ticks since the boot named."""
+    """The recording process: its start time is in clock ticks since the boot named.
+
+    `guardian`: pid and start time of the process that saves what a killed recorder leaves.
+    """
 
     pid: Pid | None
     start_time: Count | None
     boot_id: str
+    guardian: tuple[Pid, Count | None]
 
 
 class Host(TypedDict, total=False):
@@ -134,8 +138,8 @@ class StreamFacts(TypedDict):
     """One raw file: the events of one CPU, or of all of them (-1).
 
     Without `samples` it holds ring-buffer pages, else chunks: of BPF records ("ebpf"), or of
-    perf records whose samples are all of this event. `stalls`: where the file stood after the
-    drain had been away, and when (ns) it had last left nothing behind.
+    perf records whose samples are all of this event. `stalls`: where the file stood at
+    first and after the drain had been away, and when (ns) it had last left nothing behind.
     """
 
     file: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ _SQL_TYPES = {
 }
 
 
+_GUARDIAN_S = 60.0
+
+
 class Trace:
     """A finalized trace: its manifest, and its tables through DuckDB.
 
@@ -50,6 +54,8 @@ class Trace:
         undecoded = not (self.folder / "events").exists() and (self.folder / "raw").is_dir()
         if self.manifest["state"] != "finalized" or undecoded:
             refuse_live(self.folder, self.manifest)
+            if _await_guardian(self.folder, self.manifest):
+                self.manifest = manifests.read(self.folder)
             from tracer.store.finalize import finalize
 
             self.manifest = finalize(self.folder, self.manifest, progress)
@@ -192,6 +198,23 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
             f"{folder} is still being recorded by process {pid}",
             f"stop that first: kill -INT {pid}",
         )
+
+
+def _await_guardian(folder: Path, manifest: Manifest) -> bool:
+    """Wait while what a killed recorder left is being saved; whether that was so."""
+    recorder = manifest["recorder"]
+    if "guardian" not in recorder or recorder.get("boot_id") != boot_id():
+        return False
+    pid, start = recorder["guardian"]
+    deadline = time.monotonic() + _GUARDIAN_S
+    while process_alive(pid, start):
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"what the killed recorder of {folder} had not written is still being saved",
+                f"wait for process {pid} to end, or see what keeps the disk so long",
+            )
+        time.sleep(0.02)
+    return True
 
 
 def dump(value: Any) -> str:

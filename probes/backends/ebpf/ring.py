@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from probes.backends import chunks
-from probes.backends.drain import Pipe, new_file, write_all
+from probes.backends.drain import new_file, write_all
 from probes.backends.ebpf.records import whole_records
 
 _LOOK_NS = 50_000_000
@@ -36,7 +36,8 @@ class BpfRing:
         self.written = 0
         self.sink = new_file(path)
         self._lost = lost
-        self._lost_before = lost()
+        self._lost_at_first = lost()
+        self._lost_before = [*self._lost_at_first]
         self._looked = self._start = time.monotonic_ns()
         page = mmap.PAGESIZE
         self._consumer = mmap.mmap(fd, page)
@@ -56,7 +57,7 @@ class BpfRing:
         """The programs wake nobody: that would cost each event."""
         return None
 
-    def move(self, pipe: Pipe) -> int:
+    def move(self) -> int:
         """Move every finished record; returns the bytes moved."""
         now = time.monotonic_ns()
         begin, made = int(self._taken[0]), int(self._made[0])
@@ -66,7 +67,7 @@ class BpfRing:
         size = end - begin
         if size:
             first = begin % self.size
-            head = chunks.header(chunks.DATA, self.cpu, size, self._start, now)
+            head = chunks.header(chunks.DATA, self.cpu, size, self._start, now, begin)
             write_all(self.sink, head)
             write_all(self.sink, self._data[first : first + size].data)
             self._taken[0] = end
@@ -88,10 +89,29 @@ class BpfRing:
         self._lost_before = counts
         self._looked = now
 
-    def move_last(self, pipe: Pipe) -> None:
+    def move_last(self) -> None:
         """Move what is left, and note what was lost since the last look."""
-        self.move(pipe)
+        self.move()
         self._note_losses(time.monotonic_ns())
+
+    def inherit(self) -> None:
+        """The ring's mappings are the forked process's, too."""
+
+    def take_over(self) -> None:
+        """Cut off a chunk that was not written whole; do not take what was written twice."""
+        headers = chunks.mend(self.sink, self.path)
+        counted = headers[headers["kind"] == chunks.LOST]
+        for cpu, before in enumerate(self._lost_at_first):
+            mine = counted["at"][counted["cpu"] == cpu]
+            self._lost_before[cpu] = before + int(mine.sum())
+        if len(counted):
+            self._looked = int(counted["end"].max())
+        data = headers[headers["kind"] == chunks.DATA]
+        if len(data):
+            last = data[-1]
+            self._start = int(last["start"])
+            if int(last["at"]) == int(self._taken[0]):
+                self._taken[0] += np.uint64(last["bytes"])
 
     def stats(self) -> dict[str, int]:
         """Counters for the manifest: losses are in the file itself, located."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probes.errors import FeatureMissing, PermissionMissing
-from probes.kernel import process_start_time, tracefs
+from probes.kernel import process_alive, process_start_time, tracefs
 
 _PIDS_A_WRITE = 500
 """At most 8 bytes each: less than the page that older kernels take at a time."""
@@ -179,7 +179,7 @@ def ours() -> Iterator[Leftover]:
         match = _NAME.match(path.name)
         if match:
             pid = int(match["pid"])
-            yield Leftover(path, pid, process_start_time(pid) == int(match["start"]))
+            yield Leftover(path, pid, process_alive(pid, int(match["start"])))
 
 
 def remove(path: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probes.backends.drain import PIPE_BYTES, Pipe, new_file, write_all
+from probes.backends.drain import new_file, write_all
 from probes.backends.ftrace.instance import Instance
+
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 20
 
 _EMPTY_NS = 150_000_000
 """How often a page that has not filled is taken, too: a killed recorder loses little more."""
@@ -33,17 +38,22 @@ class PageSource:
     """Whether the kernel wakes who waits for the buffer to fill."""
     written: int = 0
     stalls: list[tuple[int, int]] = field(default_factory=list)
-    """Where the file stood when the drain had been away, and when nothing had been left behind."""
+    """Where the file stood at first and when the drain had been away, and when nothing had been
+    left behind before that."""
     _looked: int = 0
     _emptied: int = 0
     _source: int = -1
     _sink: int = -1
+    _pipe: tuple[int, int] = (-1, -1)
 
     def open(self) -> None:
         """Open both ends. The file must not exist; it is the user's alone."""
         self._sink = new_file(self.path)
         pipe = self.instance.path / "per_cpu" / f"cpu{self.cpu}" / "trace_pipe_raw"
         self._source = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pipe = os.pipe2(os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # above the user's limit: the default does, too
+            fcntl.fcntl(self._pipe[1], _F_SETPIPE_SZ, _PIPE_BYTES)
 
     @property
     def sink(self) -> int:
@@ -55,29 +65,42 @@ class PageSource:
         """The buffer's descriptor, where the kernel wakes who waits for it to fill."""
         return self._source if self.wakes_reader else None
 
-    def move(self, pipe: Pipe) -> int:
+    def move(self) -> int:
         """Move whole pages, now and then one that is not; returns the bytes moved."""
         now = time.monotonic_ns()
         away, self._looked = now - self._looked, now
         try:
-            taken = os.splice(self._source, pipe.write_end, PIPE_BYTES)
+            taken = os.splice(self._source, self._pipe[1], _PIPE_BYTES)
         except BlockingIOError:
             if now - self._emptied > _EMPTY_NS:
                 self._move_unfilled()
                 self._emptied = now
             return 0
-        if away > _STALL_NS and self._emptied and len(self.stalls) < _MOST_STALLS:
+        late = away > _STALL_NS or not self.written
+        if late and self._emptied and len(self.stalls) < _MOST_STALLS:
             self.stalls.append((self.written, self._emptied))
         left = taken
         while left:
-            moved = os.splice(pipe.read_end, self._sink, left)
+            moved = os.splice(self._pipe[0], self._sink, left)
             left -= moved
             self.written += moved
         return taken
 
-    def move_last(self, pipe: Pipe) -> None:
+    def move_last(self) -> None:
         """Move what is left."""
         self._move_unfilled()
+
+    def inherit(self) -> None:
+        """Both ends and the pipe are the forked process's, too."""
+
+    def take_over(self) -> None:
+        """Move what was on its way, and cut off a page that was not written whole."""
+        with contextlib.suppress(BlockingIOError):
+            while os.splice(self._pipe[0], self._sink, _PIPE_BYTES, flags=os.SPLICE_F_NONBLOCK):
+                pass
+        size = os.fstat(self._sink).st_size
+        os.ftruncate(self._sink, size - size % self.page_bytes)
+        os.lseek(self._sink, 0, os.SEEK_END)
 
     def _move_unfilled(self) -> None:
         # Splice gives whole pages only.
@@ -97,7 +120,8 @@ class PageSource:
 
     def close(self) -> None:
         """Close both ends; more than once does no harm."""
-        for fd in (self._source, self._sink):
+        for fd in (self._source, self._sink, *self._pipe):
             if fd >= 0:
                 os.close(fd)
         self._source = self._sink = -1
+        self._pipe = (-1, -1)

@@ -50,6 +50,7 @@ class PageStream:
         self.cpu = cpu
         self.layout = layout
         self.common = common
+        self.events = 0
         self.last_seen = 0
         self.damaged = 0
         self.gaps: list[Gap] = []
@@ -113,6 +114,7 @@ class PageStream:
             start = int(self.stamps[first])
             end = int(self.stamps[last]) if last < self.pages else None
             self.gaps.append(Gap(self.name, self.cpu, start, end, None, "damaged page"))
+        self.events += int(n)
         if seen:
             self.last_seen = int(seen)
         return Batch(

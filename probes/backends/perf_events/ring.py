@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probes.backends import chunks
-from probes.backends.drain import WAKE_PERCENT, Pipe, new_file, write_all
+from probes.backends.drain import WAKE_PERCENT, new_file, write_all
 from probes.backends.perf_events.attributes import open_event
 from probes.errors import FeatureMissing
 
@@ -49,6 +49,7 @@ class Ring:
     _sink: int = -1
     _memory: mmap.mmap | None = field(default=None, repr=False)
     _words: ctypes.Array[ctypes.c_uint64] | None = field(default=None, repr=False)
+    _of_parent: object = field(default=None, repr=False)
     _start: int = 0
     _noted: int = 0
 
@@ -56,6 +57,10 @@ class Ring:
         """Open the event, switched off, and its file. PermissionMissing or FeatureMissing."""
         wake = self.size * WAKE_PERCENT // 100
         self._fd = open_event(self.config, self.cpu, self.mappings, self.user, wake)
+        self._map()
+        self._sink = new_file(self.path)
+
+    def _map(self) -> None:
         try:
             self._memory = mmap.mmap(self._fd, mmap.PAGESIZE + self.size)
         except OSError as error:
@@ -65,7 +70,6 @@ class Ring:
                 "give a smaller one with -b, or raise kernel.perf_event_mlock_kb",
             ) from None
         self._words = (ctypes.c_uint64 * (mmap.PAGESIZE // 8)).from_buffer(self._memory)
-        self._sink = new_file(self.path)
 
     @property
     def capacity(self) -> int:
@@ -91,20 +95,20 @@ class Ring:
         """Let no more records in."""
         fcntl.ioctl(self._fd, _DISABLE, 0)
 
-    def move(self, pipe: Pipe) -> int:
+    def move(self) -> int:
         """Move every record that is there; returns the bytes moved."""
         assert self._words is not None and self._memory is not None
         now = time.monotonic_ns()
         head, tail = self._words[_HEAD], self._words[_TAIL]
         if head == tail:
             if now - self._noted > _LOOK_NS:
-                self._note(chunks.DATA, 0, now)
+                self._note(chunks.DATA, 0, now, tail)
             self._start = now - chunks.SLACK_NS
             return 0
         first = tail % self.size
         size = head - tail
         full = size > self.size - _LARGEST_RECORD
-        self._note(chunks.FULL if full else chunks.DATA, size, now)
+        self._note(chunks.FULL if full else chunks.DATA, size, now, tail)
         with memoryview(self._memory) as view:
             data = view[mmap.PAGESIZE :]
             straight = min(size, self.size - first)
@@ -117,19 +121,36 @@ class Ring:
         self.written += size
         return size
 
-    def _note(self, kind: int, size: int, now: int) -> None:
-        write_all(self._sink, chunks.header(kind, self.cpu, size, self._start, now))
+    def _note(self, kind: int, size: int, now: int, at: int) -> None:
+        write_all(self._sink, chunks.header(kind, self.cpu, size, self._start, now, at))
         self.written += chunks.HEADER.itemsize
         self._noted = now
 
-    def move_last(self, pipe: Pipe) -> None:
+    def move_last(self) -> None:
         """Move what is left; afterwards `lost` is known."""
         self._noted = 0
-        self.move(pipe)
+        self.move()
         # value and lost, where the kernel counts lost records; else value alone.
         data = os.read(self._fd, 16)
         if len(data) == 16:
             self.lost = struct.unpack("<QQ", data)[1]
+
+    def inherit(self) -> None:
+        """Map the ring anew: a fork does not inherit it, and without a mapping it is gone."""
+        # What the parent had mapped is not there, and must not be unmapped where ours now is.
+        self._of_parent = self._memory, self._words
+        self._map()
+
+    def take_over(self) -> None:
+        """Cut off a chunk that was not written whole; do not take what was written twice."""
+        assert self._words is not None
+        headers = chunks.mend(self._sink, self.path)
+        if not len(headers):
+            return
+        last = headers[-1]
+        self._start = int(last["start"])
+        if last["bytes"] and int(last["at"]) == self._words[_TAIL]:
+            self._words[_TAIL] += int(last["bytes"])
 
     def stats(self) -> dict[str, int]:
         """Counters for the manifest."""

@@ -73,7 +73,12 @@ def record(
     ] = None,
     buffer: Annotated[
         str | None,
-        typer.Option("-b", "--buffer", metavar="SIZE", help="Ring buffer of each CPU, e.g. 16M."),
+        typer.Option(
+            "-b",
+            "--buffer",
+            metavar="SIZE",
+            help="Ring buffer of each CPU, e.g. 16M. Without it, it grows with the rate seen.",
+        ),
     ] = None,
     max_size: Annotated[
         str | None,

@@ -41,10 +41,14 @@ _SETTLE_ROUNDS = 20
 
 
 def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
-    """Size of one CPU's ring buffer: some 0.2 s of the highest rate, as memory allows."""
+    """Size of one CPU's ring buffer at first: some 0.2 s of a high rate, as memory allows."""
     wanted = _KIB_TARGET if scope is Scope.TARGET else _KIB_MACHINE
-    fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // 2
-    return max(256, min(wanted, fair))
+    return min(wanted, _fair_kib(cpus, memory_bytes))
+
+
+def _fair_kib(cpus: int, memory_bytes: int) -> int:
+    """What the ring buffer of one CPU and scope may take without -b."""
+    return max(256, memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // len(Scope))
 
 
 class Capture:
@@ -93,7 +97,8 @@ class Capture:
                 for scope in Scope:
                     mine = [probe for probe in probes if probe.scope is scope]
                     if mine:
-                        self._prepare(scope, mine, sizes[scope], cpus)
+                        most = kib or _fair_kib(len(cpus), memory)
+                        self._prepare(scope, mine, sizes[scope], most, cpus)
             if any(event.feed is Feed.PERF for probe in probes for event in probe.events):
                 size = min(sizes[Scope.MACHINE], _KIB_FAULTS)
                 self.rings = FaultRings(raw, cpus, size, give_to_user)
@@ -113,7 +118,9 @@ class Capture:
         self.formats |= programs.formats
         self.missing |= programs.missing
 
-    def _prepare(self, scope: Scope, probes: list[Probe], kib: int, cpus: list[int]) -> None:
+    def _prepare(
+        self, scope: Scope, probes: list[Probe], kib: int, most: int, cpus: list[int]
+    ) -> None:
         instance = Instance(scope.value)
         self.instances[scope] = instance
         instance.stop()
@@ -142,7 +149,7 @@ class Capture:
         wakes = instance.wake_reader_at(WAKE_PERCENT)
         for cpu in cpus:
             path = self.raw / f"ftrace-{scope.value}-cpu{cpu}.raw"
-            source = PageSource(instance, cpu, path, page_bytes, kib << 10, wakes)
+            source = PageSource(instance, cpu, path, page_bytes, kib << 10, most << 10, wakes)
             self.pages.append(source)
             source.open()
             give_to_user(source.sink)

@@ -79,6 +79,14 @@ class Instance:
                 ) from None
             raise
 
+    def enlarge_buffer(self, cpu: int, kib: int) -> bool:
+        """Size one CPU's ring buffer while it is in use; False: there is no memory for it."""
+        try:
+            self.write(f"per_cpu/cpu{cpu}/buffer_size_kb", str(kib))
+        except OSError:
+            return False
+        return True
+
     def wake_reader_at(self, percent: int) -> bool:
         """Wake who polls a buffer once it is so full; False: this kernel cannot (5.0)."""
         try:

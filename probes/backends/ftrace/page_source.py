@@ -18,6 +18,10 @@ _PIPE_BYTES = 1 << 20
 _EMPTY_NS = 150_000_000
 """How often a page that has not filled is taken, too: a killed recorder loses little more."""
 
+_RATE_NS = 100_000_000
+_HELD_S = 0.4
+"""A buffer is to hold what comes in that time: twice the drain's longest pause."""
+
 _STALL_NS = 400_000_000
 """A drain that was away for longer may have lost what it does not see."""
 
@@ -34,6 +38,8 @@ class PageSource:
     page_bytes: int
     capacity: int
     """Bytes of the buffer."""
+    most: int = 0
+    """Bytes that it may grow to, by the rate seen."""
     wakes_reader: bool = False
     """Whether the kernel wakes who waits for the buffer to fill."""
     written: int = 0
@@ -45,6 +51,8 @@ class PageSource:
     _source: int = -1
     _sink: int = -1
     _pipe: tuple[int, int] = (-1, -1)
+    _rated: int = 0
+    _rated_written: int = 0
 
     def open(self) -> None:
         """Open both ends. The file must not exist; it is the user's alone."""
@@ -69,10 +77,13 @@ class PageSource:
         """Move whole pages, now and then one that is not; returns the bytes moved."""
         now = time.monotonic_ns()
         away, self._looked = now - self._looked, now
+        if now - self._rated > _RATE_NS:
+            self._fit(now)
         try:
             taken = os.splice(self._source, self._pipe[1], _PIPE_BYTES)
         except BlockingIOError:
             if now - self._emptied > _EMPTY_NS:
+                # No more than this one: what fills as fast as it is read has no end.
                 self._move_unfilled()
                 self._emptied = now
             return 0
@@ -86,9 +97,21 @@ class PageSource:
             self.written += moved
         return taken
 
+    def _fit(self, now: int) -> None:
+        """Enlarge the buffer, where events come so fast that it may not hold them."""
+        passed, self._rated = now - self._rated, now
+        moved, self._rated_written = self.written - self._rated_written, self.written
+        wanted = min(self.most, int(moved * _HELD_S * 1e9 / passed))
+        if wanted > self.capacity:
+            if self.instance.enlarge_buffer(self.cpu, wanted >> 10):
+                self.capacity = wanted
+            else:
+                self.most = self.capacity
+
     def move_last(self) -> None:
-        """Move what is left."""
-        self._move_unfilled()
+        """Move what is left. Tracing must be off."""
+        while self._move_unfilled():
+            pass
 
     def inherit(self) -> None:
         """Both ends and the pipe are the forked process's, too."""
@@ -102,17 +125,16 @@ class PageSource:
         os.ftruncate(self._sink, size - size % self.page_bytes)
         os.lseek(self._sink, 0, os.SEEK_END)
 
-    def _move_unfilled(self) -> None:
-        # Splice gives whole pages only.
-        while True:
-            try:
-                page = os.read(self._source, self.page_bytes)
-            except BlockingIOError:
-                return
-            if not page:
-                return
+    def _move_unfilled(self) -> bool:
+        """Move one page as it is, splice giving whole ones only; whether there was one."""
+        try:
+            page = os.read(self._source, self.page_bytes)
+        except BlockingIOError:
+            return False
+        if page:
             write_all(self._sink, page.ljust(self.page_bytes, b"\0"))
             self.written += self.page_bytes
+        return bool(page)
 
     def stats(self) -> dict[str, int]:
         """The kernel's own counts for this buffer."""

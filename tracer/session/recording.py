@@ -32,11 +32,6 @@ from tracer.store.files import write_whole
 from tracer.store.finalize import MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.summary import FILE as SUMMARY
-from tracer.targets import Target
-
-_TICK_S = 0.25
-_GRACE_S = 10.0
-"""How long a command may take to end after SIGTERM."""
 
 
 def record(options: Options, listener: Listener | None = None) -> Outcome:
@@ -91,9 +86,14 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             manifest = first_manifest(options, probes, targets, capture, choice.why)
             if summed_up:
                 manifest["summed_up"] = summed_up
-            manifest = _capture(
-                options, manifest, targets, launch, capture, perf, signals, listener
+            members = Members(raw / MEMBERS, targets, capture)
+            summary = None
+            if summed_up and capture.programs is not None:
+                summary = Summary(raw / SUMMARY, capture.programs)
+            running = Running(
+                options, targets, launch, capture, perf, members, summary, signals, listener
             )
+            manifest = _capture(running, manifest)
             capture.close()
             privileges.keep(privileges.FINALIZE)
             manifest = finalize(options.output, manifest, listener.decoding, name_files)
@@ -155,26 +155,16 @@ def _cpus() -> list[int]:
     return cpus
 
 
-def _capture(
-    options: Options,
-    manifest: Manifest,
-    targets: list[Target],
-    launch: Launch | None,
-    capture: Capture,
-    perf: PerfTools,
-    signals: Signals,
-    listener: Listener,
-) -> Manifest:
-    marks = Marks(options.output / RAW / MARKS)
-    marks.find(targets)
-    capture.follow(targets)
+def _capture(running: Running, manifest: Manifest) -> Manifest:
+    """Let events in until something ends it; returns the manifest as now written."""
+    options, targets, launch = running.options, running.targets, running.launch
+    capture, perf, members = running.capture, running.perf, running.members
     folder = options.output
-    members = Members(folder / RAW / MEMBERS, targets, capture)
-    summary = None
+    marks = Marks(folder / RAW / MARKS)
     begun_cpu_s = cpu_s()
     try:
-        if capture.programs is not None and manifest.get("summed_up"):
-            summary = Summary(folder / RAW / SUMMARY, capture.programs)
+        marks.find(targets)
+        capture.follow(targets)
         perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()
@@ -194,29 +184,26 @@ def _capture(
         capture.start_targets()
         if launch is not None:
             launch.go()
-        listener.started(targets)
-        running = Running(
-            options, targets, launch, capture, perf, members, summary, signals, listener
-        )
+        running.listener.started(targets)
         ended_by = until_the_end(running)
         perf.disable()
         stats = capture.stop()
-        if summary is not None:
-            summary.stop()
+        if running.summary is not None:
+            running.summary.stop()
         perf.stop()
         end_ns = time.monotonic_ns()
         manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s
         if capture.drain is not None and capture.drain.failure is not None:
             ended_by = "disk"
-        listener.stopping(ended_by)
+        running.listener.stopping(ended_by)
         if launch is not None and ended_by in ("signal", "duration"):
-            end_command(launch, signals)
+            end_command(launch, running.signals)
     except OSError as error:
         raise _disk_error(folder, error) from None
     finally:
         members.close()
-        if summary is not None:
-            summary.close()
+        if running.summary is not None:
+            running.summary.close()
     marks.collect()
     manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]

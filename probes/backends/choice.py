@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probes.backends.ebpf import library
+from probes.backends.perf_events.attributes import DUMMY, open_event
 from probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
 from probes.kernel import has_capability, tracefs
 
-FTRACE, EBPF = "ftrace", "ebpf"
-BACKENDS = (FTRACE, EBPF)
+FTRACE, EBPF, PERF = "ftrace", "ebpf", "perf"
+BACKENDS = (FTRACE, EBPF, PERF)
 AUTO = "auto"
 
 
@@ -44,7 +45,10 @@ def choose(wanted: str) -> Choice:
             refusals.append(error)
             continue
         if refusals:
-            why = f"{_PREFERENCE[0][0]} cannot be used: {refusals[0].what}"
+            why = "; ".join(
+                f"{refused} cannot be used: {error.what}"
+                for (refused, _), error in zip(_PREFERENCE, refusals, strict=False)
+            )
         return Choice(backend, why)
     # The first is what most machines would use: its mend is the shortest way.
     raise refusals[0]
@@ -84,6 +88,11 @@ def _ebpf() -> None:
         )
 
 
+def _perf() -> None:
+    tracefs(writable=False)
+    os.close(open_event(DUMMY, 0, mappings=True))
+
+
 def kernel_headers() -> Path | None:
     """Where bcc finds the kernel's headers, or None."""
     build = Path("/lib/modules", os.uname().release, "build")
@@ -95,9 +104,10 @@ def kernel_headers() -> Path | None:
     return inside if inside.exists() else None
 
 
-_CHECKS = {FTRACE: _ftrace, EBPF: _ebpf}
+_CHECKS = {FTRACE: _ftrace, EBPF: _ebpf, PERF: _perf}
 
 _PREFERENCE = (
     (FTRACE, "the cheapest for each event, and its instances can be written to"),
     (EBPF, "ftrace cannot be used"),
+    (PERF, "neither ftrace nor ebpf can be used"),
 )

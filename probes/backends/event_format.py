@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from probes.errors import BadTrace
@@ -108,6 +109,34 @@ def _field(match: re.Match[str]) -> Field:
         is_char and is_array,
         data_loc,
     )
+
+
+@dataclass(frozen=True)
+class CommonFields:
+    """Where every event has its type and its thread id."""
+
+    type_shift: int
+    pid_word: int
+
+
+def common_fields(formats: Mapping[str, EventFormat]) -> CommonFields:
+    """Where every tracepoint has its type and thread: all their formats begin alike."""
+    for parsed in formats.values():
+        if parsed.name.startswith("perf:"):
+            continue
+        kind, pid = parsed.fields.get("common_type"), parsed.fields.get("common_pid")
+        if (
+            kind is None
+            or pid is None
+            or kind.offset + kind.size > 4
+            or kind.size != 2
+            or pid.size != 4
+            or pid.offset % 4
+            or pid.offset > 64
+        ):
+            raise BadTrace(f"event {parsed.name} has no common_type and common_pid", "record again")
+        return CommonFields(kind.offset * 8, pid.offset // 4)
+    return CommonFields(0, 1)
 
 
 @dataclass(frozen=True)

@@ -81,17 +81,21 @@ class Membership:
         findings: Sequence[Finding],
         formats: Mapping[str, EventFormat],
         recorder: int | None = None,
+        all_captured: bool = False,
     ) -> None:
         """`targets` of the manifest, `threads` at the start, `findings` in order of time.
 
-        The recorder itself belongs to no target, whatever cgroup it is in.
+        The recorder itself belongs to no target, whatever cgroup it is in. `all_captured`: every
+        process's events are there.
         """
         self._recorder = -1 if recorder is None else recorder
         kinds = {target["kind"] for target in targets}
         self.targets = targets
-        self.exact = "machine" not in kinds and bool(kinds & {"container", "cgroup", "daemon"})
+        wide = all_captured or bool(kinds & {"container", "cgroup", "daemon"})
+        self.exact = wide and "machine" not in kinds
         """Whether more is captured than is wanted: what is of no target is then dropped."""
         self.slots = Slots(targets)
+        self._all_captured = all_captured
         self.gaps: list[Gap] = []
         """From when a process joined until its events were let in."""
         self._waiting: dict[int, int] = {}
@@ -225,7 +229,7 @@ class Membership:
 
     def note(self, batch: Batch, moves: Moves) -> None:
         """Find, of moves that were made, whose events were not let in when they joined."""
-        if not self.exact:
+        if not self.exact or self._all_captured:
             return
         for n, cause in enumerate(moves.causes):
             tid = int(moves.tid[n])

@@ -37,7 +37,7 @@ def load(tmp_path):
     return make
 
 
-@pytest.fixture(params=["ftrace", "ebpf"])
+@pytest.fixture(params=["ftrace", "ebpf", "perf"])
 def backend(request):
     """Every backend in turn: the same load gives the same counts."""
     return request.param

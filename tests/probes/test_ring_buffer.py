@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.backends.event_format import parse_page
-from probes.backends.ftrace.page_stream import CommonFields, PageStream
+from probes.backends.event_format import CommonFields, parse_page
+from probes.backends.ftrace.page_stream import PageStream
 from probes.backends.timeline import Timeline
 from tests.support.pages import HEADER_PAGE, PAGE, Page, enter, payload
 

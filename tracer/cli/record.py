@@ -60,7 +60,8 @@ def record(
         typer.Option(
             "--backend",
             metavar="NAME",
-            help="How to capture: auto, ftrace (cheapest) or ebpf (filters in the kernel).",
+            help="How to capture: auto, ftrace (cheapest), ebpf (filters in the kernel) or perf "
+            "(needs least).",
         ),
     ] = "auto",
     output: Annotated[

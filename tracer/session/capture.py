@@ -12,14 +12,16 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from probes.backends.choice import EBPF, PERF
 from probes.backends.drain import WAKE_PERCENT, Drain
 from probes.backends.ebpf.programs import Filter, Programs
 from probes.backends.ebpf.ring import BpfRing
 from probes.backends.event_format import parse_page
-from probes.backends.ftrace.instance import Instance
+from probes.backends.ftrace.instance import Instance, ours, remove
 from probes.backends.ftrace.page_source import PageSource
 from probes.backends.perf_events.ring import Ring
 from probes.backends.perf_events.rings import FaultRings
+from probes.backends.perf_events.tracepoints import TracepointRing, Tracepoints, WideFilter
 from probes.errors import FeatureMissing, TargetGone, TracerError
 from probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
@@ -70,9 +72,10 @@ class Capture:
         """
         self.raw = raw
         self.backend = backend
-        self.instances: dict[Scope, Instance | Filter] = {}
+        self.instances: dict[Scope, Instance | Filter | WideFilter] = {}
         self.programs: Programs | None = None
         self.bpf_rings: list[BpfRing] = []
+        self.tracepoint_rings: list[TracepointRing] = []
         self.pages: list[PageSource] = []
         self.rings: FaultRings | None = None
         self.formats: dict[str, str] = {}
@@ -88,11 +91,13 @@ class Capture:
         allow_open_files(4 * (len(Scope) + 1) * len(cpus))
         try:
             sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
-            if backend == "ebpf":
+            if backend == EBPF:
                 # One ring serves every CPU.
                 whole = {scope: size * len(cpus) for scope, size in sizes.items()}
                 self.programs = Programs(probes, whole, everybody, summed_up)
                 self._use(self.programs)
+            elif backend == PERF:
+                self._use_perf(Tracepoints(raw, probes, sizes, cpus, give_to_user))
             else:
                 for scope in Scope:
                     mine = [probe for probe in probes if probe.scope is scope]
@@ -117,6 +122,13 @@ class Capture:
             give_to_user(ring.sink)
         self.formats |= programs.formats
         self.missing |= programs.missing
+
+    def _use_perf(self, tracepoints: Tracepoints) -> None:
+        self.tracepoint_rings = tracepoints.rings
+        for scope in Scope:
+            self.instances[scope] = WideFilter([r for r in tracepoints.rings if r.scope is scope])
+        self.formats |= tracepoints.formats
+        self.missing |= tracepoints.missing
 
     def _prepare(
         self, scope: Scope, probes: list[Probe], kib: int, most: int, cpus: list[int]
@@ -192,18 +204,28 @@ class Capture:
     def leave_out(self, tids: Iterable[int]) -> None:
         """Do not record these threads of the recorder."""
         for scope, instance in self.instances.items():
-            if scope is Scope.MACHINE or self._everybody:
+            wide = self.backend == PERF or self._everybody
+            if scope is Scope.MACHINE or wide:
                 with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
                     instance.set_pids(tids, exclude=True)
 
-    def guard(self, rescue: Callable[[Stats], None]) -> int | None:
+    @property
+    def guardian(self) -> int | None:
+        """The process that outlives this one, if there is one."""
+        return self._guardian.pid if self._guardian is not None else None
+
+    def guard(self, forget: Callable[[], None] | None, rescue: Callable[[Stats], None]) -> None:
         """Have a process call `rescue`, with what `stop` returns, should this one be killed.
 
-        Returns its pid, or None where it cannot be had: then what the drain has not moved is
-        lost with the recorder. To be called before there are threads.
+        It calls `forget` at once, to let go what it must not keep open. To be called before there
+        are threads, and before others are handed descriptors of which this process keeps the
+        other end. Where the process cannot be had, what the drain has not moved is lost with
+        this one.
         """
 
         def hold() -> None:
+            if forget is not None:
+                forget()
             for source in self._sources:
                 source.inherit()
 
@@ -217,9 +239,12 @@ class Capture:
                 source.move_last()
             rescue(self._stats())
             self.close()
+            for leftover in ours():
+                if leftover.owner == recorder:
+                    remove(leftover.path)
 
+        recorder = os.getpid()
         self._guardian = Guardian(hold, save)
-        return self._guardian.pid
 
     def start_machine(self, limit_bytes: int | None, companions: Iterable[int] = ()) -> None:
         """Start the drain, then let in the events of scope `machine`, forks and exits among them.
@@ -259,7 +284,7 @@ class Capture:
     @property
     def _sources(self) -> list[PageSource | Ring | BpfRing]:
         rings = self.rings.rings if self.rings is not None else []
-        return [*self.pages, *self.bpf_rings, *rings]
+        return [*self.pages, *self.bpf_rings, *self.tracepoint_rings, *rings]
 
     def describe(self) -> Ftrace:
         """For the manifest: what a decoder needs."""
@@ -277,7 +302,7 @@ class Capture:
             self._guardian.dismiss()
         for source in self._sources:
             source.close()
-        self.pages, self.bpf_rings, self.rings = [], [], None
+        self.pages, self.bpf_rings, self.tracepoint_rings, self.rings = [], [], [], None
         instances, self.instances = self.instances, {}
         failure: TracerError | None = None
         for instance in instances.values():

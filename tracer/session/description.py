@@ -13,7 +13,7 @@ from tracer.session.capture import CLOCK, Capture, Stats
 from tracer.session.options import Options
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, RAW
-from tracer.store.manifest import Manifest
+from tracer.store.manifest import Manifest, Recorder
 from tracer.targets import Target, containers_since
 
 
@@ -21,17 +21,20 @@ def first_manifest(
     options: Options, probes: list[str], targets: list[Target], capture: Capture, why: str
 ) -> Manifest:
     """The manifest of a recording that is about to begin."""
+    recorder: Recorder = {
+        "pid": os.getpid(),
+        "start_time": process_start_time(os.getpid()),
+        "boot_id": boot_id(),
+    }
+    if capture.guardian is not None:
+        recorder["guardian"] = capture.guardian, process_start_time(capture.guardian)
     manifest: Manifest = {
         "schema": manifests.SCHEMA,
         "tool": environment.tool(),
         "state": "recording",
         "complete": False,
         "ended_by": None,
-        "recorder": {
-            "pid": os.getpid(),
-            "start_time": process_start_time(os.getpid()),
-            "boot_id": boot_id(),
-        },
+        "recorder": recorder,
         "host": environment.host(),
         "kernel": environment.kernel(),
         "clock": {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tracer.session.capture import Capture
 from tracer.session.launch import Launch
+from tracer.session.marks import Marks
 from tracer.session.members import Members
 from tracer.session.options import Listener, Options, Status
 from tracer.session.perf import PerfTools
@@ -31,6 +32,7 @@ class Running:
     targets: list[Target]
     launch: Launch | None
     capture: Capture
+    marks: Marks
     perf: PerfTools
     members: Members
     summary: Summary | None

@@ -88,6 +88,12 @@ class Launch:
             )
             raise UsageError(f"{self.command[0]} could not be run: {os.strerror(number)}", mend)
 
+    def forget(self) -> None:
+        """In a process forked from the recorder: leave the command to the recorder alone."""
+        for fd in (self._go_write, self._error_read):
+            if fd >= 0:
+                os.close(fd)
+
     def poll(self) -> int | None:
         """Exit status as a shell gives it, or None while it runs."""
         if self.status is None:

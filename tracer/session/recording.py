@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 from probes import summaries
 from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import TracerError, UsageError
-from probes.kernel import process_start_time
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.session import environment, output, privileges
@@ -64,8 +64,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     with Signals() as signals:
         launch = None
         if options.command:
-            marks = str((raw / MARKS).resolve())
-            launch = Launch(options.command, {**os.environ, MARKS_ENV: marks})
+            handed = {MARKS_ENV: str((raw / MARKS).resolve())}
+            launch = Launch(options.command, {**os.environ, **handed})
             targets.append(target_finder.from_command(options.command, launch.pid))
         target_finder.named_apart(targets)
         capture = None
@@ -83,6 +83,12 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 options.machine,
                 summed_up,
             )
+            marks = Marks(raw / MARKS)
+            marks.find(targets)
+            capture.guard(
+                launch.forget if launch is not None else None,
+                partial(_save, options.output, marks),
+            )
             manifest = first_manifest(options, probes, targets, capture, choice.why)
             if summed_up:
                 manifest["summed_up"] = summed_up
@@ -91,7 +97,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             if summed_up and capture.programs is not None:
                 summary = Summary(raw / SUMMARY, capture.programs)
             running = Running(
-                options, targets, launch, capture, perf, members, summary, signals, listener
+                options, targets, launch, capture, marks, perf, members, summary, signals, listener
             )
             manifest = _capture(running, manifest)
             capture.close()
@@ -160,20 +166,14 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     options, targets, launch = running.options, running.targets, running.launch
     capture, perf, members = running.capture, running.perf, running.members
     folder = options.output
-    marks = Marks(folder / RAW / MARKS)
     begun_cpu_s = cpu_s()
     try:
-        marks.find(targets)
         capture.follow(targets)
         perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()
-        companions = [*perf.pids]
-        guardian = capture.guard(lambda stats: _save(folder, manifest, stats, marks))
-        if guardian is not None:
-            companions.append(guardian)
-            manifest["recorder"]["guardian"] = guardian, process_start_time(guardian)
         manifests.write(folder, manifest)
+        companions = [*perf.pids, *([capture.guardian] if capture.guardian else [])]
         capture.start_machine(options.max_bytes, companions)
         perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
@@ -204,7 +204,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         members.close()
         if running.summary is not None:
             running.summary.close()
-    marks.collect()
+    running.marks.collect()
     manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
     add_containers(manifest)
@@ -224,10 +224,11 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _save(folder: Path, manifest: Manifest, stats: Stats, marks: Marks) -> None:
+def _save(folder: Path, marks: Marks, stats: Stats) -> None:
     """What is left to a guardian once it has the raw data of a recorder that was killed."""
     if (folder / manifests.FILE).exists():
         marks.collect()
+        manifest = manifests.read(folder)
         note_end(folder, manifest, stats, "killed", time.monotonic_ns())
         manifests.write(folder, manifest)
 

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from probes.backends import event_format
+from probes.backends.choice import PERF
 from probes.backends.chunks import ChunkStream
 from probes.backends.ebpf import records as bpf_records
-from probes.backends.event_format import EventFormat
-from probes.backends.ftrace.page_stream import CommonFields, PageStream
-from probes.backends.perf_events import records
+from probes.backends.event_format import EventFormat, common_fields
+from probes.backends.ftrace.page_stream import PageStream
+from probes.backends.perf_events import records, tracepoints
 from probes.backends.timeline import RawStream, Timeline, no_events
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
@@ -161,7 +162,9 @@ def _decode(
     try:
         symbols = _resolver(manifest)
         recorder = manifest["recorder"].get("pid")
-        membership = Membership(manifest["targets"], threads, members, formats, recorder)
+        membership = Membership(
+            manifest["targets"], threads, members, formats, recorder, manifest["backend"] == PERF
+        )
         blind = _blind(manifest, streams)
         assemblers = {
             probe.name: _assembler(
@@ -284,6 +287,8 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
                 streams.append(PageStream(label, cpu, path, layout, common, stalls))
             elif samples == "ebpf":
                 streams.append(ChunkStream(label, cpu, path, bpf_records.decode))
+            elif samples == tracepoints.SAMPLES:
+                streams.append(ChunkStream(label, cpu, path, tracepoints.decoder(common)))
             else:
                 streams.append(ChunkStream(label, cpu, path, records.decoder(samples)))
     except BaseException:
@@ -291,26 +296,6 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
             stream.close()
         raise
     return formats, streams
-
-
-def common_fields(formats: dict[str, EventFormat]) -> CommonFields:
-    """Where every tracepoint has its type and thread: all their formats begin alike."""
-    for parsed in formats.values():
-        if parsed.name.startswith("perf:"):
-            continue
-        kind, pid = parsed.fields.get("common_type"), parsed.fields.get("common_pid")
-        if (
-            kind is None
-            or pid is None
-            or kind.offset + kind.size > 4
-            or kind.size != 2
-            or pid.size != 4
-            or pid.offset % 4
-            or pid.offset > 64
-        ):
-            raise BadTrace(f"event {parsed.name} has no common_type and common_pid", "record again")
-        return CommonFields(kind.offset * 8, pid.offset // 4)
-    return CommonFields(0, 1)
 
 
 def _listed(path: Path, kind: Any, lines: bool = False) -> Any:

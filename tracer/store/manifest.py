@@ -137,16 +137,17 @@ class ContainerFacts(TypedDict):
 class StreamFacts(TypedDict):
     """One raw file: the events of one CPU, or of all of them (-1).
 
-    Without `samples` it holds ring-buffer pages, else chunks: of BPF records ("ebpf"), or of
-    perf records whose samples are all of this event. `stalls`: where the file stood at
-    first and after the drain had been away, and when (ns) it had last left nothing behind.
+    Without `samples` it holds ring-buffer pages, else chunks: of BPF records ("ebpf"), of perf's
+    samples of tracepoints, or of perf records whose samples are all of this event. `stalls`:
+    where the file stood at first and after the drain had been away, and when (ns) it had last
+    left nothing behind.
     """
 
     file: str
     stream: str
     cpu: Annotated[int, Field(ge=-1, lt=1 << 15)]
     stalls: NotRequired[Annotated[list[tuple[Count, Count]], Field(max_length=10_000)]]
-    samples: NotRequired[Literal["ebpf", "perf:minor-faults", "perf:major-faults"]]
+    samples: NotRequired[Literal["ebpf", "tracepoints", "perf:minor-faults", "perf:major-faults"]]
 
 
 class Ftrace(TypedDict, total=False):

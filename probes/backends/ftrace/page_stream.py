@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.event_format import PageFormat
+from probes.backends.event_format import CommonFields, PageFormat
 from probes.backends.ftrace.ring_buffer import (
     MIN_EVENT_BYTES,
     decode_pages,
@@ -23,14 +22,6 @@ from probes.errors import BadTrace
 from probes.loss import Gap
 
 _INDEX_BYTES = 4 << 20
-
-
-@dataclass(frozen=True)
-class CommonFields:
-    """Where every event has its type and its thread id."""
-
-    type_shift: int
-    pid_word: int
 
 
 class PageStream:

@@ -10,11 +10,11 @@ import time
 from probes.errors import FeatureMissing, PermissionMissing, TracerError
 from probes.kernel import syscall_names
 
-_TYPE_SOFTWARE = 1
+_TYPE_SOFTWARE, _TYPE_TRACEPOINT = 1, 2
 MINOR_FAULTS, MAJOR_FAULTS, DUMMY = 5, 6, 9
 """DUMMY never happens: it tells whether events can be opened."""
 
-_IP, _TID, _TIME, _ADDRESS, _CPU = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 7
+_IP, _TID, _TIME, _ADDRESS, _CPU, _RAW = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 7, 1 << 10
 _FORMAT_LOST = 1 << 4
 
 _DISABLED, _EXCLUDE_USER, _MMAP, _COMM, _TASK = 1 << 0, 1 << 4, 1 << 8, 1 << 9, 1 << 13
@@ -64,22 +64,34 @@ def open_event(
     happens in kernel mode counts. `wake_bytes` in the ring wake its reader. Raises
     PermissionMissing or FeatureMissing.
     """
+    flags = 0 if user else _EXCLUDE_USER
+    if mappings:
+        flags |= _MMAP | _MMAP_DATA | _MMAP2 | _COMM | _COMM_EXEC | _TASK
+    sample = _IP | _TID | _TIME | _ADDRESS | _CPU
+    return _open(_TYPE_SOFTWARE, config, cpu, sample, flags, wake_bytes)
+
+
+def open_tracepoint(number: int, cpu: int, wake_bytes: int = 0) -> int:
+    """A tracepoint by its id, of every process on one CPU, switched off; returns its fd.
+
+    A sample has the event's own bytes. Raises PermissionMissing or FeatureMissing.
+    """
+    return _open(_TYPE_TRACEPOINT, number, cpu, _TID | _TIME | _CPU | _RAW, 0, wake_bytes)
+
+
+def _open(kind: int, config: int, cpu: int, sample: int, flags: int, wake_bytes: int) -> int:
     for read_format in (_FORMAT_LOST, 0):  # counts of lost records: commit 119a784c8127 (6.0)
         attributes = _Attributes(
-            type=_TYPE_SOFTWARE,
+            type=kind,
             size=ctypes.sizeof(_Attributes),
             config=config,
             sample_period=1,
-            sample_type=_IP | _TID | _TIME | _ADDRESS | _CPU,
+            sample_type=sample,
             read_format=read_format,
-            flags=_DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID | _WATERMARK,
+            flags=_DISABLED | _SAMPLE_ID_ALL | _USE_CLOCKID | _WATERMARK | flags,
             wakeup=wake_bytes,
             clockid=time.CLOCK_MONOTONIC,
         )
-        if not user:
-            attributes.flags |= _EXCLUDE_USER
-        if mappings:
-            attributes.flags |= _MMAP | _MMAP_DATA | _MMAP2 | _COMM | _COMM_EXEC | _TASK
         fd = _perf_event_open(attributes, cpu)
         if fd >= 0:
             return fd

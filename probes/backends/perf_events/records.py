@@ -115,7 +115,8 @@ def decoder(samples: str) -> Any:
 
 
 @compiled
-def _little(data: Any, at: int, size: int) -> Any:
+def little(data: Any, at: int, size: int) -> Any:
+    """An integer of `size` bytes at `at`."""
     value = np.uint64(0)
     for k in range(size):
         value |= np.uint64(data[at + k]) << np.uint64(8 * k)
@@ -144,9 +145,9 @@ def _decode(
     losses = 0
     last = np.int64(0)
     while at + 8 <= len(data):
-        record = _little(data, at, 4)
-        misc = _little(data, at + 4, 2)
-        size = _little(data, at + 6, 2)
+        record = little(data, at, 4)
+        misc = little(data, at + 4, 2)
+        size = little(data, at + 6, 2)
         if size < 8 or size % 8 != 0 or at + size > len(data):
             return n, 1, losses
         event = 0
@@ -166,17 +167,17 @@ def _decode(
                 event = exit_id
             elif record == _LOST and size >= 24 + _TRAILER:
                 lost[losses, 0] = last
-                lost[losses, 1] = _little(data, when, 8)
-                lost[losses, 2] = _little(data, at + 16, 8)
+                lost[losses, 1] = little(data, when, 8)
+                lost[losses, 2] = little(data, at + 16, 8)
                 losses += 1
         if size >= _LEAST_RECORD:
-            last = _little(data, when, 8)
+            last = little(data, when, 8)
         if event != 0:
-            ts[n] = _little(data, when, 8)
+            ts[n] = little(data, when, 8)
             kind[n] = event
-            pid[n] = _little(data, who, 4)
-            tid[n] = _little(data, who + 4, 4)
-            cpu[n] = _little(data, where, 4)
+            pid[n] = little(data, who, 4)
+            tid[n] = little(data, who + 4, 4)
+            cpu[n] = little(data, where, 4)
             offset[n] = at
             # The path of a mapping ends where the sample id begins.
             length[n] = size - (_TRAILER if record != _SAMPLE_RECORD else 0)

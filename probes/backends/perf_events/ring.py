@@ -130,10 +130,16 @@ class Ring:
         """Move what is left; afterwards `lost` is known."""
         self._noted = 0
         self.move()
+        self.lost = self._count_lost()
+
+    def _count_lost(self) -> int:
+        return self._lost_of(self._fd)
+
+    @staticmethod
+    def _lost_of(fd: int) -> int:
         # value and lost, where the kernel counts lost records; else value alone.
-        data = os.read(self._fd, 16)
-        if len(data) == 16:
-            self.lost = struct.unpack("<QQ", data)[1]
+        data = os.read(fd, 16)
+        return int(struct.unpack("<QQ", data)[1]) if len(data) == 16 else 0
 
     def inherit(self) -> None:
         """Map the ring anew: a fork does not inherit it, and without a mapping it is gone."""

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 WAKE_PERCENT = 20
 """How full a buffer is when it wakes the drain, where it can."""
@@ -32,6 +32,11 @@ _THREADS = 8
 
 class Source(Protocol):
     """A buffer in the kernel and the file that its content goes to."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        ...
 
     @property
     def cpu(self) -> int:
@@ -59,6 +64,18 @@ class Source(Protocol):
 
     def move_last(self) -> None:
         """Move what is left, after the last event."""
+        ...
+
+    def stats(self) -> dict[str, int]:
+        """The kernel's own counters."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What a decoder must know of the file, beyond its name and CPU."""
+        ...
+
+    def close(self) -> None:
+        """Close both; more than once does no harm."""
         ...
 
     def inherit(self) -> None:

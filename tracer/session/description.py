@@ -7,9 +7,10 @@ import resource
 import time
 from pathlib import Path
 
+from probes.backends.backend import CLOCK
 from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
 from tracer.session import environment, output
-from tracer.session.capture import CLOCK, Capture, Stats
+from tracer.session.capture import Capture, Stats
 from tracer.session.options import Options
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, RAW
@@ -48,7 +49,7 @@ def first_manifest(
         "command": options.command or None,
         "targets": [target.describe() for target in targets],
         "probes": probes,
-        "backend": capture.backend,
+        "backend": capture.name,
         "backend_why": why,
         "ftrace": capture.describe(),
         "syscall_names": {str(nr): name for nr, name in syscall_names().items()},

@@ -85,17 +85,17 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             )
             marks = Marks(raw / MARKS)
             marks.find(targets)
+            summary = None
+            if summed_up and capture.programs is not None:
+                summary = Summary(raw / SUMMARY, capture.programs)
             capture.guard(
                 launch.forget if launch is not None else None,
-                partial(_save, options.output, marks),
+                partial(_save, options.output, marks, summary),
             )
             manifest = first_manifest(options, probes, targets, capture, choice.why)
             if summed_up:
                 manifest["summed_up"] = summed_up
             members = Members(raw / MEMBERS, targets, capture)
-            summary = None
-            if summed_up and capture.programs is not None:
-                summary = Summary(raw / SUMMARY, capture.programs)
             running = Running(
                 options, targets, launch, capture, marks, perf, members, summary, signals, listener
             )
@@ -178,7 +178,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
         members.first_look(companions)
-        if capture.rings is not None and capture.rings.rings:
+        if capture.sees_mappings:
             maps = mappings(target_finder.processes_with_memory(targets))
             write_whole(folder / RAW / MAPS, manifests.encoded(maps))
         capture.start_targets()
@@ -224,10 +224,13 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _save(folder: Path, marks: Marks, stats: Stats) -> None:
+def _save(folder: Path, marks: Marks, summary: Summary | None, stats: Stats) -> None:
     """What is left to a guardian once it has the raw data of a recorder that was killed."""
     if (folder / manifests.FILE).exists():
         marks.collect()
+        if summary is not None:
+            summary.take_over()
+            summary.stop()
         manifest = manifests.read(folder)
         note_end(folder, manifest, stats, "killed", time.monotonic_ns())
         manifests.write(folder, manifest)

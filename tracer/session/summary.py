@@ -1,8 +1,9 @@
-"""What the kernel counted, written down every few seconds: a killed recorder loses no more."""
+"""What the kernel counted, written down every few seconds."""
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ class Summary:
     def __init__(self, path: Path, programs: Programs) -> None:
         """Make the file."""
         self._programs = programs
+        self._path = path
         self._file = create(path)
         self._before: dict[tuple[int, int, int], tuple[int, ...]] = {}
         self._start = time.monotonic_ns()
@@ -54,6 +56,19 @@ class Summary:
             now - then for now, then in zip(values, before, strict=True)
         )
         return (kind, what, pid, count, errors, total_ns, amount) if count or amount else None
+
+    def take_over(self) -> None:
+        """In a process forked from a recorder that was killed: go on from what it has written."""
+        lines = self._path.read_bytes().split(b"\n")[:-1]
+        self._file.truncate(sum(len(line) + 1 for line in lines))
+        self._file.seek(0, os.SEEK_END)
+        for line in lines:
+            entry: SummaryFacts = json.loads(line)
+            self._start = entry["end"]
+            self._uncounted += entry["uncounted"]
+            for kind, what, pid, *values in entry["sums"]:
+                before = self._before.get((kind, what, pid), (0,) * len(values))
+                self._before[kind, what, pid] = tuple(map(sum, zip(before, values, strict=True)))
 
     def stop(self) -> None:
         """Write down the rest. The programs must count no more."""

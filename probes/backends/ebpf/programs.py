@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from probes.backends import event_format
+from probes.backends.backend import available
 from probes.backends.ebpf import summary
 from probes.backends.ebpf.library import bcc
 from probes.backends.ebpf.ring import BpfRing
 from probes.backends.event_format import EventFormat
 from probes.errors import FeatureMissing
 from probes.kernel import tracefs
-from probes.schema import Event, Feed, Probe, Scope
+from probes.schema import Event, Probe, Scope
 
 _SOURCE = "capture.bpf.c"
 _TIDS = 4 << 20
@@ -77,36 +78,28 @@ class Programs:
 
     def _declare(self, probe: Probe, functions: dict[str, str]) -> None:
         """A function for each event of a probe that this kernel has."""
-        served, absent = set(), []
-        for event in probe.events:
-            if event.feed is Feed.PERF:
-                continue
-            path = self._folder / event.name.replace(":", "/") / "format"
-            if not path.exists():
-                absent.append(event)
-                continue
-            served.add(event.label)
-            self.formats[event.name] = path.read_text()
+
+        def has(name: str) -> bool:
+            return self._format(name).exists()
+
+        for event in available(probe, has, self.missing):
+            self.formats[event.name] = self._format(event.name).read_text()
             parsed = event_format.parse(event.name, self.formats[event.name])
             size = _bytes_needed(event, parsed)
             scope = probe.scope.name
             functions[_function(event.name)] = f"return record(ctx, {parsed.id}, {size}, {scope});"
-        if not served and not probe.optional:
-            raise FeatureMissing(
-                f"this kernel has none of the events of probe {probe.name}",
-                "leave it out with -e, or see `tracer doctor`",
-            )
-        if missing := [event.name for event in absent if event.label not in served]:
-            self.missing[probe.name] = missing
         for name, body in ((_NEWTASK, "follow"), (_FREE, "forget")):
-            text = (self._folder / name.replace(":", "/") / "format").read_text()
+            text = self._format(name).read_text()
             offset = event_format.parse(name, text).field("pid").offset
             functions[f"{body}_child"] = f"return {body}(ctx, {offset});"
+
+    def _format(self, event: str) -> Path:
+        return self._folder / event.replace(":", "/") / "format"
 
     def _sum_up(self, probes: Collection[str], functions: dict[str, str]) -> None:
         """Functions that count the events of these probes."""
         for hook in summary.HOOKS:
-            path = self._folder / hook.event.replace(":", "/") / "format"
+            path = self._format(hook.event)
             if hook.probe in probes and path.exists():
                 self.formats[hook.event] = path.read_text()
                 parsed = event_format.parse(hook.event, self.formats[hook.event])
@@ -167,43 +160,6 @@ class Programs:
             self._followed.close()
         with _quiet():
             self._bpf.cleanup()
-
-
-class Filter:
-    """One scope of the programs, as `Capture` treats a tracefs instance."""
-
-    def __init__(self, programs: Programs, scope: Scope) -> None:
-        self._programs = programs
-        self._scope = scope
-
-    def set_option(self, option: str, on: bool) -> bool:
-        """Children are always followed."""
-        return option == "event-fork" and on
-
-    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
-        """Let in these threads; the recorder's own are left out from the start."""
-        if not exclude:
-            self._programs.follow(tids)
-
-    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
-        """Add threads to what `set_pids` set."""
-        self.set_pids(tids, exclude)
-
-    def without(self, tids: Iterable[int]) -> set[int]:
-        """Those of these threads that are not let in, neither by `set_pids` nor as children."""
-        return self._programs.without(tids)
-
-    def start(self) -> None:
-        """Let events in."""
-        self._programs.open(self._scope, True)
-
-    def stop(self) -> None:
-        """Let no more events in."""
-        self._programs.open(self._scope, False)
-
-    def close(self) -> None:
-        """Unload the programs, of both scopes."""
-        self._programs.close()
 
 
 def _function(name: str) -> str:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -112,6 +113,10 @@ class BpfRing:
             self._start = int(last["start"])
             if int(last["at"]) == int(self._taken[0]):
                 self._taken[0] += np.uint64(last["bytes"])
+
+    def describe(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {"samples": "ebpf"}
 
     def stats(self) -> dict[str, int]:
         """Counters for the manifest: losses are in the file itself, located."""

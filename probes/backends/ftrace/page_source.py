@@ -8,6 +8,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from probes.backends.drain import new_file, write_all
 from probes.backends.ftrace.instance import Instance
@@ -135,6 +136,10 @@ class PageSource:
             write_all(self._sink, page.ljust(self.page_bytes, b"\0"))
             self.written += self.page_bytes
         return bool(page)
+
+    def describe(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {"stalls": self.stalls} if self.stalls else {}
 
     def stats(self) -> dict[str, int]:
         """The kernel's own counts for this buffer."""

@@ -14,6 +14,7 @@ import struct
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from probes.backends import chunks
 from probes.backends.drain import WAKE_PERCENT, new_file, write_all
@@ -157,6 +158,10 @@ class Ring:
         self._start = int(last["start"])
         if last["bytes"] and int(last["at"]) == self._words[_TAIL]:
             self._words[_TAIL] += int(last["bytes"])
+
+    def describe(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {"samples": self.event}
 
     def stats(self) -> dict[str, int]:
         """Counters for the manifest."""

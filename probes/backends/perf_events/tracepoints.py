@@ -1,22 +1,16 @@
-"""Tracepoints through perf's rings: on each CPU one ring for all events of a scope.
-
-perf can tell processes apart only one by one and CPU by CPU, so that every process is recorded,
-and who belongs to no target is left out when tables are made. Needs no place to write to but its
-rings: tracefs is read for ids and formats alone.
-"""
+"""Tracepoints through perf's rings: on each CPU one ring for all events of a scope."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends import event_format
 from probes.backends.chunks import Losses
 from probes.backends.event_format import CommonFields
 from probes.backends.perf_events.attributes import DUMMY, open_tracepoint
@@ -24,9 +18,6 @@ from probes.backends.perf_events.records import little
 from probes.backends.perf_events.ring import Ring
 from probes.backends.timeline import Batch
 from probes.compiled import compiled
-from probes.errors import FeatureMissing
-from probes.kernel import tracefs
-from probes.schema import Feed, Probe, Scope
 
 SAMPLES = "tracepoints"
 """What the rings hold, as a manifest says it."""
@@ -42,10 +33,9 @@ _LEAST_RECORD = 32
 class TracepointRing(Ring):
     """The ring of a CPU and scope: that of an event that never happens, which others write to."""
 
-    def __init__(self, scope: Scope, cpu: int, path: Path, size: int, ids: Iterable[int]) -> None:
+    def __init__(self, cpu: int, path: Path, size: int, ids: Iterable[int]) -> None:
         """`ids` are the kernel's numbers of the events."""
         super().__init__(SAMPLES, DUMMY, cpu, path, size)
-        self.scope = scope
         self._ids = list(ids)
         self._events: list[int] = []
 
@@ -84,99 +74,6 @@ class TracepointRing(Ring):
         for fd in events:
             os.close(fd)
         super().close()
-
-
-class Tracepoints:
-    """The rings of all scopes and CPUs, and the formats of what they hold."""
-
-    def __init__(
-        self,
-        raw: Path,
-        probes: list[Probe],
-        kib: dict[Scope, int],
-        cpus: list[int],
-        give_to_user: Callable[[int], None],
-    ) -> None:
-        """Open them, switched off; `kib` for each CPU. PermissionMissing or FeatureMissing."""
-        self.formats: dict[str, str] = {}
-        self.missing: dict[str, list[str]] = {}
-        self.rings: list[TracepointRing] = []
-        self._folder = tracefs(writable=False) / "events"
-        ids: dict[Scope, list[int]] = {scope: [] for scope in Scope}
-        for probe in probes:
-            ids[probe.scope] += self._declare(probe)
-        try:
-            for scope in Scope:
-                size = 1 << ((kib[scope] << 10).bit_length() - 1)
-                for cpu in cpus if ids[scope] else ():
-                    path = raw / f"perf-{scope.value}-cpu{cpu}.raw"
-                    ring = TracepointRing(scope, cpu, path, max(size, 4096), ids[scope])
-                    self.rings.append(ring)
-                    ring.open()
-                    give_to_user(ring.sink)
-        except BaseException:
-            for ring in self.rings:
-                ring.close()
-            raise
-
-    def _declare(self, probe: Probe) -> list[int]:
-        """The ids of the events of a probe that this kernel has."""
-        wanted = [event for event in probe.events if event.feed is Feed.TRACEPOINT]
-        present = []
-        ids = []
-        for event in wanted:
-            path = self._folder / event.name.replace(":", "/") / "format"
-            if path.exists():
-                present.append(event)
-                self.formats[event.name] = path.read_text()
-                ids.append(event_format.parse(event.name, self.formats[event.name]).id)
-        if not present and not probe.optional:
-            raise FeatureMissing(
-                f"this kernel has none of the events of probe {probe.name}",
-                "leave it out with -e, or see `tracer doctor`",
-            )
-        served = {event.label for event in present}
-        if absent := [event.name for event in wanted if event.label not in served]:
-            self.missing[probe.name] = absent
-        return ids
-
-
-class WideFilter:
-    """One scope of the rings, as a tracefs instance is treated: it lets everybody in."""
-
-    def __init__(self, rings: list[TracepointRing]) -> None:
-        self._rings = rings
-
-    def set_option(self, option: str, on: bool) -> bool:
-        """Children are always followed."""
-        return option == "event-fork" and on
-
-    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
-        """Leave these threads out; everybody else is let in from the start."""
-        if exclude:
-            listed = list(tids)
-            for ring in self._rings:
-                ring.leave_out(listed)
-
-    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
-        """Everybody is let in."""
-
-    def without(self, tids: Iterable[int]) -> set[int]:
-        """Nobody is left out but the recorder."""
-        return set()
-
-    def start(self) -> None:
-        """Let events in."""
-        for ring in self._rings:
-            ring.start()
-
-    def stop(self) -> None:
-        """Let no more events in."""
-        for ring in self._rings:
-            ring.stop()
-
-    def close(self) -> None:
-        """The rings are closed as streams."""
 
 
 def decoder(common: CommonFields) -> Any:

@@ -1,0 +1,74 @@
+"""ftrace: a tracefs instance a scope, its events filtered by thread, its pages as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probes.backends.backend import CLOCK, Filter, GiveToUser, Sizes, available
+from probes.backends.drain import WAKE_PERCENT
+from probes.backends.event_format import parse_page
+from probes.backends.ftrace.instance import Instance
+from probes.backends.ftrace.page_source import PageSource
+from probes.schema import Probe, Scope
+
+
+class FtraceBackend:
+    """A `Backend`: the kernel's own pid filter follows children."""
+
+    wide = False
+
+    def __init__(
+        self, raw: Path, probes: list[Probe], sizes: Sizes, cpus: list[int], give: GiveToUser
+    ) -> None:
+        """Make the instances and switch their events on, tracing nothing yet."""
+        self.filters: dict[Scope, Filter] = {}
+        self.formats: dict[str, str] = {}
+        self.missing: dict[str, list[str]] = {}
+        self.layout: dict[str, str] = {}
+        self.sources: list[PageSource] = []
+        try:
+            for scope in Scope:
+                mine = [probe for probe in probes if probe.scope is scope]
+                if mine:
+                    instance = Instance(scope.value)
+                    self.filters[scope] = instance
+                    self._prepare(instance, mine, sizes.first[scope])
+                    self._open(raw, instance, scope, sizes, cpus, give)
+        except BaseException:
+            for source in self.sources:
+                source.close()
+            for made in self.filters.values():
+                made.close()
+            raise
+
+    def _prepare(self, instance: Instance, probes: list[Probe], kib: int) -> None:
+        instance.stop()
+        instance.set_clock(CLOCK)
+        instance.set_buffer(kib)
+        # Names come with the process events; the kernel need not keep a list of them.
+        instance.set_option("record-cmd", False)
+        for probe in probes:
+            for event in available(probe, instance.has_event, self.missing):
+                self.formats[event.name] = instance.enable_event(event.name)
+
+    def _open(
+        self,
+        raw: Path,
+        instance: Instance,
+        scope: Scope,
+        sizes: Sizes,
+        cpus: list[int],
+        give: GiveToUser,
+    ) -> None:
+        self.layout = {
+            header: instance.read(f"events/{header}") for header in ("header_page", "header_event")
+        }
+        page_bytes = parse_page(self.layout["header_page"]).page_bytes
+        wakes = instance.wake_reader_at(WAKE_PERCENT)
+        first, most = sizes.first[scope] << 10, sizes.most << 10
+        for cpu in cpus:
+            path = raw / f"ftrace-{scope.value}-cpu{cpu}.raw"
+            source = PageSource(instance, cpu, path, page_bytes, first, most, wakes)
+            self.sources.append(source)
+            source.open()
+            give(source.sink)

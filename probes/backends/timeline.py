@@ -67,18 +67,23 @@ class Move(NamedTuple):
     """The path of the cgroup that it was found in, where one is known."""
 
 
+def room_for(events: int, payload: NDArray[np.uint8]) -> Batch:
+    """A batch whose arrays a decoder fills in."""
+    return Batch(
+        np.empty(events, np.int64),
+        np.empty(events, np.uint16),
+        np.empty(events, np.int32),
+        np.empty(events, np.int32),
+        np.empty(events, np.int16),
+        np.empty(events, np.int64),
+        np.empty(events, np.int32),
+        payload,
+    )
+
+
 def no_events() -> Batch:
     """A batch without events."""
-    return Batch(
-        np.empty(0, np.int64),
-        np.empty(0, np.uint16),
-        np.empty(0, np.int32),
-        np.empty(0, np.int32),
-        np.empty(0, np.int16),
-        np.empty(0, np.int64),
-        np.empty(0, np.int32),
-        np.empty(0, np.uint8),
-    )
+    return room_for(0, np.empty(0, np.uint8))
 
 
 class RawStream(Protocol):
@@ -215,11 +220,12 @@ class Timeline:
             np.concatenate([p.payload for p in parts]),
         )
         ready = len(ts) if horizon is None else int(np.searchsorted(ts, horizon))
-        self._carry = _compact(_rows(whole, slice(ready, None))) if ready < len(ts) else None
-        return _rows(whole, slice(0, ready))
+        self._carry = _compact(rows_of(whole, slice(ready, None))) if ready < len(ts) else None
+        return rows_of(whole, slice(0, ready))
 
 
-def _rows(batch: Batch, rows: slice) -> Batch:
+def rows_of(batch: Batch, rows: slice) -> Batch:
+    """Some of a batch's events."""
     return Batch(
         batch.ts[rows],
         batch.type[rows],

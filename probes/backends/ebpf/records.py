@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probes.backends.chunks import Losses
-from probes.backends.timeline import Batch
+from probes.backends.timeline import Batch, room_for, rows_of
 from probes.compiled import compiled
 
 BUSY, DISCARDED = 1 << 31, 1 << 30
@@ -22,18 +22,19 @@ _RING_HEAD, HEAD, COMMON = 8, 24, 8
 
 def decode(data: NDArray[np.uint8]) -> tuple[Batch, int, Losses]:
     """The events of whole records, in the order in which they were reserved."""
-    room = len(data) // (_RING_HEAD + HEAD)
-    ts = np.empty(room, np.int64)
-    kind = np.empty(room, np.uint16)
-    tid = np.empty(room, np.int32)
-    pid = np.empty(room, np.int32)
-    cpu = np.empty(room, np.int16)
-    offset = np.empty(room, np.int64)
-    length = np.empty(room, np.int32)
+    events = room_for(len(data) // (_RING_HEAD + HEAD), data)
     words = data[: len(data) // 8 * 8].view("<u4")
-    n, damaged = _decode(words, ts, kind, tid, pid, cpu, offset, length)
-    whole = Batch(ts[:n], kind[:n], tid[:n], pid[:n], cpu[:n], offset[:n], length[:n], data)
-    return whole, damaged, []
+    n, damaged = _decode(
+        words,
+        events.ts,
+        events.type,
+        events.tid,
+        events.pid,
+        events.cpu,
+        events.offset,
+        events.length,
+    )
+    return rows_of(events, slice(0, n)), damaged, []
 
 
 @compiled

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probes.backends.chunks import Losses
-from probes.backends.timeline import Batch
+from probes.backends.timeline import Batch, room_for, rows_of
 from probes.compiled import compiled
 
 MINOR, MAJOR = "perf:minor-faults", "perf:major-faults"
@@ -83,15 +83,8 @@ def decoder(samples: str) -> Any:
     sample_id = _IDS[samples]
 
     def decode(data: NDArray[np.uint8]) -> tuple[Batch, int, Losses]:
-        room = len(data) // _LEAST_RECORD
-        ts = np.empty(room, np.int64)
-        kind = np.empty(room, np.uint16)
-        tid = np.empty(room, np.int32)
-        pid = np.empty(room, np.int32)
-        cpu = np.empty(room, np.int16)
-        offset = np.empty(room, np.int64)
-        length = np.empty(room, np.int32)
-        lost = np.empty((room, 3), np.int64)
+        events = room_for(len(data) // _LEAST_RECORD, data)
+        lost = np.empty((len(events), 3), np.int64)
         n, damaged, losses = _decode(
             data,
             sample_id,
@@ -99,17 +92,17 @@ def decoder(samples: str) -> Any:
             _IDS[EXEC],
             _IDS[FORK],
             _IDS[EXIT],
-            ts,
-            kind,
-            tid,
-            pid,
-            cpu,
-            offset,
-            length,
+            events.ts,
+            events.type,
+            events.tid,
+            events.pid,
+            events.cpu,
+            events.offset,
+            events.length,
             lost,
         )
-        whole = Batch(ts[:n], kind[:n], tid[:n], pid[:n], cpu[:n], offset[:n], length[:n], data)
-        return whole, damaged, [(a, b, c) for a, b, c in lost[:losses].tolist()]
+        found = [(a, b, c) for a, b, c in lost[:losses].tolist()]
+        return rows_of(events, slice(0, n)), damaged, found
 
     return decode
 

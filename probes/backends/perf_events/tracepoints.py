@@ -16,7 +16,7 @@ from probes.backends.event_format import CommonFields
 from probes.backends.perf_events.attributes import DUMMY, open_tracepoint
 from probes.backends.perf_events.records import little
 from probes.backends.perf_events.ring import Ring
-from probes.backends.timeline import Batch
+from probes.backends.timeline import Batch, room_for, rows_of
 from probes.compiled import compiled
 
 SAMPLES = "tracepoints"
@@ -80,20 +80,23 @@ def decoder(common: CommonFields) -> Any:
     """What decodes the records of such a ring."""
 
     def decode(data: NDArray[np.uint8]) -> tuple[Batch, int, Losses]:
-        room = len(data) // _LEAST_RECORD
-        ts = np.empty(room, np.int64)
-        kind = np.empty(room, np.uint16)
-        tid = np.empty(room, np.int32)
-        cpu = np.empty(room, np.int16)
-        offset = np.empty(room, np.int64)
-        length = np.empty(room, np.int32)
-        lost = np.empty((room, 3), np.int64)
+        events = room_for(len(data) // _LEAST_RECORD, data)
+        lost = np.empty((len(events), 3), np.int64)
         n, damaged, losses = _decode(
-            data, common.type_shift // 8, common.pid_word * 4,
-            ts, kind, tid, cpu, offset, length, lost,
-        )  # fmt: skip
-        whole = Batch(ts[:n], kind[:n], tid[:n], tid[:n], cpu[:n], offset[:n], length[:n], data)
-        return whole, damaged, [(a, b, c) for a, b, c in lost[:losses].tolist()]
+            data,
+            common.type_shift // 8,
+            common.pid_word * 4,
+            events.ts,
+            events.type,
+            events.tid,
+            events.cpu,
+            events.offset,
+            events.length,
+            lost,
+        )
+        events.pid = events.tid
+        found = [(a, b, c) for a, b, c in lost[:losses].tolist()]
+        return rows_of(events, slice(0, n)), damaged, found
 
     return decode
 

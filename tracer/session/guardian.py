@@ -28,7 +28,13 @@ class Guardian:
         holds, held = os.pipe2(os.O_CLOEXEC)
         sys.stdout.flush()
         sys.stderr.flush()
-        self.pid: int | None = os.fork()
+        self.pid: int | None = None
+        try:
+            self.pid = os.fork()
+        except OSError:  # no more processes for this user
+            for fd in (waits, self._ends, holds, held):
+                os.close(fd)
+            return
         if self.pid == 0:
             os.close(self._ends)
             os.close(holds)

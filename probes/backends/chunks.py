@@ -99,7 +99,8 @@ class ChunkStream:
                     "buffer full",
                 )
             )
-        self.blind = _blind(headers)
+        self.full = _full(headers)
+        self.blind = [*self.full, _after_the_end(headers)]
         """Spans (ns) in which records may be lost: while the ring was full, and after the end."""
         self._headers = headers[~lost]
         self._places = places[~lost]
@@ -159,9 +160,12 @@ def _index(fd: int, size: int) -> tuple[NDArray[Any], NDArray[np.int64], int]:
     return whole, np.array(places, np.int64), at
 
 
-def _blind(headers: NDArray[Any]) -> list[tuple[int, int]]:
+def _full(headers: NDArray[Any]) -> list[tuple[int, int]]:
     full = headers[headers["kind"] == FULL]
-    spans = list(zip(full["start"].tolist(), full["end"].tolist(), strict=True))
-    # The end of the last look; none after it was written down.
+    return list(zip(full["start"].tolist(), full["end"].tolist(), strict=True))
+
+
+def _after_the_end(headers: NDArray[Any]) -> tuple[int, int]:
+    """From the last look that was written down."""
     after = int(headers["end"].max()) + 1 if len(headers) else 0
-    return [*spans, (after, np.iinfo(np.int64).max)]
+    return after, int(np.iinfo(np.int64).max)

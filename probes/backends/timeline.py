@@ -96,6 +96,8 @@ class RawStream(Protocol):
     """Decoded so far."""
     last_seen: int
     """Time of the last event decoded so far; 0 without any."""
+    full: list[tuple[int, int]]
+    """Spans (ns) in which its buffer was seen full."""
     damaged: int
     """Units decoded so far that do not hold together."""
     gaps: list[Gap]

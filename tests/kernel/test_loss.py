@@ -28,7 +28,7 @@ os.read(0, 1)
 """
 
 
-def received(folder):
+def received(folder, tid):
     """System call events in the raw streams of scope target: what no row tells exactly."""
     manifest = manifests.read(folder)
     formats, streams = raw_streams(folder, manifest)
@@ -37,7 +37,7 @@ def received(folder):
     for stream in streams:
         if "target" in stream.name:
             batch = stream.decode(0, len(stream.order_key))
-            total += int(np.isin(batch.type, ids).sum())
+            total += int((np.isin(batch.type, ids) & (batch.tid == tid)).sum())
         stream.close()
     return total
 
@@ -73,7 +73,11 @@ def test_received_and_lost_make_generated_and_the_gap_is_where_it_was(tmp_path, 
         ).fetchall()
     lost = sum(count for _, _, count in gaps)
     # The end of the first read, every call's two events, and the second read, which blocks.
-    assert received(folder) + lost == 2 * CALLS + 2
+    kept = received(folder, process.pid)
+    if backend == "perf":  # which loses others' events, too
+        assert kept < 2 * CALLS + 2 <= kept + lost
+    else:
+        assert kept + lost == 2 * CALLS + 2
     assert lost > CALLS
     second = 1_000_000_000
     for start, end, _ in gaps:

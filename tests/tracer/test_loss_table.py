@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from probes.loss import Gap
 from tracer.store.loss import uncounted
 
-WHOLE = {"damaged": 0, "torn_bytes": 0}
+WHOLE = {"damaged": 0, "torn_bytes": 0, "full": []}
 PERF = SimpleNamespace(name="perf-faults-cpu0", cpu=0, last_seen=900, events=5, **WHOLE)
 FTRACE = SimpleNamespace(name="ftrace-target-cpu1", cpu=1, last_seen=800, events=1000, **WHOLE)
 STREAMS = [PERF, FTRACE]
@@ -49,3 +49,11 @@ def test_what_was_read_and_not_in_the_file_is_counted():
     # What a damaged page held is not known.
     damaged = SimpleNamespace(**{**vars(FTRACE), "damaged": 1})
     assert uncounted([], stats, [damaged]) == []
+
+
+def test_the_rest_lies_where_the_buffer_was_seen_full():
+    stats = {"perf-faults-cpu0": {"dropped events": 1475}}
+    full = SimpleNamespace(**{**vars(PERF), "full": [(100, 200), (300, 400)]})
+    assert uncounted([], stats, [full]) == [
+        Gap("perf-faults-cpu0", 0, 100, 400, 1475, "buffer full")
+    ]

@@ -8,6 +8,9 @@ import typer
 
 from tracer.cli.opening import AsJson
 
+_PATIENCE_S = 20.0
+"""The guardian of a recorder that was just killed may still be reading."""
+
 
 def clean(
     json: AsJson = False,
@@ -30,7 +33,7 @@ def clean(
             kept.append(leftover.path.name)
             continue
         if not dry_run:
-            instance.remove(leftover.path)
+            instance.remove(leftover.path, _PATIENCE_S)
         removed.append(leftover.path.name)
     if json:
         typer.echo(dump({"removed": removed, "kept": kept, "dry_run": dry_run}))

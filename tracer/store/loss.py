@@ -23,7 +23,8 @@ def uncounted(
 
     `stats` are the kernel's own counters of each stream at the end of the recording. Events that
     were logged but never read, or read and are not in the file (the disk was full, the recorder
-    killed, the file cut), lie after the stream's last; where the others lie is not known.
+    killed, the file cut), lie after the stream's last. Others lie where the buffer was seen
+    full, or it is not known where.
     """
     found: list[Gap] = []
     located: dict[tuple[str, str], int] = {}
@@ -45,8 +46,12 @@ def uncounted(
             # The rest is of gaps whose size the streams do not tell.
             count = counted - located.get((stream.name, cause), 0)
             if count > 0:
-                start = (stream.last_seen or None) if cause in _AT_THE_END else None
-                found.append(Gap(stream.name, stream.cpu, start, None, count, cause))
+                start, end = None, None
+                if cause in _AT_THE_END:
+                    start = stream.last_seen or None
+                elif cause == "buffer full" and stream.full:
+                    start, end = stream.full[0][0], stream.full[-1][1]
+                found.append(Gap(stream.name, stream.cpu, start, end, count, cause))
     return found
 
 

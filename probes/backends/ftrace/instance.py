@@ -190,11 +190,12 @@ def ours() -> Iterator[Leftover]:
             yield Leftover(path, pid, process_alive(pid, int(match["start"])))
 
 
-def remove(path: Path) -> None:
+def remove(path: Path, patience_s: float = 1.0) -> None:
     """Switch an instance off and remove it; waits for readers that are still closing."""
     with contextlib.suppress(OSError):
         (path / "tracing_on").write_text("0")
-    for attempt in range(50):
+    deadline = time.monotonic() + patience_s
+    while True:
         try:
             path.rmdir()
             return
@@ -203,7 +204,9 @@ def remove(path: Path) -> None:
         except PermissionError:
             raise PermissionMissing(f"{path} may not be removed", "run as root") from None
         except OSError as error:
-            if error.errno != errno.EBUSY or attempt == 49:
+            # ENODEV: somebody else is removing it at this moment.
+            waits = error.errno in (errno.EBUSY, errno.ENODEV) and time.monotonic() < deadline
+            if not waits:
                 raise FeatureMissing(
                     f"{path} cannot be removed: {error.strerror}",
                     "close what reads it (`fuser -v` names it), then run `tracer clean`",

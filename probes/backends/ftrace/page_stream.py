@@ -42,6 +42,7 @@ class PageStream:
         self.layout = layout
         self.common = common
         self.events = 0
+        self.full: list[tuple[int, int]] = []  # the pages themselves tell of losses
         self.last_seen = 0
         self.damaged = 0
         self.gaps: list[Gap] = []

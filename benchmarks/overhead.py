@@ -4,14 +4,15 @@
 
 A job trains without end and marks its steps; every tool is attached to it for a window, taken
 off, and the window after is without any. A window's ratio is its median time from one step's
-start to the next, over the mean of the medians of the windows around it. Prints
+start to the next, over the mean of the medians of the windows around it. The tools' order changes
+from round to round, so that none always follows the same one. Prints
 
     {MODEL: {TOOL: {"median": r, "low": r, "high": r}}}
 
 with the median of the ratios and its 95 % bootstrap interval. TOOL is `tracer` (its full default
 recording, or the probes that the variable TRACER_PROBES names), `perf` (perf record of the same
-tracepoints) and `strace` (-f). The time that a tool needs to attach, and the tracer to make its
-tables, lies in no window. Needs root.
+tracepoints), `strace` (-f), and `none`, whose ratio is this machine's own noise. The time that a
+tool needs to attach, and the tracer to make its tables, lies in no window. Needs root.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -36,7 +38,7 @@ from probes.schema import Feed
 from tracer.store.phases import read_phases
 
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
-_SETTLE_S = 0.3
+_SETTLE_S = 1.0
 _LEAST_STEPS = 20
 
 
@@ -60,7 +62,7 @@ def measure(
     model: str, tools: list[str], windows: int, seconds: float
 ) -> dict[str, dict[str, float] | None]:
     """Ratios of each tool for one model."""
-    tools = [tool for tool in tools if tool == "tracer" or shutil.which(tool)]
+    tools = [tool for tool in tools if tool in ("none", "tracer") or shutil.which(tool)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         marks = folder / "marks"
@@ -72,8 +74,9 @@ def measure(
         try:
             _until_it_trains(folder, job)
             spans: list[tuple[str, int, int]] = [("", *_bare(seconds))]
+            order = random.Random(23)
             for number in range(windows + 1):
-                for tool in tools:
+                for tool in order.sample(tools, len(tools)):
                     span = _TOOLS[tool](job.pid, folder, seconds)
                     if number:  # the first time fills caches
                         spans.append((tool, *span))
@@ -150,6 +153,10 @@ def _family(pid: int) -> list[int]:
     return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
 
 
+def _none(pid: int, folder: Path, seconds: float) -> tuple[int, int]:
+    return _bare(seconds)
+
+
 def _tracer(pid: int, folder: Path, seconds: float) -> tuple[int, int]:
     only = ["-e", os.environ["TRACER_PROBES"]] if "TRACER_PROBES" in os.environ else []
     command = [*TRACER, "record", *only, "-p", str(pid), "--force", "-o", str(folder / "x.trace")]
@@ -180,6 +187,7 @@ def _strace(pid: int, folder: Path, seconds: float) -> tuple[int, int]:
 
 
 _TOOLS: dict[str, Callable[[int, Path, float], tuple[int, int]]] = {
+    "none": _none,
     "tracer": _tracer,
     "perf": _perf,
     "strace": _strace,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from probes.backends.drain import Source
@@ -15,14 +14,6 @@ CLOCK = "mono"
 
 GiveToUser = Callable[[int], None]
 """Makes an open file the invoking user's."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """KiB of the buffer of each CPU: at first, by scope, and what it may grow to."""
-
-    first: Mapping[Scope, int]
-    most: int
 
 
 class Filter(Protocol):

@@ -8,16 +8,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from probes.backends.ftrace.instance import Instance
-from probes.backends.ftrace.page_source import PageSource
 from tests.conftest import tracer_command
 from tracer.store import manifest as manifests
 from tracer.store.finalize import raw_streams
 from tracer.store.trace import Trace
 
 CALLS = 200_003
+STORM = 1_000_003
 
 LOAD = f"""
 import os
@@ -85,6 +83,22 @@ def test_received_and_lost_make_generated_and_the_gap_is_where_it_was(tmp_path, 
         assert begun - second / 2 < start < end < ended + second / 2
 
 
+def test_a_storm_is_whole_with_default_settings(record, load, tmp_path):
+    """Its returns are 1, 2, 3, ...: what is missing shows, whether or not the kernel counts it."""
+    (tmp_path / "empty").touch()
+    trace = record(
+        load(
+            f"""
+            import os
+            fd = os.open("{tmp_path}/empty", os.O_RDONLY)
+            for number in range(1, {STORM} + 1): os.lseek(fd, number, 0)
+            """
+        )
+    )
+    query = "SELECT count(DISTINCT ret), max(ret) FROM syscalls WHERE name = 'lseek' AND ret > 0"
+    assert trace.connection.execute(query).fetchone() == (STORM, STORM)
+
+
 def wait_until_it_sleeps(pid):
     """Until the process blocks in its second read; its state is looked at from outside."""
     deadline = time.monotonic() + 60
@@ -94,34 +108,3 @@ def wait_until_it_sleeps(pid):
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         calm = calm + 1 if state == "S" else 0
         time.sleep(0.02)
-
-
-@pytest.mark.parametrize("most", [64 << 10, 1 << 20])
-def test_a_buffer_grows_with_the_rate_as_far_as_it_may(tmp_path, most):
-    small = 64 << 10
-    cpu = min(os.sched_getaffinity(0))
-    load = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: os.getppid()"
-    instance = Instance("target")
-    with subprocess.Popen([sys._base_executable, "-S", "-E", "-c", load]) as process:
-        try:
-            instance.stop()
-            instance.set_buffer(small >> 10)
-            instance.enable_event("raw_syscalls:sys_enter")
-            instance.set_pids([process.pid])
-            source = PageSource(instance, cpu, tmp_path / "raw", 4096, small, most)
-            source.open()
-            instance.start()
-            begun = time.monotonic()
-            while (passed := time.monotonic() - begun) < 0.5 or (
-                source.capacity < most and passed < 30
-            ):
-                time.sleep(0.005)
-                while source.move():
-                    pass
-            assert source.capacity == most
-            size = int(instance.read(f"per_cpu/cpu{cpu}/buffer_size_kb").split()[0]) << 10
-            assert most <= size <= most + (16 << 10)  # in whole pages, less their headers
-            source.close()
-        finally:
-            process.kill()
-            instance.close()

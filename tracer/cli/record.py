@@ -78,7 +78,7 @@ def record(
             "-b",
             "--buffer",
             metavar="SIZE",
-            help="Ring buffer of each CPU, e.g. 16M. Without it, it grows with the rate seen.",
+            help="Ring buffer of each CPU, e.g. 16M.",
         ),
     ] = None,
     max_size: Annotated[

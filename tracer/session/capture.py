@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from probes.backends.backend import Backend, Sizes
+from probes.backends.backend import Backend
 from probes.backends.choice import EBPF, FTRACE, PERF
 from probes.backends.drain import Drain, Source
 from probes.backends.ebpf.backend import EbpfBackend
@@ -40,14 +40,10 @@ _SETTLE_ROUNDS = 20
 
 
 def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
-    """Size of one CPU's ring buffer at first: some 0.2 s of a high rate, as memory allows."""
+    """Size of one CPU's ring buffer: some 0.2 s of the highest rate, as memory allows."""
     wanted = _KIB_TARGET if scope is Scope.TARGET else _KIB_MACHINE
-    return min(wanted, _fair_kib(cpus, memory_bytes))
-
-
-def _fair_kib(cpus: int, memory_bytes: int) -> int:
-    """What the ring buffer of one CPU and scope may take without -b."""
-    return max(256, memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // len(Scope))
+    fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // len(Scope)
+    return max(256, min(wanted, fair))
 
 
 class Capture:
@@ -76,8 +72,7 @@ class Capture:
         # Of what the kernel counts, nobody's share can be taken out later.
         self.follows_makers = not summed_up
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        first = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
-        sizes = Sizes(first, kib or _fair_kib(len(cpus), memory))
+        sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
         allow_open_files(4 * (len(Scope) + 1) * len(cpus))
         self._backend: Backend
         if backend == EBPF:
@@ -91,7 +86,7 @@ class Capture:
         self._sources = [*self._backend.sources]
         try:
             if any(event.feed is Feed.PERF for probe in probes for event in probe.events):
-                size = min(first[Scope.MACHINE], _KIB_FAULTS)
+                size = min(sizes[Scope.MACHINE], _KIB_FAULTS)
                 self.faults = FaultRings(raw, cpus, size, give_to_user)
                 self._sources += self.faults.rings
         except BaseException:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from probes.backends.backend import Filter, GiveToUser, Sizes
+from probes.backends.backend import Filter, GiveToUser
 from probes.backends.ebpf.programs import Programs
 from probes.backends.ebpf.ring import BpfRing
 from probes.schema import Probe, Scope
@@ -20,7 +20,7 @@ class EbpfBackend:
         self,
         raw: Path,
         probes: list[Probe],
-        sizes: Sizes,
+        kib: Mapping[Scope, int],
         cpus: list[int],
         give: GiveToUser,
         everybody: bool,
@@ -31,7 +31,7 @@ class EbpfBackend:
         `summed_up` are probes whose events are counted in the kernel instead of recorded.
         """
         # One ring serves every CPU.
-        whole = {scope: size * len(cpus) for scope, size in sizes.first.items()}
+        whole = {scope: size * len(cpus) for scope, size in kib.items()}
         self.programs = Programs(probes, whole, everybody, summed_up)
         self.formats = self.programs.formats
         self.missing = self.programs.missing

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from probes.backends.backend import CLOCK, Filter, GiveToUser, Sizes, available
+from probes.backends.backend import CLOCK, Filter, GiveToUser, available
 from probes.backends.drain import WAKE_PERCENT
 from probes.backends.event_format import parse_page
 from probes.backends.ftrace.instance import Instance
@@ -18,7 +19,12 @@ class FtraceBackend:
     wide = False
 
     def __init__(
-        self, raw: Path, probes: list[Probe], sizes: Sizes, cpus: list[int], give: GiveToUser
+        self,
+        raw: Path,
+        probes: list[Probe],
+        kib: Mapping[Scope, int],
+        cpus: list[int],
+        give: GiveToUser,
     ) -> None:
         """Make the instances and switch their events on, tracing nothing yet."""
         self.filters: dict[Scope, Filter] = {}
@@ -32,8 +38,8 @@ class FtraceBackend:
                 if mine:
                     instance = Instance(scope.value)
                     self.filters[scope] = instance
-                    self._prepare(instance, mine, sizes.first[scope])
-                    self._open(raw, instance, scope, sizes, cpus, give)
+                    self._prepare(instance, mine, kib[scope])
+                    self._open(raw, instance, scope, kib, cpus, give)
         except BaseException:
             for source in self.sources:
                 source.close()
@@ -56,7 +62,7 @@ class FtraceBackend:
         raw: Path,
         instance: Instance,
         scope: Scope,
-        sizes: Sizes,
+        kib: Mapping[Scope, int],
         cpus: list[int],
         give: GiveToUser,
     ) -> None:
@@ -65,10 +71,10 @@ class FtraceBackend:
         }
         page_bytes = parse_page(self.layout["header_page"]).page_bytes
         wakes = instance.wake_reader_at(WAKE_PERCENT)
-        first, most = sizes.first[scope] << 10, sizes.most << 10
+        capacity = kib[scope] << 10
         for cpu in cpus:
             path = raw / f"ftrace-{scope.value}-cpu{cpu}.raw"
-            source = PageSource(instance, cpu, path, page_bytes, first, most, wakes)
+            source = PageSource(instance, cpu, path, page_bytes, capacity, wakes)
             self.sources.append(source)
             source.open()
             give(source.sink)

@@ -68,7 +68,10 @@ class Instance:
             ) from None
 
     def set_buffer(self, kib_per_cpu: int) -> None:
-        """Size the ring buffer of each CPU; FeatureMissing where memory does not suffice."""
+        """Size the ring buffer of each CPU; FeatureMissing where memory does not suffice.
+
+        Not while events are let in: the kernel keeps them out meanwhile, and counts none.
+        """
         try:
             self.write("buffer_size_kb", str(kib_per_cpu))
         except OSError as error:
@@ -78,14 +81,6 @@ class Instance:
                     "give a smaller one with -b",
                 ) from None
             raise
-
-    def enlarge_buffer(self, cpu: int, kib: int) -> bool:
-        """Size one CPU's ring buffer while it is in use; False: there is no memory for it."""
-        try:
-            self.write(f"per_cpu/cpu{cpu}/buffer_size_kb", str(kib))
-        except OSError:
-            return False
-        return True
 
     def wake_reader_at(self, percent: int) -> bool:
         """Wake who polls a buffer once it is so full; False: this kernel cannot (5.0)."""

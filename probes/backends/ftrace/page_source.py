@@ -19,10 +19,6 @@ _PIPE_BYTES = 1 << 20
 _EMPTY_NS = 150_000_000
 """How often a page that has not filled is taken, too: a killed recorder loses little more."""
 
-_RATE_NS = 100_000_000
-_HELD_S = 0.4
-"""A buffer is to hold what comes in that time: twice the drain's longest pause."""
-
 _STALL_NS = 400_000_000
 """A drain that was away for longer may have lost what it does not see."""
 
@@ -39,8 +35,6 @@ class PageSource:
     page_bytes: int
     capacity: int
     """Bytes of the buffer."""
-    most: int = 0
-    """Bytes that it may grow to, by the rate seen."""
     wakes_reader: bool = False
     """Whether the kernel wakes who waits for the buffer to fill."""
     written: int = 0
@@ -52,8 +46,6 @@ class PageSource:
     _source: int = -1
     _sink: int = -1
     _pipe: tuple[int, int] = (-1, -1)
-    _rated: int = 0
-    _rated_written: int = 0
 
     def open(self) -> None:
         """Open both ends. The file must not exist; it is the user's alone."""
@@ -78,8 +70,6 @@ class PageSource:
         """Move whole pages, now and then one that is not; returns the bytes moved."""
         now = time.monotonic_ns()
         away, self._looked = now - self._looked, now
-        if now - self._rated > _RATE_NS:
-            self._fit(now)
         try:
             taken = os.splice(self._source, self._pipe[1], _PIPE_BYTES)
         except BlockingIOError:
@@ -97,17 +87,6 @@ class PageSource:
             left -= moved
             self.written += moved
         return taken
-
-    def _fit(self, now: int) -> None:
-        """Enlarge the buffer, where events come so fast that it may not hold them."""
-        passed, self._rated = now - self._rated, now
-        moved, self._rated_written = self.written - self._rated_written, self.written
-        wanted = min(self.most, int(moved * _HELD_S * 1e9 / passed))
-        if wanted > self.capacity:
-            if self.instance.enlarge_buffer(self.cpu, wanted >> 10):
-                self.capacity = wanted
-            else:
-                self.most = self.capacity
 
     def move_last(self) -> None:
         """Move what is left. Tracing must be off."""

@@ -7,11 +7,11 @@ rings: tracefs is read for ids and formats alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from probes.backends import event_format
-from probes.backends.backend import Filter, GiveToUser, Sizes, available
+from probes.backends.backend import Filter, GiveToUser, available
 from probes.backends.perf_events.tracepoints import TracepointRing
 from probes.kernel import tracefs
 from probes.schema import Probe, Scope
@@ -25,7 +25,12 @@ class PerfBackend:
     wide = True
 
     def __init__(
-        self, raw: Path, probes: list[Probe], sizes: Sizes, cpus: list[int], give: GiveToUser
+        self,
+        raw: Path,
+        probes: list[Probe],
+        kib: Mapping[Scope, int],
+        cpus: list[int],
+        give: GiveToUser,
     ) -> None:
         """Open the rings, switched off. PermissionMissing or FeatureMissing."""
         self.formats: dict[str, str] = {}
@@ -43,7 +48,7 @@ class PerfBackend:
         try:
             for scope in Scope:
                 # A power of two.
-                size = max(_LEAST_BYTES, 1 << ((sizes.first[scope] << 10).bit_length() - 1))
+                size = max(_LEAST_BYTES, 1 << ((kib[scope] << 10).bit_length() - 1))
                 for cpu in cpus if ids[scope] else ():
                     path = raw / f"perf-{scope.value}-cpu{cpu}.raw"
                     ring = TracepointRing(cpu, path, size, ids[scope])

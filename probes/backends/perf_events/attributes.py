@@ -71,12 +71,12 @@ def open_event(
     return _open(_TYPE_SOFTWARE, config, cpu, sample, flags, wake_bytes)
 
 
-def open_tracepoint(number: int, cpu: int, wake_bytes: int = 0) -> int:
+def open_tracepoint(number: int, cpu: int) -> int:
     """A tracepoint by its id, of every process on one CPU, switched off; returns its fd.
 
     A sample has the event's own bytes. Raises PermissionMissing or FeatureMissing.
     """
-    return _open(_TYPE_TRACEPOINT, number, cpu, _TID | _TIME | _CPU | _RAW, 0, wake_bytes)
+    return _open(_TYPE_TRACEPOINT, number, cpu, _TID | _TIME | _CPU | _RAW, 0, 0)
 
 
 def _open(kind: int, config: int, cpu: int, sample: int, flags: int, wake_bytes: int) -> int:

@@ -7,6 +7,7 @@ rings: tracefs is read for ids and formats alone.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,8 +16,6 @@ from probes.backends.backend import Filter, GiveToUser, available
 from probes.backends.perf_events.tracepoints import TracepointRing
 from probes.kernel import tracefs
 from probes.schema import Probe, Scope
-
-_LEAST_BYTES = 4096
 
 
 class PerfBackend:
@@ -48,7 +47,7 @@ class PerfBackend:
         try:
             for scope in Scope:
                 # A power of two.
-                size = max(_LEAST_BYTES, 1 << ((kib[scope] << 10).bit_length() - 1))
+                size = max(mmap.PAGESIZE, 1 << ((kib[scope] << 10).bit_length() - 1))
                 for cpu in cpus if ids[scope] else ():
                     path = raw / f"perf-{scope.value}-cpu{cpu}.raw"
                     ring = TracepointRing(cpu, path, size, ids[scope])

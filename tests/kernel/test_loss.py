@@ -45,9 +45,9 @@ def test_received_and_lost_make_generated_and_the_gap_is_where_it_was(tmp_path, 
     load = [sys._base_executable, "-S", "-E", "-c", LOAD]
     with subprocess.Popen(load, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
-        options = ("--backend", backend, "-b", "64K", "-e", "syscalls", "-o", folder)
+        options = ("--backend", backend, "-b", "64K", "-e", "syscalls", "--fail-on-loss")
         with subprocess.Popen(
-            tracer_command("record", *options, "-p", process.pid),
+            tracer_command("record", *options, "-o", folder, "-p", process.pid),
             stderr=subprocess.PIPE,
             text=True,
         ) as recorder:
@@ -63,12 +63,15 @@ def test_received_and_lost_make_generated_and_the_gap_is_where_it_was(tmp_path, 
             ended = time.monotonic_ns()
             time.sleep(0.5)
             recorder.send_signal(signal.SIGINT)
-            assert recorder.wait(60) == 0
+            assert recorder.wait(60) == 7
+            assert "events were lost" in recorder.stderr.read()
         process.kill()
     with Trace(folder) as trace:
         gaps = trace.connection.execute(
             'SELECT "from", "to", count FROM loss WHERE stream LIKE \'%target%\''
         ).fetchall()
+        everywhere = trace.connection.execute("SELECT sum(count) FROM loss").fetchone()[0]
+        assert trace.manifest["loss"]["events"] == everywhere
     lost = sum(count for _, _, count in gaps)
     # The end of the first read, every call's two events, and the second read, which blocks.
     kept = received(folder, process.pid)

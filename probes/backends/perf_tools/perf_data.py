@@ -277,16 +277,16 @@ class _Losses:
         """Gaps that add up to what was lost."""
         gaps = []
         for cpu in sorted({*self._located, *(self._counted or {})}):
-            exact = None if self._counted is None else self._counted.get(cpu, 0)
-            unlocated: list[tuple[int | None, int | None, int]] = [(None, None, 0)]
-            found = self._located.get(cpu, unlocated)
-            for number, (start, end, count) in enumerate(found):
-                if exact is not None:
-                    # What the others do not account for is put to the last.
-                    count = exact if number == len(found) - 1 else min(count, exact)
-                    exact -= count
+            rest = None if self._counted is None else self._counted.get(cpu, 0)
+            for start, end, count in self._located.get(cpu, []):
+                if rest is not None:
+                    count = min(count, rest)
+                    rest -= count
                 if count:
                     gaps.append(_gap(cpu, start, end, count, "buffer overrun"))
+            if rest:
+                # The kernel tells of a loss with the next sample of that CPU: none came any more.
+                gaps.append(_gap(cpu, self.last.get(cpu), None, rest, "buffer overrun"))
         return gaps
 
 

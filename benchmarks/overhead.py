@@ -51,6 +51,8 @@ def main() -> None:
     parser.add_argument("--models", default="lenet,mobilenet")
     parser.add_argument("--tools", default=",".join(_TOOLS))
     options = parser.parse_args()
+    # The background job of a shell ignores it, and so would the tools that it ends.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     result = {
         model: measure(model, options.tools.split(","), options.windows, options.seconds)
         for model in options.models.split(",")

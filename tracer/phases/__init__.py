@@ -18,7 +18,7 @@ A process that is to be attached to later (`tracer record -p`) can be started wi
 TRACER_MARKS=DIR of your choice: the recorder finds the folder in the process's environment.
 """
 
-from tracer.phases.marks import (
+from .marks import (
     MARKS_ENV,
     NAMES,
     Phase,

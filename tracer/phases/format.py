@@ -9,7 +9,7 @@ last byte is not COMMITTED was never finished and is skipped. Integers are littl
         12     4  tid
         16     8  epoch     ABSENT where the mark gave none
         24     8  step      ABSENT where the mark gave none
-        32     1  kind      BEGIN or END
+        32     1  kind      BEGIN or END; with AUTOMATIC where PyTorch was made to mark it
         33    30  name      UTF-8, padded with zeros
         63     1  COMMITTED
 """
@@ -23,8 +23,11 @@ RECORD_BYTES = RECORD.size
 NAME_BYTES = 30
 BEGIN = 1
 END = 2
+AUTOMATIC = 0x80
 COMMITTED = 0xA5
 ABSENT = -(1 << 63)
 SUFFIX = ".marks"
+NOTE_SUFFIX = ".note"
+"""Of a text beside the marks: what PyTorch could not be made to mark, and why."""
 
 assert RECORD_BYTES == 64

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tracer.phases.format import (
+from .format import (
     ABSENT,
     BEGIN,
     COMMITTED,
@@ -123,20 +123,21 @@ def disable() -> None:
     _sink = None
 
 
-def _write(kind: int, name: str, epoch: int | None, step: int | None) -> None:
+def mark(kind: int, name: bytes, epoch: int, step: int) -> None:
+    """Keep one mark as it is in the file (`tracer.phases.format`); never raises."""
     global _sink
-    if _sink is None:
+    sink = _sink
+    if sink is None:
         return
     try:
-        _sink.write(
-            kind,
-            _encoded(str(name)),
-            _number(epoch),
-            _number(step),
-        )
+        sink.write(kind, name, epoch, step)
     except OSError:
         # The recording's disk is full or its folder is gone: the training job goes on.
         _sink = None
+
+
+def _write(kind: int, name: str, epoch: int | None, step: int | None) -> None:
+    mark(kind, _encoded(str(name)), _number(epoch), _number(step))
 
 
 def _number(value: int | None) -> int:

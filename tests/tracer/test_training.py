@@ -1,0 +1,186 @@
+"""Steps inferred: what PyTorch was seen to do in, phases with numbers out."""
+
+import pytest
+
+from tracer.store.marks import Span
+from tracer.store.training import phases_of, without_marked
+
+F, C, N, B, O = "fetch", "forward", "no_grad", "backward", "optimizer"  # noqa: E741
+END, LOAD = "exhausted", "data_load"
+
+
+def facts(text, pid=7, iteration=1 << 20):
+    """A line of letters into facts, 10 ns each, 2 ns apart; L begins another pass over the data.
+
+    F fetch, C forward, N forward without gradients, B backward, O optimizer, X a fetch that finds
+    the end, S checkpoint.
+    """
+    found = []
+    at, batch = 100, 0
+    for letter in text.replace(" ", ""):
+        names = {"F": F, "X": F, "C": C, "N": C, "B": B, "O": O, "L": LOAD, "S": "checkpoint"}
+        span = Span(at, pid, pid, names[letter], end=at + 10, source="")
+        if letter == "L":
+            iteration, batch = iteration + (1 << 20), 0
+        elif letter in "FX":
+            span.epoch, span.step = iteration, batch
+            batch += 1
+        elif letter in "CN":
+            span.step = int(letter == "C")
+        found.append(span)
+        if letter == "X":
+            found.append(Span(at + 2, pid, pid, END, end=at + 10))
+        at += 12
+    return found
+
+
+def rows(found, name):
+    return [(s.epoch, s.step) for s in found if s.name == name]
+
+
+def times(found, name):
+    return [(s.start, s.end) for s in found if s.name == name]
+
+
+def count(found):
+    names = ("train", "epoch", "step", F, C, B, O, "eval", "inference")
+    return {name: len(rows(found, name)) for name in names if rows(found, name)}
+
+
+def test_a_loop_is_cut_at_its_fetches():
+    found = phases_of(facts("FCBO FCBO X"))
+    assert count(found) == {"train": 1, "epoch": 1, "step": 2, F: 2, C: 2, B: 2, O: 2}
+    # Steps tile the loop: the second ends where the end of the data was looked for.
+    assert times(found, "step") == [(100, 148), (148, 196)]
+    assert rows(found, B) == [(0, 0), (0, 1)]
+    assert {s.source for s in found if s.name in (F, C, B, O)} == {"automatic"}
+    assert {s.source for s in found if s.name in ("train", "epoch", "step")} == {"inferred"}
+
+
+def test_epochs_are_passes_over_the_data_and_steps_count_on():
+    found = phases_of(facts("L FCBO FCBO FCBO X L FCBO X S L FCBO FCBO X"))
+    assert rows(found, "epoch") == [(0, None), (1, None), (2, None)]
+    assert rows(found, O) == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (2, 5)]
+    assert rows(found, "checkpoint") == [(1, None)]
+    assert [epoch for epoch, _ in rows(found, LOAD)] == [0, 1, 2]
+
+
+def test_forwards_in_a_row_are_one():
+    """A loss that is a module, or two models."""
+    (row,) = [s for s in phases_of(facts("FCCNBO X")) if s.name == C]
+    assert (row.start, row.end) == (112, 146)
+
+
+def test_accumulated_gradients_are_steps_without_an_optimizer():
+    found = phases_of(facts("FCB FCBO FCB FCBO X"))
+    assert count(found) == {"train": 1, "epoch": 1, "step": 4, F: 4, C: 4, B: 4, O: 2}
+    assert rows(found, O) == [(0, 1), (0, 3)]
+
+
+def test_two_models_taught_in_turn_with_one_batch_are_one_step():
+    found = phases_of(facts("FCBOCBO FCBOCBO X"))
+    assert count(found) == {"train": 1, "epoch": 1, "step": 2, F: 2, C: 4, B: 4, O: 4}
+
+
+def test_two_losses_are_two_backwards_of_one_step():
+    assert count(phases_of(facts("FCBBO FCBBO X")))[B] == 4
+
+
+def test_a_loop_without_a_loader_is_cut_after_its_optimizer():
+    found = phases_of(facts("CBO CBO CCBO"))
+    assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3}
+    assert rows(found, "step") == [(None, 0), (None, 1), (None, 2)]
+
+
+def test_what_teaches_nothing_in_a_process_that_trains_is_an_evaluation():
+    found = phases_of(facts("L FCBO FCBO X L FN FN FN X L FCBO X L FN X"))
+    assert count(found) == {"train": 1, "epoch": 2, "step": 3, F: 7, C: 3, B: 3, O: 3, "eval": 2}
+    assert rows(found, "eval") == [(0, None), (1, None)]
+    assert [r for r in rows(found, F) if r[1] is None] == [(0, None)] * 3 + [(1, None)]
+
+
+def test_an_evaluation_without_no_grad_is_one_all_the_same():
+    assert count(phases_of(facts("L FCBO X L FC FC X")))["eval"] == 1
+
+
+def test_an_evaluation_by_hand_after_training_by_hand():
+    found = phases_of(facts("CBO CBO N N N CBO"))
+    assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3, "eval": 1}
+
+
+def test_where_nothing_learns_it_is_inference():
+    found = phases_of(facts("L FN FN FN X"))
+    assert count(found) == {"step": 3, F: 3, C: 3, "inference": 1}
+    assert rows(found, "step") == [(None, 0), (None, 1), (None, 2)]
+
+
+def test_a_server_without_a_loader_infers_call_by_call():
+    assert count(phases_of(facts("NNN"))) == {"step": 3, C: 3, "inference": 1}
+
+
+def test_a_loop_that_fetches_ahead_keeps_its_numbers():
+    """The batch after is fetched before the one at hand is used."""
+    found = phases_of(facts("L FF CBO F CBO F CBO X CBO"))
+    assert rows(found, B) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+
+
+def test_two_loaders_in_turn_are_one_epoch():
+    one = facts("FCBO FCBO FCBO")
+    for span in one:
+        if span.name == F and span.start == 148:
+            span.epoch = 5 << 20
+    assert rows(phases_of(one), "epoch") == [(0, None)]
+
+
+def test_the_closure_of_an_optimizer_belongs_to_its_step():
+    """LBFGS computes forward and backward within the optimizer's step."""
+    outer = facts("FO X")
+    (optimizer,) = [s for s in outer if s.name == O]
+    optimizer.end = optimizer.start + 10
+    inner = [
+        Span(optimizer.start + 2, 7, 7, C, step=1, end=optimizer.start + 4),
+        Span(optimizer.start + 5, 7, 7, B, end=optimizer.start + 8),
+    ]
+    found = phases_of(sorted([*outer, *inner], key=lambda s: s.start))
+    assert (rows(found, C), rows(found, B), rows(found, O)) == ([(0, 0)], [(0, 0)], [(0, 0)])
+
+
+def test_a_worker_s_fetches_have_the_numbers_of_the_steps_that_use_them():
+    worker = [
+        Span(50, 9, 9, "worker", 1 << 20, 7, 51),
+        Span(52, 9, 9, F, 1 << 20, 1, 60),
+        Span(61, 9, 9, F, 1 << 20, 0, 70),
+        Span(71, 9, 9, F, 1 << 20, 2, 80),
+    ]
+    found = phases_of([*worker, *facts("FCBO FCBO X")])
+    assert [(s.epoch, s.step) for s in found if s.pid == 9] == [(0, 1), (0, 0), (None, None)]
+
+
+def test_a_replica_s_forward_on_a_thread_of_pytorch_s_is_no_phase_of_its_own():
+    helper = [Span(113, 7, 8, C, step=1, end=120), Span(127, 7, 8, C, step=1, end=130)]
+    found = phases_of([*facts("FCBO X"), *helper])
+    assert count(found)[C] == 1
+
+
+def test_processes_are_apart():
+    found = phases_of([*facts("FCBO X", pid=7), *facts("FCBO FCBO X", pid=8)])
+    assert [s.pid for s in found if s.name == "step"] == [7, 8, 8]
+
+
+def test_a_step_that_was_killed_has_no_end():
+    spans = facts("FCBO FCB")
+    spans[-1].end = None
+    found = phases_of(spans)
+    assert times(found, "step") == [(100, 148), (148, None)]
+    assert times(found, "train") == [(100, None)]
+
+
+@pytest.mark.parametrize("marked", ["step", "epoch", "train"])
+def test_what_the_script_marks_itself_is_not_said_twice(marked):
+    found = without_marked(phases_of(facts("FCBO X")), [Span(0, 7, 7, marked)])
+    assert count(found) == {F: 1, C: 1, B: 1, O: 1}
+
+
+def test_another_process_s_marks_do_not_hide_ours():
+    found = phases_of(facts("FCBO X"))
+    assert without_marked(found, [Span(0, 8, 8, "step")]) == found

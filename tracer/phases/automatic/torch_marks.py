@@ -1,0 +1,224 @@
+"""Marks that PyTorch itself makes, in a process whose script knows nothing of us.
+
+What is marked are facts, as they happen; what they mean (steps, epochs, evaluation, which forward
+calls are one) is inferred when the recording is finalized (`tracer.store.training`):
+
+    name        from                               epoch          step
+    data_load   DataLoader.__iter__
+    fetch       the DataLoader's iterator          iteration      batch in it; 0, 1, ...
+    exhausted   ... inside a fetch that found the end
+    worker      a worker's first fetch             iteration      the process it serves
+    fetch       a worker, on its own process       iteration      batch that it makes
+    forward     the outermost nn.Module call                      1 with gradients, else 0
+    backward    torch.autograd.backward and grad
+    optimizer   Optimizer.step
+    model_load  torch.load, load_state_dict, Module.to
+    checkpoint  torch.save
+
+`iteration` tells the passes over data apart: the number of the iterator in its process, and, in
+the low 20 bits, how often persistent workers were set to work anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from .. import marks
+from ..format import ABSENT, AUTOMATIC, BEGIN, END
+from .weave import NotWoven, weave
+
+_AGAIN_BITS = 20
+_ITERATION = "_tracer_iteration"
+"""Attribute of a DataLoader's iterator and of what fetches for it."""
+
+
+class _Nesting(threading.local):
+    """How deep this thread is in calls of which only the outermost is marked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.marked = False
+        """Whether the outermost of them is."""
+        self.files = 0
+
+
+_nesting = _Nesting()
+
+
+def install(torch: ModuleType) -> list[str]:
+    """Have `torch` mark what it does; returns what could not be made to, and why."""
+    failures: list[str] = []
+    for install_one in (_install_modules, _install_autograd, _install_files, _install_data):
+        try:
+            install_one(torch)
+        except (NotWoven, AttributeError, ImportError) as error:
+            failures.append(f"{install_one.__name__[9:]}: {error}")
+    try:
+        from torch.optim import optimizer
+
+        optimizer.register_optimizer_step_pre_hook(_OptimizerHook(BEGIN, torch))
+        optimizer.register_optimizer_step_post_hook(_OptimizerHook(END, torch))
+    except (AttributeError, ImportError) as error:
+        failures.append(f"optimizer: {error}")
+    return failures
+
+
+def _mark(kind: int, name: bytes, epoch: int = ABSENT, step: int = ABSENT) -> None:
+    marks.mark(kind | AUTOMATIC, name, epoch, step)
+
+
+class _OptimizerHook:
+    """PyTorch's global hook before and after each step of an optimizer."""
+
+    def __init__(self, kind: int, torch: ModuleType) -> None:
+        self.kind = kind
+        self.compiling: Callable[[], bool] = torch.compiler.is_compiling
+
+    def __call__(self, optimizer: object, args: object, kwargs: object) -> None:
+        if not self.compiling():
+            _mark(self.kind, b"optimizer")
+
+
+def _install_modules(torch: ModuleType) -> None:
+    with_gradients: Callable[[], bool] = torch.is_grad_enabled
+    enter, leave = _computing(torch, b"forward", lambda: int(with_gradients()))
+    # The global hooks of modules would cost several us a submodule, and change what
+    # torch.compile makes of it. Module.__call__ is this function.
+    weave(torch.nn.Module._wrapped_call_impl, enter, leave)
+
+
+def _install_autograd(torch: ModuleType) -> None:
+    enter, leave = _computing(torch, b"backward", lambda: ABSENT)
+    weave(torch.autograd.backward, enter, leave)
+    weave(torch.autograd.grad, enter, leave)
+
+
+def _computing(
+    torch: ModuleType, name: bytes, step: Callable[[], int]
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """What to call around a computation, of which only the outermost is marked.
+
+    A forward that a backward computes anew belongs to the backward, a gradient that a model
+    takes of itself to its forward. What torch.compile runs to see what it does is none.
+    """
+    compiling: Callable[[], bool] = torch.compiler.is_compiling
+    tracing: Callable[[], object] = torch._guards.TracingContext.try_get
+
+    def enter() -> None:
+        if compiling():
+            return
+        _nesting.calls += 1
+        if _nesting.calls == 1:
+            _nesting.marked = tracing() is None
+            if _nesting.marked:
+                _mark(BEGIN, name, step=step())
+
+    def leave() -> None:
+        if compiling():
+            return
+        _nesting.calls -= 1
+        if _nesting.calls == 0 and _nesting.marked:
+            _mark(END, name)
+
+    return enter, leave
+
+
+def _install_files(torch: ModuleType) -> None:
+    def around(name: bytes) -> tuple[Callable[[], None], Callable[[], None]]:
+        def enter() -> None:
+            _nesting.files += 1
+            if _nesting.files == 1:
+                _mark(BEGIN, name)
+
+        def leave() -> None:
+            _nesting.files -= 1
+            if _nesting.files == 0:
+                _mark(END, name)
+
+        return enter, leave
+
+    weave(torch.save, *around(b"checkpoint"))
+    weave(torch.load, *around(b"model_load"))
+    weave(torch.nn.Module.load_state_dict, *around(b"model_load"))
+    weave(torch.nn.Module.to, *around(b"model_load"))
+
+
+class _Iterations:
+    """The passes over data that this process has begun; a forked worker inherits the number."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.fetchers = 0
+        """Of a worker: each stands for a pass over the data."""
+
+
+def _install_data(torch: ModuleType) -> None:
+    from torch.utils.data import _utils, dataloader
+
+    worker = _utils.worker
+    iterations = _Iterations()
+    announced: set[int] = set()
+
+    weave(
+        dataloader.DataLoader.__iter__,
+        lambda: _mark(BEGIN, b"data_load"),
+        lambda: _mark(END, b"data_load"),
+    )
+
+    def made(iterator: Any) -> None:
+        iterations.begun += 1
+        iterator.__dict__[_ITERATION] = (iterations.begun << _AGAIN_BITS) - 1
+
+    def begun_anew(iterator: Any) -> None:
+        if _ITERATION in iterator.__dict__:
+            iterator.__dict__[_ITERATION] += 1
+
+    weave(dataloader._BaseDataLoaderIter.__init__, made, _nothing, given=["self"])
+    weave(dataloader._BaseDataLoaderIter._reset, begun_anew, _nothing, given=["self"])
+
+    def fetch(iterator: Any) -> None:
+        state = iterator.__dict__
+        _mark(BEGIN, b"fetch", state.get(_ITERATION, ABSENT), state.get("_num_yielded", ABSENT))
+
+    weave(
+        dataloader._BaseDataLoaderIter.__next__,
+        fetch,
+        lambda: _mark(END, b"fetch"),
+        lambda: _mark(BEGIN, b"exhausted"),
+        given=["self"],
+    )
+
+    def fetcher_made(fetcher: Any) -> None:
+        if worker._worker_info is not None:
+            iterations.fetchers += 1
+
+    def work() -> None:
+        if worker._worker_info is None:
+            return
+        iteration = ABSENT
+        if iterations.begun:  # else it was spawned, not forked
+            iteration = (iterations.begun << _AGAIN_BITS) + iterations.fetchers - 1
+        if os.getpid() not in announced:
+            announced.add(os.getpid())
+            _mark(BEGIN, b"worker", iteration, os.getppid())
+            _mark(END, b"worker")
+        # The loop around this call knows which batch it is.
+        number = sys._getframe(2).f_locals.get("idx")
+        _mark(BEGIN, b"fetch", iteration, number if isinstance(number, int) else ABSENT)
+
+    def worked() -> None:
+        if worker._worker_info is not None:
+            _mark(END, b"fetch")
+
+    weave(_utils.fetch._BaseDatasetFetcher.__init__, fetcher_made, _nothing, given=["self"])
+    weave(_utils.fetch._MapDatasetFetcher.fetch, work, worked)
+    weave(_utils.fetch._IterableDatasetFetcher.fetch, work, worked)
+
+
+def _nothing() -> None:
+    """After a call of which only the beginning matters."""

@@ -1,0 +1,120 @@
+"""Calls put into the code of a function that is not ours, without a frame of our own.
+
+A wrapper around a function shows: in every traceback that passes through it, in the stack level
+that a warning counts, in what `is` and pickle say of the function. Calls inside its own code, at
+its own lines and columns, do not.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+_FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+_COMPARED = ("co_names", "co_varnames", "co_freevars", "co_flags")
+
+
+class NotWoven(Exception):
+    """The function is not one that calls can be put into."""
+
+
+def weave(
+    function: Callable[..., Any],
+    enter: Callable[..., None],
+    leave: Callable[[], None],
+    stopped: Callable[[], None] | None = None,
+    given: Sequence[str] = (),
+) -> None:
+    """Have each call of `function` call `enter` first and `leave` last, however it ends.
+
+    `enter` gets those of the function's parameters that are `given` by name; `stopped` is called
+    where StopIteration leaves the function. None of them may raise.
+
+    Raises NotWoven where the source of the function is not at hand, or is not what it was
+    compiled from; then nothing is changed.
+    """
+    if not isinstance(function, FunctionType):
+        raise NotWoven(f"{function!r} is not a Python function")
+    code = function.__code__
+    if code.co_freevars or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
+        raise NotWoven(f"{code.co_name} is a closure or a generator")
+    tree, definition = _parsed(function)
+    plain = _compiled(tree, function)
+    # How a method of a module is called depends on the file's imports, so instructions may differ.
+    same = all(getattr(plain, name) == getattr(code, name) for name in _COMPARED)
+    if not same or _lines(plain) != _lines(code):
+        raise NotWoven(f"{code.co_name} is not what its source says")
+    name = f"__tracer_{code.co_name}_{code.co_firstlineno}"
+    calls = {f"{name}_enter": enter, f"{name}_leave": leave, f"{name}_stopped": stopped}
+    body = ast.Try(
+        body=definition.body,
+        handlers=[]
+        if stopped is None
+        else [
+            ast.ExceptHandler(
+                type=ast.Name("StopIteration", ast.Load()),
+                name=None,
+                body=[_call(f"{name}_stopped"), ast.Raise()],
+            )
+        ],
+        orelse=[],
+        finalbody=[_call(f"{name}_leave")],
+    )
+    definition.body = [_call(f"{name}_enter", *given), body]
+    woven = _compiled(_located(tree, definition), function)
+    function.__globals__.update(calls)
+    function.__code__ = woven
+
+
+def _lines(code: CodeType) -> set[int | None]:
+    return {line for _, _, line in code.co_lines()}
+
+
+def _parsed(function: FunctionType) -> tuple[ast.Module, ast.FunctionDef]:
+    """The function's definition, at the lines and columns that it has in its file."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+        source = "".join(lines)
+        if source[:1].isspace():
+            source, first = "if True:\n" + source, first - 1
+        tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError, ValueError) as error:
+        raise NotWoven(f"{function.__name__}: {error}") from None
+    (statement,) = tree.body
+    if isinstance(statement, ast.If):
+        (statement,) = statement.body
+    if not isinstance(statement, ast.FunctionDef) or statement.decorator_list:
+        raise NotWoven(f"{function.__name__} is decorated or no function")
+    tree.body = [statement]
+    return ast.increment_lineno(tree, first - 1), statement
+
+
+def _call(name: str, *arguments: str) -> ast.Expr:
+    loaded: list[ast.expr] = [ast.Name(argument, ast.Load()) for argument in arguments]
+    return ast.Expr(ast.Call(ast.Name(name, ast.Load()), loaded, []))
+
+
+def _located(tree: ast.Module, definition: ast.FunctionDef) -> ast.Module:
+    """What was added lies on the line of the definition."""
+    for node in ast.walk(definition):
+        if "lineno" in node._attributes and not hasattr(node, "lineno"):
+            ast.copy_location(node, definition)
+    return tree
+
+
+def _compiled(tree: ast.Module, function: FunctionType) -> CodeType:
+    code = function.__code__
+    flags = code.co_flags & _FUTURES
+    module = compile(tree, code.co_filename, "exec", flags=flags, dont_inherit=True)
+    (found,) = (
+        constant
+        for constant in module.co_consts
+        if isinstance(constant, CodeType) and constant.co_name == code.co_name
+    )
+    if hasattr(code, "co_qualname"):
+        found = found.replace(co_qualname=code.co_qualname)
+    return found

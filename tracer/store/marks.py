@@ -1,0 +1,179 @@
+"""Marks files of the traced processes into spans: what began and ended on which thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tracer.phases.format import (
+    ABSENT,
+    AUTOMATIC,
+    BEGIN,
+    COMMITTED,
+    END,
+    NAME_BYTES,
+    RECORD_BYTES,
+    SUFFIX,
+)
+from tracer.store.manifest import MarkFacts
+
+_MAX_FILES = 100_000
+_MAX_OPEN = 1000
+"""Deepest nesting of spans on one thread; deeper is a marks file gone wild."""
+
+_RECORD = np.dtype(
+    [
+        ("ts", "<i8"),
+        ("pid", "<i4"),
+        ("tid", "<i4"),
+        ("epoch", "<i8"),
+        ("step", "<i8"),
+        ("kind", "u1"),
+        ("name", f"S{NAME_BYTES}"),
+        ("committed", "u1"),
+    ]
+)
+assert _RECORD.itemsize == RECORD_BYTES
+
+
+NAMES = "names.jsonl"
+"""Beside the marks: what this machine calls the processes of a container (`MarkFacts`)."""
+
+UNKNOWN_PID = 0
+"""There: a process that was gone before it was looked for."""
+
+
+@dataclass(slots=True)
+class Span:
+    """Something that a thread did for a time. An end of None: it had not ended it.
+
+    Negative pids and tids are those of a container, whose names here are not known.
+    """
+
+    start: int
+    pid: int
+    tid: int
+    name: str
+    epoch: int | None = None
+    step: int | None = None
+    end: int | None = None
+    source: str = "script"
+
+    def but(self, **changes: Any) -> Span:
+        """A copy with changes."""
+        return replace(self, **changes)
+
+
+def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span], list[Span]]:
+    """Spans of every marks file in `folder`: those of the scripts, and the automatic ones.
+
+    An inner span of a script inherits epoch and step; what they are in an automatic one,
+    `tracer.phases.automatic` says. Each list is in order of threads, then of time. `names` are
+    those of containers' processes.
+    """
+    here: dict[str, _Names] = {}
+    parents: dict[int, int] = {}
+    for file, own, pid, threads in names:
+        known = here.setdefault(file, _Names(own))
+        if pid != UNKNOWN_PID:
+            known.threads.update({own: pid, **dict(threads)})
+            # Two containers may count alike: then it is not known which is meant.
+            parents[own] = pid if parents.get(own, pid) == pid else -own
+    by_thread: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
+    if folder.is_dir() and not folder.is_symlink():
+        for path in sorted(folder.iterdir())[:_MAX_FILES]:
+            if path.suffix != SUFFIX:
+                continue
+            records = _read(path)
+            if path.name in here:
+                _rename(records, here[path.name], parents)
+            for pid, tid in np.unique(records[["pid", "tid"]]).tolist():
+                mine = records[(records["pid"] == pid) & (records["tid"] == tid)]
+                by_thread.setdefault((pid, tid), []).append(mine)
+    script: list[Span] = []
+    automatic: list[Span] = []
+    for (pid, tid), parts in sorted(by_thread.items()):
+        records = np.concatenate(parts)
+        records = records[np.argsort(records["ts"], kind="stable")]
+        of_torch = (records["kind"] & AUTOMATIC) != 0
+        script += _of_thread(pid, tid, records[~of_torch], inherit=True)
+        automatic += _of_thread(pid, tid, records[of_torch], inherit=False)
+    return script, automatic
+
+
+def _read(path: Path) -> np.ndarray[Any, Any]:
+    """The committed records of one marks file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return np.empty(0, _RECORD)
+    with os.fdopen(fd, "rb") as file:
+        size = os.fstat(fd).st_size
+        records = np.fromfile(file, _RECORD, count=size // RECORD_BYTES)
+    kinds = (BEGIN, END, BEGIN | AUTOMATIC, END | AUTOMATIC)
+    sane = (records["committed"] == COMMITTED) & np.isin(records["kind"], kinds)
+    kept: np.ndarray[Any, Any] = records[sane]
+    return kept
+
+
+@dataclass
+class _Names:
+    """Of a container's process that marks."""
+
+    own: int
+    """Its pid there."""
+    threads: dict[int, int] = field(default_factory=dict)
+    """What they are called here, by what they are called there; its first one among them."""
+
+
+def _rename(records: np.ndarray[Any, Any], names: _Names, parents: dict[int, int]) -> None:
+    """Put this machine's pids and tids in the place of a container's; negative: not known."""
+    known = names.threads
+    records["tid"] = [known.get(tid, -tid) for tid in records["tid"].tolist()]
+    records["pid"] = [
+        known.get(pid, -pid) if pid == names.own else -pid for pid in records["pid"].tolist()
+    ]
+    worker = records["name"] == b"worker"
+    records["step"][worker] = [parents.get(pid, -pid) for pid in records["step"][worker].tolist()]
+
+
+def _of_thread(pid: int, tid: int, records: np.ndarray[Any, Any], inherit: bool) -> list[Span]:
+    """Spans of one thread, as they began: an end closes the innermost open one of its name."""
+    begun: list[Span] = []
+    stack: list[Span] = []
+    names: dict[bytes, str] = {}
+    for ts, epoch, step, kind, raw in zip(
+        *(records[column].tolist() for column in ("ts", "epoch", "step", "kind", "name")),
+        strict=True,
+    ):
+        name = names.get(raw)
+        if name is None:
+            name = names[raw] = raw.rstrip(b"\0").decode("utf-8", "backslashreplace")
+        if kind & ~AUTOMATIC == BEGIN:
+            if len(stack) >= _MAX_OPEN:
+                del stack[0]
+            around = stack[-1] if stack and inherit else None
+            span = Span(
+                ts,
+                pid,
+                tid,
+                name,
+                epoch if epoch != ABSENT else (around.epoch if around else None),
+                step if step != ABSENT else (around.step if around else None),
+            )
+            begun.append(span)
+            stack.append(span)
+            continue
+        at = next((i for i in reversed(range(len(stack))) if stack[i].name == name), None)
+        if at is None:
+            continue  # began before the marks were kept
+        # What was still open inside it was left by an exception that skipped its end mark.
+        for inner in stack[at:]:
+            inner.end = ts
+        del stack[at:]
+    return begun

@@ -16,6 +16,7 @@ from probes import (
     processes,
     summaries,
     syscalls,
+    torch_calls,
     writeback,
 )
 from probes.schema import Probe, Table
@@ -31,6 +32,7 @@ PROBES: dict[str, Probe] = {
         file_writes,
         block,
         buffers,
+        torch_calls,
         processes,
     )
 }

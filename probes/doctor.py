@@ -97,6 +97,8 @@ def _events() -> list[Finding]:
     found = []
     for probe in PROBES.values():
         points = [event for event in probe.events if event.feed is Feed.TRACEPOINT]
+        if not points:
+            continue
         labels = {event.label for event in points}
         served = {e.label for e in points if (events / e.name.replace(":", "/")).is_dir()}
         found.append(

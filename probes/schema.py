@@ -158,6 +158,8 @@ class Feed(Enum):
     TRACEPOINT = "tracepoint"
     PERF = "perf"
     """A software event or a record of perf_event: a probe can do without."""
+    UPROBE = "uprobe"
+    """A place in a library that targets run: there where such a target is recorded."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ def clean(
       sudo tracer clean --dry-run
     """
     from probes.backends.ftrace import instance
+    from probes.backends.uprobes import events
     from tracer.store.trace import dump
 
     removed, kept = [], []
@@ -35,6 +36,13 @@ def clean(
         if not dry_run:
             instance.remove(leftover.path, _PATIENCE_S)
         removed.append(leftover.path.name)
+    for group in events.ours():
+        if group.owner_alive:
+            kept.append(group.name)
+            continue
+        if not dry_run:
+            events.remove(group.name)
+        removed.append(group.name)
     if json:
         typer.echo(dump({"removed": removed, "kept": kept, "dry_run": dry_run}))
         return

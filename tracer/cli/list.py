@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 
 from probes.catalogue import PROBES
@@ -30,6 +32,8 @@ def list_probes(json: AsJson = False) -> None:
         """Whether this kernel has the event; None where that cannot be seen."""
         if event.feed is Feed.PERF:
             return perf
+        if event.feed is Feed.UPROBE:
+            return tracefs is not None and os.access(tracefs / "uprobe_events", os.W_OK)
         if tracefs is None:
             return None
         try:

@@ -21,6 +21,8 @@ from probes.backends.ftrace.backend import FtraceBackend
 from probes.backends.ftrace.instance import ours, remove
 from probes.backends.perf_events.backend import PerfBackend
 from probes.backends.perf_events.rings import FaultRings
+from probes.backends.uprobes import events
+from probes.backends.uprobes.backend import Together, Uprobes
 from probes.errors import FeatureMissing, TargetGone, TracerError
 from probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
@@ -58,14 +60,17 @@ class Capture:
         backend: str = FTRACE,
         everybody: bool = False,
         summed_up: Collection[str] = (),
+        libraries: Collection[int] = (),
     ) -> None:
         """Switch the events of `probes` on, letting none in yet.
 
-        `summed_up` are probes whose events BPF programs count instead of recording them.
+        `summed_up` are probes whose events BPF programs count instead of recording them;
+        `libraries` are files to look into by uprobes.
         """
         self.name = backend
         self.programs: Programs | None = None
         self.faults: FaultRings | None = None
+        self.uprobes: Uprobes | None = None
         self.drain: Drain | None = None
         self._guardian: Guardian | None = None
         self._everybody = False
@@ -89,9 +94,18 @@ class Capture:
                 size = min(sizes[Scope.MACHINE], _KIB_FAULTS)
                 self.faults = FaultRings(raw, cpus, size, give_to_user)
                 self._sources += self.faults.rings
+            if libraries and Scope.TARGET in self._filters:
+                self._look_into(libraries, raw, cpus)
         except BaseException:
             self.close()
             raise
+
+    def _look_into(self, libraries: Collection[int], raw: Path, cpus: list[int]) -> None:
+        self.uprobes = Uprobes(raw, cpus, give_to_user, libraries)
+        self._sources += self.uprobes.sources
+        if self.uprobes.instance is not None:
+            targets = self._filters[Scope.TARGET]
+            self._filters[Scope.TARGET] = Together(targets, self.uprobes.instance)
 
     @property
     def sees_mappings(self) -> bool:
@@ -174,6 +188,9 @@ class Capture:
             for leftover in ours():
                 if leftover.owner == recorder:
                     remove(leftover.path)
+            for group in events.ours():
+                if group.owner == recorder:
+                    events.remove(group.name)
 
         recorder = os.getpid()
         self._guardian = Guardian(hold, save)
@@ -221,9 +238,15 @@ class Capture:
             formats = {**formats, **self.faults.formats}
             if self.faults.unavailable:
                 missing = {**missing, "page_faults": [self.faults.unavailable]}
+        layout = self._backend.layout
+        if self.uprobes is not None:
+            formats = {**formats, **self.uprobes.formats}
+            layout = layout or self.uprobes.layout
+            if self.uprobes.unavailable:
+                missing = {**missing, "torch_calls": [self.uprobes.unavailable]}
         return {
-            "header_page": self._backend.layout.get("header_page", ""),
-            "header_event": self._backend.layout.get("header_event", ""),
+            "header_page": layout.get("header_page", ""),
+            "header_event": layout.get("header_event", ""),
             "formats": formats,
             "missing": missing,
             "streams": [_facts(source) for source in self._sources],
@@ -242,6 +265,8 @@ class Capture:
                 instance.close()
             except TracerError as error:
                 failure = error
+        if self.uprobes is not None:
+            self.uprobes.close()
         if failure is not None:
             raise failure
 

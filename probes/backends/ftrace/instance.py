@@ -17,7 +17,7 @@ from probes.kernel import process_alive, process_start_time, tracefs
 _PIDS_A_WRITE = 500
 """At most 8 bytes each: less than the page that older kernels take at a time."""
 _NAME = re.compile(
-    r"^tracer-(?P<pid>\d{1,10})-(?P<start>\d{1,20})-(?P<scope>target|machine|joins)$"
+    r"^tracer-(?P<pid>\d{1,10})-(?P<start>\d{1,20})-(?P<scope>target|machine|joins|uprobes)$"
 )
 
 

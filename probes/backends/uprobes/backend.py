@@ -1,0 +1,155 @@
+"""Uprobes of one recording: their group, their instance, its streams."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from probes.backends.backend import CLOCK, Filter
+from probes.backends.drain import WAKE_PERCENT
+from probes.backends.event_format import parse_page
+from probes.backends.ftrace.instance import Instance
+from probes.backends.ftrace.page_source import PageSource
+from probes.backends.uprobes.events import Group
+from probes.backends.uprobes.library import Library
+from probes.errors import FeatureMissing, PermissionMissing
+from probes.symbols.elf_file import ElfImage
+from probes.symbols.reading import UnreadableSymbols
+from probes.torch_calls import GROUP, PLACES
+
+SCOPE = "uprobes"
+_KIB = 512
+
+
+class Uprobes:
+    """Events at places in libraries that are open; made, none is let in yet.
+
+    `unavailable` says why there are none, where there are none.
+    """
+
+    def __init__(
+        self, raw: Path, cpus: list[int], give: Callable[[int], None], libraries: Iterable[int]
+    ) -> None:
+        """Put the events of `probes.torch_calls` into each of the files (descriptors)."""
+        self.sources: list[PageSource] = []
+        self.formats: dict[str, str] = {}
+        self.layout: dict[str, str] = {}
+        self.unavailable: str | None = None
+        self.instance: Instance | None = None
+        self._group: Group | None = None
+        try:
+            self._group = Group()
+            placed: set[str] = set()
+            for library in libraries:
+                placed |= self._place(self._group, library)
+            self.instance = Instance(SCOPE)
+            self._prepare(self.instance, self._group.name, placed)
+            self._open(raw, self.instance, cpus, give)
+        except (FeatureMissing, PermissionMissing, UnreadableSymbols) as error:
+            # The rest is recorded without it.
+            self.unavailable = str(error)
+            self.close()
+        except BaseException:
+            self.close()
+            raise
+
+    def _place(self, group: Group, library: int) -> set[str]:
+        placed: set[str] = set()
+        with ElfImage(library) as elf:
+            functions = Library(elf)
+            for event, place in PLACES.items():
+                arguments = dict(place.arguments).get(platform.machine(), "")
+                if place.arguments and not arguments:
+                    continue  # nobody has said which register has what here
+                if place.returns:
+                    offsets = functions.returns(place.symbol)
+                elif place.called_near:
+                    offsets = functions.calls(place.symbol, place.called_near)
+                else:
+                    offsets = functions.entry(place.symbol)
+                for offset in offsets:
+                    group.add(event, library, offset, arguments)
+                placed.add(event)
+        return placed
+
+    def _prepare(self, instance: Instance, group: str, events: set[str]) -> None:
+        instance.stop()
+        instance.set_clock(CLOCK)
+        instance.set_buffer(_KIB)
+        instance.set_option("record-cmd", False)
+        for event in sorted(events):
+            self.formats[f"{GROUP}:{event}"] = instance.enable_event(f"{group}:{event}")
+
+    def _open(
+        self, raw: Path, instance: Instance, cpus: list[int], give: Callable[[int], None]
+    ) -> None:
+        self.layout = {
+            header: instance.read(f"events/{header}") for header in ("header_page", "header_event")
+        }
+        page_bytes = parse_page(self.layout["header_page"]).page_bytes
+        wakes = instance.wake_reader_at(WAKE_PERCENT)
+        for cpu in cpus:
+            path = raw / f"ftrace-{SCOPE}-cpu{cpu}.raw"
+            source = PageSource(instance, cpu, path, page_bytes, _KIB << 10, wakes)
+            self.sources.append(source)
+            source.open()
+            give(source.sink)
+
+    def close(self) -> None:
+        """Remove the instance, then the uprobes. The streams are closed first."""
+        for source in self.sources:
+            source.close()
+        if self.instance is not None:
+            self.instance.close()
+            self.instance = None
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+        if self.unavailable:
+            for source in self.sources:
+                source.path.unlink(missing_ok=True)
+            self.sources = []
+
+
+class Together:
+    """A `Filter` of two: whom the first lets in, the second does, too."""
+
+    def __init__(self, first: Filter, second: Filter) -> None:
+        self.first = first
+        self.second = second
+
+    def set_option(self, option: str, on: bool) -> bool:
+        """Whether the first has it."""
+        self.second.set_option(option, on)
+        return self.first.set_option(option, on)
+
+    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+        """Of both."""
+        listed = list(tids)
+        self.first.set_pids(listed, exclude)
+        self.second.set_pids(listed, exclude)
+
+    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+        """To both."""
+        listed = list(tids)
+        self.first.add_pids(listed, exclude)
+        self.second.add_pids(listed, exclude)
+
+    def without(self, tids: Iterable[int]) -> set[int]:
+        """As the first says."""
+        return self.first.without(tids)
+
+    def start(self) -> None:
+        """Both."""
+        self.second.start()
+        self.first.start()
+
+    def stop(self) -> None:
+        """Both."""
+        self.first.stop()
+        self.second.stop()
+
+    def close(self) -> None:
+        """The first; the second is closed by who made it."""
+        self.first.close()

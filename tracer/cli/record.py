@@ -98,6 +98,13 @@ def record(
             "--callgraph", metavar="EVENT,..", help="Call graphs of events, by perf record."
         ),
     ] = None,
+    auto_phases: Annotated[
+        bool,
+        typer.Option(
+            "--auto-phases/--no-auto-phases",
+            help="Have PyTorch mark fetch, forward, backward, ... in a command.",
+        ),
+    ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the trace if it exists.")] = False,
     fail_on_loss: Annotated[
         bool, typer.Option("--fail-on-loss", help="Exit with 7 if events were lost.")
@@ -168,6 +175,7 @@ def record(
     options.summary = summary
     options.perf_stat = perf_stat
     options.callgraphs = callgraph or []
+    options.auto_phases = auto_phases
 
     from tracer.cli.progress import RecordingProgress
 

@@ -54,6 +54,7 @@ def until_the_end(running: Running) -> str:
                 watched.append(os.pidfd_open(pid))
         while True:
             members.look()
+            running.marks.look()
             if running.summary is not None:
                 running.summary.look()
             elapsed = time.monotonic() - begun

@@ -3,73 +3,141 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracer.phases import MARKS_ENV
-from tracer.phases.format import RECORD_BYTES, SUFFIX
+from tracer.phases.automatic import STARTUP
+from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
 from tracer.store.files import create, write_whole
-from tracer.targets import Target
+from tracer.store.marks import NAMES, UNKNOWN_PID
+from tracer.targets import Target, threads
 
-_NAME = re.compile(rf"^(?P<pid>\d{{1,10}})-(?P<ns>\d{{1,20}})-\d+{re.escape(SUFFIX)}$")
+_NAME = re.compile(
+    rf"^(?P<pid>\d{{1,10}})-(?P<ns>\d{{1,20}})(-\d+{re.escape(SUFFIX)}|{re.escape(NOTE_SUFFIX)})$"
+)
+_OWN_PIDS = re.compile(r"^NSpid:(.*)$", re.MULTILINE)
 _MAX_BYTES = 1 << 30
 """Of one marks file: 16 million marks."""
 _MAX_FILES = 10_000
 
 
+def environment_for(folder: Path, automatic: bool) -> dict[str, str]:
+    """The environment of a command whose marks go to `folder`.
+
+    With `automatic`, PyTorch in it marks its phases by itself.
+    """
+    environment = {**os.environ, MARKS_ENV: str(folder)}
+    if automatic:
+        path = os.environ.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([str(STARTUP), *([path] if path else [])])
+    return environment
+
+
+@dataclass
+class _Folder:
+    """A folder that targets mark into, kept open so that it outlives their processes."""
+
+    fd: int
+    targets: list[Target]
+    foreign: bool
+    """Whether its processes count pids in a namespace of their own."""
+    pids: set[int] = field(default_factory=set)
+    """Of those at the start, by their own count."""
+    named: set[str] = field(default_factory=set)
+    """Files whose process this machine's pids have been found for."""
+
+
 class Marks:
-    """Folders that hold marks of targets, kept open so that they outlive their processes."""
+    """Folders that hold marks of targets, beside the one that a command was handed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._begun = time.monotonic_ns()
-        self._theirs: list[tuple[int, set[int]]] = []
-        """Each folder, and the processes of its target, as they see themselves."""
+        self._theirs: dict[tuple[int, int], _Folder] = {}
+        self._names: int | None = None
 
     def find(self, targets: list[Target]) -> None:
-        """Open the marks folder that each target has in its environment, if any."""
+        """Open the marks folders that processes of the targets have in their environment."""
         for target in targets:
-            if target.kind not in ("pid", "container"):
+            if target.kind in ("command", "machine"):
                 continue
-            with contextlib.suppress(OSError):
-                environment = Path(f"/proc/{target.pid}/environ").read_bytes().split(b"\0")
-                prefix = f"{MARKS_ENV}=".encode()
-                for entry in environment:
-                    if entry.startswith(prefix) and entry != prefix:
-                        # As the process sees it, which may live in a container.
-                        inside = os.fsdecode(entry[len(prefix) :])
-                        base = (
-                            f"/proc/{target.pid}/root"
-                            if inside.startswith("/")
-                            else (f"/proc/{target.pid}/cwd")
-                        )
-                        path = os.path.join(base, inside.lstrip("/"))  # noqa: PTH118
-                        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-                        self._theirs.append((os.open(path, flags), _own_pids(target)))
+            for pid in target.members():
+                with contextlib.suppress(OSError):
+                    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                    prefix = f"{MARKS_ENV}=".encode()
+                    for entry in environment:
+                        if entry.startswith(prefix) and entry != prefix:
+                            self._open(target, pid, os.fsdecode(entry[len(prefix) :]))
+        if any(folder.foreign for folder in self._theirs.values()):
+            with create(self.folder / NAMES) as file:
+                self._names = os.dup(file.fileno())
+
+    def _open(self, target: Target, pid: int, inside: str) -> None:
+        """A folder as the process sees it, which may live in a container."""
+        base = f"/proc/{pid}/root" if inside.startswith("/") else f"/proc/{pid}/cwd"
+        path = os.path.join(base, inside.lstrip("/"))  # noqa: PTH118
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        status = os.fstat(fd)
+        known = self._theirs.get((status.st_dev, status.st_ino))
+        if known is not None:
+            os.close(fd)
+        else:
+            spaces = (f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
+            foreign = len({Path(space).readlink() for space in spaces}) > 1
+            known = self._theirs[status.st_dev, status.st_ino] = _Folder(fd, [], foreign)
+        if target not in known.targets:
+            known.targets.append(target)
+        known.pids.add(own_pid(pid))
+
+    def look(self) -> None:
+        """Write down which of this machine's processes has begun to mark, where others count."""
+        for folder in self._theirs.values():
+            if folder.foreign:
+                self._name(folder, set(os.listdir(folder.fd)) - folder.named)
+
+    def _name(self, folder: _Folder, files: set[str]) -> None:
+        asked = {f: int(m["pid"]) for f in sorted(files)[:_MAX_FILES] if (m := _NAME.match(f))}
+        if not asked or self._names is None:
+            return
+        members = {own_pid(pid): pid for target in folder.targets for pid in target.members()}
+        for file, own in asked.items():
+            if (pid := members.get(own)) is not None:
+                self._write_name(file, own, pid, [(own_pid(t, pid), t) for t in threads(pid)])
+                folder.named.add(file)
+
+    def _write_name(self, file: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
+        assert self._names is not None
+        os.write(self._names, json.dumps([file, own, pid, named]).encode() + b"\n")
 
     def collect(self) -> None:
         """Copy what was found into the trace, without the space kept for marks to come."""
-        for fd, pids in self._theirs:
+        for folder in self._theirs.values():
             with contextlib.suppress(OSError):
-                for name in sorted(os.listdir(fd))[:_MAX_FILES]:
-                    if self._of_target(name, pids):
-                        self._copy(fd, name)
-            os.close(fd)
-        self._theirs = []
+                if folder.foreign:  # with the threads that have come since
+                    self._name(folder, set(os.listdir(folder.fd)))
+                for name in sorted(os.listdir(folder.fd))[:_MAX_FILES]:
+                    match = _NAME.match(name)
+                    # The folder may hold files of earlier runs, of others with the same pids.
+                    if match and (
+                        int(match["pid"]) in folder.pids or int(match["ns"]) >= self._begun
+                    ):
+                        self._copy(folder.fd, name)
+                        if folder.foreign and name not in folder.named:
+                            self._write_name(name, int(match["pid"]), UNKNOWN_PID, [])
+            os.close(folder.fd)
+        self._theirs = {}
+        if self._names is not None:
+            os.close(self._names)
+            self._names = None
         for path in list(self.folder.glob(f"*{SUFFIX}")):
             with contextlib.suppress(OSError):
                 _trim(path)
-
-    def _of_target(self, name: str, pids: set[int]) -> bool:
-        """Whether a marks file is of a process that lived at the start or was made since.
-
-        The folder may hold files of earlier runs, of other processes with the same pids.
-        """
-        match = _NAME.match(name)
-        return match is not None and (int(match["pid"]) in pids or int(match["ns"]) >= self._begun)
 
     def _copy(self, folder: int, name: str) -> None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -83,15 +151,16 @@ class Marks:
                         shutil.copyfileobj(source, target)
 
 
-def _own_pids(target: Target) -> set[int]:
-    """The target's processes by their innermost pid namespace."""
-    found = set()
-    for pid in target.members():
-        with contextlib.suppress(OSError, ValueError):
-            status = Path(f"/proc/{pid}/status").read_text(errors="replace")
-            line = re.search(r"^NSpid:(.*)$", status, re.MULTILINE)
-            found.add(int(line[1].split()[-1]) if line else pid)
-    return found
+def own_pid(pid: int, process: int | None = None) -> int:
+    """What a process, or a thread of `process`, is called in its innermost pid namespace.
+
+    The pid itself where it is gone.
+    """
+    folder = f"/proc/{pid}" if process is None else f"/proc/{process}/task/{pid}"
+    with contextlib.suppress(OSError, ValueError):
+        line = _OWN_PIDS.search(Path(folder, "status").read_text(errors="replace"))
+        return int(line[1].split()[-1]) if line else pid
+    return pid
 
 
 def _trim(path: Path) -> None:

@@ -33,6 +33,8 @@ class Options:
     """Count in the kernel instead of recording each event."""
     perf_stat: bool = False
     callgraphs: list[str] = field(default_factory=list)
+    auto_phases: bool = True
+    """Have PyTorch mark its phases in a command that is recorded."""
 
 
 @dataclass

@@ -12,26 +12,29 @@ from probes import summaries
 from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import TracerError, UsageError
+from probes.torch_calls import PROBE as TORCH_PROBE
 from tracer import targets as target_finder
-from tracer.phases import MARKS_ENV
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import mappings
 from tracer.session.capture import Capture, Stats
 from tracer.session.description import add_containers, add_cost, cpu_s, first_manifest, note_end
 from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.launch import Launch
-from tracer.session.marks import Marks
+from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
 from tracer.session.options import Listener, Options, Outcome
 from tracer.session.paths import name_files
 from tracer.session.perf import PerfTools
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
+from tracer.session.torch_libraries import open_libraries
 from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
 from tracer.store.finalize import MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.summary import FILE as SUMMARY
+
+TORCH = TORCH_PROBE.name
 
 
 def record(options: Options, listener: Listener | None = None) -> Outcome:
@@ -64,8 +67,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     with Signals() as signals:
         launch = None
         if options.command:
-            handed = {MARKS_ENV: str((raw / MARKS).resolve())}
-            launch = Launch(options.command, {**os.environ, **handed})
+            launch = Launch(
+                options.command, environment_for((raw / MARKS).resolve(), options.auto_phases)
+            )
             targets.append(target_finder.from_command(options.command, launch.pid))
         target_finder.named_apart(targets)
         capture = None
@@ -74,6 +78,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             privileges.keep(privileges.CAPTURE)
             output.make(options.output)
             made = True
+            libraries: list[int] = []
+            if TORCH in probes:
+                libraries = open_libraries(target_finder.processes_with_memory(targets))
+                probes = [name for name in probes if name != TORCH or libraries]
             capture = Capture(
                 raw,
                 [PROBES[p] for p in probes],
@@ -82,7 +90,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 choice.backend,
                 options.machine,
                 summed_up,
+                libraries,
             )
+            for fd in libraries:
+                os.close(fd)
             marks = Marks(raw / MARKS)
             marks.find(targets)
             summary = None

@@ -45,12 +45,14 @@ from tracer.store.manifest import (
     FileFacts,
     Manifest,
     MapFacts,
+    MarkFacts,
     MemberFacts,
     TableFacts,
     ThreadFacts,
     checker,
     what_is_wrong,
 )
+from tracer.store.marks import NAMES
 from tracer.store.tables import TableWriter, write_rows, write_table
 
 RAW = "raw"
@@ -208,7 +210,10 @@ def _decode(
         for writer in writers.values():
             writer.discard()
     clock = manifest["clock"]
-    found = phases.read_phases(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
+    names = _listed(folder / RAW / MARKS / NAMES, list[MarkFacts], lines=True)
+    found = phases.read_phases(
+        folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"), building, names
+    )
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None

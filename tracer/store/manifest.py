@@ -306,6 +306,10 @@ manifest or -1: none, but it makes processes for one; cgroup hierarchy that it w
 -1: by descent; ns of its start, to a clock tick; whether its events were not let in until
 then). Pid 0: from then on the targets' events are let in."""
 
+MarkFacts = tuple[str, Pid, Pid, Annotated[list[tuple[Pid, Pid]], Field(max_length=1 << 16)]]
+"""Whose a marks file of a container is: (file, its pid in the container, its pid here or 0: not
+found, its threads as (there, here))."""
+
 Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
 """A mapping: (start, end, offset in the file, device, inode, path)."""
 

@@ -43,6 +43,8 @@ NAMES = (
 """The field's names. Any other name is recorded as it is."""
 
 _CHUNK_RECORDS = 4096
+_pack = RECORD.pack_into
+_now = time.monotonic_ns
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -54,7 +56,7 @@ class _Sink:
         self._lock = threading.Lock()
         self._chunks = 0
         # Mapping and slot counter change together, in one store.
-        self._current: tuple[mmap.mmap | None, Callable[[], int]] = (None, lambda: _CHUNK_RECORDS)
+        self.current: tuple[mmap.mmap | None, Callable[[], int]] = (None, lambda: _CHUNK_RECORDS)
 
     def _map_chunk(self) -> None:
         size = _CHUNK_RECORDS * RECORD_BYTES
@@ -68,35 +70,23 @@ class _Sink:
         finally:
             os.close(fd)
         self._chunks += 1
-        self._current = (chunk, itertools.count().__next__)
+        self.current = (chunk, itertools.count().__next__)
 
-    def write(self, kind: int, name: bytes, epoch: int, step: int) -> None:
+    def slot(self) -> tuple[mmap.mmap, int]:
+        """A mapping, and the number of a record in it that nobody else has."""
         while True:
-            chunk, next_slot = self._current
-            slot = next_slot()  # taking a slot is atomic
-            if chunk is not None and slot < _CHUNK_RECORDS:
-                break
+            chunk, next_slot = self.current
+            number = next_slot()  # taking one is atomic
+            if chunk is not None and number < _CHUNK_RECORDS:
+                return chunk, number
             with self._lock:
-                if self._current[0] is chunk:
+                if self.current[0] is chunk:
                     self._map_chunk()
-        RECORD.pack_into(
-            chunk,
-            slot * RECORD_BYTES,
-            time.monotonic_ns(),
-            _thread.pid,
-            _thread.tid,
-            epoch,
-            step,
-            kind,
-            name,
-            COMMITTED,
-        )
 
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.tid = threading.get_native_id()
+        self.ids = (os.getpid(), threading.get_native_id())
 
 
 _thread = _Thread()
@@ -129,11 +119,18 @@ def mark(kind: int, name: bytes, epoch: int, step: int) -> None:
     sink = _sink
     if sink is None:
         return
-    try:
-        sink.write(kind, name, epoch, step)
-    except OSError:
-        # The recording's disk is full or its folder is gone: the training job goes on.
-        _sink = None
+    chunk, next_slot = sink.current
+    number = next_slot()
+    if chunk is None or number >= _CHUNK_RECORDS:
+        try:
+            chunk, number = sink.slot()
+        except OSError:
+            # The recording's disk is full or its folder is gone: the training job goes on.
+            _sink = None
+            return
+    pid, tid = _thread.ids
+    at = number * RECORD_BYTES
+    _pack(chunk, at, _now(), pid, tid, epoch, step, kind, name, COMMITTED)
 
 
 def _write(kind: int, name: str, epoch: int | None, step: int | None) -> None:

@@ -94,7 +94,7 @@ class Capture:
                 size = min(sizes[Scope.MACHINE], _KIB_FAULTS)
                 self.faults = FaultRings(raw, cpus, size, give_to_user)
                 self._sources += self.faults.rings
-            if libraries and Scope.TARGET in self._filters:
+            if libraries:
                 self._look_into(libraries, raw, cpus)
         except BaseException:
             self.close()
@@ -104,8 +104,10 @@ class Capture:
         self.uprobes = Uprobes(raw, cpus, give_to_user, libraries)
         self._sources += self.uprobes.sources
         if self.uprobes.instance is not None:
-            targets = self._filters[Scope.TARGET]
-            self._filters[Scope.TARGET] = Together(targets, self.uprobes.instance)
+            targets = self._filters.get(Scope.TARGET)
+            looked_into = self.uprobes.instance
+            both = looked_into if targets is None else Together(targets, looked_into)
+            self._filters[Scope.TARGET] = both
 
     @property
     def sees_mappings(self) -> bool:

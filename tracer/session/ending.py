@@ -77,7 +77,7 @@ def until_the_end(running: Running) -> str:
                 left = min(left, options.duration_s - elapsed)
             # A pidfd of a dead process stays readable: wait only for those that still run.
             alive = [fd for fd in watched if not _readable(fd)]
-            signals.wait([*alive, *members.readable], left)
+            signals.wait([*alive, *members.readable, *running.marks.readable], left)
     finally:
         for fd in watched:
             os.close(fd)

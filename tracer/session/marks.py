@@ -14,6 +14,7 @@ from pathlib import Path
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP
 from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
+from tracer.session.watch import Watch
 from tracer.store.files import create, write_whole
 from tracer.store.marks import NAMES, UNKNOWN_PID
 from tracer.targets import Target, threads
@@ -61,6 +62,7 @@ class Marks:
         self._begun = time.monotonic_ns()
         self._theirs: dict[tuple[int, int], _Folder] = {}
         self._names: int | None = None
+        self._watch: Watch | None = None
 
     def find(self, targets: list[Target]) -> None:
         """Open the marks folders that processes of the targets have in their environment."""
@@ -74,9 +76,18 @@ class Marks:
                     for entry in environment:
                         if entry.startswith(prefix) and entry != prefix:
                             self._open(target, pid, os.fsdecode(entry[len(prefix) :]))
-        if any(folder.foreign for folder in self._theirs.values()):
+        foreign = [folder for folder in self._theirs.values() if folder.foreign]
+        if foreign:
             with create(self.folder / NAMES) as file:
                 self._names = os.dup(file.fileno())
+            self._watch = Watch()
+            for folder in foreign:
+                self._watch.add(folder.fd)
+
+    @property
+    def readable(self) -> list[int]:
+        """What can be read when it is time to look."""
+        return [self._watch.fd] if self._watch is not None and self._watch.fd is not None else []
 
     def _open(self, target: Target, pid: int, inside: str) -> None:
         """A folder as the process sees it, which may live in a container."""
@@ -97,6 +108,8 @@ class Marks:
 
     def look(self) -> None:
         """Write down which of this machine's processes has begun to mark, where others count."""
+        if self._watch is not None:
+            self._watch.clear()
         for folder in self._theirs.values():
             if folder.foreign:
                 self._name(folder, set(os.listdir(folder.fd)) - folder.named)
@@ -105,9 +118,14 @@ class Marks:
         asked = {f: int(m["pid"]) for f in sorted(files)[:_MAX_FILES] if (m := _NAME.match(f))}
         if not asked or self._names is None:
             return
-        members = {own_pid(pid): pid for target in folder.targets for pid in target.members()}
+        members: dict[int, set[int]] = {}
+        for pid in {pid for target in folder.targets for pid in target.members()}:
+            members.setdefault(own_pid(pid), set()).add(pid)
         for file, own in asked.items():
-            if (pid := members.get(own)) is not None:
+            alike = members.get(own, set())
+            if len(alike) > 1:  # containers that count alike, and share a folder
+                alike = {pid for pid in alike if _maps(pid, file)}
+            for pid in alike:
                 self._write_name(file, own, pid, [(own_pid(t, pid), t) for t in threads(pid)])
                 folder.named.add(file)
 
@@ -135,6 +153,8 @@ class Marks:
         if self._names is not None:
             os.close(self._names)
             self._names = None
+        if self._watch is not None:
+            self._watch.close()
         for path in list(self.folder.glob(f"*{SUFFIX}")):
             with contextlib.suppress(OSError):
                 _trim(path)
@@ -161,6 +181,14 @@ def own_pid(pid: int, process: int | None = None) -> int:
         line = _OWN_PIDS.search(Path(folder, "status").read_text(errors="replace"))
         return int(line[1].split()[-1]) if line else pid
     return pid
+
+
+def _maps(pid: int, file: str) -> bool:
+    """Whether a process has a file of this name mapped, as one that marks has."""
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        return any(line.endswith(f"/{file}") for line in lines)
+    return False
 
 
 def _trim(path: Path) -> None:

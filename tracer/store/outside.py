@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -79,7 +80,9 @@ class _Thread:
         """Between the calls since the last fetch, optimizer or backward."""
         begun: int | None = None
         busy = -1
-        for span in self.spans:
+        for span, after in zip_longest(self.spans, self.spans[1:]):
+            if span.end is None and after is not None:
+                span.end = after.start  # an exception ended it
             if span.start < busy:
                 if span.name == "backward" and found[-1].name == "optimizer":
                     found.append(span)  # in its closure

@@ -38,13 +38,11 @@ _ITERATION = "_tracer_iteration"
 
 
 class _Nesting(threading.local):
-    """How deep this thread is in calls of which only the outermost is marked."""
+    """Whether this thread is in calls of which only the outermost is marked."""
 
     def __init__(self) -> None:
-        self.calls = 0
-        self.marked = False
-        """Whether the outermost of them is."""
-        self.files = 0
+        self.computing = False
+        self.moving = False
 
 
 _nesting = _Nesting()
@@ -61,15 +59,25 @@ def install(torch: ModuleType) -> list[str]:
     try:
         from torch.optim import optimizer
 
-        optimizer.register_optimizer_step_pre_hook(_OptimizerHook(BEGIN, torch))
-        optimizer.register_optimizer_step_post_hook(_OptimizerHook(END, torch))
+        optimizer.register_optimizer_step_pre_hook(_OptimizerHook(_BEGIN, torch))
+        optimizer.register_optimizer_step_post_hook(_OptimizerHook(_END, torch))
     except (AttributeError, ImportError) as error:
         failures.append(f"optimizer: {error}")
     return failures
 
 
-def _mark(kind: int, name: bytes, epoch: int = ABSENT, step: int = ABSENT) -> None:
-    marks.mark(kind | AUTOMATIC, name, epoch, step)
+_BEGIN = BEGIN | AUTOMATIC
+_END = END | AUTOMATIC
+_mark = marks.mark
+
+
+def _begin(name: bytes, epoch: int = ABSENT, step: int = ABSENT) -> bool:
+    _mark(_BEGIN, name, epoch, step)
+    return True
+
+
+def _end(name: bytes) -> None:
+    _mark(_END, name, ABSENT, ABSENT)
 
 
 class _OptimizerHook:
@@ -81,7 +89,7 @@ class _OptimizerHook:
 
     def __call__(self, optimizer: object, args: object, kwargs: object) -> None:
         if not self.compiling():
-            _mark(self.kind, b"optimizer")
+            _mark(self.kind, b"optimizer", ABSENT, ABSENT)
 
 
 def _install_modules(torch: ModuleType) -> None:
@@ -100,7 +108,7 @@ def _install_autograd(torch: ModuleType) -> None:
 
 def _computing(
     torch: ModuleType, name: bytes, step: Callable[[], int]
-) -> tuple[Callable[[], None], Callable[[], None]]:
+) -> tuple[Callable[[], bool], Callable[[], None]]:
     """What to call around a computation, of which only the outermost is marked.
 
     A forward that a backward computes anew belongs to the backward, a gradient that a model
@@ -109,36 +117,34 @@ def _computing(
     compiling: Callable[[], bool] = torch.compiler.is_compiling
     tracing: Callable[[], object] = torch._guards.TracingContext.try_get
 
-    def enter() -> None:
-        if compiling():
-            return
-        _nesting.calls += 1
-        if _nesting.calls == 1:
-            _nesting.marked = tracing() is None
-            if _nesting.marked:
-                _mark(BEGIN, name, step=step())
+    def enter() -> bool:
+        # First, since torch.compile may come by here: it knows the answer, and sees no more.
+        if compiling() or _nesting.computing:
+            return False
+        if tracing() is not None:
+            return False
+        _nesting.computing = True
+        _mark(_BEGIN, name, ABSENT, step())
+        return True
 
     def leave() -> None:
-        if compiling():
-            return
-        _nesting.calls -= 1
-        if _nesting.calls == 0 and _nesting.marked:
-            _mark(END, name)
+        _nesting.computing = False
+        _mark(_END, name, ABSENT, ABSENT)
 
     return enter, leave
 
 
 def _install_files(torch: ModuleType) -> None:
-    def around(name: bytes) -> tuple[Callable[[], None], Callable[[], None]]:
-        def enter() -> None:
-            _nesting.files += 1
-            if _nesting.files == 1:
-                _mark(BEGIN, name)
+    def around(name: bytes) -> tuple[Callable[[], bool], Callable[[], None]]:
+        def enter() -> bool:
+            if _nesting.moving:
+                return False
+            _nesting.moving = True
+            return _begin(name)
 
         def leave() -> None:
-            _nesting.files -= 1
-            if _nesting.files == 0:
-                _mark(END, name)
+            _nesting.moving = False
+            _end(name)
 
         return enter, leave
 
@@ -166,59 +172,57 @@ def _install_data(torch: ModuleType) -> None:
 
     weave(
         dataloader.DataLoader.__iter__,
-        lambda: _mark(BEGIN, b"data_load"),
-        lambda: _mark(END, b"data_load"),
+        lambda: _begin(b"data_load"),
+        lambda: _end(b"data_load"),
     )
 
-    def made(iterator: Any) -> None:
+    def made(iterator: Any) -> bool:
         iterations.begun += 1
         iterator.__dict__[_ITERATION] = (iterations.begun << _AGAIN_BITS) - 1
+        return False
 
-    def begun_anew(iterator: Any) -> None:
+    def begun_anew(iterator: Any) -> bool:
         if _ITERATION in iterator.__dict__:
             iterator.__dict__[_ITERATION] += 1
+        return False
 
-    weave(dataloader._BaseDataLoaderIter.__init__, made, _nothing, given=["self"])
-    weave(dataloader._BaseDataLoaderIter._reset, begun_anew, _nothing, given=["self"])
+    weave(dataloader._BaseDataLoaderIter.__init__, made, given=["self"])
+    weave(dataloader._BaseDataLoaderIter._reset, begun_anew, given=["self"])
 
-    def fetch(iterator: Any) -> None:
+    def fetch(iterator: Any) -> bool:
         state = iterator.__dict__
-        _mark(BEGIN, b"fetch", state.get(_ITERATION, ABSENT), state.get("_num_yielded", ABSENT))
+        return _begin(b"fetch", state.get(_ITERATION, ABSENT), state.get("_num_yielded", ABSENT))
 
     weave(
         dataloader._BaseDataLoaderIter.__next__,
         fetch,
-        lambda: _mark(END, b"fetch"),
-        lambda: _mark(BEGIN, b"exhausted"),
+        lambda: _end(b"fetch"),
+        lambda: _mark(_BEGIN, b"exhausted", ABSENT, ABSENT),
         given=["self"],
     )
 
-    def fetcher_made(fetcher: Any) -> None:
+    def fetcher_made(fetcher: Any) -> bool:
         if worker._worker_info is not None:
             iterations.fetchers += 1
+        return False
 
-    def work() -> None:
+    def work() -> bool:
         if worker._worker_info is None:
-            return
+            return False
         iteration = ABSENT
         if iterations.begun:  # else it was spawned, not forked
             iteration = (iterations.begun << _AGAIN_BITS) + iterations.fetchers - 1
         if os.getpid() not in announced:
             announced.add(os.getpid())
-            _mark(BEGIN, b"worker", iteration, os.getppid())
-            _mark(END, b"worker")
+            _begin(b"worker", iteration, os.getppid())
+            _end(b"worker")
         # The loop around this call knows which batch it is.
         number = sys._getframe(2).f_locals.get("idx")
-        _mark(BEGIN, b"fetch", iteration, number if isinstance(number, int) else ABSENT)
+        return _begin(b"fetch", iteration, number if isinstance(number, int) else ABSENT)
 
     def worked() -> None:
-        if worker._worker_info is not None:
-            _mark(END, b"fetch")
+        _end(b"fetch")
 
-    weave(_utils.fetch._BaseDatasetFetcher.__init__, fetcher_made, _nothing, given=["self"])
+    weave(_utils.fetch._BaseDatasetFetcher.__init__, fetcher_made, given=["self"])
     weave(_utils.fetch._MapDatasetFetcher.fetch, work, worked)
     weave(_utils.fetch._IterableDatasetFetcher.fetch, work, worked)
-
-
-def _nothing() -> None:
-    """After a call of which only the beginning matters."""

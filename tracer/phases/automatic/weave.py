@@ -15,6 +15,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+_ENTERED = "__tracer_entered"
 _COMPARED = ("co_names", "co_varnames", "co_freevars", "co_flags")
 
 
@@ -24,15 +25,15 @@ class NotWoven(Exception):
 
 def weave(
     function: Callable[..., Any],
-    enter: Callable[..., None],
-    leave: Callable[[], None],
+    enter: Callable[..., bool],
+    leave: Callable[[], None] | None = None,
     stopped: Callable[[], None] | None = None,
     given: Sequence[str] = (),
 ) -> None:
-    """Have each call of `function` call `enter` first and `leave` last, however it ends.
+    """Have each call of `function` call `enter` first and, if that says so, `leave` last.
 
-    `enter` gets those of the function's parameters that are `given` by name; `stopped` is called
-    where StopIteration leaves the function. None of them may raise.
+    `enter` gets those of the function's parameters that are `given` by name; `leave` is called
+    however the function ends, `stopped` where StopIteration leaves it. None of them may raise.
 
     Raises NotWoven where the source of the function is not at hand, or is not what it was
     compiled from; then nothing is changed.
@@ -50,21 +51,17 @@ def weave(
         raise NotWoven(f"{code.co_name} is not what its source says")
     name = f"__tracer_{code.co_name}_{code.co_firstlineno}"
     calls = {f"{name}_enter": enter, f"{name}_leave": leave, f"{name}_stopped": stopped}
-    body = ast.Try(
-        body=definition.body,
-        handlers=[]
-        if stopped is None
-        else [
-            ast.ExceptHandler(
-                type=ast.Name("StopIteration", ast.Load()),
-                name=None,
-                body=[_call(f"{name}_stopped"), ast.Raise()],
-            )
-        ],
-        orelse=[],
-        finalbody=[_call(f"{name}_leave")],
-    )
-    definition.body = [_call(f"{name}_enter", *given), body]
+    entered = ast.Call(_name(f"{name}_enter"), [_name(local) for local in given], [])
+    begin: ast.stmt = ast.Assign([ast.Name(_ENTERED, ast.Store())], entered)
+    if leave is None:
+        definition.body = [begin, *definition.body]
+    else:
+        leaving = ast.If(_name(_ENTERED), [_call(f"{name}_leave")], [])
+        stopping = ast.ExceptHandler(
+            _name("StopIteration"), None, [_call(f"{name}_stopped"), ast.Raise()]
+        )
+        handlers = [] if stopped is None else [stopping]
+        definition.body = [begin, ast.Try(definition.body, handlers, [], [leaving])]
     woven = _compiled(_located(tree, definition), function)
     function.__globals__.update(calls)
     function.__code__ = woven
@@ -93,9 +90,12 @@ def _parsed(function: FunctionType) -> tuple[ast.Module, ast.FunctionDef]:
     return ast.increment_lineno(tree, first - 1), statement
 
 
-def _call(name: str, *arguments: str) -> ast.Expr:
-    loaded: list[ast.expr] = [ast.Name(argument, ast.Load()) for argument in arguments]
-    return ast.Expr(ast.Call(ast.Name(name, ast.Load()), loaded, []))
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _call(name: str) -> ast.Expr:
+    return ast.Expr(ast.Call(_name(name), [], []))
 
 
 def _located(tree: ast.Module, definition: ast.FunctionDef) -> ast.Module:

@@ -1,0 +1,126 @@
+"""What a mark costs, and what automatic marks cost a training step.
+
+    python benchmarks/marks.py --json [--windows N] [--seconds S]
+
+One JSON object: `ns_on` and `ns_off`, nanoseconds of one mark with a recording's folder and
+without; `step_ratio`, the median step of LeNet with automatic marks over that without, by windows
+in turn inside one process: a window without has the functions of PyTorch as they were before the
+marks were put into them. `step_low` and `step_high`: its 95 % bootstrap interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from steps import steps
+from torch.optim import optimizer as optimizers
+from torch.utils.data import _utils, dataloader
+
+from tracer import phases
+from tracer.phases.automatic.torch_marks import install
+
+_MARKS = 200_000
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--windows", type=int, default=40, help="windows with and without")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        result = {**_marks(Path(folder)), **_steps(Path(folder), options.windows, options.seconds)}
+    print(json.dumps(result) if options.json else json.dumps(result, indent=1))
+
+
+def _marks(folder: Path) -> dict[str, float]:
+    def of_one() -> float:
+        begun = time.perf_counter_ns()
+        for step in range(_MARKS // 2):
+            phases.begin("forward", step=step)
+            phases.end("forward")
+        return (time.perf_counter_ns() - begun) / _MARKS
+
+    on, off = [], []
+    for _ in range(5):
+        phases.enable(str(folder))
+        on.append(of_one())
+        phases.disable()
+        off.append(of_one())
+    for path in folder.iterdir():
+        path.unlink()
+    return {"ns_on": round(float(np.median(on)), 1), "ns_off": round(float(np.median(off)), 1)}
+
+
+_WOVEN: list[Callable[..., Any]] = [
+    torch.nn.Module._wrapped_call_impl,
+    torch.autograd.backward,
+    dataloader.DataLoader.__iter__,
+    dataloader._BaseDataLoaderIter.__init__,
+    dataloader._BaseDataLoaderIter._reset,
+    dataloader._BaseDataLoaderIter.__next__,
+    _utils.fetch._BaseDatasetFetcher.__init__,
+    _utils.fetch._IterableDatasetFetcher.fetch,
+]
+
+
+def _steps(folder: Path, windows: int, seconds: float) -> dict[str, float]:
+    plain = [function.__code__ for function in _WOVEN]  # type: ignore[attr-defined]
+    if failures := install(torch):
+        raise SystemExit(f"marks of {failures} cannot be made")
+    woven = [function.__code__ for function in _WOVEN]  # type: ignore[attr-defined]
+    hooks = [
+        (known, dict(known))
+        for known in (
+            optimizers._global_optimizer_pre_hooks,
+            optimizers._global_optimizer_post_hooks,
+        )
+    ]
+
+    def switch(on: bool) -> None:
+        for function, code in zip(_WOVEN, woven if on else plain, strict=True):
+            function.__code__ = code  # type: ignore[attr-defined]
+        for known, ours in hooks:
+            known.clear()
+            known.update(ours if on else {})
+        phases.enable(str(folder)) if on else phases.disable()
+
+    switch(False)
+    job = steps("lenet", folder)
+    _window(job, seconds)
+    medians = [_window(job, seconds)]
+    for _ in range(windows):
+        for on in (True, False):
+            switch(on)
+            medians.append(_window(job, seconds))
+    bare = np.array(medians[::2])
+    ratios = np.array(medians[1::2]) / ((bare[:-1] + bare[1:]) / 2)
+    draws = np.median(np.random.default_rng(23).choice(ratios, (10_000, len(ratios))), axis=1)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return {
+        "step_ratio": round(float(np.median(ratios)), 4),
+        "step_low": round(float(low), 4),
+        "step_high": round(float(high), 4),
+    }
+
+
+def _window(job: Iterator[int], seconds: float) -> float:
+    """Median time of a step."""
+    times = [time.perf_counter()]
+    while times[-1] < times[0] + seconds:
+        next(job)
+        times.append(time.perf_counter())
+    return float(np.median(np.diff(times)))
+
+
+if __name__ == "__main__":
+    main()

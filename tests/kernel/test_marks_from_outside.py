@@ -1,0 +1,169 @@
+"""A process that never heard of us: its backward by uprobes, exactly; the rest inferred."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from probes.backends.uprobes import events
+from probes.kernel import find_tracefs
+from tests.conftest import tracer_command
+from tests.support.waiting import wait_for
+from tracer.store.trace import Trace
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+JOB = """
+import sys, time
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+torch.set_num_threads(1)
+data = TensorDataset(torch.randn(56, 1, 28, 28), torch.randint(0, 10, (56,)))
+model = nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=.01)
+with open(sys.argv[1], "w", buffering=1) as log:
+    while True:
+        for x, y in DataLoader(data, batch_size=8):
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            began = time.monotonic_ns()
+            loss.backward()
+            ended = time.monotonic_ns()
+            if {fails}:
+                try: loss.backward()
+                except RuntimeError: pass
+            optimizer.step()
+            log.write(f"{{began}} {{ended}}\\n")
+            time.sleep(0.002)
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A training without end, which writes down when each backward began and ended."""
+    started = []
+
+    def start(fails=False):
+        (tmp_path / "job.py").write_text(JOB.format(fails=fails))
+        log = tmp_path / "log"
+        process = subprocess.Popen([sys.executable, tmp_path / "job.py", log])
+        started.append(process)
+        wait_for(lambda: log.exists() and log.read_text().count("\n") > 5, "the training", 60)
+        return process, log
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def backwards(log):
+    lines = [line.split() for line in log.read_text().splitlines()]
+    return [tuple(map(int, line)) for line in lines if len(line) == 2]
+
+
+def rows(trace, query):
+    return trace.connection.execute(query).fetchall()
+
+
+def test_every_backward_of_the_attached_time_is_there(job, tracer, tmp_path, backend):
+    process, log = job()
+    tracer("record", "--backend", backend, "-e", "torch_calls", "-d", "1.5", "-o", "x.trace",
+           "-p", process.pid)  # fmt: skip
+    with Trace(tmp_path / "x.trace") as trace:
+        query = "SELECT start, \"end\" FROM phases WHERE name = 'backward' ORDER BY start"
+        found = rows(trace, query)
+        sources = dict(rows(trace, "SELECT name, any_value(source) FROM phases GROUP BY name"))
+        assert trace.manifest["loss"]["events"] == 0
+    said = [b for b in backwards(log) if found[0][0] - 1e8 < b[0] and b[1] < found[-1][0] + 1e8]
+    first = next(n for n, (began, ended) in enumerate(said) if began < found[0][0] < ended)
+    assert len(found) > 100
+    for (start, end), (began, ended) in zip(found, said[first:], strict=False):
+        assert began < start < end < ended
+    assert len(said[first:]) >= len(found)
+    assert sources == {
+        "train": "inferred", "step": "inferred", "forward": "inferred",
+        "fetch": "uprobe", "backward": "uprobe", "optimizer": "uprobe",
+    }  # fmt: skip
+
+
+def test_each_step_has_one_of_each_part(job, tracer, tmp_path):
+    process, _ = job()
+    tracer("record", "-e", "torch_calls", "-d", "1", "-o", "x.trace", "-p", process.pid)
+    with Trace(tmp_path / "x.trace") as trace:
+        query = (
+            "SELECT step, list(name ORDER BY start) FROM phases WHERE step IS NOT NULL"
+            " AND name != 'fetch' GROUP BY step ORDER BY step"
+        )
+        found = rows(trace, query)
+    whole = ["step", "forward", "backward", "optimizer"]
+    # The first and the last may have begun or ended while nobody looked.
+    assert [names for _, names in found[1:-1]] == [whole] * (len(found) - 2)
+    assert [step for step, _ in found] == list(range(len(found)))
+
+
+def test_an_exception_out_of_the_engine_does_not_end_the_job(job, tracer, tmp_path):
+    """A uretprobe would: nothing is unwound through the kernel's trampoline."""
+    process, log = job(fails=True)
+    tracer("record", "-e", "torch_calls", "-d", "1", "-o", "x.trace", "-p", process.pid)
+    before = len(backwards(log))
+    wait_for(lambda: len(backwards(log)) > before + 5, "more steps", 30)
+    assert process.poll() is None
+    with Trace(tmp_path / "x.trace") as trace:
+        assert rows(trace, "SELECT count(*) > 50 FROM phases WHERE name = 'optimizer'") == [(True,)]
+
+
+def test_nothing_is_left_of_the_uprobes(job, tracer, tmp_path):
+    process, _ = job()
+    tracer("record", "-d", "0.3", "-o", "x.trace", "-p", process.pid)
+    assert list(events.ours()) == []
+
+
+def test_of_a_killed_recorder_the_guardian_removes_them(job, tmp_path):
+    process, _ = job()
+    with subprocess.Popen(
+        tracer_command("record", "-o", tmp_path / "x.trace", "-p", process.pid),
+        stderr=subprocess.PIPE, text=True,
+    ) as recorder:  # fmt: skip
+        assert "Tracing" in recorder.stderr.readline()
+        assert [group.owner for group in events.ours()] == [recorder.pid]
+        time.sleep(0.3)
+        recorder.kill()
+    wait_for(lambda: not list(events.ours()), "the guardian", 20)
+    with Trace(tmp_path / "x.trace") as trace:
+        assert rows(trace, "SELECT count(*) > 10 FROM phases WHERE name = 'backward'") == [(True,)]
+
+
+def define(listed, line):
+    fd = os.open(listed, os.O_WRONLY | os.O_APPEND)
+    os.write(fd, line.encode())
+    os.close(fd)
+
+
+def test_clean_removes_those_of_the_dead_and_no_others(tracer):
+    listed = find_tracefs() / "uprobe_events"
+    places = {"tracer_4194304_1": True, "theirs": False}
+    binary = os.path.realpath("/bin/true")
+    for group in places:
+        define(listed, f"p:{group}/here {binary}:0x1000")
+    try:
+        tracer("clean")
+        left = listed.read_text()
+        assert {group: group not in left for group in places} == places
+    finally:
+        define(listed, "-:theirs/here")
+
+
+def test_a_process_that_does_not_run_pytorch_has_none(tracer, tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            tracer("record", "-d", "0.2", "-o", "x.trace", "-p", process.pid)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    with Trace(tmp_path / "x.trace") as trace:
+        assert "torch_calls" not in trace.tables

@@ -29,13 +29,14 @@ def query(
 ) -> None:
     """Ask a trace in SQL (DuckDB). --json prints one list of row objects.
 
-    The views requests and flushes are there, too.
+    The views requests, flushes and steps are there, too.
     """
     import duckdb
 
     from analysis.report.tables import records
     from analysis.views.flushes import flushes
     from analysis.views.requests import requests
+    from analysis.views.steps import steps
     from probes.errors import UsageError
     from tracer.store.trace import dump
 
@@ -49,6 +50,8 @@ def query(
             for name, make in (("requests", requests), ("flushes", flushes)):
                 if name in text.lower():
                     make(opened)
+        if "phases" in opened.tables and "steps" in text.lower():
+            steps(opened)
         try:
             frame = opened.connection.execute(text).df()
         except duckdb.Error as error:

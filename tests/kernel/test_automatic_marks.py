@@ -390,3 +390,13 @@ def test_the_job_s_output_and_status_pass_through(script, tmp_path):
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (7, "done\n")
+
+
+def test_what_cannot_be_marked_is_said(recorded, script, tmp_path):
+    """A torch of another make: one that has not what marks are put into."""
+    (tmp_path / "torch.py").write_text("class nn: Module = None")
+    command = tmp_path / "job.py"
+    command.write_text("import torch")
+    trace, _ = recorded([sys.executable, str(command)])
+    (note,) = trace.manifest["unmarked"]
+    assert "modules: " in note and "optimizer: " in note

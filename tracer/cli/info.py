@@ -41,6 +41,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "backend": manifest["backend"],
         "backend_why": manifest.get("backend_why"),
         "missing": manifest["ftrace"].get("missing") or {},
+        "unmarked": manifest.get("unmarked", []),
         "probes": manifest["probes"],
         "command": manifest.get("command"),
         "targets": manifest["targets"],
@@ -68,6 +69,8 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     out.print(safe(f"  backend     {facts['backend']}{why}"))
     for probe, absent in facts["missing"].items():
         out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
+    for note in facts["unmarked"]:
+        out.print(safe(f"  unmarked    {note}"[:300]))
     for target in facts["targets"]:
         out.print(safe(f"  target      {_target(target)}"[:200]))
     kernel = facts["kernel"] or {}

@@ -52,7 +52,7 @@ from tracer.store.manifest import (
     checker,
     what_is_wrong,
 )
-from tracer.store.marks import NAMES
+from tracer.store.marks import NAMES, read_notes
 from tracer.store.tables import TableWriter, write_rows, write_table
 
 RAW = "raw"
@@ -113,6 +113,7 @@ def finalize(
             "ended_by": manifest.get("ended_by") or "killed",
             "clock": clock,
             "tables": tables,
+            "unmarked": read_notes(folder / RAW / MARKS),
             "loss": loss.summary(gaps),
         }
         manifests.write(folder, manifest)

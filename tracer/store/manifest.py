@@ -261,7 +261,8 @@ class Manifest(TypedDict):
     killed, import. `containers`: all that ran, as far as a Docker daemon says; absent: none
     does. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the sysctls
     that steer write-back. `backend_why`: what made the recorder choose it.
-    `summed_up`: probes whose events were counted in the kernel, not recorded.
+    `summed_up`: probes whose events were counted in the kernel, not recorded. `unmarked`: what
+    PyTorch could not be made to mark, and why.
     """
 
     schema: Count
@@ -291,6 +292,7 @@ class Manifest(TypedDict):
     own_files: dict[str, list[Inode]]
     own_cost: OwnCost
     tables: dict[str, TableFacts]
+    unmarked: NotRequired[list[str]]
     loss: LossFacts
 
 

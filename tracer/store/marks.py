@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -17,12 +18,16 @@ from tracer.phases.format import (
     COMMITTED,
     END,
     NAME_BYTES,
+    NOTE_SUFFIX,
     RECORD_BYTES,
     SUFFIX,
 )
+from tracer.store.files import read_bounded
 from tracer.store.manifest import MarkFacts
 
 _MAX_FILES = 100_000
+_MAX_NOTES = 100
+_MAX_NOTE_BYTES = 1 << 12
 _MAX_OPEN = 1000
 """Deepest nesting of spans on one thread; deeper is a marks file gone wild."""
 
@@ -104,6 +109,16 @@ def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span
         script += _of_thread(pid, tid, records[~of_torch], inherit=True)
         automatic += _of_thread(pid, tid, records[of_torch], inherit=False)
     return script, automatic
+
+
+def read_notes(folder: Path) -> list[str]:
+    """What the processes left word of that PyTorch could not be made to mark, each text once."""
+    found: dict[str, None] = {}
+    if folder.is_dir() and not folder.is_symlink():
+        for path in sorted(folder.glob(f"*{NOTE_SUFFIX}"))[:_MAX_NOTES]:
+            with contextlib.suppress(OSError, ValueError):
+                found[read_bounded(path, _MAX_NOTE_BYTES).decode("utf-8", "replace")] = None
+    return list(found)
 
 
 def _read(path: Path) -> np.ndarray[Any, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
 from typing import Annotated
 
@@ -29,12 +31,14 @@ def query(
 ) -> None:
     """Ask a trace in SQL (DuckDB). --json prints one list of row objects.
 
-    The views requests, flushes and steps are there, too.
+    The views requests, flushes and steps are there, too; and each table as TABLE_in_phase,
+    with the columns phase, stage, epoch and step.
     """
     import duckdb
 
     from analysis.report.tables import records
     from analysis.views.flushes import flushes
+    from analysis.views.in_phase import SUFFIX, in_phase
     from analysis.views.requests import requests
     from analysis.views.steps import steps
     from probes.errors import UsageError
@@ -50,8 +54,12 @@ def query(
             for name, make in (("requests", requests), ("flushes", flushes)):
                 if name in text.lower():
                     make(opened)
-        if "phases" in opened.tables and "steps" in text.lower():
-            steps(opened)
+        if "phases" in opened.tables:
+            if "steps" in text.lower():
+                steps(opened)
+            for table in re.findall(rf"(\w+){SUFFIX}\b", text.lower()):
+                with contextlib.suppress(KeyError):
+                    in_phase(opened, table)
         try:
             frame = opened.connection.execute(text).df()
         except duckdb.Error as error:

@@ -32,9 +32,9 @@ WITH step AS (
     FROM (SELECT * FROM within WHERE id IS NULL AND name = 'fetch') w ASOF JOIN step
         ON w.pid = step.pid AND w.tid = step.tid AND w.start <= step.start
 ), outer_part AS (
-    SELECT *, max("end") OVER (
+    SELECT *, coalesce(max("end") OVER (
         PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) >= "end" AS nested
+    ) >= "end", false) AS nested
     FROM placed
 ), inner_time AS (
     -- What lies in another part, as in an optimizer's closure, is taken from that.

@@ -1,0 +1,115 @@
+"""Steps by their parts, and events by the phase they fell in, over small traces."""
+
+import pytest
+
+from analysis.views.in_phase import in_phase
+from analysis.views.steps import steps
+from tests.support.traces import make_trace
+
+JOB, HELPER, WORKER, KERNEL = 7, 70, 8, 50
+
+
+def phase(name, start, end, epoch=0, step=None, pid=JOB, tid=None):
+    numbers = {"epoch": epoch, "step": step}
+    return {"name": name, "start": start, "end": end, "pid": pid, "tid": tid or pid, **numbers}
+
+
+STEP = [
+    phase("step", 100, 200, step=0),
+    phase("fetch", 100, 130, step=0),
+    phase("forward", 135, 150, step=0),
+    phase("backward", 150, 180, step=0),
+    phase("optimizer", 182, 190, step=0),
+    phase("checkpoint", 191, 195, step=0),
+]
+
+
+def rows(trace, query):
+    return trace.connection.execute(query).fetchall()
+
+
+def only(trace):
+    (row,) = trace.connection.execute(f"SELECT * FROM {steps(trace)}").df().to_dict("records")
+    return {k.removesuffix("_ns"): v for k, v in row.items() if k.endswith("_ns")}
+
+
+def test_a_step_is_its_parts_and_what_is_left(tmp_path):
+    with make_trace(tmp_path / "t", {"phases": STEP}) as trace:
+        assert only(trace) == {
+            "total": 100, "fetch_stall": 30, "compute": 53, "forward": 15, "backward": 30,
+            "optimizer": 8, "checkpoint": 4, "overhead": 13,
+        }  # fmt: skip
+
+
+def test_what_lies_in_the_closure_of_an_optimizer_counts_once(tmp_path):
+    inside = [
+        phase("step", 100, 200),
+        phase("optimizer", 110, 180),
+        phase("forward", 120, 140),
+        phase("backward", 140, 170),
+    ]
+    with make_trace(tmp_path / "t", {"phases": inside}) as trace:
+        found = only(trace)
+    assert (found["forward"], found["backward"], found["optimizer"]) == (20, 30, 20)
+    assert (found["compute"], found["overhead"]) == (70, 30)
+
+
+def test_a_fetch_before_the_script_s_own_step_belongs_to_it(tmp_path):
+    marked = [phase("fetch", 60, 90), phase("step", 100, 200), phase("fetch", 210, 220)]
+    marked.append(phase("step", 230, 300))
+    with make_trace(tmp_path / "t", {"phases": marked}) as trace:
+        found = rows(trace, f"SELECT total_ns, fetch_stall_ns, overhead_ns FROM {steps(trace)}")
+    assert found == [(140, 30, 110), (90, 10, 80)]
+
+
+def test_a_worker_s_fetch_is_no_stall(tmp_path):
+    worker = phase("fetch", 110, 190, step=0, pid=WORKER)
+    with make_trace(tmp_path / "t", {"phases": [*STEP, worker]}) as trace:
+        assert only(trace)["fetch_stall"] == 30
+
+
+def test_a_step_that_did_not_end_has_no_total(tmp_path):
+    with make_trace(tmp_path / "t", {"phases": [phase("step", 100, None)]}) as trace:
+        query = f"SELECT total_ns, overhead_ns, fetch_stall_ns FROM {steps(trace)}"
+        assert rows(trace, query) == [(None, None, 0)]
+
+
+@pytest.mark.parametrize(
+    ("ts", "expected"),
+    [
+        (99, (None, None, None)),
+        (100, ("fetch", 0, 0)),
+        (131, ("step", 0, 0)),
+        (150, ("backward", 0, 0)),
+        (199, ("step", 0, 0)),
+        (200, (None, None, None)),
+    ],
+)
+def test_an_event_is_in_the_innermost_phase_of_its_thread(tmp_path, ts, expected):
+    calls = [{"ts": ts, "pid": JOB, "tid": JOB, "nr": 1, "name": "read"}]
+    with make_trace(tmp_path / "t", {"phases": STEP, "syscalls": calls}) as trace:
+        view = in_phase(trace, "syscalls")
+        assert rows(trace, f"SELECT phase, epoch, step FROM {view}") == [expected]
+
+
+def test_whose_phase_it_is_where_the_thread_marks_none(tmp_path):
+    """A thread of the job; a worker between its fetches; a flusher, for the only job."""
+    faults = [
+        {"ts": 140, "pid": pid, "tid": tid, "kind": "minor", "user": True}
+        for pid, tid in ((JOB, HELPER), (WORKER, WORKER), (KERNEL, KERNEL))
+    ]
+    phases = [phase("train", 90, 300), *STEP, phase("fetch", 105, 110, pid=WORKER)]
+    with make_trace(tmp_path / "t", {"phases": phases, "page_faults": faults}) as trace:
+        query = f"SELECT pid, phase, stage FROM {in_phase(trace, 'page_faults')} ORDER BY pid"
+        assert rows(trace, query) == [
+            (JOB, "forward", "train"),
+            (WORKER, None, None),
+            (KERNEL, "forward", "train"),
+        ]
+
+
+def test_with_two_jobs_a_flusher_s_phase_is_not_known(tmp_path):
+    fault = {"ts": 140, "pid": KERNEL, "tid": KERNEL, "kind": "minor", "user": False}
+    other = phase("step", 90, 300, pid=9)
+    with make_trace(tmp_path / "t", {"phases": [*STEP, other], "page_faults": [fault]}) as trace:
+        assert rows(trace, f"SELECT phase FROM {in_phase(trace, 'page_faults')}") == [(None,)]

@@ -42,6 +42,8 @@ NAMES = (
 )
 """The field's names. Any other name is recorded as it is."""
 
+_FIRST_RECORDS = 64
+"""Of a process's first chunk: a page. Workers of a DataLoader come and go."""
 _CHUNK_RECORDS = 4096
 _pack = RECORD.pack_into
 _now = time.monotonic_ns
@@ -55,11 +57,12 @@ class _Sink:
         self.folder = folder
         self._lock = threading.Lock()
         self._chunks = 0
-        # Mapping and slot counter change together, in one store.
-        self.current: tuple[mmap.mmap | None, Callable[[], int]] = (None, lambda: _CHUNK_RECORDS)
+        # Mapping, slot counter and number of slots change together, in one store.
+        self.current: tuple[mmap.mmap | None, Callable[[], int], int] = (None, lambda: 0, 0)
 
     def _map_chunk(self) -> None:
-        size = _CHUNK_RECORDS * RECORD_BYTES
+        records = _CHUNK_RECORDS if self._chunks else _FIRST_RECORDS
+        size = records * RECORD_BYTES
         name = f"{os.getpid()}-{time.monotonic_ns()}-{self._chunks}{SUFFIX}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(os.path.join(self.folder, name), flags, 0o600)  # noqa: PTH118 (import cost)
@@ -70,14 +73,14 @@ class _Sink:
         finally:
             os.close(fd)
         self._chunks += 1
-        self.current = (chunk, itertools.count().__next__)
+        self.current = (chunk, itertools.count().__next__, records)
 
     def slot(self) -> tuple[mmap.mmap, int]:
         """A mapping, and the number of a record in it that nobody else has."""
         while True:
-            chunk, next_slot = self.current
+            chunk, next_slot, records = self.current
             number = next_slot()  # taking one is atomic
-            if chunk is not None and number < _CHUNK_RECORDS:
+            if chunk is not None and number < records:
                 return chunk, number
             with self._lock:
                 if self.current[0] is chunk:
@@ -119,9 +122,9 @@ def mark(kind: int, name: bytes, epoch: int, step: int) -> None:
     sink = _sink
     if sink is None:
         return
-    chunk, next_slot = sink.current
+    chunk, next_slot, records = sink.current
     number = next_slot()
-    if chunk is None or number >= _CHUNK_RECORDS:
+    if chunk is None or number >= records:
         try:
             chunk, number = sink.slot()
         except OSError:

@@ -33,6 +33,12 @@ class Options:
     """Count in the kernel instead of recording each event."""
     perf_stat: bool = False
     callgraphs: list[str] = field(default_factory=list)
+    sample_hz: float = 1.0
+    """Samples a second; 0: none."""
+    residency: list[Path] = field(default_factory=list)
+    """Folders whose files' share of the page cache is sampled."""
+    baseload: bool = False
+    """Record no target: what the machine draws without one."""
 
 
 @dataclass

@@ -39,12 +39,10 @@ READERS: tuple[type[Processes | CgroupReader | Reader], ...] = (
 SERIES: dict[str, Series] = {series.name: series for reader in READERS for series in reader.series}
 """Every series that is read, those of targets first."""
 
-UNITS: dict[str, str] = {
-    named.name: named.unit
-    for series in SERIES.values()
-    for named in (series, *([series.rate] if series.rate else []))
+COUNTERS: dict[str, Series] = {
+    series.rate.name: series for series in SERIES.values() if series.rate is not None
 }
-"""The unit of everything that the table can name, rates after their counters."""
+"""The counter behind each rate, by the rate's name."""
 
 
 def find(root: Path = ROOT) -> tuple[list[Reader], dict[str, str]]:

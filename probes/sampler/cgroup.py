@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from probes.sampler import pressure
@@ -68,7 +69,7 @@ class CgroupReader:
         """Its values now; nothing once it is gone."""
         found: list[Reading] = []
         for folder in self._folders:
-            for read in (_memory_1, _memory_2, _swap_2, _cpu_1, _cpu_2, _pressure):
+            for read in _READS:
                 try:
                     found += read(folder)
                 except NotAvailable:
@@ -104,9 +105,15 @@ def _cpu_2(folder: Path) -> list[Reading]:
     return [(CPU.name, None, value / 1e6) for value in usage.values()]
 
 
-def _pressure(folder: Path) -> list[Reading]:
-    return [
-        reading
-        for resource in ("cpu", "memory", "io")
-        for reading in pressure.stalls(resource, folder / f"{resource}.pressure")
-    ]
+def _pressure(resource: str, folder: Path) -> list[Reading]:
+    return pressure.stalls(resource, folder / f"{resource}.pressure")
+
+
+_READS = (
+    _memory_1,
+    _memory_2,
+    _swap_2,
+    _cpu_1,
+    _cpu_2,
+    *(partial(_pressure, resource) for resource in ("cpu", "memory", "io")),
+)

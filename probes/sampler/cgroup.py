@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -109,7 +109,7 @@ def _pressure(resource: str, folder: Path) -> list[Reading]:
     return pressure.stalls(resource, folder / f"{resource}.pressure")
 
 
-_READS = (
+_READS: tuple[Callable[[Path], list[Reading]], ...] = (
     _memory_1,
     _memory_2,
     _swap_2,

@@ -13,9 +13,9 @@ import pytest
 from probes.sampler import residency
 from probes.sampler.catalogue import COUNTERS
 from tests.conftest import do_without, tracer_command
-from tests.kernel.test_cgroup_targets import cgroup  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tracer.store.trace import Trace
+from tracer.targets.cgroups import hierarchies
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -193,28 +193,51 @@ def test_a_folder_of_too_many_files_is_cut_and_says_so(sampled, tmp_path, monkey
     assert reader.missing == {f"residency of {tmp_path}": "all but the first 3 files"}
 
 
-def test_a_cgroup_gives_its_memory_and_cpu_as_its_own_files_do(sampled, load, cgroup):  # noqa: F811
-    if not (cgroup / "memory.usage_in_bytes").exists() and not (cgroup / "cpu.stat").exists():
-        pytest.skip(f"the hierarchy of {cgroup} counts neither memory nor CPU time")
+def counting():
+    """The hierarchies of this machine whose cgroups count memory or CPU time."""
+    return [h for h in hierarchies() if {"", "memory", "cpuacct"} & {*h.controllers.split(",")}]
+
+
+@pytest.fixture(params=counting(), ids=lambda h: h.controllers or "unified")
+def cgroup(request):
+    """A cgroup of a test's own: its folder. What is in it ends with the test."""
+    folder = request.param.mount / f"tracer-samples-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    wait_for(lambda: not (folder / "cgroup.procs").read_text(), f"{folder} to empty")
+    folder.rmdir()
+
+
+def test_a_cgroup_gives_its_memory_and_cpu_as_its_own_files_do(sampled, load, cgroup):
     source = f"""
         import os, time
         with open("{cgroup}/cgroup.procs", "w") as file: file.write(str(os.getpid()))
         held = bytearray(os.urandom(1 << 20)) * 100
+        while sum(os.times()[:2]) < 0.3: pass
         print("done", flush=True)
         time.sleep(600)
     """
+    files = {
+        "memory.usage_in_bytes": ("cgroup_memory", 1),
+        "memory.current": ("cgroup_memory", 1),
+        "cpuacct.usage": ("cgroup_cpu_time", 1e9),
+        "cpu.stat": ("cgroup_cpu_time", 1e6),
+    }
     with subprocess.Popen(load(source), stdout=subprocess.PIPE, text=True) as job:
         try:
             assert job.stdout.readline() == "done\n"
             trace = sampled("--cgroup", cgroup, "-d", "0.5")
-            if (cgroup / "memory.usage_in_bytes").exists():
-                told = int((cgroup / "memory.usage_in_bytes").read_text())
-                assert values(trace, "cgroup_memory")[-1] == pytest.approx(told, rel=0.02)
-            else:
-                told = int((cgroup / "cpu.stat").read_text().split()[1]) / 1e6
-                assert values(trace, "cgroup_cpu_time")[-1] == pytest.approx(told, rel=0.02)
+            told = {
+                name: float((cgroup / name).read_text().removeprefix("usage_usec ").split()[0])
+                for name in files
+                if (cgroup / name).exists()
+            }
         finally:
             job.kill()
+    assert told
+    for name, value in told.items():
+        series, factor = files[name]
+        assert values(trace, series)[-1] == pytest.approx(value / factor, rel=0.02)
 
 
 def test_the_first_and_the_last_sample_lie_around_the_targets_events(tracer, tmp_path, load):

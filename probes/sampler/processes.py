@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from probes.sampler.cpu import BUSY
@@ -36,6 +38,19 @@ _CHILDREN = (8, 10, 13, 14)
 _START, _RSS = 19, 21
 
 
+@dataclass(frozen=True)
+class _Used:
+    """What a process had used: minor faults, major faults, ticks; pages that are resident."""
+
+    own: list[int]
+    children: list[int]
+    resident: int
+
+
+_Key = tuple[int, int]
+"""Pid and start time: pids are used again."""
+
+
 class Processes:
     """The account of one target: what its processes have used, and what ended ones had."""
 
@@ -44,46 +59,82 @@ class Processes:
 
     def __init__(self, root: Path = ROOT) -> None:
         self._proc = root / "proc"
-        self._seen: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        self._seen: dict[_Key, _Used] = {}
         self._lost = [0, 0, 0]
         """Of processes that ended and whose parent, being none of ours, was given it."""
         self._total = [0, 0, 0]
+        self.tells_children = (self._proc / f"self/task/{os.getpid()}/children").exists()
+        """Whether a tree can be walked down (CONFIG_PROC_CHILDREN)."""
 
     def read(self, pids: Iterable[int]) -> list[Reading]:
         """The target's values now, `pids` being its processes; nothing where all are gone."""
-        now: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
-        resident = 0
-        for pid in pids:
-            try:
-                fields = contents(self._proc / str(pid) / "stat").rpartition(")")[2].split()
-                own, children = ([int(fields[i]) for i in which] for which in (_OWN, _CHILDREN))
-                key = pid, int(fields[_START])
-                resident += int(fields[_RSS])
-            except NotAvailable:
-                continue  # gone meanwhile
-            except (ValueError, IndexError):
-                raise NotAvailable(f"{self._proc / str(pid) / 'stat'} cannot be read") from None
-            now[key] = _joined(own), _joined(children)
+        return self._account(dict(filter(None, map(self._of, pids))))
+
+    def read_tree(self, pid: int) -> list[Reading]:
+        """The values of a process and all that descend from it, of those seen before, too.
+
+        A tree is walked down: that costs less than to look at every process of the machine.
+        """
+        now: dict[_Key, _Used] = {}
+        waiting = [] if self._seen else [pid]
+        for key in self._seen:
+            found = self._of(key[0])
+            if found is not None and found[0] == key:
+                now[key] = found[1]
+                waiting += self._children(key[0])
+        while waiting:
+            found = self._of(waiting.pop())
+            if found is not None and found[0] not in now:
+                now[found[0]] = found[1]
+                waiting += self._children(found[0][0])
+        return self._account(now)
+
+    def _of(self, pid: int) -> tuple[_Key, _Used] | None:
+        """What a process has used; None where it is gone."""
+        path = f"{self._proc}/{pid}/stat"
+        try:
+            fields = contents(path).rpartition(")")[2].split()
+        except NotAvailable:
+            return None
+        try:
+            own, children = ([int(fields[i]) for i in which] for which in (_OWN, _CHILDREN))
+            used = _Used(_joined(own), _joined(children), int(fields[_RSS]))
+            return (pid, int(fields[_START])), used
+        except (ValueError, IndexError):
+            raise NotAvailable(f"{path} cannot be read") from None
+
+    def _children(self, pid: int) -> list[int]:
+        found: list[int] = []
+        with contextlib.suppress(OSError, NotAvailable, ValueError):  # gone meanwhile
+            for tid in os.listdir(f"{self._proc}/{pid}/task"):
+                found += map(int, contents(f"{self._proc}/{pid}/task/{tid}/children").split())
+        return found
+
+    def _account(self, now: dict[_Key, _Used]) -> list[Reading]:
         if not now:
             return []
         self._account_for_ended(now)
         self._seen = now
-        sums = [sum(o[i] + c[i] for o, c in now.values()) + self._lost[i] for i in range(3)]
+        sums = [
+            sum(used.own[i] + used.children[i] for used in now.values()) + lost
+            for i, lost in enumerate(self._lost)
+        ]
+        resident = sum(used.resident for used in now.values())
         return [
             *self._counters(sums),
             (RSS.name, None, resident * os.sysconf("SC_PAGE_SIZE")),
             (PROCESSES.name, None, len(now)),
         ]
 
-    def _account_for_ended(self, now: dict[tuple[int, int], tuple[list[int], list[int]]]) -> None:
+    def _account_for_ended(self, now: dict[_Key, _Used]) -> None:
         """Keep what ended processes had used, unless a parent among ours has been given it."""
-        for i in range(3):
-            gone = sum(o[i] + c[i] for key, (o, c) in self._seen.items() if key not in now)
-            given = sum(
-                now[key][1][i] - children[i]
-                for key, (_, children) in self._seen.items()
-                if key in now
-            )
+        for i in range(len(self._lost)):
+            gone = given = 0
+            for key, before in self._seen.items():
+                if key in now:
+                    given += now[key].children[i] - before.children[i]
+                else:
+                    gone += before.own[i] + before.children[i]
             self._lost[i] += max(0, gone - given)
 
     def last(self, usage: resource.struct_rusage) -> list[Reading]:

@@ -147,13 +147,15 @@ class Sampler:
 
     def _of_target(self, number: int, target: Target, first: bool) -> list[Reading]:
         tree = self._trees[number]
-        if target.kind == "command":
-            if self._usage is not None:
-                return tree.last(self._usage)
-            # Before its exec a command's memory is the recorder's.
+        if self._usage is not None and target.kind == "command":
+            return tree.last(self._usage)
+        if target.kind not in ("pid", "command") or not tree.tells_children:
             found = tree.read(target.members())
-            return [r for r in found if not first or r[0] != processes.RSS.name]
-        return tree.read(target.members())
+        else:
+            found = tree.read_tree(target.pid)
+        # Before its exec a command's memory is the recorder's.
+        hidden = processes.RSS.name if first and target.kind == "command" else None
+        return [reading for reading in found if reading[0] != hidden]
 
 
 def _line(target: int, readings: list[Reading]) -> bytes:

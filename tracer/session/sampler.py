@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+from probes.backends.drain import write_all
 from probes.errors import UsageError
 from probes.sampler import processes
 from probes.sampler.catalogue import find
@@ -141,8 +142,7 @@ class Sampler:
                 self._readers.remove(reader)
                 self._missing[reader.name] = f"no longer: {error.why}"
         data = b"".join(lines)
-        self._file.write(data)
-        self._file.flush()
+        write_all(self._file.fileno(), data)
         self.written += len(data)
 
     def _of_target(self, number: int, target: Target, first: bool) -> list[Reading]:

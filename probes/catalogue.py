@@ -14,6 +14,7 @@ from probes import (
     page_faults,
     phases,
     processes,
+    samples,
     summaries,
     syscalls,
     torch_calls,
@@ -46,6 +47,7 @@ TABLES: dict[str, Table] = {
     counters.TABLE.name: counters.TABLE,
     call_graphs.TABLE.name: call_graphs.TABLE,
     files.TABLE.name: files.TABLE,
+    samples.TABLE.name: samples.TABLE,
 }
 """Every table that a recording can hold."""
 

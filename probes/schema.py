@@ -24,6 +24,7 @@ class Type(Enum):
     INT32 = "int32"
     INT64 = "int64"
     UINT64 = "uint64"
+    FLOAT64 = "float64"
     BOOL = "bool"
     TEXT = "text"
 
@@ -67,6 +68,7 @@ class Table:
             Type.INT32: pa.int32(),
             Type.INT64: pa.int64(),
             Type.UINT64: pa.uint64(),
+            Type.FLOAT64: pa.float64(),
             Type.BOOL: pa.bool_(),
             Type.TEXT: pa.dictionary(pa.int32(), pa.string()),
         }

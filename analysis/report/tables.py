@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.report.faults import fault_causes, page_faults
 from analysis.report.perf import call_chains, call_graphs, counters
+from analysis.report.samples import samples
 from analysis.report.summaries import summaries
 from analysis.views.flushes import flushes
 from analysis.views.requests import requests
@@ -310,6 +311,7 @@ TABLES: dict[str, tuple[Callable[[Trace], pd.DataFrame], tuple[str, ...]]] = {
     "counters": (counters, ("counters",)),
     "call_chains": (call_chains, ("call_graphs",)),
     "call_graphs": (call_graphs, ("call_graphs",)),
+    "samples": (samples, ("samples",)),
     "loss": (loss, ("loss",)),
 }
 """Every table of the report, with the tables of the trace that it needs."""

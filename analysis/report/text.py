@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.report.sample_text import print_samples
 from analysis.report.tables import records
 from tracer.cli.output import console, print_table, safe, show
 from tracer.cli.sizes import show_size
@@ -140,6 +141,21 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         },
         ("event", "way", "thread"),
     ),
+    "energy": (
+        "Energy",
+        {
+            "source": "source",
+            "instance": "of",
+            "part": "part",
+            "duration_s": "s",
+            "energy_j": "J",
+            "mean_w": "W",
+            "baseload_j": "baseload J",
+            "increment_j": "increment J",
+            "baseload_share": "share",
+        },
+        ("source", "of"),
+    ),
     "loss": (
         "Events lost",
         {
@@ -154,6 +170,7 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
 }
 
 _NOTES = {
+    "energy": "part: contained in another row. share: of the baseload, scaled by the run's time.",
     "page_faults": "neither: it failed, or perf events did not tell. A dash: not known.",
     "flushed_pages": "certainty: exact by kernel events, inferred from the system call.",
     "phases": "calls, faults: of the phase's own thread; written: pages of the machine, "
@@ -195,6 +212,8 @@ def print_report(
         _print_counts(tables["event_counts"])
     if "counters" in tables:
         _print_counters(tables["counters"])
+    if "samples" in tables:
+        print_samples(out, tables["samples"])
     for key, (title, columns, left) in _COLUMNS.items():
         frame = tables.get(key)
         if frame is None or (key == "loss" and frame.empty):
@@ -208,6 +227,7 @@ def print_report(
         note = _NOTES.get(key, "")
         if len(rows) > _MOST_ROWS:
             note = f"{len(rows) - _MOST_ROWS} more rows with --json. {note}"
+        columns = {column: shown for column, shown in columns.items() if column in frame}
         print_table(
             out,
             title,

@@ -47,6 +47,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "targets": manifest["targets"],
         "containers": manifest.get("containers"),
         "tables": manifest["tables"],
+        "samples": manifest.get("samples"),
         "loss": manifest["loss"],
         "own_cost": manifest["own_cost"],
         "host": manifest["host"],
@@ -71,6 +72,11 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
     for note in facts["unmarked"]:
         out.print(safe(f"  unmarked    {note}"[:300]))
+    sampling = facts["samples"] or {}
+    for what, why in sampling.get("not_available", {}).items():
+        out.print(safe(f"  no samples  {what}: {why}"[:300]))
+    for what, found in sampling.get("facts", {}).items():
+        out.print(safe(f"  {what:<11} {found}"[:200]))
     for target in facts["targets"]:
         out.print(safe(f"  target      {_target(target)}"[:200]))
     kernel = facts["kernel"] or {}

@@ -105,6 +105,24 @@ def record(
             help="Have PyTorch mark fetch, forward, backward, ... in a command.",
         ),
     ] = True,
+    sample_hz: Annotated[
+        float,
+        typer.Option(
+            "--sample-hz",
+            metavar="HZ",
+            help="Samples of CPU, memory, disks, GPU, power a second; 0: none.",
+        ),
+    ] = 1.0,
+    residency: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--residency", metavar="DIR", help="Sample how much of its files is in the page cache."
+        ),
+    ] = None,
+    baseload: Annotated[
+        bool,
+        typer.Option("--baseload", help="Sample the machine without a target (tracer report)."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the trace if it exists.")] = False,
     fail_on_loss: Annotated[
         bool, typer.Option("--fail-on-loss", help="Exit with 7 if events were lost.")
@@ -138,6 +156,8 @@ def record(
 
       tracer record --summary -e syscalls,block -p 1234 -d 36000
 
+      tracer record --baseload -d 600 -o idle.trace
+
       tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
     """
     from probes.errors import UsageError
@@ -147,9 +167,11 @@ def record(
 
     if duration is not None and not 0 < duration < 1e9:
         raise UsageError(f"a duration of {duration} s cannot be", "give seconds above 0")
+    if baseload and probes is not None:
+        raise UsageError("a baseload has no events, and so no probes", "leave out -e")
     names = [part.strip() for given in containers or () for part in given.split(",")]
     options = Options(
-        output or _name(command, pids, names, daemon, cgroups or []),
+        output or _name(command, pids, names, daemon, cgroups or [], baseload),
         pids=pids,
         containers=names,
         daemon=daemon,
@@ -161,6 +183,11 @@ def record(
         options.probes = [name.strip() for name in probes.split(",") if name.strip()]
         if not options.probes:
             raise UsageError("-e names no probe", "see: tracer list")
+    options.baseload = baseload
+    if baseload:
+        options.probes = []
+    options.sample_hz = sample_hz
+    options.residency = residency or []
     options.duration_s = duration
     if buffer is not None:
         options.buffer_kib = parse_size(buffer) // 1024
@@ -198,6 +225,7 @@ def _name(
     containers: list[str],
     daemon: bool,
     cgroups: list[str],
+    baseload: bool,
 ) -> Path:
     """A trace's name where none is given: what is recorded and when."""
     if command:
@@ -208,6 +236,8 @@ def _name(
         what = f"container-{containers[0]}"
     elif cgroups:
         what = f"cgroup-{Path(cgroups[0]).name}"
+    elif baseload:
+        what = "baseload"
     else:
         what = "docker-daemon" if daemon else "machine"
     what = re.sub(r"[^A-Za-z0-9_.-]+", "_", what)[:_MOST_OF_A_NAME]

@@ -15,6 +15,7 @@ from tracer.session.marks import Marks
 from tracer.session.members import Members
 from tracer.session.options import Listener, Options, Status
 from tracer.session.perf import PerfTools
+from tracer.session.sampler import Sampler
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
 from tracer.targets import Target
@@ -36,6 +37,7 @@ class Running:
     perf: PerfTools
     members: Members
     summary: Summary | None
+    sampler: Sampler
     signals: Signals
     listener: Listener
 
@@ -60,14 +62,15 @@ def until_the_end(running: Running) -> str:
             elapsed = time.monotonic() - begun
             if signals.received is not None:
                 return "signal"
-            if drain.failure is not None:
+            if drain.failure is not None or running.sampler.failure is not None:
                 return "disk"
-            written = drain.written + perf.written
+            written = drain.written + perf.written + running.sampler.written
             if drain.full or (options.max_bytes and written >= options.max_bytes):
                 return "size"
             if launch is not None and launch.poll() is not None:
                 return "command"
-            if not (launch or options.machine) and not any(t.alive for t in targets):
+            unending = launch or options.machine or options.baseload
+            if not unending and not any(t.alive for t in targets):
                 return "target"
             if options.duration_s is not None and elapsed >= options.duration_s:
                 return "duration"

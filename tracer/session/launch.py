@@ -44,6 +44,8 @@ class Launch:
         os.close(self._go_read)
         os.close(self._error_write)
         self.status: int | None = None
+        self.usage: resource.struct_rusage | None = None
+        """What it and its children had used, once it has ended."""
 
     def _child(self, program: str, environment: Mapping[str, str]) -> None:
         """Wait for the word, then become the command. Never returns."""
@@ -107,9 +109,10 @@ class Launch:
         return self.status
 
     def _reap(self, options: int) -> None:
-        pid, status = os.waitpid(self.pid, options)
+        pid, status, usage = os.wait4(self.pid, options)
         if pid == 0:
             return
+        self.usage = usage
         code = os.waitstatus_to_exitcode(status)
         self.status = code if code >= 0 else 128 - code
 

@@ -35,6 +35,12 @@ class Options:
     callgraphs: list[str] = field(default_factory=list)
     auto_phases: bool = True
     """Have PyTorch mark its phases in a command that is recorded."""
+    sample_hz: float = 1.0
+    """Samples a second; 0: none."""
+    residency: list[Path] = field(default_factory=list)
+    """Folders whose files' share of the page cache is sampled."""
+    baseload: bool = False
+    """Record no target: what the machine draws without one."""
 
 
 @dataclass

@@ -25,6 +25,8 @@ from tracer.session.members import Members
 from tracer.session.options import Listener, Options, Outcome
 from tracer.session.paths import name_files
 from tracer.session.perf import PerfTools
+from tracer.session.sampler import Sampler
+from tracer.session.sampler import check as check_sampling
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
 from tracer.session.torch_libraries import open_libraries
@@ -32,9 +34,15 @@ from tracer.store import manifest as manifests
 from tracer.store.files import write_whole
 from tracer.store.finalize import MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
+from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
 
 TORCH = TORCH_PROBE.name
+_NOTHING = (
+    "there is nothing to trace",
+    "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
+)
+_TARGETS_OF_NONE = ("a baseload has no target", "leave out --baseload, or the targets")
 
 
 def record(options: Options, listener: Listener | None = None) -> Outcome:
@@ -56,11 +64,11 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     targets = target_finder.find(
         options.pids, options.containers, options.daemon, options.cgroups, options.machine
     )
-    if not targets and not options.command:
-        raise UsageError(
-            "there is nothing to trace",
-            "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
-        )
+    if options.baseload == bool(targets or options.command):
+        raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))
+    check_sampling(options.sample_hz, options.residency)
+    if options.baseload and not options.sample_hz:
+        raise UsageError("a baseload is what samples say", "leave out --sample-hz 0")
     output.check(options.output, options.force)
     perf = PerfTools(options.perf_stat, options.callgraphs)
     raw = options.output / RAW
@@ -107,9 +115,11 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             if summed_up:
                 manifest["summed_up"] = summed_up
             members = Members(raw / MEMBERS, targets, capture)
+            sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
             running = Running(
-                options, targets, launch, capture, marks, perf, members, summary, signals, listener
-            )
+                options, targets, launch, capture, marks, perf, members, summary, sampler, signals,
+                listener,
+            )  # fmt: skip
             manifest = _capture(running, manifest)
             capture.close()
             privileges.keep(privileges.FINALIZE)
@@ -176,6 +186,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     """Let events in until something ends it; returns the manifest as now written."""
     options, targets, launch = running.options, running.targets, running.launch
     capture, perf, members = running.capture, running.perf, running.members
+    sampler = running.sampler
     folder = options.output
     begun_cpu_s = cpu_s()
     try:
@@ -183,20 +194,23 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.start(folder / RAW, targets, options.buffer_kib)
         if perf.wanted:
             manifest["perf"] = perf.describe()
+        manifest["samples"] = sampler.describe()
         manifests.write(folder, manifest)
         companions = [*perf.pids, *([capture.guardian] if capture.guardian else [])]
-        capture.start_machine(options.max_bytes, companions)
+        capture.start_machine(options.max_bytes, [*companions, *sampler.tids])
         perf.enable()
         write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
         members.first_look(companions)
         if capture.sees_mappings:
             maps = mappings(target_finder.processes_with_memory(targets))
             write_whole(folder / RAW / MAPS, manifests.encoded(maps))
+        sampler.begin()
         capture.start_targets()
         if launch is not None:
             launch.go()
         running.listener.started(targets)
         ended_by = until_the_end(running)
+        sampler.end(launch.usage if launch is not None else None)
         perf.disable()
         stats = capture.stop()
         if running.summary is not None:
@@ -204,7 +218,8 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.stop()
         end_ns = time.monotonic_ns()
         manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s
-        if capture.drain is not None and capture.drain.failure is not None:
+        failure = sampler.failure or (capture.drain.failure if capture.drain else None)
+        if failure is not None:
             ended_by = "disk"
         running.listener.stopping(ended_by)
         if launch is not None and ended_by in ("signal", "duration"):
@@ -213,9 +228,11 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         raise _disk_error(folder, error) from None
     finally:
         members.close()
+        sampler.close()
         if running.summary is not None:
             running.summary.close()
     running.marks.collect()
+    manifest["samples"] = sampler.describe()
     manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
     add_containers(manifest)
@@ -230,7 +247,6 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     except OSError as error:
         raise _disk_error(folder, error) from None
     if ended_by == "disk":
-        failure = capture.drain.failure if capture.drain else None
         raise _disk_error(folder, failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     return manifest
 

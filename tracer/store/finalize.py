@@ -38,7 +38,7 @@ from probes.rows.threads import Threads
 from probes.schema import AssemblyContext, Probe, Scope
 from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
-from tracer.store import loss, perf, phases, summary
+from tracer.store import loss, perf, phases, samples, summary
 from tracer.store import manifest as manifests
 from tracer.store.files import allow_open_files, make_folder, read_bounded, write_whole
 from tracer.store.manifest import (
@@ -221,6 +221,7 @@ def _decode(
     gaps = [*_gaps(manifest, timeline), *membership.gaps]
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
     tables |= summary.decode(folder / RAW, manifest, building, gaps)
+    tables |= samples.decode(folder / RAW, manifest, building)
     return tables, gaps, last_event
 
 

@@ -191,6 +191,20 @@ class Perf(TypedDict, total=False):
     pids: list[Pid]
 
 
+class Sampling(TypedDict, total=False):
+    """How samples were taken: `hz` 0: not at all.
+
+    `not_available`: readers and series that the machine did not give, and why. `facts`: what is no
+    number (governor, power mode, names of GPUs). `cpu_s`: CPU time of taking them.
+    """
+
+    hz: Annotated[float, Field(ge=0)]
+    file: str
+    not_available: dict[str, str]
+    facts: dict[str, str]
+    cpu_s: float
+
+
 class Mount(TypedDict):
     """A mounted file system; `dev` is MAJOR:MINOR."""
 
@@ -284,6 +298,7 @@ class Manifest(TypedDict):
     summed_up: NotRequired[list[str]]
     ftrace: Ftrace
     perf: NotRequired[Perf]
+    samples: NotRequired[Sampling]
     syscall_names: NotRequired[dict[str, str]]
     vm: dict[str, int]
     mounts: NotRequired[list[Mount]]
@@ -321,6 +336,14 @@ MapFacts = tuple[Pid, Count, list[Mapping]]
 
 FileFacts = tuple[str, Inode | None, Inode, str, int | None, str]
 """A file that was written to, at the end: the columns of `probes.files.TABLE`."""
+
+
+SampleFacts = tuple[
+    Count, Annotated[int, Field(ge=-1, lt=4096)],
+    list[tuple[str, str | None, Annotated[float, Field(allow_inf_nan=False)]]],
+]  # fmt: skip
+"""What a reader read: (ns, number of the target in the manifest or -1: the machine, values as
+(series, instance, value))."""
 
 
 @with_config(_STRICT)

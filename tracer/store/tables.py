@@ -85,6 +85,11 @@ def write_table(table: Table, folder: Path, rows: pa.RecordBatch | None) -> int:
 
 def write_rows(table: Table, folder: Path, rows: Sequence[Sequence[Any]]) -> int:
     """Write a whole table of rows, each with a value a column; returns their number."""
+    return write_table(table, folder, batch_of(table, rows))
+
+
+def batch_of(table: Table, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Rows, each with a value a column."""
     schema = table.arrow_schema()
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [
@@ -93,4 +98,4 @@ def write_rows(table: Table, folder: Path, rows: Sequence[Sequence[Any]]) -> int
         else pa.array(values, field.type)
         for values, field in zip(columns, schema, strict=True)
     ]
-    return write_table(table, folder, pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

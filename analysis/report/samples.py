@@ -1,0 +1,52 @@
+"""What was sampled, as a table of the report."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from probes.sampler.catalogue import COUNTERS, SERIES
+from tracer.store.trace import Trace
+
+
+def samples(trace: Trace) -> pd.DataFrame:
+    """Each series of each target and of the machine (target null).
+
+    Columns: target, name, instance, unit, samples, min, mean, max, last, growth (of counters: from
+    the first sample to the last; null for others). The mean of a rate is its counter's growth over
+    the whole time, of anything else that of the samples.
+    """
+    trace.require("samples")
+    frame = trace.sql(
+        """
+        WITH steps AS (
+            SELECT *, value - lag(value) OVER w AS grown, ts - lag(ts) OVER w AS ns
+            FROM samples WINDOW w AS (PARTITION BY target, name, instance ORDER BY ts)
+        )
+        SELECT target, name, instance, unit, count(*) AS samples, min(value) AS min,
+            avg(value) AS mean, max(value) AS max, arg_max(value, ts) AS last,
+            sum(grown) FILTER (grown >= 0) AS growth,
+            sum(grown) FILTER (grown >= 0) / (sum(ns) FILTER (grown >= 0) / 1e9) AS speed
+        FROM steps GROUP BY ALL
+        """
+    )
+    order = {name: place for place, name in enumerate(_ORDER)}
+    frame["place"] = frame["name"].map(order)
+    frame = frame.sort_values(["target", "place", "instance"], na_position="last")
+    frame = frame.drop(columns="place").reset_index(drop=True)
+    keys = [tuple(key) for key in frame[["target", "name", "instance"]].fillna("").to_numpy()]
+    speeds = dict(zip(keys, frame.pop("speed"), strict=True))
+    for row, (target, name, instance) in enumerate(keys):
+        if (counter := COUNTERS.get(name)) is not None and counter.rate is not None:
+            speed = speeds.get((target, counter.name, instance))
+            if speed is not None and pd.notna(speed):
+                frame.loc[row, "mean"] = speed * counter.rate.scale
+    frame["growth"] = frame["growth"].where(frame["name"].isin(_COUNTERS))
+    return frame
+
+
+_COUNTERS = {series.name for series in COUNTERS.values()}
+_ORDER = [
+    name
+    for series in SERIES.values()
+    for name in ([series.rate.name] if series.rate else []) + [series.name]
+]

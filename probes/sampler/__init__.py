@@ -1,0 +1,5 @@
+"""What is read now and then instead of being logged: use, memory, pressure, disks, power.
+
+One file a reader. A reader declares its series once, reads below a root that tests can put
+elsewhere, and says why where the machine cannot give what it reads.
+"""

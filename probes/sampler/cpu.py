@@ -1,0 +1,45 @@
+"""CPU time of the machine, from /proc/stat."""
+
+from __future__ import annotations
+
+import os
+
+from probes.sampler.reading import NotAvailable, Rate, Reader, Reading, Series, contents
+
+BUSY = Series(
+    "cpu_time",
+    "s",
+    "CPU time used: of the machine by all but idle, iowait and steal; of a target by its processes"
+    " and those of theirs that have ended",
+    Rate("cpu_use", "%", "CPU use; 100 is one CPU", 100),
+)
+IOWAIT = Series(
+    "iowait_time",
+    "s",
+    "CPU time idle while a task of that CPU waited for a disk",
+    Rate("iowait", "%", "CPUs idle while a task waited for a disk; 100 is one CPU", 100),
+)
+_IDLE, _IOWAIT = 3, 4
+_NAMED = 7
+"""user, nice, system, idle, iowait, irq, softirq; steal is others', guest is in user."""
+
+
+class Cpu(Reader):
+    """The first line of /proc/stat (kernel: fs/proc/stat.c)."""
+
+    name = "cpu"
+    series = (BUSY, IOWAIT)
+
+    def read(self) -> list[Reading]:
+        """Seconds since boot, to a clock tick."""
+        path = self.root / "proc/stat"
+        words = contents(path).partition("\n")[0].split()
+        try:
+            ticks = [int(word) for word in words[1 : 1 + _NAMED]]
+        except ValueError:
+            ticks = []
+        if words[:1] != ["cpu"] or len(ticks) < _NAMED:
+            raise NotAvailable(f"{path} does not begin with the times of all CPUs")
+        hz = os.sysconf("SC_CLK_TCK")
+        busy = sum(ticks) - ticks[_IDLE] - ticks[_IOWAIT]
+        return [(BUSY.name, None, busy / hz), (IOWAIT.name, None, ticks[_IOWAIT] / hz)]

@@ -1,0 +1,61 @@
+"""Pressure stall information: how long tasks waited for CPUs, memory, disks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Series, contents
+
+_WHAT = {"cpu": "a CPU", "memory": "memory", "io": "a disk"}
+_WHO = {"some": "at least one task", "full": "all tasks that are not idle"}
+
+
+def _series(resource: str, who: str) -> Series:
+    meaning = f"{_WHO[who]} waited for {_WHAT[resource]}"
+    return Series(
+        f"pressure_{resource}_{who}_time",
+        "s",
+        f"time in which {meaning}",
+        Rate(f"pressure_{resource}_{who}", "%", f"share of the time in which {meaning}", 100),
+    )
+
+
+SERIES = {
+    (resource, who): _series(resource, who)
+    for resource, who in (
+        ("cpu", "some"), ("memory", "some"), ("memory", "full"), ("io", "some"), ("io", "full")
+    )
+}  # fmt: skip
+
+
+def stalls(resource: str, path: Path) -> list[Reading]:
+    """What one pressure file says (kernel: Documentation/accounting/psi.rst), totals in s."""
+    found: list[Reading] = []
+    for line in contents(path).splitlines():
+        who, *words = line.split()
+        series = SERIES.get((resource, who))
+        total = next((w.removeprefix("total=") for w in words if w.startswith("total=")), "")
+        if series is None:
+            continue  # "full" of a machine's CPUs means nothing
+        if not total.isdecimal():
+            raise NotAvailable(f"{path} says {line[:60]!r}, which has no total")
+        found.append((series.name, None, int(total) / 1e6))
+    return found
+
+
+class Pressure(Reader):
+    """The machine's /proc/pressure."""
+
+    name = "pressure"
+    series = tuple(SERIES.values())
+
+    def __init__(self, root: Path = ROOT) -> None:
+        super().__init__(root)
+        if not (root / "proc/pressure").is_dir():
+            raise NotAvailable("this kernel tells no pressure (CONFIG_PSI, or psi=1 at boot)")
+        self.read()
+
+    def read(self) -> list[Reading]:
+        """Stalls since boot."""
+        folder = self.root / "proc/pressure"
+        return [reading for resource in _WHAT for reading in stalls(resource, folder / resource)]

@@ -1,0 +1,159 @@
+"""CPU time, resident memory and page faults of a target's processes, from /proc/PID/stat."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from probes.sampler.cpu import BUSY
+from probes.sampler.reading import ROOT, NotAvailable, Rate, Reading, Series, contents
+
+RSS = Series(
+    "rss",
+    "bytes",
+    "resident memory of the target's processes, summed up: a page that two share counts twice",
+)
+MINOR = Series(
+    "minor_faults",
+    "faults",
+    "minor page faults of the target's processes and those of theirs that have ended",
+    Rate("minor_fault_rate", "faults/s", "minor page faults of the target a second"),
+)
+MAJOR = Series(
+    "major_faults",
+    "faults",
+    "major page faults, likewise",
+    Rate("major_fault_rate", "faults/s", "major page faults of the target a second"),
+)
+PROCESSES = Series("processes", "processes", "processes of the target")
+
+_OWN = (7, 9, 11, 12)
+"""minflt, majflt, utime, stime of the fields after the name (kernel: fs/proc/array.c)."""
+_CHILDREN = (8, 10, 13, 14)
+"""The same of children that were waited for."""
+_START, _RSS = 19, 21
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What a process had used: minor faults, major faults, ticks; pages that are resident."""
+
+    own: list[int]
+    children: list[int]
+    resident: int
+
+
+_Key = tuple[int, int]
+"""Pid and start time: pids are used again."""
+
+
+class Processes:
+    """The account of one target: what its processes have used, and what ended ones had."""
+
+    name = "processes"
+    series = (BUSY, RSS, MINOR, MAJOR, PROCESSES)
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._proc = root / "proc"
+        self._seen: dict[_Key, _Used] = {}
+        self._lost = [0, 0, 0]
+        """Of processes that ended and whose parent, being none of ours, was given it."""
+        self._total = [0, 0, 0]
+        self.tells_children = (self._proc / f"self/task/{os.getpid()}/children").exists()
+        """Whether a tree can be walked down (CONFIG_PROC_CHILDREN)."""
+
+    def read(self, pids: Iterable[int]) -> list[Reading]:
+        """The target's values now, `pids` being its processes; nothing where all are gone."""
+        return self._account(dict(filter(None, map(self._of, pids))))
+
+    def read_tree(self, pid: int) -> list[Reading]:
+        """The values of a process and all that descend from it, of those seen before, too.
+
+        A tree is walked down: that costs less than to look at every process of the machine.
+        """
+        now: dict[_Key, _Used] = {}
+        waiting = [] if self._seen else [pid]
+        for key in self._seen:
+            found = self._of(key[0])
+            if found is not None and found[0] == key:
+                now[key] = found[1]
+                waiting += self._children(key[0])
+        while waiting:
+            found = self._of(waiting.pop())
+            if found is not None and found[0] not in now:
+                now[found[0]] = found[1]
+                waiting += self._children(found[0][0])
+        return self._account(now)
+
+    def _of(self, pid: int) -> tuple[_Key, _Used] | None:
+        """What a process has used; None where it is gone."""
+        path = f"{self._proc}/{pid}/stat"
+        try:
+            fields = contents(path).rpartition(")")[2].split()
+        except NotAvailable:
+            return None
+        try:
+            own, children = ([int(fields[i]) for i in which] for which in (_OWN, _CHILDREN))
+            used = _Used(_joined(own), _joined(children), int(fields[_RSS]))
+            return (pid, int(fields[_START])), used
+        except (ValueError, IndexError):
+            raise NotAvailable(f"{path} cannot be read") from None
+
+    def _children(self, pid: int) -> list[int]:
+        found: list[int] = []
+        with contextlib.suppress(OSError, NotAvailable, ValueError):  # gone meanwhile
+            for tid in os.listdir(f"{self._proc}/{pid}/task"):
+                found += map(int, contents(f"{self._proc}/{pid}/task/{tid}/children").split())
+        return found
+
+    def _account(self, now: dict[_Key, _Used]) -> list[Reading]:
+        if not now:
+            return []
+        self._account_for_ended(now)
+        self._seen = now
+        sums = [
+            sum(used.own[i] + used.children[i] for used in now.values()) + lost
+            for i, lost in enumerate(self._lost)
+        ]
+        resident = sum(used.resident for used in now.values())
+        return [
+            *self._counters(sums),
+            (RSS.name, None, resident * os.sysconf("SC_PAGE_SIZE")),
+            (PROCESSES.name, None, len(now)),
+        ]
+
+    def _account_for_ended(self, now: dict[_Key, _Used]) -> None:
+        """Keep what ended processes had used, unless a parent among ours has been given it."""
+        for i in range(len(self._lost)):
+            gone = given = 0
+            for key, before in self._seen.items():
+                if key in now:
+                    given += now[key].children[i] - before.children[i]
+                else:
+                    gone += before.own[i] + before.children[i]
+            self._lost[i] += max(0, gone - given)
+
+    def last(self, usage: resource.struct_rusage) -> list[Reading]:
+        """The counters at the end of a command, by what its parent was told at its end."""
+        ticks = round((usage.ru_utime + usage.ru_stime) * os.sysconf("SC_CLK_TCK"))
+        told = (usage.ru_minflt, usage.ru_majflt, ticks)
+        return self._counters([t + lost for t, lost in zip(told, self._lost, strict=True)])
+
+    def _counters(self, sums: list[int]) -> list[Reading]:
+        self._total = [max(pair) for pair in zip(sums, self._total, strict=True)]
+        minor, major, ticks = self._total
+        return [
+            (BUSY.name, None, ticks / os.sysconf("SC_CLK_TCK")),
+            (MINOR.name, None, minor),
+            (MAJOR.name, None, major),
+        ]
+
+
+def _joined(fields: list[int]) -> list[int]:
+    """Minor faults, major faults, ticks in either mode."""
+    minor, major, user, system = fields
+    return [minor, major, user + system]

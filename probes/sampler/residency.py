@@ -1,0 +1,166 @@
+"""How much of the files of a folder is in the page cache, as vmtouch gives it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from probes.sampler.reading import NotAvailable, Reader, Reading, Series
+
+RESIDENT = Series("resident_pages", "pages", "pages of the folder's files in the page cache")
+PAGES = Series("file_pages", "pages", "pages of the folder's files")
+SHARE = Series("residency", "%", "share of the folder's pages in the page cache")
+
+MOST_FILES = 10_000
+_LEAST_REST = 50
+"""A folder is let alone for so many times what looking through it took: some 2 % of a CPU."""
+_CACHESTAT = 451
+"""New system calls have one number on all architectures but alpha. Kernel commit cf264e1329fb."""
+_WINDOW = 1 << 30
+"""Bytes that mincore is asked for at once."""
+_PAGE = mmap.PAGESIZE
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64
+)  # fmt: skip
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+_FAILED = ctypes.c_void_p(-1).value
+
+
+class _Range(ctypes.Structure):
+    """struct cachestat_range: all of the file."""
+
+    _fields_ = (("off", ctypes.c_uint64), ("len", ctypes.c_uint64))
+
+
+class _Cachestat(ctypes.Structure):
+    """struct cachestat."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in ("cache", "dirty", "writeback", "evicted", "recently_evicted")
+    )
+
+
+class Residency(Reader):
+    """The regular files below some folders, at most MOST_FILES a folder; links are not followed."""
+
+    name = "residency"
+    series = (RESIDENT, PAGES, SHARE)
+
+    def __init__(self, folders: list[Path]) -> None:
+        super().__init__()
+        self._folders = folders
+        self._looked: dict[Path, tuple[float, float]] = {}
+        """When each was looked through, and how long that took."""
+        self.last = False
+        """Whether to look through every folder, however lately that was done."""
+
+    def read(self) -> list[Reading]:
+        """Pages of each folder that has rested enough; instance: the folder as it was given."""
+        found: list[Reading] = []
+        for folder in self._folders:
+            begun = time.monotonic()
+            before, took = self._looked.get(folder, (0.0, 0.0))
+            if begun - before < _LEAST_REST * took and not self.last:
+                continue
+            resident, pages = self._of_folder(folder)
+            now = time.monotonic()
+            self._looked[folder] = now, now - begun
+            name = os.fsencode(folder).decode("utf-8", "replace")
+            found.append((RESIDENT.name, name, resident))
+            found.append((PAGES.name, name, pages))
+            if pages:
+                found.append((SHARE.name, name, 100 * resident / pages))
+        return found
+
+    def _of_folder(self, folder: Path) -> tuple[int, int]:
+        resident = pages = 0
+        for number, path in enumerate(_files(folder)):
+            if number == MOST_FILES:
+                self.missing[f"residency of {folder}"] = f"all but the first {MOST_FILES} files"
+                break
+            try:
+                in_cache, in_all = resident_pages(path)
+            except NotAvailable as error:
+                self.missing[f"residency of {path}"] = error.why
+                continue
+            resident += in_cache
+            pages += in_all
+        return resident, pages
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for base, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            yield os.path.join(base, name)  # noqa: PTH118 a million Paths cost
+
+
+def resident_pages(path: str) -> tuple[int, int]:
+    """(pages in the page cache, pages in all) of a regular file; (0, 0) of what is none or gone.
+
+    By cachestat where the kernel has it, else by mincore on a mapping. Raises NotAvailable where
+    this user may not know.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0, 0
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return 0, 0
+        raise NotAvailable(os.strerror(error.errno or 0)) from None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or not status.st_size:
+            return 0, 0
+        pages = -(-status.st_size // _PAGE)
+        found = _cachestat(fd)
+        if found is None:
+            if not _may_know(path, status):
+                raise NotAvailable("mincore tells only a file's owner, and who may write it")
+            found = _mincore(fd, status.st_size)
+        return min(found, pages), pages
+    finally:
+        os.close(fd)
+
+
+def _cachestat(fd: int) -> int | None:
+    """Pages in the cache; None where the kernel or the file system does not say."""
+    told = _Cachestat()
+    whole = _Range(0, 0)
+    if _libc.syscall(_CACHESTAT, fd, ctypes.byref(whole), ctypes.byref(told), 0) != 0:
+        return None
+    return int(told.cache)
+
+
+def _may_know(path: str, status: os.stat_result) -> bool:
+    """Otherwise mincore says that all is resident (kernel: mm/mincore.c, can_do_mincore)."""
+    return os.geteuid() in (0, status.st_uid) or os.access(path, os.W_OK)
+
+
+def _mincore(fd: int, size: int) -> int:
+    resident = 0
+    for start in range(0, size, _WINDOW):
+        length = min(_WINDOW, size - start)
+        told = (ctypes.c_ubyte * -(-length // _PAGE))()
+        address = _libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, start)
+        if address == _FAILED:
+            raise NotAvailable(f"it cannot be mapped: {os.strerror(ctypes.get_errno())}")
+        try:
+            if _libc.mincore(address, length, told) != 0:
+                raise NotAvailable(f"mincore: {os.strerror(ctypes.get_errno())}")
+        finally:
+            _libc.munmap(address, length)
+        resident += sum(byte & 1 for byte in told)
+    return resident

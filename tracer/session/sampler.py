@@ -1,0 +1,186 @@
+"""Reads the machine and the targets now and then, and appends what it read to a file of the trace.
+
+A thread of its own: the recorder's loop waits for members to join, and a driver that takes its
+time to answer must not keep it from ending a recording.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import threading
+import time
+from pathlib import Path
+
+from probes.backends.drain import write_all
+from probes.errors import UsageError
+from probes.sampler import processes
+from probes.sampler.catalogue import find
+from probes.sampler.cgroup import CgroupReader
+from probes.sampler.processes import Processes
+from probes.sampler.reading import NotAvailable, Reader, Reading
+from probes.sampler.residency import Residency
+from tracer.store.files import create
+from tracer.store.manifest import Sampling
+from tracer.targets import Target
+from tracer.targets.cgroups import Cgroup
+
+MOST_HZ = 100.0
+_MACHINE = -1
+
+
+class Sampler:
+    """The samples of one recording: the first at `begin`, the last at `end`, others at a rate."""
+
+    def __init__(self, path: Path, targets: list[Target], hz: float, folders: list[Path]) -> None:
+        """Make the file and the thread, which reads nothing yet. With `hz` 0: neither."""
+        self.failure: OSError | None = None
+        self.written = 0
+        self._path = path
+        self._targets = targets
+        self._hz = hz
+        self._usage: resource.struct_rusage | None = None
+        self._cpu_s = 0.0
+        self._readers: list[Reader] = []
+        self._missing: dict[str, str] = {}
+        self._thread: threading.Thread | None = None
+        if not hz:
+            return
+        self._readers, self._missing = find()
+        self._residency = Residency(folders) if folders else None
+        if self._residency is not None:
+            self._readers.append(self._residency)
+        self._trees = [Processes() for _ in targets]
+        self._cgroups = [CgroupReader(_folders(target)) for target in targets]
+        if not any(map(_folders, targets)):
+            self._missing[CgroupReader.name] = "no target is a container or a cgroup"
+        self._file = create(path)
+        self._go, self._begun, self._stop = (threading.Event() for _ in range(3))
+        self._thread = threading.Thread(target=self._run, name="tracer-sampler", daemon=True)
+        self._thread.start()
+
+    @property
+    def tids(self) -> list[int]:
+        """The thread, if there is one: no recording is to hold it."""
+        tid = self._thread.native_id if self._thread is not None else None
+        return [tid] if tid is not None else []
+
+    def begin(self) -> None:
+        """Take the first sample and go on at the rate. Returns when the first is taken."""
+        if self._thread is not None:
+            self._go.set()
+            self._begun.wait()
+
+    def end(self, usage: resource.struct_rusage | None = None) -> None:
+        """Take the last sample. `usage` is what a command had used that has ended."""
+        if self._thread is not None and self._begun.is_set():
+            self._usage = usage
+            self._end_thread()
+
+    def close(self) -> None:
+        """End the thread and close the file; more than once does no harm."""
+        if self._thread is not None:
+            self._end_thread()
+            self._thread = None
+            self._file.close()
+
+    def _end_thread(self) -> None:
+        assert self._thread is not None
+        self._stop.set()
+        self._go.set()
+        self._thread.join()
+
+    def describe(self) -> Sampling:
+        """For the manifest: the rate, what is not available and why, what its samples cost."""
+        missing = dict(self._missing)
+        facts: dict[str, str] = {}
+        for reader in self._readers:
+            missing |= reader.missing
+            facts |= reader.facts
+        return {
+            "hz": self._hz,
+            "file": self._path.name,
+            "not_available": missing,
+            "facts": facts,
+            "cpu_s": round(self._cpu_s, 3),
+        }
+
+    def _run(self) -> None:
+        self._go.wait()
+        try:
+            if not self._stop.is_set():
+                self._sample(first=True)
+            self._begun.set()
+            due = time.monotonic()
+            while True:
+                # What a slow reading has missed is not made up for.
+                due = max(due + 1 / self._hz, time.monotonic())
+                if self._stop.wait(due - time.monotonic()):
+                    break
+                self._sample()
+            if self._residency is not None:
+                self._residency.last = True
+            self._sample()
+        except OSError as error:
+            self.failure = error
+        finally:
+            self._cpu_s = time.thread_time()
+            self._begun.set()
+
+    def _sample(self, first: bool = False) -> None:
+        """Read everything once, each line with the time at which its reading was done."""
+        lines = []
+        for number, target in enumerate(self._targets):
+            with contextlib.suppress(NotAvailable):  # the target is gone
+                lines.append(_line(number, self._of_target(number, target, first)))
+            lines.append(_line(number, self._cgroups[number].read()))
+        for reader in list(self._readers):
+            try:
+                lines.append(_line(_MACHINE, reader.read()))
+            except NotAvailable as error:
+                self._readers.remove(reader)
+                self._missing[reader.name] = f"no longer: {error.why}"
+        data = b"".join(lines)
+        write_all(self._file.fileno(), data)
+        self.written += len(data)
+
+    def _of_target(self, number: int, target: Target, first: bool) -> list[Reading]:
+        tree = self._trees[number]
+        if self._usage is not None and target.kind == "command":
+            return tree.last(self._usage)
+        if target.kind not in ("pid", "command") or not tree.tells_children:
+            found = tree.read(target.members())
+        else:
+            found = tree.read_tree(target.pid)
+        # Before its exec a command's memory is the recorder's.
+        hidden = processes.RSS.name if first and target.kind == "command" else None
+        return [reading for reading in found if reading[0] != hidden]
+
+
+def _line(target: int, readings: list[Reading]) -> bytes:
+    if not readings:
+        return b""
+    return (
+        json.dumps([time.monotonic_ns(), target, readings], separators=(",", ":")).encode() + b"\n"
+    )
+
+
+def _folders(target: Target) -> list[Path]:
+    cgroups: list[Cgroup] = getattr(target, "cgroups", [])
+    return [cgroup.folder for cgroup in cgroups if cgroup.folder is not None]
+
+
+def check(hz: float, folders: list[Path]) -> None:
+    """Raise UsageError where samples cannot be taken so."""
+    if not 0 <= hz <= MOST_HZ:
+        raise UsageError(
+            f"{hz:g} samples a second cannot be", f"give 0 (none) to {MOST_HZ:g} to --sample-hz"
+        )
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"--residency wants a folder, and {folder} is none", "give one")
+    if folders and not hz:
+        raise UsageError(
+            "--residency is sampled, and --sample-hz 0 takes no samples", "leave out one"
+        )

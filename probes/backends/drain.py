@@ -171,7 +171,8 @@ class Drain:
                 self._move(source)
                 source.move_last()
         except OSError as error:
-            self.failure = error
+            # Its traceback would hold views of buffers that are to be unmapped.
+            self.failure = error.with_traceback(None)
 
     def _move(self, source: Source) -> int:
         """Move all that is there, unless the limit is reached; returns the bytes moved."""

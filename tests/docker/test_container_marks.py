@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import tracer.phases
-from tests.docker.conftest import init_of, wait_for
+from tests.docker.conftest import init_of
 from tracer.phases import MARKS_ENV
 
 STEPS, CALLS = 23, 7
@@ -24,6 +24,7 @@ thread.start(); thread.join()
 child = os.fork()
 if child == 0:
     work("fetch")
+    say(name + "-child-is-marked")
     time.sleep(1000)
 phases.begin("train")
 say(name + "-is-marked")
@@ -44,8 +45,7 @@ def test_phases_of_a_container_are_of_its_processes_here(start, shared, tell, re
     tell(None, "a1-is-up")
     init = init_of(box)
     recording = record("--container", "a1", "-e", "syscalls")
-    tell("go", "a1-is-marked")
-    wait_for(lambda: len(list((shared / "marks").iterdir())) == 2, "both marks files")
+    tell("go", "a1-is-marked", "a1-child-is-marked")
     with recording.stop() as trace:
         query = 'SELECT name, pid, count(*), count("end") FROM phases GROUP BY ALL ORDER BY name'
         found = {row[0]: row[1:] for row in trace.connection.execute(query).fetchall()}

@@ -56,6 +56,8 @@ class _Sink:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._lock = threading.Lock()
+        self._begun = time.monotonic_ns()
+        """With the pid it names a process for good, in the names of all its files."""
         self._chunks = 0
         # Mapping, slot counter and number of slots change together, in one store.
         self.current: tuple[mmap.mmap | None, Callable[[], int], int] = (None, lambda: 0, 0)
@@ -63,7 +65,7 @@ class _Sink:
     def _map_chunk(self) -> None:
         records = _CHUNK_RECORDS if self._chunks else _FIRST_RECORDS
         size = records * RECORD_BYTES
-        name = f"{os.getpid()}-{time.monotonic_ns()}-{self._chunks}{SUFFIX}"
+        name = f"{os.getpid()}-{self._begun}-{self._chunks}{SUFFIX}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(os.path.join(self.folder, name), flags, 0o600)  # noqa: PTH118 (import cost)
         try:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from tracer.store.marks import NAMES, UNKNOWN_PID
 from tracer.targets import Target, threads
 
 _NAME = re.compile(
-    rf"^(?P<pid>\d{{1,10}})-(?P<ns>\d{{1,20}})(-\d+{re.escape(SUFFIX)}|{re.escape(NOTE_SUFFIX)})$"
+    rf"^(?P<process>(?P<pid>\d{{1,10}})-(?P<ns>\d{{1,20}}))"
+    rf"(-\d+{re.escape(SUFFIX)}|{re.escape(NOTE_SUFFIX)})$"
 )
 _OWN_PIDS = re.compile(r"^NSpid:(.*)$", re.MULTILINE)
 _MAX_BYTES = 1 << 30
@@ -51,7 +53,7 @@ class _Folder:
     pids: set[int] = field(default_factory=set)
     """Of those at the start, by their own count."""
     named: set[str] = field(default_factory=set)
-    """Files whose process this machine's pids have been found for."""
+    """Processes, as their files are called, whose pids on this machine have been found."""
 
 
 class Marks:
@@ -112,33 +114,36 @@ class Marks:
             self._watch.clear()
         for folder in self._theirs.values():
             if folder.foreign:
-                self._name(folder, set(os.listdir(folder.fd)) - folder.named)
+                self._name(folder, folder.named)
 
-    def _name(self, folder: _Folder, files: set[str]) -> None:
-        asked = {f: int(m["pid"]) for f in sorted(files)[:_MAX_FILES] if (m := _NAME.match(f))}
+    def _name(self, folder: _Folder, but: Collection[str] = ()) -> None:
+        """Look for the processes of a folder's files, `but` those that are known."""
+        files = sorted(os.listdir(folder.fd))[:_MAX_FILES]
+        matches = [match for file in files if (match := _NAME.match(file))]
+        asked = {m["process"]: int(m["pid"]) for m in matches if m["process"] not in but}
         if not asked or self._names is None:
             return
         members: dict[int, set[int]] = {}
         for pid in {pid for target in folder.targets for pid in target.members()}:
             members.setdefault(own_pid(pid), set()).add(pid)
-        for file, own in asked.items():
+        for process, own in asked.items():
             alike = members.get(own, set())
             if len(alike) > 1:  # containers that count alike, and share a folder
-                alike = {pid for pid in alike if _maps(pid, file)}
+                alike = {pid for pid in alike if _maps(pid, process)}
             for pid in alike:
-                self._write_name(file, own, pid, [(own_pid(t, pid), t) for t in threads(pid)])
-                folder.named.add(file)
+                self._write_name(process, own, pid, [(own_pid(t, pid), t) for t in threads(pid)])
+                folder.named.add(process)
 
-    def _write_name(self, file: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
+    def _write_name(self, process: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
         assert self._names is not None
-        os.write(self._names, json.dumps([file, own, pid, named]).encode() + b"\n")
+        os.write(self._names, json.dumps([process, own, pid, named]).encode() + b"\n")
 
     def collect(self) -> None:
         """Copy what was found into the trace, without the space kept for marks to come."""
         for folder in self._theirs.values():
             with contextlib.suppress(OSError):
                 if folder.foreign:  # with the threads that have come since
-                    self._name(folder, set(os.listdir(folder.fd)))
+                    self._name(folder)
                 for name in sorted(os.listdir(folder.fd))[:_MAX_FILES]:
                     match = _NAME.match(name)
                     # The folder may hold files of earlier runs, of others with the same pids.
@@ -146,8 +151,8 @@ class Marks:
                         int(match["pid"]) in folder.pids or int(match["ns"]) >= self._begun
                     ):
                         self._copy(folder.fd, name)
-                        if folder.foreign and name not in folder.named:
-                            self._write_name(name, int(match["pid"]), UNKNOWN_PID, [])
+                        if folder.foreign and match["process"] not in folder.named:
+                            self._write_name(match["process"], int(match["pid"]), UNKNOWN_PID, [])
             os.close(folder.fd)
         self._theirs = {}
         if self._names is not None:
@@ -158,6 +163,11 @@ class Marks:
         for path in list(self.folder.glob(f"*{SUFFIX}")):
             with contextlib.suppress(OSError):
                 _trim(path)
+
+    def _of_now(self, match: re.Match[str], folder: _Folder) -> bool:
+        """Whether a marks file is of a process that lived at the start or has begun since."""
+        known = int(match["pid"]) in folder.pids or match["process"] in folder.named
+        return known or int(match["ns"]) >= self._begun
 
     def _copy(self, folder: int, name: str) -> None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -183,11 +193,11 @@ def own_pid(pid: int, process: int | None = None) -> int:
     return pid
 
 
-def _maps(pid: int, file: str) -> bool:
-    """Whether a process has a file of this name mapped, as one that marks has."""
+def _maps(pid: int, process: str) -> bool:
+    """Whether a process has the marks file mapped of what its files call `process`."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
-        return any(line.endswith(f"/{file}") for line in lines)
+        return any(f"/{process}-" in line and line.endswith(SUFFIX) for line in lines)
     return False
 
 

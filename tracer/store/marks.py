@@ -83,8 +83,8 @@ def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span
     """
     here: dict[str, _Names] = {}
     parents: dict[int, int] = {}
-    for file, own, pid, threads in names:
-        known = here.setdefault(file, _Names(own))
+    for process, own, pid, threads in names:
+        known = here.setdefault(process, _Names(own))
         if pid != UNKNOWN_PID:
             known.threads.update({own: pid, **dict(threads)})
             # Two containers may count alike: then it is not known which is meant.
@@ -95,8 +95,8 @@ def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span
             if path.suffix != SUFFIX:
                 continue
             records = _read(path)
-            if path.name in here:
-                _rename(records, here[path.name], parents)
+            if (process := path.name.rpartition("-")[0]) in here:
+                _rename(records, here[process], parents)
             for pid, tid in np.unique(records[["pid", "tid"]]).tolist():
                 mine = records[(records["pid"] == pid) & (records["tid"] == tid)]
                 by_thread.setdefault((pid, tid), []).append(mine)

@@ -324,8 +324,8 @@ manifest or -1: none, but it makes processes for one; cgroup hierarchy that it w
 then). Pid 0: from then on the targets' events are let in."""
 
 MarkFacts = tuple[str, Pid, Pid, Annotated[list[tuple[Pid, Pid]], Field(max_length=1 << 16)]]
-"""Whose marks files of a container are: (how their names begin, its pid in the container, its pid here or 0: not
-found, its threads as (there, here))."""
+"""Whose marks files of a container are: (how their names begin, its pid in the container, its
+pid here or 0: not found, its threads as (there, here))."""
 
 Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
 """A mapping: (start, end, offset in the file, device, inode, path)."""

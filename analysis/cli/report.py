@@ -19,6 +19,10 @@ def report(
             "--baseload", metavar="B", help="Trace of the idle machine, to split energy by."
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="WHAT", help="Group by phase, epoch or step, too."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Show what the kernel did: calls, faults, write-backs, requests, phases, losses.
@@ -32,14 +36,19 @@ def report(
 
       tracer report run.trace --baseload idle.trace
 
+      tracer report run.trace --by phase
+
       tracer report run.trace --json | jq .tables.writeback_reasons
     """
+    from analysis.report.by_phase import by_phase
     from analysis.report.tables import all_tables, records
     from analysis.views.devices import notes as devices_notes
     from analysis.views.energy import energy, why_none
 
     with open_trace(trace) as opened:
         tables = all_tables(opened)
+        if by is not None:
+            tables["by_phase"] = by_phase(opened, by)
         manifest = opened.manifest
         written = set(tables["block_latency"]["dev"]) if "block_latency" in tables else set()
         notes = devices_notes(manifest, written)

@@ -129,6 +129,22 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         },
         ("phase",),
     ),
+    "by_phase": (
+        "What the kernel did, by when (--by)",
+        {
+            "stage": "stage",
+            "phase": "phase",
+            "epoch": "epoch",
+            "step": "step",
+            "calls": "calls",
+            "call_s": "call s",
+            "faults": "faults",
+            "major_faults": "major",
+            "stall_s": "stall s",
+            "flushed_pages": "flushed",
+        },
+        ("stage", "phase"),
+    ),
     "call_chains": (
         "Ways that led to an event (--callgraph)",
         {

@@ -2,8 +2,10 @@
 
 import pytest
 
+from analysis.report.by_phase import by_phase
 from analysis.views.in_phase import in_phase
 from analysis.views.steps import steps
+from probes.errors import UsageError
 from tests.support.traces import make_trace
 
 JOB, HELPER, WORKER, KERNEL = 7, 70, 8, 50
@@ -113,3 +115,45 @@ def test_with_two_jobs_a_flusher_s_phase_is_not_known(tmp_path):
     other = phase("step", 90, 300, pid=9)
     with make_trace(tmp_path / "t", {"phases": [*STEP, other], "page_faults": [fault]}) as trace:
         assert rows(trace, f"SELECT phase FROM {in_phase(trace, 'page_faults')}") == [(None,)]
+
+
+def test_everything_is_grouped_by_phase_epoch_or_step(tmp_path):
+    second = [
+        {**p, "start": p["start"] + 100, "end": p["end"] + 100, "epoch": 1, "step": 1} for p in STEP
+    ]
+    at = {"pid": JOB, "tid": JOB}
+    content = {
+        "phases": [*STEP, *second],
+        "processes": [{"pid": JOB, "tid": JOB, "target": "job", "role": "target", "comm": "x"}],
+        "syscalls": [
+            {"ts": ts, **at, "nr": 1, "name": "read", "dur_ns": 2_000_000_000}
+            for ts in (105, 106, 140, 205)
+        ],
+        "page_faults": [
+            {"ts": 155, **at, "kind": kind, "user": True} for kind in ("minor", "major", "minor")
+        ],
+        "dirty": [
+            {"ts": ts, **at, "event": "balance_dirty_pages", "pause_ns": pause}
+            for ts, pause in ((192, 500_000_000), (193, 0), (292, 250_000_000))
+        ],
+    }
+    with make_trace(tmp_path / "t", content) as trace:
+        phases = by_phase(trace, "phase").set_index("phase")
+        assert phases["calls"].to_dict() == {
+            "fetch": 3,
+            "forward": 1,
+            "backward": 0,
+            "checkpoint": 0,
+        }
+        assert phases.loc["fetch", "call_s"] == 6
+        assert phases.loc["backward", ["faults", "major_faults"]].tolist() == [3, 1]
+        assert phases.loc["checkpoint", ["stalls", "stall_s"]].tolist() == [2, 0.75]
+        assert phases["flushed_pages"].isna().all()
+        epochs = by_phase(trace, "epoch")
+        assert epochs[["epoch", "calls", "faults", "stalls"]].values.tolist() == [
+            [0, 3, 3, 1],
+            [1, 1, 0, 1],
+        ]
+        assert by_phase(trace, "step")[["epoch", "step"]].values.tolist() == [[0, 0], [1, 1]]
+        with pytest.raises(UsageError, match="cannot be grouped by 'hour'"):
+            by_phase(trace, "hour")

@@ -1,0 +1,78 @@
+"""What the kernel did, by phase, epoch or step: one table over all that can be grouped so."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.views.in_phase import in_phase
+from probes.errors import UsageError
+from tracer.store.trace import Trace
+
+BY = {"phase": ("stage", "phase"), "epoch": ("epoch",), "step": ("epoch", "step")}
+"""What the table can be grouped by, and the columns that this is."""
+
+_PARTS = (
+    ("syscalls", {"calls": "count(*)", "call_s": "sum(dur_ns) / 1e9"}, "true"),
+    (
+        "page_faults",
+        {
+            "faults": "count(*)",
+            "major_faults": "CASE WHEN bool_or(kind != 'unknown') THEN "
+            "count(*) FILTER (kind = 'major') END",
+        },
+        "true",
+    ),
+    (
+        "dirty",
+        {"stalls": "count(*)", "stall_s": "sum(pause_ns) / 1e9"},
+        "pause_ns > 0 AND tid IN (SELECT tid FROM processes WHERE target IS NOT NULL)",
+    ),
+    ("flushes", {"flushes": "count(*)", "flushed_pages": "sum(pages)"}, "NOT own"),
+)
+"""Each table, what is counted of it, and of which of its rows."""
+
+
+def by_phase(trace: Trace, by: str) -> pd.DataFrame:
+    """What the kernel did, grouped by `by`: phase, epoch or step.
+
+    Columns: stage and phase, or epoch, or epoch and step (null: outside of any); calls, call_s
+    (system calls of the targets, by when they were entered), faults, major_faults (null where no
+    fault was told apart), stalls, stall_s (sleeps that the kernel imposed on a target that dirtied
+    pages), flushes, flushed_pages (written back meanwhile, of pages that the phase's process had
+    dirtied, without the recorder's own files). Null: not recorded. Whose phase a row is in,
+    `analysis.views.in_phase` says.
+
+    Needs table phases; UsageError for another `by`.
+    """
+    if by not in BY:
+        raise UsageError(f"a report cannot be grouped by {by!r}", f"give one of {', '.join(BY)}")
+    trace.require("phases")
+    keys = BY[by]
+    known = {"flushes": "block"}
+    present = [part for part in _PARTS if known.get(part[0], part[0]) in trace.tables]
+    trace.empty_if_missing("processes")
+    metrics = [name for _, counted, _ in present for name in counted]
+    named = ", ".join(keys)
+    selects = []
+    for table, counted, those in present:
+        columns = ", ".join(f"{counted.get(name, 'NULL')} AS {name}" for name in metrics)
+        view = in_phase(trace, table)
+        selects.append(f"SELECT {named}, {columns} FROM {view} WHERE {those} GROUP BY ALL")
+    sums = ", ".join(f"max({name}) AS {name}" for name in metrics)
+    order = "coalesce(calls, 0) DESC" if by == "phase" and "calls" in metrics else named
+    if not selects:
+        return pd.DataFrame(
+            columns=[*keys, *(name for _, counted, _ in _PARTS for name in counted)]
+        )
+    rows = " UNION ALL ".join(selects)
+    frame = trace.sql(
+        f"SELECT * FROM (SELECT {named}, {sums} FROM ({rows}) GROUP BY {named})"
+        f" ORDER BY {order}, {named}"
+    )
+    for table, counted, _ in _PARTS:
+        for name in counted:
+            if table not in {part[0] for part in present}:
+                frame[name] = None
+            elif name not in ("call_s", "stall_s", "major_faults"):
+                frame[name] = frame[name].fillna(0).astype("int64")
+    return frame

@@ -12,9 +12,10 @@ follow each other are one forward. All else is fact.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from tracer.store.marks import Span
 
@@ -96,11 +97,11 @@ def _process(spans: list[Span], numbers: _Numbers, source: str) -> list[Span]:
     leading = [
         tid for tid, own in threads.items() if any(span.name in ("fetch", *_LEARNS) for span in own)
     ]
-    for tid in threads:
-        if leading and tid not in leading:
-            # A helper of PyTorch's: a replica's forward, or one computed anew by a backward.
-            around = [s for lead in leading for s in threads[lead] if s.name in _COMPUTE]
-            threads[tid] = [s for s in threads[tid] if not _inside(s, around)]
+    if leading and len(leading) < len(threads):
+        # Helpers of PyTorch's: a replica's forward, or one computed anew by a backward.
+        busy = _Busy(s for tid in leading for s in threads[tid] if s.name in _COMPUTE)
+        for tid in threads.keys() - set(leading):
+            threads[tid] = [span for span in threads[tid] if not busy.around(span)]
     trains = any(span.name in _LEARNS for span in spans)
     found: list[Span] = []
     for own in threads.values():
@@ -108,8 +109,19 @@ def _process(spans: list[Span], numbers: _Numbers, source: str) -> list[Span]:
     return found
 
 
-def _inside(span: Span, others: list[Span]) -> bool:
-    return any(o.start <= span.start and _end(span) <= _end(o) for o in others)
+class _Busy:
+    """When any of some threads was computing."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        ordered = sorted(spans, key=lambda span: span.start)
+        self._starts = [span.start for span in ordered]
+        self._latest = list(accumulate(map(_end, ordered), max))
+        """The latest end of those up to each."""
+
+    def around(self, span: Span) -> bool:
+        """Whether one of them begins before this and ends after it."""
+        before = bisect_right(self._starts, span.start)
+        return before > 0 and self._latest[before - 1] >= _end(span)
 
 
 def _end(span: Span) -> int:

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tracer import phases
-from tracer.phases.format import RECORD_BYTES
+from tracer.phases.format import AUTOMATIC, BEGIN, COMMITTED, END, RECORD, RECORD_BYTES
 from tracer.store.phases import read_phases
 
 
@@ -237,3 +237,52 @@ def test_marks_of_earlier_runs_are_not_collected(tmp_path):
         job.kill()
     assert [row["pid"] for row in read(ours)] == [job.pid]
     assert not (ours / "4000000-17-0.marks").exists()
+
+
+def marks_file(folder, *marks, process="5-1"):
+    """A marks file of hand: (ts, kind, pid, tid, name, epoch, step) a record."""
+    records = [
+        RECORD.pack(ts, pid, tid, epoch, step, kind, name, COMMITTED)
+        for ts, kind, pid, tid, name, epoch, step in marks
+    ]
+    (folder / f"{process}-0.marks").write_bytes(b"".join(records))
+
+
+def test_the_pids_of_a_container_become_those_of_this_machine(tmp_path):
+    marks_file(
+        tmp_path,
+        (1, BEGIN, 5, 5, b"train", 0, 0), (2, END, 5, 5, b"train", 0, 0),
+        (3, BEGIN, 5, 6, b"eval", 0, 0), (4, END, 5, 6, b"eval", 0, 0),
+        (5, BEGIN, 5, 7, b"fetch", 0, 0), (6, END, 5, 7, b"fetch", 0, 0),
+    )  # fmt: skip
+    names = [("5-1", 5, 900, [(5, 900), (6, 901)])]
+    found = read_phases(tmp_path, 0, None, names=names).to_pylist()
+    assert [(r["name"], r["pid"], r["tid"]) for r in found] == [
+        ("train", 900, 900),
+        ("eval", 900, 901),
+        ("fetch", 900, None),
+    ]
+
+
+def test_of_a_process_that_was_gone_the_pid_is_not_known(tmp_path):
+    marks_file(tmp_path, (1, BEGIN, 5, 5, b"train", 0, 0), (2, END, 5, 5, b"train", 0, 0))
+    (row,) = read_phases(tmp_path, 0, None, names=[("5-1", 5, 0, [])]).to_pylist()
+    assert (row["name"], row["pid"], row["tid"]) == ("train", None, None)
+
+
+@pytest.mark.parametrize("number", [0, -1, -900, -(1 << 31), (1 << 31) - 1])
+def test_marks_cannot_claim_another_s_pid(tmp_path, number):
+    """A container's file says what it likes; none of it is a process of this machine."""
+    lowest = -(1 << 63)
+    marks_file(
+        tmp_path,
+        (1, BEGIN | AUTOMATIC, number, number, b"worker", lowest, lowest),
+        (2, END | AUTOMATIC, number, number, b"worker", lowest, number),
+        (3, BEGIN | AUTOMATIC, number, 5, b"fetch", (1 << 63) - 1, -1),
+        (4, BEGIN, number, number, b"train", lowest, (1 << 63) - 1),
+        (5, BEGIN, 5, number, b"step", lowest, lowest + 1),
+    )
+    found = read_phases(tmp_path, 0, None, names=[("5-1", 5, 900, [(5, 900)])])
+    for row in found.to_pylist() if found is not None else []:
+        assert row["pid"] in (None, 900)
+        assert row["tid"] in (None, 900)

@@ -132,6 +132,7 @@ def _read(path: Path) -> np.ndarray[Any, Any]:
         records = np.fromfile(file, _RECORD, count=size // RECORD_BYTES)
     kinds = (BEGIN, END, BEGIN | AUTOMATIC, END | AUTOMATIC)
     sane = (records["committed"] == COMMITTED) & np.isin(records["kind"], kinds)
+    sane &= (records["pid"] > 0) & (records["tid"] > 0)
     kept: np.ndarray[Any, Any] = records[sane]
     return kept
 
@@ -153,7 +154,7 @@ def _rename(records: np.ndarray[Any, Any], names: _Names, parents: dict[int, int
     records["pid"] = [
         known.get(pid, -pid) if pid == names.own else -pid for pid in records["pid"].tolist()
     ]
-    worker = records["name"] == b"worker"
+    worker = (records["name"] == b"worker") & (records["step"] > 0)
     records["step"][worker] = [parents.get(pid, -pid) for pid in records["step"][worker].tolist()]
 
 

@@ -63,6 +63,8 @@ class Marks:
         self.folder = folder
         self._begun = time.monotonic_ns()
         self._theirs: dict[tuple[int, int], _Folder] = {}
+        self.marking: set[int] = set()
+        """Processes that mark by themselves, and need not be looked into from outside."""
         self._names: int | None = None
         self._watch: Watch | None = None
 
@@ -107,6 +109,7 @@ class Marks:
         if target not in known.targets:
             known.targets.append(target)
         known.pids.add(own_pid(pid))
+        self.marking.add(pid)
 
     def look(self) -> None:
         """Write down which of this machine's processes has begun to mark, where others count."""

@@ -86,9 +86,14 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             privileges.keep(privileges.CAPTURE)
             output.make(options.output)
             made = True
+            marks = Marks(raw / MARKS)
+            marks.find(targets)
             libraries: list[int] = []
             if TORCH in probes:
-                libraries = open_libraries(target_finder.processes_with_memory(targets))
+                looked_at = set(target_finder.processes_with_memory(targets))
+                if set(options.probes) == set(PROBES):  # else it was asked for
+                    looked_at -= marks.marking
+                libraries = open_libraries(looked_at)
                 probes = [name for name in probes if name != TORCH or libraries]
             capture = Capture(
                 raw,
@@ -102,8 +107,6 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             )
             for fd in libraries:
                 os.close(fd)
-            marks = Marks(raw / MARKS)
-            marks.find(targets)
             summary = None
             if summed_up and capture.programs is not None:
                 summary = Summary(raw / SUMMARY, capture.programs)

@@ -40,9 +40,15 @@ class _Cycle:
     """Where the next cycle of the same loop begins, or the loop's end is found."""
     epoch: int | None = None
     step: int | None = None
+    names: set[str] = field(default_factory=set)
+    """Of its parts."""
+
+    def add(self, part: Span) -> None:
+        self.parts.append(part)
+        self.names.add(part.name)
 
     def has(self, *names: str) -> bool:
-        return any(part.name in names for part in self.parts)
+        return not self.names.isdisjoint(names)
 
     @property
     def start(self) -> int:
@@ -178,7 +184,7 @@ class _Thread:
                 elif alone and not span.step and current.has("forward"):
                     close()  # inference, call by call
             if span.name in ("fetch", *_COMPUTE):
-                current.parts.append(span)
+                current.add(span)
             else:
                 if span.name == "data_load":
                     close()

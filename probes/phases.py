@@ -21,6 +21,13 @@ TABLE = Table(
             "script: it says so; automatic: PyTorch was made to; uprobe: seen from outside; "
             "inferred from those",
         ),
+        Column(
+            "gpu_ns",
+            Type.INT64,
+            "between two CUDA events on the stream current where it began and ended; null: not "
+            "measured, as without CUDA",
+            "ns",
+        ),
     ),
     example='SELECT name, count(*), sum("end"-start)/1e9 s FROM phases GROUP BY 1 ORDER BY 3 DESC',
 )

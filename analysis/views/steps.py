@@ -11,6 +11,12 @@ from tracer.store.trace import Trace
 VIEW = "steps"
 
 _PARTS = ("fetch", "forward", "backward", "optimizer", "checkpoint")
+_COMPUTE = ("forward", "backward", "optimizer")
+
+_SUMS = ", ".join(
+    [f"coalesce(sum(ns) FILTER (name = '{n}'), 0)::BIGINT AS {n}_ns" for n in _PARTS]
+    + [f"(sum(gpu_ns) FILTER (name = '{n}'))::BIGINT AS gpu_{n}_ns" for n in _COMPUTE]
+)
 
 _SQL = f"""
 CREATE TEMP TABLE {VIEW} AS
@@ -18,7 +24,8 @@ WITH step AS (
     SELECT row_number() OVER (ORDER BY start, pid, tid) AS id, * FROM phases
     WHERE name = 'step' AND pid IS NOT NULL
 ), part AS (
-    SELECT row_number() OVER (ORDER BY start, "end" DESC) AS number, pid, tid, name, start, "end"
+    SELECT row_number() OVER (ORDER BY start, "end" DESC) AS number, pid, tid, name, start, "end",
+        gpu_ns
     FROM phases WHERE name IN {_PARTS} AND "end" IS NOT NULL
 ), within AS (
     SELECT part.*, CASE WHEN part.start < coalesce(step."end", {1 << 62}) THEN id END AS id
@@ -38,21 +45,23 @@ WITH step AS (
     FROM placed
 ), inner_time AS (
     -- What lies in another part, as in an optimizer's closure, is taken from that.
-    SELECT o.id, o.number, sum(i."end" - i.start) AS ns
+    SELECT o.id, o.number, sum(i."end" - i.start) AS ns, sum(i.gpu_ns) AS gpu_ns
     FROM outer_part i JOIN outer_part o
         ON i.id = o.id AND i.nested AND NOT o.nested
         AND o.start <= i.start AND i."end" <= o."end" AND o.number < i.number
     GROUP BY ALL
 ), own AS (
-    SELECT p.id, p.name, p.start, p."end" - p.start - coalesce(i.ns, 0) AS ns
+    SELECT p.id, p.name, p.start, p."end" - p.start - coalesce(i.ns, 0) AS ns,
+        p.gpu_ns - coalesce(i.gpu_ns, 0) AS gpu_ns
     FROM outer_part p LEFT JOIN inner_time i USING (id, number)
 ), sums AS (
     SELECT id, min(start) AS first,
-        {", ".join(f"coalesce(sum(ns) FILTER (name = '{n}'), 0)::BIGINT AS {n}_ns" for n in _PARTS)}
+        {_SUMS}
     FROM own GROUP BY id
 ), whole AS (
     SELECT s.*, least(s.start, coalesce(first, s.start)) AS begun,
-        {", ".join(f"coalesce({n}_ns, 0) AS {n}_ns" for n in _PARTS)}
+        {", ".join(f"coalesce({n}_ns, 0) AS {n}_ns" for n in _PARTS)},
+        {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)}
     FROM step s LEFT JOIN sums USING (id)
 )
 SELECT pid, tid, epoch, step, begun AS start, "end", "end" - begun AS total_ns,
@@ -60,6 +69,7 @@ SELECT pid, tid, epoch, step, begun AS start, "end", "end" - begun AS total_ns,
     forward_ns, backward_ns, optimizer_ns, checkpoint_ns,
     "end" - begun - fetch_ns - forward_ns - backward_ns - optimizer_ns - checkpoint_ns
         AS overhead_ns,
+    {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)},
     source
 FROM whole ORDER BY start, pid, tid
 """
@@ -72,8 +82,11 @@ def steps(trace: Trace) -> str:
     end; fetch_stall_ns (the step's own thread waited for data; a worker's fetch meanwhile is no
     stall); forward_ns, backward_ns, optimizer_ns, without what lies within each other;
     compute_ns, their sum; checkpoint_ns; overhead_ns, what is left of the total; source (of the
-    step: script or inferred). Null: the step did not end. Times are of the CPU: what a GPU still
-    computes after a call has returned is in whatever waits for it.
+    step: script or inferred). Null: the step did not end. These times are of the CPU: what a GPU
+    still computes after a call has returned is in whatever waits for it, unless the recording had
+    each part wait for the GPU (`tracer record --cuda-sync`). gpu_forward_ns, gpu_backward_ns,
+    gpu_optimizer_ns: from CUDA events around each part, on the stream current there; null where
+    there are none, as without CUDA.
 
     Needs table phases.
     """

@@ -31,7 +31,8 @@ def rows(trace, query):
 
 
 def only(trace):
-    (row,) = trace.connection.execute(f"SELECT * FROM {steps(trace)}").df().to_dict("records")
+    query = trace.connection.execute(f"SELECT * FROM {steps(trace)}")
+    row = dict(zip([column[0] for column in query.description], query.fetchone(), strict=True))
     return {k.removesuffix("_ns"): v for k, v in row.items() if k.endswith("_ns")}
 
 
@@ -40,6 +41,7 @@ def test_a_step_is_its_parts_and_what_is_left(tmp_path):
         assert only(trace) == {
             "total": 100, "fetch_stall": 30, "compute": 53, "forward": 15, "backward": 30,
             "optimizer": 8, "checkpoint": 4, "overhead": 13,
+            "gpu_forward": None, "gpu_backward": None, "gpu_optimizer": None,
         }  # fmt: skip
 
 
@@ -54,6 +56,20 @@ def test_what_lies_in_the_closure_of_an_optimizer_counts_once(tmp_path):
         found = only(trace)
     assert (found["forward"], found["backward"], found["optimizer"]) == (20, 30, 20)
     assert (found["compute"], found["overhead"]) == (70, 30)
+
+
+def test_the_gpu_s_times_are_beside_the_cpu_s(tmp_path):
+    inside = [
+        phase("step", 100, 200),
+        {**phase("optimizer", 110, 180), "gpu_ns": 90},
+        {**phase("forward", 120, 140), "gpu_ns": 30},
+        {**phase("backward", 140, 170), "gpu_ns": 50},
+        {**phase("forward", 181, 183), "gpu_ns": 5},
+    ]
+    with make_trace(tmp_path / "t", {"phases": inside}) as trace:
+        found = only(trace)
+    assert (found["gpu_forward"], found["gpu_backward"], found["gpu_optimizer"]) == (35, 50, 10)
+    assert (found["forward"], found["backward"], found["optimizer"]) == (22, 30, 20)
 
 
 def test_a_fetch_before_the_script_s_own_step_belongs_to_it(tmp_path):

@@ -40,11 +40,10 @@ def learn(x, y):
 
 TRAIN = f"""
 for epoch, batches in enumerate({EPOCHS}):
-    began = time.monotonic_ns()
     for x, y in loader(batches, workers=2):
+        fetched = time.monotonic_ns()
         learn(x, y)
-        ended = time.monotonic_ns()
-        print(epoch, ended)
+        print(epoch, fetched, time.monotonic_ns())
     torch.save(model.state_dict(), "model.pt")
 """
 
@@ -89,7 +88,7 @@ def test_every_step_of_every_epoch_is_there_with_its_parts(recorded, script):
     trace, out = recorded(script(TRAIN))
     said = [tuple(map(int, line.split())) for line in out.splitlines()]
     assert len(said) == STEPS
-    expected = [(epoch, step) for step, (epoch, _) in enumerate(said)]
+    expected = [(epoch, step) for step, (epoch, *_) in enumerate(said)]
     for name in ("step", "forward", "backward", "optimizer"):
         query = f"SELECT epoch, step FROM phases WHERE name = '{name}' ORDER BY start"
         assert rows(trace, query) == expected
@@ -117,19 +116,60 @@ def test_the_parts_of_a_step_add_up_to_what_the_script_measured(recorded, script
     steps(trace)
     found = rows(
         trace,
-        'SELECT epoch, start, "end", total_ns, fetch_stall_ns + compute_ns + checkpoint_ns'
-        " + overhead_ns, forward_ns + backward_ns + optimizer_ns = compute_ns,"
+        'SELECT epoch, start, "end", total_ns, fetch_stall_ns, compute_ns,'
+        " checkpoint_ns + overhead_ns, forward_ns + backward_ns + optimizer_ns,"
         " least(fetch_stall_ns, forward_ns, backward_ns, optimizer_ns, overhead_ns)"
         " FROM steps ORDER BY start",
     )
-    ended = [tuple(map(int, line.split())) for line in out.splitlines()]
-    for row, (epoch, end) in zip(found, ended, strict=True):
-        assert row[0] == epoch
-        assert row[3] == row[4] == row[2] - row[1]
-        assert row[5]
-        assert row[6] >= 0
-        # The script looked at the clock just before the next fetch began.
-        assert abs(row[2] - end) <= max(0.01 * row[3], 300_000)
+    said = [tuple(map(int, line.split())) for line in out.splitlines()]
+    for row, (said_epoch, fetched, ended) in zip(found, said, strict=True):
+        epoch, start, end, total, stall, compute, rest, parts, least = row
+        assert epoch == said_epoch
+        assert total == end - start == stall + compute + rest
+        assert parts == compute
+        assert least >= 0
+        assert start + stall < fetched < fetched + compute < ended < end
+    for (_, _, end, *_), (_, fetched, _) in zip(found, said[1:], strict=False):
+        assert end < fetched
+
+
+PLAYED_GPU = """
+class Event:
+    # On a GPU that takes half the CPU's time, and is done when it is asked again.
+    def __init__(self, enable_timing): self.asked = False
+    def record(self): self.at, self.asked = time.monotonic_ns() // 2, False
+    def query(self):
+        self.asked, before = True, self.asked
+        return before
+    def elapsed_time(self, other): return (other.at - self.at) / 1e6
+waits = 0
+def synchronize():
+    global waits
+    waits += 1
+torch.cuda.is_initialized = lambda: True
+torch.cuda.is_current_stream_capturing = lambda: False
+torch.cuda.Event, torch.cuda.synchronize = Event, synchronize
+for x, y in loader(8): learn(x, y)
+print(waits)
+"""
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_the_gpu_s_time_is_beside_the_cpu_s(recorded, script, synchronous):
+    options = ["--cuda-sync"] if synchronous else []
+    trace, out = recorded(script(PLAYED_GPU), *options)
+    assert trace.manifest["cuda_sync"] is synchronous
+    assert int(out) == (8 * 4 * 2 if synchronous else 0)  # the model, the loss
+    query = (
+        "SELECT name, count(*), bool_and(gpu_ns > 0) FROM phases WHERE step IS NOT NULL"
+        " AND gpu_ns IS NOT NULL GROUP BY 1 ORDER BY 1"
+    )
+    # What was asked for once, at the end, was not done.
+    assert rows(trace, query) == [
+        ("backward", 8, True), ("forward", 8, True), ("optimizer", 7, True),
+    ]  # fmt: skip
+    query = f"SELECT count(gpu_forward_ns), count(gpu_optimizer_ns) FROM {steps(trace)}"
+    assert rows(trace, query) == [(8, 7)]
 
 
 def test_numbers_count_on_with_gradients_accumulated(recorded, script):

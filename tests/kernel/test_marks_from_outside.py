@@ -81,6 +81,8 @@ def test_every_backward_of_the_attached_time_is_there(job, tracer, tmp_path, bac
     with Trace(tmp_path / "x.trace") as trace:
         query = "SELECT start, \"end\" FROM phases WHERE name = 'backward' ORDER BY start"
         found = rows(trace, query)
+        if found[-1][1] is None:  # the recording ended in the midst of it
+            found.pop()
         sources = dict(rows(trace, "SELECT name, any_value(source) FROM phases GROUP BY name"))
         assert trace.manifest["loss"]["events"] == 0
     said = [b for b in backwards(log) if found[0][0] - 1e8 < b[0] and b[1] < found[-1][0] + 1e8]

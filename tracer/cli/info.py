@@ -41,6 +41,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "backend": manifest["backend"],
         "backend_why": manifest.get("backend_why"),
         "missing": manifest["ftrace"].get("missing") or {},
+        "cuda_sync": manifest.get("cuda_sync", False),
         "unmarked": manifest.get("unmarked", []),
         "probes": manifest["probes"],
         "command": manifest.get("command"),
@@ -70,6 +71,8 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     out.print(safe(f"  backend     {facts['backend']}{why}"))
     for probe, absent in facts["missing"].items():
         out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
+    if facts["cuda_sync"]:
+        out.print("  cuda sync   each computation waited for the GPU: slower than without")
     for note in facts["unmarked"]:
         out.print(safe(f"  unmarked    {note}"[:300]))
     sampling = facts["samples"] or {}

@@ -105,6 +105,12 @@ def record(
             help="Have PyTorch mark fetch, forward, backward, ... in a command.",
         ),
     ] = True,
+    cuda_sync: Annotated[
+        bool,
+        typer.Option(
+            "--cuda-sync", help="Have these wait for the GPU, as the papers did; slower training."
+        ),
+    ] = False,
     sample_hz: Annotated[
         float,
         typer.Option(
@@ -203,6 +209,7 @@ def record(
     options.perf_stat = perf_stat
     options.callgraphs = callgraph or []
     options.auto_phases = auto_phases
+    options.cuda_sync = cuda_sync
 
     from tracer.cli.progress import RecordingProgress
 

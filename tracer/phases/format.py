@@ -9,9 +9,12 @@ last byte is not COMMITTED was never finished and is skipped. Integers are littl
         12     4  tid
         16     8  epoch     ABSENT where the mark gave none
         24     8  step      ABSENT where the mark gave none
-        32     1  kind      BEGIN or END; with AUTOMATIC where PyTorch was made to mark it
+        32     1  kind      BEGIN, END or MEASURED; with AUTOMATIC where PyTorch was made to mark it
         33    30  name      UTF-8, padded with zeros
         63     1  COMMITTED
+
+MEASURED says of the thread's phase `name` that went on at time `epoch` that the GPU took `step`
+ns for it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ RECORD_BYTES = RECORD.size
 NAME_BYTES = 30
 BEGIN = 1
 END = 2
+MEASURED = 3
 AUTOMATIC = 0x80
 COMMITTED = 0xA5
 ABSENT = -(1 << 63)

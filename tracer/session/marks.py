@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracer.phases import MARKS_ENV
-from tracer.phases.automatic import STARTUP
+from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
 from tracer.session.watch import Watch
 from tracer.store.files import create, write_whole
@@ -30,15 +30,18 @@ _MAX_BYTES = 1 << 30
 _MAX_FILES = 10_000
 
 
-def environment_for(folder: Path, automatic: bool) -> dict[str, str]:
+def environment_for(folder: Path, automatic: bool, cuda_sync: bool = False) -> dict[str, str]:
     """The environment of a command whose marks go to `folder`.
 
-    With `automatic`, PyTorch in it marks its phases by itself.
+    With `automatic`, PyTorch in it marks its phases by itself; with `cuda_sync`, it waits for the
+    GPU where it marks a computation.
     """
     environment = {**os.environ, MARKS_ENV: str(folder)}
     if automatic:
         path = os.environ.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(STARTUP), *([path] if path else [])])
+        if cuda_sync:
+            environment[SYNCHRONIZE_ENV] = "1"
     return environment
 
 

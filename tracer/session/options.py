@@ -35,6 +35,8 @@ class Options:
     callgraphs: list[str] = field(default_factory=list)
     auto_phases: bool = True
     """Have PyTorch mark its phases in a command that is recorded."""
+    cuda_sync: bool = False
+    """Have these wait for the GPU where a computation begins and ends."""
     sample_hz: float = 1.0
     """Samples a second; 0: none."""
     residency: list[Path] = field(default_factory=list)

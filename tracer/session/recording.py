@@ -14,6 +14,8 @@ from probes.catalogue import ALWAYS, PROBES
 from probes.errors import TracerError, UsageError
 from probes.torch_calls import PROBE as TORCH_PROBE
 from tracer import targets as target_finder
+from tracer.phases import MARKS_ENV
+from tracer.phases.automatic import SYNCHRONIZE_ENV
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import mappings
 from tracer.session.capture import Capture, Stats
@@ -66,6 +68,11 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     )
     if options.baseload == bool(targets or options.command):
         raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))
+    if options.cuda_sync and not (options.command and options.auto_phases):
+        raise UsageError(
+            "--cuda-sync is for the automatic marks of a command",
+            f"give a command; in a container, set {SYNCHRONIZE_ENV}=1 beside {MARKS_ENV}",
+        )
     check_sampling(options.sample_hz, options.residency)
     if options.baseload and not options.sample_hz:
         raise UsageError("a baseload is what samples say", "leave out --sample-hz 0")
@@ -75,9 +82,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     with Signals() as signals:
         launch = None
         if options.command:
-            launch = Launch(
-                options.command, environment_for((raw / MARKS).resolve(), options.auto_phases)
+            marked = environment_for(
+                (raw / MARKS).resolve(), options.auto_phases, options.cuda_sync
             )
+            launch = Launch(options.command, marked)
             targets.append(target_finder.from_command(options.command, launch.pid))
         target_finder.named_apart(targets)
         capture = None

@@ -276,7 +276,8 @@ class Manifest(TypedDict):
     does. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the sysctls
     that steer write-back. `backend_why`: what made the recorder choose it.
     `summed_up`: probes whose events were counted in the kernel, not recorded. `unmarked`: what
-    PyTorch could not be made to mark, and why.
+    PyTorch could not be made to mark, and why. `cuda_sync`: the command waited for the GPU at
+    each of its automatic marks.
     """
 
     schema: Count
@@ -290,6 +291,7 @@ class Manifest(TypedDict):
     clock: Clock
     duration_s: NotRequired[float | None]
     command: NotRequired[list[str] | None]
+    cuda_sync: NotRequired[bool]
     targets: Annotated[list[TargetFacts], Field(max_length=4096)]
     containers: NotRequired[Annotated[list[ContainerFacts], Field(max_length=65536)]]
     probes: list[str]

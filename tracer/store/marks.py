@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from tracer.phases.format import (
     BEGIN,
     COMMITTED,
     END,
+    MEASURED,
     NAME_BYTES,
     NOTE_SUFFIX,
     RECORD_BYTES,
@@ -30,6 +32,8 @@ _MAX_NOTES = 100
 _MAX_NOTE_BYTES = 1 << 12
 _MAX_OPEN = 1000
 """Deepest nesting of spans on one thread; deeper is a marks file gone wild."""
+_MAX_GPU_NS = 1 << 50
+"""Thirteen days; more is no time that was measured."""
 
 _RECORD = np.dtype(
     [
@@ -68,6 +72,8 @@ class Span:
     step: int | None = None
     end: int | None = None
     source: str = "script"
+    gpu_ns: int | None = None
+    """What the GPU took for it, where that was measured."""
 
     def but(self, **changes: Any) -> Span:
         """A copy with changes."""
@@ -105,9 +111,15 @@ def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span
     for (pid, tid), parts in sorted(by_thread.items()):
         records = np.concatenate(parts)
         records = records[np.argsort(records["ts"], kind="stable")]
+        measured = np.isin(records["kind"], (MEASURED, MEASURED | AUTOMATIC))
         of_torch = (records["kind"] & AUTOMATIC) != 0
-        script += _of_thread(pid, tid, records[~of_torch], inherit=True)
-        automatic += _of_thread(pid, tid, records[of_torch], inherit=False)
+        for found, mine, inherit in (
+            (script, records[~of_torch & ~measured], True),
+            (automatic, records[of_torch & ~measured], False),
+        ):
+            spans = _of_thread(pid, tid, mine, inherit)
+            _measure(spans, records[measured])
+            found += spans
     return script, automatic
 
 
@@ -130,7 +142,7 @@ def _read(path: Path) -> np.ndarray[Any, Any]:
     with os.fdopen(fd, "rb") as file:
         size = os.fstat(fd).st_size
         records = np.fromfile(file, _RECORD, count=size // RECORD_BYTES)
-    kinds = (BEGIN, END, BEGIN | AUTOMATIC, END | AUTOMATIC)
+    kinds = [kind | of_torch for kind in (BEGIN, END, MEASURED) for of_torch in (0, AUTOMATIC)]
     sane = (records["committed"] == COMMITTED) & np.isin(records["kind"], kinds)
     sane &= (records["pid"] > 0) & (records["tid"] > 0)
     kept: np.ndarray[Any, Any] = records[sane]
@@ -169,7 +181,7 @@ def _of_thread(pid: int, tid: int, records: np.ndarray[Any, Any], inherit: bool)
     ):
         name = names.get(raw)
         if name is None:
-            name = names[raw] = raw.rstrip(b"\0").decode("utf-8", "backslashreplace")
+            name = names[raw] = _text(raw)
         if kind & ~AUTOMATIC == BEGIN:
             if len(stack) >= _MAX_OPEN:
                 del stack[0]
@@ -193,3 +205,23 @@ def _of_thread(pid: int, tid: int, records: np.ndarray[Any, Any], inherit: bool)
             inner.end = ts
         del stack[at:]
     return begun
+
+
+def _text(name: bytes) -> str:
+    return name.rstrip(b"\0").decode("utf-8", "backslashreplace")
+
+
+def _measure(spans: list[Span], records: np.ndarray[Any, Any]) -> None:
+    """Add to spans of one thread what the GPU took for each part of them, by name and time."""
+    by_name: dict[str, list[Span]] = {}
+    for span in spans if len(records) else ():
+        by_name.setdefault(span.name, []).append(span)
+    for at, took, raw in zip(
+        *(records[column].tolist() for column in ("epoch", "step", "name")), strict=True
+    ):
+        own = by_name.get(_text(raw), [])
+        before = bisect_right(own, at, key=lambda s: s.start)
+        if before and 0 <= took < _MAX_GPU_NS:
+            around = own[before - 1]
+            if around.end is None or at <= around.end:
+                around.gpu_ns = (around.gpu_ns or 0) + took

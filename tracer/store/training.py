@@ -220,7 +220,8 @@ class _Thread:
         for name, group in groupby(cycle.parts, lambda part: part.name):
             parts = list(group)
             if name == "forward":
-                parts = [parts[0].but(end=parts[-1].end)]
+                took = [part.gpu_ns for part in parts if part.gpu_ns is not None]
+                parts = [parts[0].but(end=parts[-1].end, gpu_ns=sum(took) if took else None)]
             found += parts
         found += [part for part in cycle.inside if part.name in _COMPUTE]
         return [

@@ -10,7 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 from .. import marks
+from .cuda import SYNCHRONIZE_ENV
 from .torch_marks import install
+
+__all__ = ["STARTUP", "SYNCHRONIZE_ENV", "start"]
 
 STARTUP = Path(__file__).with_name("startup")
 """The folder for PYTHONPATH."""

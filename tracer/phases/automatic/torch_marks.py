@@ -15,6 +15,8 @@ calls are one) is inferred when the recording is finalized (`tracer.store.traini
     model_load  torch.load, load_state_dict, Module.to
     checkpoint  torch.save
 
+and, where CUDA is used, how long the GPU took for each forward, backward and optimizer (`.cuda`).
+
 `iteration` tells the passes over data apart: the number of the iterator in its process, and, in
 the low 20 bits, how often persistent workers were set to work anew.
 """
@@ -30,6 +32,7 @@ from typing import Any
 
 from .. import marks
 from ..format import ABSENT, AUTOMATIC, BEGIN, END
+from .cuda import GpuTimes
 from .weave import NotWoven, weave
 
 _AGAIN_BITS = 20
@@ -51,18 +54,19 @@ _nesting = _Nesting()
 def install(torch: ModuleType) -> list[str]:
     """Have `torch` mark what it does; returns what could not be made to, and why."""
     failures: list[str] = []
-    for install_one in (_install_modules, _install_autograd, _install_files, _install_data):
+    gpu = GpuTimes(torch)
+    installers: dict[str, Callable[[], None]] = {
+        "modules": lambda: _install_modules(torch, gpu),
+        "autograd": lambda: _install_autograd(torch, gpu),
+        "optimizer": lambda: _install_optimizers(torch, gpu),
+        "files": lambda: _install_files(torch),
+        "data": lambda: _install_data(torch),
+    }
+    for name, install_one in installers.items():
         try:
-            install_one(torch)
+            install_one()
         except (NotWoven, AttributeError, ImportError) as error:
-            failures.append(f"{install_one.__name__[9:]}: {error}")
-    try:
-        from torch.optim import optimizer
-
-        optimizer.register_optimizer_step_pre_hook(_OptimizerHook(_BEGIN, torch))
-        optimizer.register_optimizer_step_post_hook(_OptimizerHook(_END, torch))
-    except (AttributeError, ImportError) as error:
-        failures.append(f"optimizer: {error}")
+            failures.append(f"{name}: {error}")
     return failures
 
 
@@ -80,34 +84,41 @@ def _end(name: bytes) -> None:
     _mark(_END, name, ABSENT, ABSENT)
 
 
-class _OptimizerHook:
-    """PyTorch's global hook before and after each step of an optimizer."""
+def _install_optimizers(torch: ModuleType, gpu: GpuTimes) -> None:
+    from torch.optim import optimizer
 
-    def __init__(self, kind: int, torch: ModuleType) -> None:
-        self.kind = kind
-        self.compiling: Callable[[], bool] = torch.compiler.is_compiling
+    compiling: Callable[[], bool] = torch.compiler.is_compiling
 
-    def __call__(self, optimizer: object, args: object, kwargs: object) -> None:
-        if not self.compiling():
-            _mark(self.kind, b"optimizer", ABSENT, ABSENT)
+    def before(optimizer: object, args: object, kwargs: object) -> None:
+        if not compiling():
+            gpu.begin(b"optimizer")
+            _mark(_BEGIN, b"optimizer", ABSENT, ABSENT)
+
+    def after(optimizer: object, args: object, kwargs: object) -> None:
+        if not compiling():
+            gpu.end(b"optimizer")
+            _mark(_END, b"optimizer", ABSENT, ABSENT)
+
+    optimizer.register_optimizer_step_pre_hook(before)
+    optimizer.register_optimizer_step_post_hook(after)
 
 
-def _install_modules(torch: ModuleType) -> None:
+def _install_modules(torch: ModuleType, gpu: GpuTimes) -> None:
     with_gradients: Callable[[], bool] = torch.is_grad_enabled
-    enter, leave = _computing(torch, b"forward", lambda: int(with_gradients()))
+    enter, leave = _computing(torch, gpu, b"forward", lambda: int(with_gradients()))
     # The global hooks of modules would cost several us a submodule, and change what
     # torch.compile makes of it. Module.__call__ is this function.
     weave(torch.nn.Module._wrapped_call_impl, enter, leave)
 
 
-def _install_autograd(torch: ModuleType) -> None:
-    enter, leave = _computing(torch, b"backward", lambda: ABSENT)
+def _install_autograd(torch: ModuleType, gpu: GpuTimes) -> None:
+    enter, leave = _computing(torch, gpu, b"backward", lambda: ABSENT)
     weave(torch.autograd.backward, enter, leave)
     weave(torch.autograd.grad, enter, leave)
 
 
 def _computing(
-    torch: ModuleType, name: bytes, step: Callable[[], int]
+    torch: ModuleType, gpu: GpuTimes, name: bytes, step: Callable[[], int]
 ) -> tuple[Callable[[], bool], Callable[[], None]]:
     """What to call around a computation, of which only the outermost is marked.
 
@@ -124,11 +135,13 @@ def _computing(
         if tracing() is not None:
             return False
         _nesting.computing = True
+        gpu.begin(name)
         _mark(_BEGIN, name, ABSENT, step())
         return True
 
     def leave() -> None:
         _nesting.computing = False
+        gpu.end(name)
         _mark(_END, name, ABSENT, ABSENT)
 
     return enter, leave

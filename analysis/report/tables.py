@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.report.faults import fault_causes, page_faults
 from analysis.report.perf import call_chains, call_graphs, counters
 from analysis.report.samples import samples
+from analysis.report.step_times import step_times
 from analysis.report.summaries import summaries
 from analysis.views.flushes import flushes
 from analysis.views.requests import requests
@@ -222,10 +223,16 @@ inner_marks AS (
           WHERE epoch IS NOT NULL OR step IS NOT NULL) i
         ON o.pid = i.pid AND o.tid = i.tid AND i.start >= o.start AND i.start <= o.ended
 ),
+worker AS (
+    -- A DataLoader's worker has the numbers of the steps that it fetches for.
+    SELECT pid, bool_and(name = 'fetch') AS fetches_only FROM spans GROUP BY pid
+),
 numbers AS (
     SELECT name, count(DISTINCT (pid, epoch)) FILTER (epoch IS NOT NULL) AS epochs,
         count(DISTINCT (pid, epoch, step)) FILTER (step IS NOT NULL) AS steps
-    FROM inner_marks GROUP BY name
+    FROM inner_marks JOIN worker USING (pid)
+    WHERE NOT fetches_only OR (SELECT bool_and(fetches_only) FROM worker)
+    GROUP BY name
 ),
 calls AS (
     SELECT tid, ts, row_number() OVER w AS n, sum(coalesce(dur_ns, 0)) OVER w AS dur
@@ -308,6 +315,7 @@ TABLES: dict[str, tuple[Callable[[Trace], pd.DataFrame], tuple[str, ...]]] = {
     "writeback_intervals": (writeback_intervals, ("writeback",)),
     "block_latency": (block_latency, ("block",)),
     "phases": (phases, ("phases",)),
+    "step_times": (step_times, ("phases",)),
     "counters": (counters, ("counters",)),
     "call_chains": (call_chains, ("call_graphs",)),
     "call_graphs": (call_graphs, ("call_graphs",)),

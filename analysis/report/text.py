@@ -129,6 +129,19 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         },
         ("phase",),
     ),
+    "step_times": (
+        "Steps: where their time went",
+        {
+            "stage": "stage",
+            "part": "part",
+            "steps": "steps",
+            "mean_ms": "mean ms",
+            "p50_ms": "p50 ms",
+            "p99_ms": "p99 ms",
+            "share": "share",
+        },
+        ("stage", "part"),
+    ),
     "by_phase": (
         "What the kernel did, by when (--by)",
         {
@@ -189,6 +202,7 @@ _NOTES = {
     "energy": "part: contained in another row. share: of the baseload, scaled by the run's time.",
     "page_faults": "neither: it failed, or perf events did not tell. A dash: not known.",
     "flushed_pages": "certainty: exact by kernel events, inferred from the system call.",
+    "step_times": "compute: forward, backward and optimizer. gpu: beside the CPU, by CUDA events.",
     "phases": "calls, faults: of the phase's own thread; written: pages of the machine, "
     "less the tracer's own.",
 }

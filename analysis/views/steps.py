@@ -11,6 +11,8 @@ from tracer.store.trace import Trace
 VIEW = "steps"
 
 _PARTS = ("fetch", "forward", "backward", "optimizer", "checkpoint")
+_STAGES = ("train", "eval", "inference")
+_FOREVER = 1 << 62
 _COMPUTE = ("forward", "backward", "optimizer")
 
 _SUMS = ", ".join(
@@ -28,7 +30,7 @@ WITH step AS (
         gpu_ns
     FROM phases WHERE name IN {_PARTS} AND "end" IS NOT NULL
 ), within AS (
-    SELECT part.*, CASE WHEN part.start < coalesce(step."end", {1 << 62}) THEN id END AS id
+    SELECT part.*, CASE WHEN part.start < coalesce(step."end", {_FOREVER}) THEN id END AS id
     FROM part ASOF LEFT JOIN step
         ON part.pid = step.pid AND part.tid = step.tid AND part.start >= step.start
 ), placed AS (
@@ -64,21 +66,26 @@ WITH step AS (
         {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)}
     FROM step s LEFT JOIN sums USING (id)
 )
-SELECT pid, tid, epoch, step, begun AS start, "end", "end" - begun AS total_ns,
+SELECT whole.pid, whole.tid,
+    CASE WHEN whole.start < coalesce(stage."end", {_FOREVER}) THEN stage.name END AS stage,
+    whole.epoch, whole.step, begun AS start, whole."end", whole."end" - begun AS total_ns,
     fetch_ns AS fetch_stall_ns, forward_ns + backward_ns + optimizer_ns AS compute_ns,
     forward_ns, backward_ns, optimizer_ns, checkpoint_ns,
-    "end" - begun - fetch_ns - forward_ns - backward_ns - optimizer_ns - checkpoint_ns
+    whole."end" - begun - fetch_ns - forward_ns - backward_ns - optimizer_ns - checkpoint_ns
         AS overhead_ns,
     {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)},
-    source
-FROM whole ORDER BY start, pid, tid
+    whole.source
+FROM whole ASOF LEFT JOIN (SELECT * FROM phases WHERE name IN {_STAGES}) stage
+    ON whole.pid = stage.pid AND whole.tid = stage.tid AND whole.start >= stage.start
+ORDER BY begun, whole.pid, whole.tid
 """
 
 
 def steps(trace: Trace) -> str:
     """Make the view `steps`; returns its name.
 
-    One row a minibatch. Columns: pid, tid; epoch, step (from 0); start, end (ns); total_ns, end to
+    One row a minibatch. Columns: pid, tid; stage (train, eval or inference: the phase around it,
+    null: none is marked); epoch, step (from 0); start, end (ns); total_ns, end to
     end; fetch_stall_ns (the step's own thread waited for data; a worker's fetch meanwhile is no
     stall); forward_ns, backward_ns, optimizer_ns, without what lies within each other;
     compute_ns, their sum; checkpoint_ns; overhead_ns, what is left of the total; source (of the

@@ -3,6 +3,9 @@
 import pytest
 
 from analysis.report.by_phase import by_phase
+from analysis.report.step_times import step_times
+from analysis.report.tables import phases as phase_table
+from analysis.report.tables import records
 from analysis.views.in_phase import in_phase
 from analysis.views.steps import steps
 from probes.errors import UsageError
@@ -173,3 +176,31 @@ def test_everything_is_grouped_by_phase_epoch_or_step(tmp_path):
         assert by_phase(trace, "step")[["epoch", "step"]].values.tolist() == [[0, 0], [1, 1]]
         with pytest.raises(UsageError, match="cannot be grouped by 'hour'"):
             by_phase(trace, "hour")
+
+
+def test_where_the_time_of_all_steps_went(tmp_path):
+    second = [{**p, "start": p["start"] + 100, "end": p["end"] + 100} for p in STEP]
+    second[2]["gpu_ns"] = 12
+    spans = [phase("train", 90, 310), *STEP, *second]
+    spans += [phase("inference", 390, 500), phase("step", 400, 500), phase("forward", 410, 490)]
+    with make_trace(tmp_path / "t", {"phases": spans}) as trace:
+        found = {
+            (r["stage"], r["part"]): (r["steps"], r["mean_ms"], r["share"])
+            for r in records(step_times(trace))
+        }
+    assert found["train", "end to end"] == (2, pytest.approx(100e-6), 1)
+    assert found["train", "fetch stall"] == (2, pytest.approx(30e-6), pytest.approx(0.3))
+    assert found["train", "compute"] == (2, pytest.approx(53e-6), pytest.approx(0.53))
+    assert found["train", "gpu forward"] == (1, pytest.approx(12e-6), None)
+    assert ("train", "gpu backward") not in found
+    assert found["inference", "end to end"] == (1, pytest.approx(100e-6), 1)
+    assert found["inference", "forward"] == (1, pytest.approx(80e-6), pytest.approx(0.8))
+    parts = ("fetch stall", "compute", "checkpoint", "overhead")
+    assert sum(found["train", part][2] for part in parts) == pytest.approx(1)
+
+
+def test_a_worker_s_fetches_are_no_steps_of_its_own(tmp_path):
+    workers = [phase("fetch", 10 * n, 10 * n + 5, step=0, pid=WORKER + n) for n in range(3)]
+    with make_trace(tmp_path / "t", {"phases": [*STEP, *workers]}) as trace:
+        (found,) = [r for r in records(phase_table(trace)) if r["name"] == "fetch"]
+    assert (found["count"], found["processes"], found["steps"]) == (4, 4, 1)

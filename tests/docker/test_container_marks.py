@@ -2,7 +2,10 @@
 
 import shutil
 import signal
+import sys
 from pathlib import Path
+
+import pytest
 
 import tracer.phases
 from tests.docker.conftest import init_of
@@ -29,6 +32,21 @@ if child == 0:
 phases.begin("train")
 say(name + "-is-marked")
 time.sleep(1000)
+"""
+
+
+BATCHES = 5
+
+TRAIN = f"""
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn({BATCHES * 4}, 8), torch.randint(0, 2, ({BATCHES * 4},)))
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=.01)
+for x, y in DataLoader(data, batch_size=4, num_workers=2):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
 """
 
 
@@ -86,3 +104,39 @@ def test_two_containers_with_the_same_pids_are_told_apart(start, shared, tell, r
         query = "SELECT pid, count(*) FROM phases WHERE name = 'step' GROUP BY pid ORDER BY pid"
         found = trace.connection.execute(query).fetchall()
     assert found == [(pid, STEPS) for pid in inits]
+
+
+def test_an_untouched_script_in_a_container_marks_itself(start, shared, tell, record):
+    """As the README has it: a copy of tracer/phases and two variables."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    shutil.copytree(Path(tracer.phases.__file__).parent, shared / "phases")
+    (shared / "marks").mkdir()
+    (shared / "train.py").write_text(TRAIN)
+    environment = {
+        "PYTHONPATH": "/shared/phases/automatic/startup",
+        MARKS_ENV: "/shared/marks",
+    }
+    run = [sys.executable, "/shared/train.py"]
+    source = f"""
+import subprocess
+ended = subprocess.run({run})
+say(name + "-" + str(ended.returncode))
+time.sleep(1000)
+"""
+    start("a1", source, environment=environment, folders=[sys.prefix])
+    tell(None, "a1-is-up")
+    recording = record("--container", "a1", "-e", "syscalls")
+    tell("go", "a1-0")
+    with recording.stop() as trace:
+        query = "SELECT name, source, count(*), count(DISTINCT pid) FROM phases GROUP BY ALL"
+        found = {row[0]: row[1:] for row in trace.connection.execute(query).fetchall()}
+        targets = trace.connection.execute(
+            "SELECT count(*) FROM phases SEMI JOIN (FROM processes WHERE target = 'a1') USING (pid)"
+        ).fetchone()
+        whole = trace.connection.execute("SELECT count(*) FROM phases").fetchone()
+        assert trace.manifest["unmarked"] == []
+    assert found["step"] == ("inferred", BATCHES, 1)
+    for name in ("forward", "backward", "optimizer"):
+        assert found[name] == ("automatic", BATCHES, 1)
+    assert found["fetch"] == ("automatic", 2 * BATCHES, 3)
+    assert targets == whole

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import docker
@@ -107,9 +108,20 @@ class Dockerd:
         with socket.socket(socket.AF_UNIX) as asking:
             return asking.connect_ex(self.host.removeprefix("unix://")) == 0
 
-    def run(self, name: str, source: str, *arguments: object, shared: Path, **options):
-        """Start a container that runs a Python program; `shared` of the host is its /shared."""
-        binds = {path: {"bind": path, "mode": "ro"} for path in _from_host()}
+    def run(
+        self,
+        name: str,
+        source: str,
+        *arguments: object,
+        shared: Path,
+        folders: Iterable[str] = (),
+        **options: object,
+    ):
+        """Start a container that runs a Python program; `shared` of the host is its /shared.
+
+        `folders` of the host are there, too, to be read.
+        """
+        binds = {path: {"bind": path, "mode": "ro"} for path in (*_from_host(), *folders)}
         binds[str(shared)] = {"bind": "/shared", "mode": "rw"}
         options = {"volumes": binds, "network_mode": "none", "init": False, **options}
         command = python(source, *arguments)

@@ -14,11 +14,12 @@ say() { echo "setup: $*" >&2; }
 # What each package is for: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
 # and call graphs; docker.io: containers; libseccomp2: names of system calls; libstdc++6:
 # readable C++ names. Of the tests and benchmarks: e2fsprogs, xfsprogs, btrfs-progs, mount: file
-# systems; strace, bpftrace: asked the same questions; gcc, libc6-dev, binutils: programs, and
-# what is in them.
+# systems; strace, bpftrace, sysstat, time: asked the same questions; gcc, libc6-dev, binutils:
+# programs, and what is in them.
 packages=(
     python3-venv python3-bpfcc linux-perf docker.io libseccomp2 libstdc++6
-    e2fsprogs xfsprogs btrfs-progs mount strace bpftrace gcc libc6-dev binutils
+    e2fsprogs xfsprogs btrfs-progs mount strace bpftrace sysstat time gcc libc6-dev
+    binutils
 )
 headers=linux-headers-$(dpkg --print-architecture 2>/dev/null || true)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from probes.kernel import find_tracefs
+from tests.conftest import Ran, tracer_command
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tracer.store.trace import Trace
@@ -35,6 +38,25 @@ def load(tmp_path):
         return [sys._base_executable, "-S", "-E", str(path)]
 
     return make
+
+
+@pytest.fixture
+def hidden(tmp_path):
+    """Run `tracer` where shell commands have changed the mounts; nothing else sees that."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+
+    def run(changes, *arguments):
+        changes = [change.replace("EMPTY", str(empty)) for change in changes]
+        script = " && ".join([*changes, "exec " + shlex.join(tracer_command(*arguments))])
+        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+        return Ran(
+            subprocess.run(
+                command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
+            )
+        )
+
+    return run
 
 
 @pytest.fixture(params=["ftrace", "ebpf", "perf"])

@@ -1,38 +1,17 @@
 """What `doctor` and `record` do on a machine that lacks something.
 
-Features are hidden for real, in a mount namespace of the test's own: nothing else sees it.
+Features are hidden for real, in a mount namespace of the test's own.
 """
 
 import json
 import shlex
-import subprocess
 
 import pytest
 
 from probes.backends.choice import kernel_headers
 from probes.backends.ebpf import library
 from probes.kernel import find_tracefs
-from tests.conftest import Ran, tracer_command
-
-
-@pytest.fixture
-def hidden(tmp_path):
-    """Run `tracer` where the given shell commands have changed the mounts."""
-    empty = tmp_path / "empty"
-    empty.mkdir()
-
-    def run(changes, *arguments):
-        changes = [change.replace("EMPTY", str(empty)) for change in changes]
-        script = " && ".join([*changes, "exec " + shlex.join(tracer_command(*arguments))])
-        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
-        return Ran(
-            subprocess.run(
-                command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
-            )
-        )
-
-    return run
-
+from tests.conftest import tracer_command
 
 TRACEFS = str(find_tracefs())
 READ_ONLY = f"mount -o remount,bind,ro {TRACEFS}"

@@ -126,6 +126,20 @@ def test_an_exception_out_of_the_engine_does_not_end_the_job(job, tracer, tmp_pa
     assert len([began for began, _ in backwards(log) if first < began < last]) == len(found) - 1 > 0
 
 
+def test_without_uprobes_the_rest_is_recorded_and_that_is_said(job, hidden, tmp_path):
+    process, _ = job()
+    file = find_tracefs() / "uprobe_events"
+    read_only = [f"mount --bind {file} {file}", f"mount -o remount,bind,ro {file}"]
+    ran = hidden(read_only, "record", "-d", "0.5", "-o", "x.trace", "-p", process.pid)
+    assert ran.status == 0, ran.err
+    with Trace(tmp_path / "x.trace") as trace:
+        (why,) = trace.manifest["ftrace"]["missing"]["torch_calls"]
+        assert "uprobe" in why
+        assert trace.manifest["tables"]["syscalls"]["rows"] > 0
+        assert rows(trace, "SELECT count(*) FROM phases") == [(0,)]
+    assert hidden(["true"], "info", "x.trace").out.count("torch_calls: an uprobe could not") == 1
+
+
 def test_nothing_is_left_of_the_uprobes(job, tracer, tmp_path):
     process, _ = job()
     tracer("record", "-d", "0.3", "-o", "x.trace", "-p", process.pid)

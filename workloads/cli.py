@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from workloads import models
+from workloads.data import catalogue
 from workloads.errors import FAILURE, USAGE, JobError
 from workloads.options import Device, InferOptions, JobOptions, TrainOptions
 
@@ -52,6 +53,20 @@ Samples = Annotated[
         "test with. [default: all of a set that is there; 4096 of a drawn one]",
     ),
 ]
+DataSet = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SET", help="A data set that `list` names. [default: the papers' for the model]"
+    ),
+]
+Scale = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        callback=_positive,
+        help="So much of the papers' training samples and epochs, such as 0.01.",
+    ),
+]
 BatchSize = Annotated[int, typer.Option(min=1, max=_MANY, help="Samples a step.")]
 Workers = Annotated[
     int, typer.Option(min=0, max=256, help="Processes that fetch batches; 0: the job itself.")
@@ -72,9 +87,13 @@ DeviceOption = Annotated[
 
 @app.command("list")
 def list_models() -> None:
-    """Name the models."""
+    """Name the models and the data sets."""
+    typer.echo("models")
     for entry in models.CATALOGUE.values():
-        typer.echo(f"{entry.name:12} {entry.about}")
+        typer.echo(f"  {entry.name:12} {entry.about}")
+    typer.echo("data sets")
+    for source in catalogue.CATALOGUE.values():
+        typer.echo(f"  {source.name:12} {source.about}")
 
 
 @app.command()
@@ -90,8 +109,13 @@ def train(
         ),
     ] = None,
     epochs: Annotated[
-        int, typer.Option(min=1, max=_MANY, help="Passes over the training samples.")
-    ] = TrainOptions.epochs,
+        int | None,
+        typer.Option(
+            min=1,
+            max=_MANY,
+            help="Passes over the training samples. [default: 10, as the papers', times --scale]",
+        ),
+    ] = None,
     batch_size: BatchSize = JobOptions.batch_size,
     workers: Workers = JobOptions.workers,
     seed: Seed = JobOptions.seed,
@@ -104,6 +128,8 @@ def train(
         ),
     ] = None,
     samples: Samples = None,
+    dataset: DataSet = None,
+    scale: Scale = None,
     lr: Annotated[
         float | None,
         typer.Option(callback=_positive, help="Learning rate of SGD. [default: the model's own]"),
@@ -124,10 +150,12 @@ def train(
         workers=workers,
         seed=seed,
         samples=samples,
+        dataset=dataset,
+        scale=scale,
         threads=threads,
         device=device,
         steps=steps,
-        epochs=epochs,
+        epochs=epochs or max(1, round(TrainOptions.epochs * (scale or 1))),
         lr=lr,
     )
     from workloads.train import train as run
@@ -151,6 +179,8 @@ def infer(
         ),
     ] = None,
     samples: Samples = None,
+    dataset: DataSet = None,
+    scale: Scale = None,
     threads: Threads = None,
     device: DeviceOption = JobOptions.device,
 ) -> None:
@@ -167,6 +197,8 @@ def infer(
         workers=workers,
         seed=seed,
         samples=samples,
+        dataset=dataset,
+        scale=scale,
         threads=threads,
         device=device,
         checkpoint=checkpoint,

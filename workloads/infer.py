@@ -58,7 +58,7 @@ def infer(options: InferOptions) -> dict[str, object]:
         sets = open_data(options, workload)
         batches = make_batches(options, sets.test, device, shuffle=False)
     with phases.phase("model_load"):
-        model = build_model(workload, device)
+        model = build_model(workload, sets, device)
         state = checkpoint.load(options.checkpoint, device)
         if state.model != workload.name:
             raise JobError(

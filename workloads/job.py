@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from workloads.data import catalogue
 from workloads.data.loader import Batches
 from workloads.data.sets import DataRequest, DataSets, SampleSet
 from workloads.errors import JobError, explained
@@ -47,8 +48,18 @@ def seed_torch(options: JobOptions) -> None:
 
 def open_data(options: JobOptions, workload: Workload) -> DataSets:
     """The data sets of the job; a set that is not there is made."""
-    request = DataRequest(options.data, options.output, options.seed, options.samples)
-    return workload.open_data(request)
+    name = options.dataset or workload.datasets[0]
+    source = catalogue.find(name)
+    if name not in workload.datasets:
+        raise JobError(
+            f"{workload.name} cannot be trained on {name}",
+            f"take --dataset {' or '.join(workload.datasets)}",
+        )
+    samples = options.samples
+    if samples is None and options.scale is not None:
+        samples = max(1, round(source.samples * options.scale))
+    request = DataRequest(options.data, options.output, options.seed, samples)
+    return catalogue.open_sets(name, request)
 
 
 def make_batches(
@@ -65,6 +76,6 @@ def make_batches(
     )
 
 
-def build_model(workload: Workload, device: torch.device) -> nn.Module:
+def build_model(workload: Workload, sets: DataSets, device: torch.device) -> nn.Module:
     """The model with fresh weights, on the device."""
-    return workload.build().to(device)
+    return workload.build(sets).to(device)

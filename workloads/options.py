@@ -19,18 +19,21 @@ class Device(StrEnum):
 class JobOptions:
     """What training and inference share.
 
-    `data` holds or receives the data set; None: a folder beside `output`. `samples` is the
-    number of training samples; None: all of a set that is there, or the default of a made one.
-    `threads` is the number of torch's threads; None: torch's own choice.
+    `dataset` is one that the model can be trained on; None: the papers' own. `data` holds or
+    receives it; None: a folder beside `output`. `samples` is the number of training samples; None:
+    that share of the papers' number which `scale` gives, or all of a set that is there, or the
+    default of a made one. `threads` is the number of torch's threads; None: torch's own choice.
     """
 
     model: str
     output: Path
+    dataset: str | None = None
     data: Path | None = None
     batch_size: int = 16
     workers: int = 4
     seed: int = 0
     samples: int | None = None
+    scale: float | None = None
     threads: int | None = None
     device: Device = Device.AUTO
 

@@ -65,7 +65,7 @@ def train(options: TrainOptions) -> dict[str, object]:
             batches = make_batches(options, sets.train, device, shuffle=True)
             test = make_batches(options, sets.test, device, shuffle=False)
         with phases.phase("model_load"):
-            model = build_model(workload, device)
+            model = build_model(workload, sets, device)
             optimizer = SGD(
                 model.parameters(),
                 lr=workload.lr if options.lr is None else options.lr,

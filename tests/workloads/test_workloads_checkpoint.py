@@ -28,11 +28,11 @@ def save(path: Path, model: nn.Module) -> None:
 
 
 def test_what_was_saved_comes_back(path: Path):
-    model = LeNet5()
+    model = LeNet5(10)
     save(path, model)
     loaded = checkpoint.load(path, CPU)
     assert (loaded.model, loaded.epoch, loaded.step) == ("lenet", 3, 23)
-    other = LeNet5()
+    other = LeNet5(10)
     checkpoint.restore(other, loaded, path)
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, other.state_dict()[name])
@@ -83,11 +83,11 @@ def test_an_absent_file_is_named(path: Path):
 def test_the_weights_of_another_model_are_refused(path: Path):
     save(path, nn.Linear(2, 2))
     with pytest.raises(JobError, match="do not fit the model"):
-        checkpoint.restore(LeNet5(), checkpoint.load(path, CPU), path)
+        checkpoint.restore(LeNet5(10), checkpoint.load(path, CPU), path)
 
 
 def test_a_truncated_checkpoint_is_refused(path: Path):
-    save(path, LeNet5())
+    save(path, LeNet5(10))
     whole = path.read_bytes()
     for size in range(0, len(whole), len(whole) // 20):
         path.write_bytes(whole[:size])
@@ -97,7 +97,7 @@ def test_a_truncated_checkpoint_is_refused(path: Path):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_flipped_bytes_are_refused_or_read_and_never_a_crash(path: Path):
-    save(path, LeNet5())
+    save(path, LeNet5(10))
     whole = path.read_bytes()
     source = random.Random(23)
     refused = 0
@@ -107,7 +107,7 @@ def test_flipped_bytes_are_refused_or_read_and_never_a_crash(path: Path):
         damaged[source.randrange(low, high)] = source.randrange(256)
         path.write_bytes(damaged)
         try:
-            checkpoint.restore(LeNet5(), checkpoint.load(path, CPU), path)
+            checkpoint.restore(LeNet5(10), checkpoint.load(path, CPU), path)
         except JobError:
             refused += 1
     assert 0 < refused < 80
@@ -115,5 +115,5 @@ def test_flipped_bytes_are_refused_or_read_and_never_a_crash(path: Path):
 
 def test_a_full_disk_is_told_in_a_line():
     with pytest.raises(JobError, match=r"cannot write /dev/full: .*; free some space") as caught:
-        save(Path("/dev/full"), LeNet5())
+        save(Path("/dev/full"), LeNet5(10))
     assert "\n" not in str(caught.value)

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.utils.data import get_worker_info
 
-from tracer import phases
 from workloads.data import digits, idx
 from workloads.data.gzipped import unpack_idx
 from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
@@ -55,13 +53,6 @@ class MnistSplit(SampleSet):
         pixels = self.images.read(index).astype(np.float32) / np.float32(255)
         return torch.from_numpy((pixels - _MEAN) / _DEVIATION), int(self.labels[index])
 
-    def __getitems__(self, indices: list[int]) -> list[Sample]:
-        """One batch. A DataLoader's worker marks it; without workers the loop's mark covers it."""
-        if get_worker_info() is None:
-            return [self[index] for index in indices]
-        with phases.phase("fetch"):
-            return [self[index] for index in indices]
-
 
 def open_sets(request: DataRequest) -> DataSets:
     """Open the set that `request` asks for; draw it first where its folder holds none.
@@ -82,6 +73,7 @@ def open_sets(request: DataRequest) -> DataSets:
         folder,
         train=_open_split(folder, unpacked, "train", request.samples),
         test=_open_split(folder, unpacked, "test", None),
+        classes=CLASSES,
     )
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
+
+from tracer import phases
 
 Sample = tuple[Tensor, int]
 
@@ -17,6 +19,16 @@ class SampleSet(Dataset[Sample]):
 
     @abstractmethod
     def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Sample: ...
+
+    def __getitems__(self, indices: list[int]) -> list[Sample]:
+        """One batch. A DataLoader's worker marks it; without workers the loop's mark covers it."""
+        if get_worker_info() is None:
+            return [self[index] for index in indices]
+        with phases.phase("fetch"):
+            return [self[index] for index in indices]
 
 
 @dataclass(frozen=True)
@@ -36,8 +48,13 @@ class DataRequest:
 
 @dataclass(frozen=True)
 class DataSets:
-    """The opened sets and the folder their files lie in."""
+    """The opened sets and the folder their files lie in.
+
+    `classes`: labels are 0 to classes - 1. `vocabulary`: of texts, the number of different tokens.
+    """
 
     folder: Path
     train: SampleSet
     test: SampleSet
+    classes: int
+    vocabulary: int = 0

@@ -1,7 +1,7 @@
 """The models that can be trained, one file each.
 
 This file names them without importing torch, so that the command line answers at once. A model's
-file declares WORKLOAD, a `workloads.models.workload.Workload`.
+file declares WORKLOAD, or one such constant a model: a `workloads.models.workload.Workload`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Entry:
     name: str
     about: str
     module: str
+    attribute: str = "WORKLOAD"
 
 
 CATALOGUE = {
@@ -30,7 +31,7 @@ CATALOGUE = {
     for entry in (
         Entry(
             "lenet",
-            "LeNet-5, 61,706 weights, on 28x28 grey images of ten digits (MNIST)",
+            "LeNet-5: 61,706 weights, 28x28 grey images (MNIST)",
             "workloads.models.lenet",
         ),
     )
@@ -47,5 +48,6 @@ def find(name: str) -> Entry:
 
 def load(name: str) -> Workload:
     """The workload of the model `name`, imported now. Raises JobError."""
-    workload: Workload = importlib.import_module(find(name).module).WORKLOAD
+    entry = find(name)
+    workload: Workload = getattr(importlib.import_module(entry.module), entry.attribute)
     return workload

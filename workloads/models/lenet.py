@@ -9,14 +9,13 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.data import mnist
 from workloads.models.workload import Workload
 
 
 class LeNet5(nn.Module):
-    """Images [batch, 1, 28, 28] to scores [batch, 10]."""
+    """Images [batch, 1, 28, 28] to scores [batch, classes]."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
         self.features = nn.Sequential(
             nn.Conv2d(1, 6, kernel_size=5, padding=2),
@@ -32,7 +31,7 @@ class LeNet5(nn.Module):
             nn.Tanh(),
             nn.Linear(120, 84),
             nn.Tanh(),
-            nn.Linear(84, mnist.CLASSES),
+            nn.Linear(84, classes),
         )
 
     def forward(self, images: Tensor) -> Tensor:
@@ -46,8 +45,8 @@ def _predict(scores: Tensor) -> Tensor:
 
 WORKLOAD = Workload(
     name="lenet",
-    build=LeNet5,
-    open_data=mnist.open_sets,
+    build=lambda sets: LeNet5(sets.classes),
+    datasets=("mnist",),
     loss=functional.cross_entropy,
     predict=_predict,
     lr=0.01,

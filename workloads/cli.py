@@ -208,6 +208,50 @@ def infer(
     _print(run(options))
 
 
+@app.command()
+def prepare(
+    model: Model,
+    data: Data = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="As of the job that is to come. [default: runs/<model>-<seed>]"),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Save the model there, with fresh weights.")
+    ] = None,
+    seed: Seed = JobOptions.seed,
+    samples: Samples = None,
+    dataset: DataSet = None,
+    scale: Scale = None,
+) -> None:
+    """Make the data set of a model, before a job that is to be measured.
+
+    Example: python -m workloads prepare lenet --output /tmp/lenet --scale 0.1
+    """
+    models.find(model)
+    options = JobOptions(
+        model=model,
+        output=output or Path("runs") / f"{model}-{seed}",
+        data=data,
+        seed=seed,
+        samples=samples,
+        dataset=dataset,
+        scale=scale,
+        device=Device.CPU,
+    )
+    from workloads.prepare import prepare as run
+
+    _print(run(options, checkpoint))
+
+
+@app.command("versions")
+def show_versions() -> None:
+    """Say what a job would run on: Python, packages, and our own code."""
+    from workloads.containers.versions import versions
+
+    _print({**versions()})
+
+
 def main() -> int:
     """Run the command line; gives the exit status. The one place that prints errors."""
     try:

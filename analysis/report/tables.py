@@ -95,8 +95,8 @@ def syscalls(trace: Trace) -> pd.DataFrame:
     )
 
 
-def writeback_reasons(trace: Trace) -> pd.DataFrame:
-    """Write-backs by reason (seed 001, Tables 9 and 10).
+def writeback_reasons(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """Write-backs by reason (seed 001, Tables 9 and 10), of one device or of all.
 
     Columns: reason, writebacks (writeback_start events), ratio (of all of them; sums to 1).
     """
@@ -104,8 +104,11 @@ def writeback_reasons(trace: Trace) -> pd.DataFrame:
     return trace.sql(
         """
         SELECT reason, count(*) AS writebacks, count(*) / sum(count(*)) OVER () AS ratio
-        FROM writeback WHERE event = 'start' GROUP BY reason ORDER BY writebacks DESC, reason
-        """
+        FROM writeback WHERE event = 'start' AND (? IS NULL OR dev = ?)
+        GROUP BY reason ORDER BY writebacks DESC, reason
+        """,
+        dev,
+        dev,
     )
 
 
@@ -126,8 +129,10 @@ def flushed_pages(trace: Trace) -> pd.DataFrame:
     )
 
 
-def writeback_intervals(trace: Trace) -> pd.DataFrame:
+def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Times between successive write-back starts on one device (seed 001, Figure 3).
+
+    `dev` is the only device that counts; None: all of them, each by itself.
 
     Columns: reason ("all": whatever the reason), intervals, mean_s, std_s, min_s, p50_s, p90_s,
     p99_s, max_s. The standard deviation is the sample's; null for fewer than two intervals.
@@ -135,7 +140,10 @@ def writeback_intervals(trace: Trace) -> pd.DataFrame:
     trace.require("writeback")
     return trace.sql(
         """
-        WITH starts AS (SELECT ts, bdi, reason FROM writeback WHERE event = 'start'),
+        WITH starts AS (
+            SELECT ts, bdi, reason FROM writeback
+            WHERE event = 'start' AND (? IS NULL OR dev = ?)
+        ),
         gaps AS (
             SELECT 'all' AS reason, (ts - lag(ts) OVER (PARTITION BY bdi ORDER BY ts)) / 1e9 AS s
             FROM starts
@@ -148,7 +156,9 @@ def writeback_intervals(trace: Trace) -> pd.DataFrame:
             quantile_cont(s, 0.99) AS p99_s, max(s) AS max_s
         FROM gaps GROUP BY reason HAVING count(s) > 0
         ORDER BY reason != 'all', intervals DESC, reason
-        """
+        """,
+        dev,
+        dev,
     )
 
 

@@ -19,7 +19,10 @@ from probes.errors import ExitCode, TracerError
 from tracer.version import VERSION
 
 GROUP = "tracer.commands"
-_ORDER = ("doctor", "record", "list", "info", "report", "simulate", "query", "import", "clean")
+_ORDER = (
+    "doctor", "record", "list", "info", "report", "simulate", "query", "import", "workload",
+    "study", "clean",
+)  # fmt: skip
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
@@ -28,7 +31,7 @@ class Verbs(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the verbs: ours in the order of use, then others'."""
-        names = sorted(_entry_points())
+        names = sorted(name for name in _entry_points() if "." not in name)
         return sorted(names, key=lambda n: _ORDER.index(n) if n in _ORDER else len(_ORDER))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -51,6 +54,16 @@ class Verbs(TyperGroup):
 def load(name: str) -> Any:
     """A verb, imported, as a command."""
     function = _entry_points()[name].load()
+    if isinstance(function, typer.Typer):
+        function.info.name = name
+        group = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        group.add_typer(function, name=name, context_settings=_SETTINGS)
+        group.callback()(lambda: None)
+        for nested, entry in _entry_points().items():
+            if nested.startswith(f"{name}."):  # another package's verb among these
+                called = nested.partition(".")[2]
+                function.command(called, context_settings=_SETTINGS)(entry.load())
+        return cast(Any, get_command(group)).commands[name]
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     options = getattr(function, "verb_options", {})
     settings = {**_SETTINGS, **options.get("context_settings", {})}
@@ -86,7 +99,7 @@ def _entry_points() -> dict[str, metadata.EntryPoint]:
 
 
 def _first_line(entry: metadata.EntryPoint) -> str:
-    """The first line of a verb's docstring, read from its source."""
+    """The first line of a verb's docstring, or of its module's, read from its source."""
     try:
         spec = find_spec(entry.module)
         assert spec is not None and spec.origin is not None
@@ -96,7 +109,7 @@ def _first_line(entry: metadata.EntryPoint) -> str:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == entry.attr:
             return (ast.get_docstring(node) or "").partition("\n")[0]
-    return ""
+    return (ast.get_docstring(tree) or "").partition("\n")[0]
 
 
 def _version(wanted: bool) -> None:
@@ -132,6 +145,8 @@ def main() -> None:
     except OSError as error:
         _complain(ExitCode.FAILURE, f"{error.filename or 'system'}: {error.strerror or error}")
     except Exception as error:
+        if isinstance(code := getattr(error, "exit_code", None), int):
+            _complain(code, str(error))  # of another package's verb
         if os.environ.get("TRACER_DEBUG"):
             raise
         kind = type(error).__name__
@@ -156,7 +171,7 @@ def _open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
 
 
-def _complain(code: ExitCode, text: str) -> None:
+def _complain(code: int, text: str) -> None:
     """One line on stderr, whatever bytes a name in it may hold, and the exit code."""
     typer.echo(f"tracer: {plain(text.replace(chr(10), ' '))}", err=True)
     sys.exit(code)

@@ -1,0 +1,200 @@
+"""What one run comes to: the numbers that claims are about, each from the trace of the run.
+
+Where several containers run at once, what is of the jobs is per container.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.flushlayer import devices, paper
+from analysis.flushlayer.accesses import page_writebacks
+from analysis.report.faults import fault_causes
+from analysis.report.step_times import step_times
+from analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
+from analysis.views.call_graphs import WRITE_BACK, call_chains
+from probes.errors import BadTrace
+from tracer.store.trace import Trace
+
+FILE = "measures.json"
+VERSION = 1
+"""Of what is measured and how: measures of another version are made anew."""
+
+_CAPACITY_SHARE = 0.1
+"""Of the distinct pages, for the flush layer: the paper gives no capacity."""
+_TOP = 10
+
+
+def measure(folder: Path, dev: str | None = None) -> dict[str, float | None]:
+    """The measures of the run in `folder`, kept beside its trace. None: not measured there.
+
+    `dev` is the device of the run's own file system: others' write-backs are not its.
+    """
+    kept = folder / FILE
+    try:
+        found = json.loads(kept.read_text())
+        if found["version"] == VERSION:
+            return dict(found["measures"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        pass
+    with Trace(folder / "run.trace") as trace:
+        measures = of_trace(trace, dev)
+    part = kept.with_suffix(".part")
+    part.write_text(json.dumps({"version": VERSION, "measures": measures}, allow_nan=False))
+    part.rename(kept)
+    return measures
+
+
+def of_trace(trace: Trace, dev: str | None = None) -> dict[str, float | None]:
+    """The measures of a trace, by name; of what is written, that on `dev`, or on all devices."""
+    found: dict[str, float | None] = {}
+    for names, make in _MAKERS.items():
+        try:
+            values = make(trace, dev)
+        except BadTrace:  # it lacks the table
+            values = {}
+        found |= {name: _finite(values.get(name)) for name in names}
+    return found
+
+
+def _finite(value: Any) -> float | None:
+    number = None if value is None or pd.isna(value) else float(value)
+    return number if number is not None and abs(number) != float("inf") else None
+
+
+def _jobs(trace: Trace) -> list[str]:
+    """Names of the targets that are jobs, not the daemon."""
+    return [str(t["name"]) for t in trace.manifest["targets"] if t["role"] != "daemon"]
+
+
+def _daemons(trace: Trace) -> list[str]:
+    return [str(t["name"]) for t in trace.manifest["targets"] if t["role"] == "daemon"]
+
+
+def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
+    trace.require("page_faults", "processes")
+    frame = trace.sql(
+        """
+        SELECT target, count(*) AS faults, count(*) FILTER (kind = 'major') AS major
+        FROM page_faults JOIN (SELECT DISTINCT tid, target FROM processes) USING (tid)
+        WHERE target IS NOT NULL GROUP BY target
+        """
+    ).set_index("target")
+    jobs = [name for name in _jobs(trace) if name in frame.index]
+    daemons = [name for name in _daemons(trace) if name in frame.index]
+    of_jobs = frame.loc[jobs].sum()
+    found = {
+        "faults": of_jobs["faults"] / len(jobs) if jobs else None,
+        "major_faults": of_jobs["major"] / len(jobs) if jobs else None,
+    }
+    if _daemons(trace):
+        share = frame.loc[daemons, "faults"].sum() / of_jobs["faults"] if jobs else None
+        found["daemon_fault_share"] = share
+    return found
+
+
+def _cpu(trace: Trace, dev: str | None) -> dict[str, Any]:
+    """CPU time, in the place of cycles where there is no hardware counter."""
+    trace.require("samples")
+    used = trace.sql(
+        "SELECT target, max(value) AS s FROM samples"
+        " WHERE name = 'cpu_time' AND target IS NOT NULL GROUP BY target"
+    ).set_index("target")["s"]
+    jobs = used[used.index.isin(_jobs(trace))]
+    daemons = used[used.index.isin(_daemons(trace))]
+    total = float(jobs.sum())
+    return {
+        "cpu_s": total / len(jobs) if len(jobs) else None,
+        "daemon_cpu_share": float(daemons.sum()) / total if len(daemons) and total else None,
+    }
+
+
+def _memory(trace: Trace, dev: str | None) -> dict[str, Any]:
+    trace.require("samples")
+    frame = trace.sql(
+        "SELECT max(value) AS bytes FROM samples WHERE name = 'memory_used' AND target IS NULL"
+    )
+    return {"memory_used_bytes": frame["bytes"].iloc[0]}
+
+
+def _calls(trace: Trace, dev: str | None) -> dict[str, Any]:
+    return {"syscalls": syscalls(trace)["calls"].sum() / max(1, len(_jobs(trace)))}
+
+
+def _intervals(trace: Trace, dev: str | None) -> dict[str, Any]:
+    frame = writeback_intervals(trace, dev).set_index("reason")
+    if "all" not in frame.index:
+        return {}
+    every = frame.loc["all"]
+    return {
+        "writeback_interval_s": every["mean_s"],
+        "writeback_interval_std_s": every["std_s"],
+        "writeback_timer_s": trace.manifest["vm"].get("dirty_writeback_centisecs", 0) / 100 or None,
+    }
+
+
+def _reasons(trace: Trace, dev: str | None) -> dict[str, Any]:
+    ratios = writeback_reasons(trace, dev).set_index("reason")["ratio"]
+    if not len(ratios):
+        return {}
+    reasons = ("periodic", "background", "sync")
+    return {f"writebacks_{reason}": ratios.get(reason, 0.0) for reason in reasons}
+
+
+def _causes(trace: Trace, dev: str | None) -> dict[str, Any]:
+    shares = fault_causes(trace)["percent"]
+    return {"top_cause_percent": shares.max(), "top_causes_percent": shares.head(_TOP).sum()}
+
+
+def _chains(trace: Trace, dev: str | None) -> dict[str, Any]:
+    view = call_chains(trace)
+    frame = trace.sql(
+        f"SELECT sum(count) FILTER (chain = ?) / sum(count) AS share FROM {view}"
+        " WHERE event = 'block:block_rq_insert'",
+        WRITE_BACK,
+    )
+    return {"insert_by_wb_workfn": frame["share"].iloc[0]}
+
+
+def _steps(trace: Trace, dev: str | None) -> dict[str, Any]:
+    frame = step_times(trace)
+    found = {}
+    for stage in ("train", "inference"):
+        own = frame[frame["stage"] == stage].set_index("part")["p50_ms"]
+        for part in ("end to end", "fetch stall", "compute", "forward", "backward", "optimizer"):
+            found[f"{stage}_{part.replace(' ', '_')}_ms"] = own.get(part)
+    return found
+
+
+def _layer(trace: Trace, dev: str | None) -> dict[str, Any]:
+    accesses = page_writebacks(trace, None if dev is None else [dev])
+    capacity = max(1, round(accesses.unique * _CAPACITY_SHARE))
+    medium = devices.find("pcm-paper", "nvm")
+    disk = devices.find("hdd-paper", "disk")
+    result = paper.simulate(accesses, capacity, medium, disk)
+    return {"improvement": result.improvement}
+
+
+_Makers = dict[tuple[str, ...], Callable[[Trace, str | None], dict[str, Any]]]
+
+_MAKERS: _Makers = {
+    ("faults", "major_faults", "daemon_fault_share"): _faults,
+    ("cpu_s", "daemon_cpu_share"): _cpu,
+    ("memory_used_bytes",): _memory,
+    ("syscalls",): _calls,
+    ("writeback_interval_s", "writeback_interval_std_s", "writeback_timer_s"): _intervals,
+    ("writebacks_periodic", "writebacks_background", "writebacks_sync"): _reasons,
+    ("top_cause_percent", "top_causes_percent"): _causes,
+    ("insert_by_wb_workfn",): _chains,
+    tuple(
+        f"{stage}_{part}_ms"
+        for stage in ("train", "inference")
+        for part in ("end_to_end", "fetch_stall", "compute", "forward", "backward", "optimizer")
+    ): _steps,
+    ("improvement",): _layer,
+}

@@ -1,0 +1,144 @@
+"""Studies run for real: resumed after a kill, with runs that fail, and nothing left behind."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran, tracer_command
+from tests.docker.conftest import wait_for
+from tracer.store.trace import Trace
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+TINY = """
+name = "tiny"
+repeats = {repeats}
+scale = 0.002
+[[runs]]
+model = "lenet"
+workers = 1
+where = ["host", "2"]
+"""
+
+
+@pytest.fixture
+def study(dockerd, tmp_path):
+    """Run a study from its text; starts it in the background or to its end."""
+    started = []
+
+    def command_of(text, scratch):
+        (tmp_path / "mine.toml").write_text(text)
+        return tracer_command("study", "run", "mine.toml", "-o", "s", "--scratch", scratch)
+
+    def run(text, status=0, scratch="512m", environment=None):
+        ran = Ran(
+            subprocess.run(
+                command_of(text, scratch),
+                capture_output=True, text=True, timeout=500, cwd=tmp_path,
+                env={**os.environ, **(environment or {})},
+            )
+        )  # fmt: skip
+        assert ran.status == status, ran.err
+        return ran
+
+    def start(text):
+        started.append(
+            subprocess.Popen(command_of(text, "512m"), cwd=tmp_path, stderr=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL)
+        )  # fmt: skip
+        return started[-1]
+
+    run.start = start
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def results(folder):
+    return {
+        path.parent.name: json.loads(path.read_text()) for path in folder.glob("s/runs/*/run.json")
+    }
+
+
+def loops(folder):
+    said = subprocess.run(
+        ["losetup", "-j", folder / "s/scratch.img"], capture_output=True, text=True, check=True
+    )
+    return said.stdout
+
+
+def assert_nothing_is_left(folder, dockerd):
+    assert not os.path.ismount(folder / "s/scratch")
+    assert loops(folder) == ""
+    assert dockerd.client.containers.list(all=True) == []
+
+
+def test_a_study_makes_every_run_with_its_trace(study, dockerd, tmp_path):
+    ran = study(TINY.format(repeats=1))
+    assert json.loads(ran.out) == {
+        "study": "tiny", "folder": str(tmp_path / "s"), "runs": 2, "done": 2, "failed": 0,
+    }  # fmt: skip
+    found = results(tmp_path)
+    losses = {s["last_loss"] for one in found.values() for s in one["summaries"]}
+    assert len(losses) == 1  # one seed, one loss, wherever it runs
+    for name, one in found.items():
+        count = 2 if one["factors"]["where"] == "2" else 1
+        assert len(one["summaries"]) == count
+        with Trace(tmp_path / "s/runs" / name / "run.trace") as trace:
+            query = "SELECT count(*) FROM phases WHERE name = 'train'"
+            assert trace.connection.execute(query).fetchone() == (count,)
+    assert_nothing_is_left(tmp_path, dockerd)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("s/runs/*/*")}
+    assert json.loads(study(TINY.format(repeats=1)).out)["done"] == 2
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("s/runs/*/*")} == before
+
+
+def test_a_killed_study_goes_on_where_it_was(study, dockerd, tmp_path):
+    runner = study.start(TINY.format(repeats=2))
+    wait_for(lambda: results(tmp_path), "the first run", 200)
+    wait_for(lambda: len(list(tmp_path.glob("s/runs/*"))) > 1, "the second run", 60)
+    runner.kill()
+    runner.wait()
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("s/runs/*/run.json")}
+    assert loops(tmp_path)
+    assert json.loads(study(TINY.format(repeats=2)).out)["done"] == 4
+    assert all(path.stat().st_mtime_ns == before for path, before in kept.items())
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def test_a_run_that_fails_is_kept_with_its_reason_and_the_study_goes_on(study, dockerd, tmp_path):
+    text = TINY.format(repeats=1) + '[[runs]]\nmodel = "lenet"\nwhere = "1"\nmemory = "96m"\n'
+    ran = json.loads(study(text).out)
+    assert (ran["done"], ran["failed"]) == (2, 1)
+    (failed,) = [one for one in results(tmp_path).values() if one["state"] == "failed"]
+    assert "the memory limit was reached" in failed["reason"]
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def test_without_a_daemon_the_runs_in_containers_fail(study, dockerd, tmp_path):
+    ran = study(TINY.format(repeats=1), environment={"DOCKER_HOST": f"unix://{tmp_path}/none"})
+    assert (json.loads(ran.out)["done"], json.loads(ran.out)["failed"]) == (1, 1)
+    (failed,) = [one for one in results(tmp_path).values() if one["state"] == "failed"]
+    assert "systemctl start docker" in failed["reason"]
+
+
+def test_a_scratch_disk_that_is_full_fails_the_runs(study, dockerd, tmp_path):
+    text = TINY.format(repeats=1).replace("0.002", "0.2")  # 15 MB of digits
+    ran = study(text, scratch="12m")
+    assert json.loads(ran.out)["failed"] == 2
+    for one in results(tmp_path).values():
+        assert "are free" in one["reason"]
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def test_another_study_s_folder_is_refused(study, tmp_path):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s/study.json").write_text('{"name": "other"}')
+    ran = study(TINY.format(repeats=1), status=2)
+    assert "is of another study" in ran.err
+    assert ran.err.count("\n") == 1
+    assert not Path(tmp_path / "s/scratch.img").exists()

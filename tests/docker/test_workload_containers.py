@@ -1,0 +1,147 @@
+"""Workloads in containers made of this machine's own Python, as `tracer workload run` has it."""
+
+import contextlib
+import json
+import signal
+import subprocess
+
+import pytest
+
+from tests.conftest import Ran, tracer_command
+from tests.docker.conftest import wait_for
+from tracer.store.trace import Trace
+from workloads.containers.run import OWNER
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+SMALL = ["--samples", "96", "--batch-size", "8", "--epochs", "1", "--workers", "2"]
+
+
+@pytest.fixture
+def run(dockerd, tmp_path):
+    """Run `tracer workload run lenet OPTIONS`; its output, which is one JSON object, and errors."""
+
+    def workload(*options, status=0):
+        command = tracer_command("workload", "run", "lenet", "-o", tmp_path / "out", *options)
+        ran = Ran(
+            subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=tmp_path)
+        )
+        assert ran.status == status, ran.err
+        return ran
+
+    return workload
+
+
+def containers(dockerd):
+    return dockerd.client.containers.list(all=True)
+
+
+def test_two_containers_learn_what_the_host_learns_and_are_recorded(run, dockerd, tmp_path):
+    host = json.loads(run(*SMALL).out)
+    boxes = json.loads(run(*SMALL, "--containers", "2", "--record", "x.trace").out)
+    assert (host["where"], boxes["where"]) == ("host", "2 containers")
+    assert boxes["versions"] == host["versions"]
+    (alone,) = host["jobs"]
+    assert len(boxes["jobs"]) == 2
+    for job in boxes["jobs"]:
+        assert job["steps"] == alone["steps"] == 12
+        assert (job["first_loss"], job["last_loss"]) == (alone["first_loss"], alone["last_loss"])
+    assert containers(dockerd) == []
+    for number in range(2):
+        assert (tmp_path / f"out/container-{number}/checkpoint.pt").stat().st_size > 0
+    with Trace(tmp_path / "x.trace") as trace:
+        query = (
+            "SELECT target, count(*) FROM phases JOIN (SELECT DISTINCT pid, target FROM processes"
+            " WHERE target LIKE 'traintrace-lenet-%') USING (pid) WHERE name = 'step' GROUP BY 1"
+        )
+        assert sorted(n for _, n in trace.connection.execute(query).fetchall()) == [12, 12]
+
+
+def test_inference_in_a_container_begins_with_fresh_weights(run):
+    host = json.loads(run(*SMALL[:4], "--mode", "infer").out)
+    box = json.loads(run(*SMALL[:4], "--mode", "infer", "--containers", "1").out)
+    assert box["where"] == "container"
+    assert box["jobs"][0]["accuracy"] == host["jobs"][0]["accuracy"]
+    assert box["jobs"][0]["samples"] == 24
+
+
+def test_a_job_too_big_for_its_memory_fails_with_that_reason(run, dockerd):
+    ran = run(*SMALL, "--containers", "1", "--memory", "96m", status=2)
+    assert "the memory limit was reached" in ran.err
+    assert ran.err.count("\n") == 1
+    assert json.loads(ran.out)["jobs"] == [None]
+    assert containers(dockerd) == []
+
+
+def test_what_the_job_complains_of_is_said(run):
+    ran = run(*SMALL, "--containers", "1", "--lr", "-3", status=2)
+    assert "a finite number above 0 is needed" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_limits_are_the_container_s(dockerd, run, tmp_path):
+    options = ["--containers", "1", "--cpus", "0.5", "--memory", "1g", "--no-seccomp"]
+    long = ["--samples", "4096", "--epochs", "1000"]
+    with running(tmp_path, *long, *options) as process:
+        (box,) = wait_for_containers(dockerd, process)
+        config = box.attrs["HostConfig"]
+        assert config["NanoCpus"] == 500_000_000
+        assert config["Memory"] == config["MemorySwap"] == 1 << 30
+        assert config["SecurityOpt"] == ["seccomp=unconfined"]
+        assert config["NetworkMode"] == "none"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert containers(dockerd) == []
+
+
+def test_what_a_killed_run_leaves_the_next_one_removes(dockerd, run, tmp_path):
+    foreign = dockerd.run("foreign", "import time; time.sleep(600)", shared=tmp_path)
+    with running(tmp_path, "--samples", "4096", "--epochs", "1000", "--containers", "2") as process:
+        wait_for_containers(dockerd, process, 2)
+        process.kill()
+        process.wait()
+    assert len(containers(dockerd)) == 3
+    run(*SMALL, "--containers", "1")
+    assert [box.id for box in containers(dockerd)] == [foreign.id]
+
+
+def test_an_image_of_other_things_is_refused(run, dockerd):
+    from tests.support.dockerd import IMAGE
+
+    ran = run(*SMALL, "--containers", "1", "--image", IMAGE, status=2)
+    assert "does not run our jobs" in ran.err
+    assert ran.err.count("\n") == 1
+    ran = run(*SMALL, "--containers", "1", "--image", "no/such:image", status=2)
+    assert "there is no image no/such:image" in ran.err
+
+
+def test_without_a_daemon_it_says_how_to_start_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+    command = tracer_command("workload", "run", "lenet", *SMALL, "--containers", "1")
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "systemctl start docker" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+@contextlib.contextmanager
+def running(folder, *options):
+    command = tracer_command("workload", "run", "lenet", "-o", folder / "out", *options)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:
+        yield process
+        process.kill()
+
+
+def wait_for_containers(dockerd, process, count=1):
+    """Those of the run, once they run."""
+    found = []
+
+    def there():
+        assert process.poll() is None
+        found[:] = dockerd.client.containers.list(filters={"label": OWNER})
+        return len(found) == count
+
+    wait_for(there, "the containers", 200)
+    for box in found:
+        box.reload()
+    return found

@@ -1,0 +1,101 @@
+"""Studies as they are declared: which runs their factors make, and what is refused."""
+
+from collections import Counter
+
+import pytest
+
+from workloads.errors import JobError
+from workloads.studies import study
+
+TWO = """
+name = "mine"
+repeats = 3
+scale = 0.5
+[[runs]]
+model = ["lenet"]
+where = ["host", "4"]
+workers = [0, 4]
+[[runs]]
+model = "lenet"
+where = "1"
+seccomp = [true, false]
+"""
+
+
+@pytest.fixture
+def declared(tmp_path):
+    """A study of the user's own, by its text."""
+
+    def load(text, **given):
+        path = tmp_path / "mine.toml"
+        path.write_text(text)
+        return study.load(str(path), **given)
+
+    return load
+
+
+def test_every_combination_is_a_run_in_every_repeat(declared):
+    runs = declared(TWO).runs
+    assert len(runs) == 3 * (2 * 2 + 2)
+    assert set(Counter(run.factors for run in runs).values()) == {3}
+    assert len({run.id for run in runs}) == len(runs)
+    assert [run.repeat for run in runs] == sorted(run.repeat for run in runs)
+    host = [run.factors for run in runs if run.factors.where == "host"]
+    assert {factors.workers for factors in host} == {0, 4}
+    assert {factors.containers for factors in host} == {0}
+
+
+def test_the_order_is_the_seed_s_and_no_other(declared):
+    orders = [[run.id for run in declared(TWO, seed=seed).runs] for seed in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2])
+
+
+def test_what_is_given_is_instead_of_what_is_declared(declared):
+    loaded = declared(TWO, scale=0.01, repeats=1)
+    assert (loaded.scale, loaded.repeats, len(loaded.runs)) == (0.01, 1, 6)
+
+
+def test_factors_are_options_of_the_job(declared):
+    text = 'name="x"\n[[runs]]\nmodel="lenet"\nmode="infer"\nepochs=3\nworkers=0\nbatch_size=8\n'
+    (factors,) = {run.factors for run in declared(text).runs}
+    assert factors.options() == ["--workers", "0", "--batch-size", "8"]
+
+
+def test_the_shipped_ones_are_whole():
+    for name in study.shipped():
+        loaded = study.load(name)
+        assert loaded.name == name
+        assert loaded.about and loaded.runs
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("name = 3", "has a `name`"),
+        ('name = "x/../y"\nruns = []', "has a `name`"),
+        ('name = "x"\n[[runs]]\nwhere = "host"', "names models"),
+        ('name = "x"\n[[runs]]\nmodel = "nonsense"', "there is no model 'nonsense'"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\ncolour = 3', "no factor 'colour'"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nwhere = "moon"', "`where` is"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nwhere = 4', "`where` is"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "fly"', "`mode` is"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nworkers = -1', "`workers` is"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nbatch_size = 0', "`batch_size` is"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\ncpus = 1', "only containers have"),
+        ('name = "x"\nscale = 0\n[[runs]]\nmodel = "lenet"', "`scale` is"),
+        ('name = "x"\nrepeats = 2.5\n[[runs]]\nmodel = "lenet"', "`repeats` is"),
+        ('name = "x"\nrecord = "-a"\n[[runs]]\nmodel = "lenet"', "`record` is"),
+        (f'name = "x"\n[[runs]]\nmodel = "lenet"\nworkers = {list(range(3000))}', "more than"),
+        ("name = ", "cannot read the study"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(declared, text, complaint):
+    with pytest.raises(JobError, match=complaint) as refused:
+        declared(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_study_that_is_not_there_names_those_that_are():
+    with pytest.raises(JobError, match="quick"):
+        study.load("nowhere")

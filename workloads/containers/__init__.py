@@ -1,0 +1,1 @@
+"""Jobs in Docker containers: images made of this machine's own Python, runs with limits."""

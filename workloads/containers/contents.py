@@ -1,0 +1,196 @@
+"""What an image of this machine's own Python holds: files here, and where they lie there.
+
+No registry and no mirror is asked: the interpreter with its standard library, the packages that
+the jobs are made of with all that they require, and the system's shared libraries that any of
+these is linked against. Our own code is a layer of its own on top.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import InterpSegment
+
+from workloads.containers.versions import PACKAGES, SOURCE, own_files
+from workloads.errors import JobError
+
+LIBRARY = "/opt/traintrace"
+"""Folder of the packages and of our own code in the image."""
+
+_ALSO = ("typer", "psutil")
+_LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo", "tkinter"}
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
+_CACHED = re.compile(r"^\s*(?P<soname>\S+) \((?P<abi>[^)]*)\) => (?P<path>/\S+)$", re.MULTILINE)
+_FOLDERS = ("tmp", "proc", "sys", "dev", "etc", "output", "data", "marks", "gate")
+_FILES = {
+    "etc/passwd": "root:x:0:0:root:/:/bin/false\n",
+    "etc/group": "root:x:0:\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "etc/hosts": "127.0.0.1 localhost\n",
+}
+
+
+def python() -> Path:
+    """The interpreter itself, not a virtual environment's link to it."""
+    return Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+
+
+def write_own(target: IO[bytes], dockerfile: str) -> None:
+    """Write what `docker build` needs to lay our own code over a base: a tar, `own/` in it."""
+    with tarfile.open(fileobj=target, mode="w") as tar:
+        _add_text(tar, "Dockerfile", dockerfile)
+        for path in own_files():
+            _add(tar, path, f"own/{path.relative_to(SOURCE)}")
+
+
+def write_base(target: IO[bytes]) -> None:
+    """Write all but our own code as a tar. Raises JobError where something is missing."""
+    files = _interpreter() | _packages()
+    with tarfile.open(fileobj=target, mode="w|") as tar:
+        for folder in _FOLDERS:
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            tar.addfile(entry)
+        for name, text in _FILES.items():
+            _add_text(tar, name, text)
+        libraries = _Libraries()
+        for path, there in files.items():
+            _add(tar, path, there)
+            libraries.see(path)
+        for library, there in libraries.needed():
+            _add(tar, library, there)
+
+
+def distributions() -> list[metadata.Distribution]:
+    """The packages of the jobs that are installed here, with all that they require."""
+    found: dict[str, metadata.Distribution] = {}
+    wanted = [*PACKAGES, *_ALSO]
+    while wanted:
+        name = wanted.pop()
+        key = re.sub(r"[-_.]+", "-", name).lower()
+        if key in found:
+            continue
+        try:
+            found[key] = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        for requirement in found[key].requires or ():
+            match = _NAME.match(requirement)
+            if match and "extra ==" not in requirement:
+                wanted.append(match.group())
+    return [found[key] for key in sorted(found)]
+
+
+def _interpreter() -> dict[Path, str]:
+    """At its own places: it knows them."""
+    binary = python()
+    found = {binary: str(binary)}
+    for key in ("stdlib", "platstdlib"):
+        folder = Path(sysconfig.get_path(key, vars={"base": sys.base_prefix}))
+        for path in folder.rglob("*"):
+            inside = path.relative_to(folder).parts
+            if path.is_file() and not _LEFT_OUT & {*inside} and not inside[0].startswith("config-"):
+                found[path] = str(path)
+    library = sysconfig.get_config_var("INSTSONAME") or ""
+    for place in (sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"):
+        if ".so" in library and (path := Path(place or "/", library)).exists():
+            found[path] = str(path)
+    return found
+
+
+def _packages() -> dict[Path, str]:
+    found = {}
+    for distribution in distributions():
+        for file in distribution.files or ():
+            inside = PurePosixPath(str(file))
+            path = Path(str(distribution.locate_file(file)))
+            if ".." not in inside.parts and not inside.is_absolute() and path.is_file():
+                found[path] = f"{LIBRARY}/{inside}"
+    return found
+
+
+class _Libraries:
+    """Shared libraries that files want, found where the dynamic loader would find them."""
+
+    def __init__(self) -> None:
+        self._here: set[str] = set()
+        self._wanted: set[str] = set()
+        self._loaders: set[str] = set()
+
+    def see(self, path: Path) -> None:
+        """A file that is in the image: what it wants, and what it is to others."""
+        self._here.add(path.name)
+        if ".so" not in path.name and path != python():
+            return
+        try:
+            with path.open("rb") as file:
+                elf = ELFFile(file)
+                for segment in elf.iter_segments():
+                    if isinstance(segment, DynamicSegment):
+                        tags = segment.iter_tags("DT_NEEDED")
+                        self._wanted |= {getattr(tag, "needed", "") for tag in tags}
+                    elif isinstance(segment, InterpSegment):
+                        self._loaders.add(segment.get_interp_name())
+        except (ELFError, OSError):
+            return  # a linker script, say: nothing that is loaded
+
+    def needed(self) -> Iterator[tuple[Path, str]]:
+        """Those that no file of the image is, each at its own place, with what they want."""
+        for loader in sorted(self._loaders):
+            yield Path(loader), loader
+        cached = _loader_cache()
+        done: set[str] = set()
+        while waiting := sorted(self._wanted - self._here - done):
+            for soname in waiting:
+                done.add(soname)
+                if (found := cached.get(soname)) is not None:
+                    self.see(found.resolve())
+                    yield found, str(found)
+
+
+def _loader_cache() -> dict[str, Path]:
+    """Path by soname, of the libraries for this machine's own kind of binary."""
+    for command in ("ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig"):
+        try:
+            said = subprocess.run([command, "-p"], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        found: dict[str, Path] = {}
+        for match in _CACHED.finditer(said.stdout):
+            path = Path(match["path"])
+            if sys.maxsize < 1 << 32 or "64" in match["abi"]:
+                found.setdefault(match["soname"], path)
+        return found
+    raise JobError(
+        "ldconfig is not there to say where shared libraries lie",
+        "install libc-bin, or name an image with --image",
+    )
+
+
+def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(text.encode()), 0o644
+    tar.addfile(entry, io.BytesIO(text.encode()))
+
+
+def _add(tar: tarfile.TarFile, path: Path, there: str) -> None:
+    """A regular file with its own times, by which Python knows compiled files to be current."""
+    with path.open("rb") as file:
+        entry = tar.gettarinfo(arcname=there.lstrip("/"), fileobj=file)
+        entry.type, entry.linkname = tarfile.REGTYPE, ""  # also of a second link to it
+        entry.size = path.stat().st_size
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = ""
+        tar.addfile(entry, file)

@@ -1,0 +1,186 @@
+"""The two images of seed 001 (section 3): one that trains, one that serves what was trained."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import platform
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+from docker.errors import APIError, BuildError, DockerException, ImageNotFound
+
+from workloads.containers import contents
+from workloads.containers.versions import Versions, versions
+from workloads.errors import BrokenJobError, JobError
+
+REPOSITORY = "traintrace"
+BASE = "base"
+TRAINING = "training"
+DEPLOYMENT = "deployment"
+_COMMAND = {TRAINING: "train", DEPLOYMENT: "serve"}
+
+
+@contextlib.contextmanager
+def daemon() -> Iterator[docker.DockerClient]:
+    """A connection to the Docker daemon. Raises JobError, with how to start it, where none is."""
+    try:
+        client = docker.from_env(timeout=120)
+        client.ping()
+    except (DockerException, OSError) as error:
+        raise JobError(
+            f"no Docker daemon answers at {os.environ.get('DOCKER_HOST', 'its usual socket')} "
+            f"({_line(error)})",
+            "start it (systemctl start docker, or dockerd &), or set DOCKER_HOST",
+        ) from None
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def tag(kind: str) -> str:
+    """The name of an image as it would be made here and now."""
+    if kind == BASE:
+        packages = [f"{d.name} {d.version}" for d in contents.distributions()]
+        return _named(kind, packages, contents.LIBRARY, str(contents.python()), platform.version())
+    return _named(kind, tag(BASE), versions())
+
+
+def ensure(client: docker.DockerClient, kind: str) -> str:
+    """The name of the image, made of this machine's Python where it is not there yet.
+
+    Raises BrokenJobError with the daemon's reason, such as a full disk.
+    """
+    base, name = tag(BASE), tag(kind)
+    with told("make the image"):
+        if not _there(client, base):
+            _make_base(client, base)
+        if not _there(client, name):
+            _make_own(client, base, kind, name)
+    return name
+
+
+def versions_in(client: docker.DockerClient, image: str) -> Versions:
+    """What a job in the image would run on. Raises JobError where it cannot run jobs."""
+    command = [*python_command(client, image), "-m", "workloads", "versions"]
+    try:
+        said = client.containers.run(
+            image, command, entrypoint="", remove=True, network_mode="none", stderr=False
+        )
+        found: Versions = json.loads(said)
+        if {"python", "packages", "source"} <= found.keys():
+            return found
+    except ImageNotFound:
+        raise JobError(
+            f"there is no image {image} here", "build or pull it, or name none to have one made"
+        ) from None
+    except (DockerException, ValueError, AttributeError) as error:
+        raise JobError(
+            f"the image {image} does not run our jobs ({_line(error)})",
+            "build it from workloads/containers/Dockerfile",
+        ) from None
+    raise JobError(f"the image {image} holds other workloads", "build it anew")
+
+
+def python_command(client: docker.DockerClient, image: str) -> list[str]:
+    """The interpreter in an image: what its label says, or the one on its path."""
+    try:
+        labels = client.images.get(image).labels or {}
+    except ImageNotFound:
+        labels = {}
+    return [labels.get(f"{REPOSITORY}.python", "python")]
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[None]:
+    """Turn the daemon's refusals into a BrokenJobError: what could not be done, and why."""
+    try:
+        yield
+    except (APIError, BuildError, DockerException) as error:
+        raise BrokenJobError(
+            f"the Docker daemon could not {what}: {_line(error)}",
+            "look at its log, and at the space on its disk (docker system df)",
+        ) from error
+
+
+def _there(client: docker.DockerClient, name: str) -> bool:
+    try:
+        client.images.get(name)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _make_base(client: docker.DockerClient, name: str) -> None:
+    sys.stderr.write(f"Making the image {name} of this machine's Python...\n")
+    changes = [
+        f"ENV PYTHONPATH={contents.LIBRARY}",
+        "ENV LANG=C.UTF-8",
+        "WORKDIR /output",
+        f"LABEL {REPOSITORY}.python={contents.python()}",
+    ]
+    source, sink = os.pipe()
+    failures: list[BaseException] = []
+
+    def pack() -> None:
+        try:
+            with os.fdopen(sink, "wb") as target:
+                contents.write_base(target)
+        except BrokenPipeError:
+            pass  # the daemon has refused, and says why
+        except BaseException as error:  # noqa: BLE001 (raised below, in the caller's thread)
+            failures.append(error)
+
+    packing = threading.Thread(target=pack, name="image")
+    packing.start()
+    repository, _, version = name.rpartition(":")
+    try:
+        with os.fdopen(source, "rb") as stream:
+            said = client.api.import_image(
+                src=stream, repository=repository, tag=version, changes=changes, stream_src=True
+            )
+    finally:
+        packing.join()
+    if failures:
+        with contextlib.suppress(DockerException):
+            client.images.remove(name, force=True)
+        raise failures[0]
+    _check(said, name)
+
+
+def _make_own(client: docker.DockerClient, base: str, kind: str, name: str) -> None:
+    """Our own code, as it is here, over the base."""
+    entry = json.dumps([str(contents.python()), "-m", "workloads", _COMMAND[kind]])
+    context = io.BytesIO()
+    contents.write_own(context, f"FROM {base}\nCOPY own/ {contents.LIBRARY}/\nENTRYPOINT {entry}\n")
+    context.seek(0)
+    client.images.build(fileobj=context, custom_context=True, tag=name, rm=True, pull=False)
+
+
+def _check(said: str, name: str) -> None:
+    """The daemon answers with a line of JSON a step, also where it failed."""
+    for line in said.splitlines():
+        with contextlib.suppress(ValueError):
+            answer: Any = json.loads(line)
+            if isinstance(answer, dict) and "error" in answer:
+                raise BrokenJobError(
+                    f"the image {name} was not made: {str(answer['error'])[:300]}",
+                    "look at the space on the daemon's disk (docker system df)",
+                )
+
+
+def _named(kind: str, *what: object) -> str:
+    digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+    return f"{REPOSITORY}/{kind}:{digest[:16]}"
+
+
+def _line(error: BaseException) -> str:
+    text = str(getattr(error, "explanation", None) or error)
+    return " ".join(text.split())[:300]

@@ -1,0 +1,206 @@
+"""Jobs in containers: one each, let go together, waited for, and removed whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import docker
+import psutil
+from docker.errors import DockerException, NotFound
+
+from workloads.containers.image import python_command, told
+from workloads.containers.limits import Limits
+from workloads.errors import BrokenJobError
+
+if TYPE_CHECKING:
+    from docker.models.containers import Container
+
+OWNER = "traintrace.owner"
+"""Label of a container: the process that it is run by, as PID-STARTTIME."""
+
+# The job proper begins with its own exec, once the other end of the pipe is opened.
+_GATE = "import os, sys; open(sys.argv[1]).close(); os.execv(sys.argv[2], sys.argv[2:])"
+_ROUND_S = 0.02
+_START_S = 60
+_LOG_LINES = 40
+
+
+@dataclass(frozen=True)
+class ContainerJob:
+    """One container: arguments of `python -m workloads`, folders of the host by those inside."""
+
+    name: str
+    arguments: list[str]
+    folders: dict[Path, str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a container's job ended: exit status, its summary (None: it gave none), why it failed."""
+
+    name: str
+    status: int
+    summary: dict[str, object] | None
+    failure: str | None
+
+
+class Containers:
+    """Containers that run jobs; a context, after which they are removed."""
+
+    def __init__(
+        self, client: docker.DockerClient, image: str, jobs: list[ContainerJob], limits: Limits
+    ) -> None:
+        self._client = client
+        self._image = image
+        self._jobs = jobs
+        self._limits = limits
+        self._started: list[Container] = []
+        self._gates = Path(tempfile.mkdtemp(prefix="traintrace-gates-"))
+
+    def __enter__(self) -> Containers:
+        """Start them; each waits at its gate. Raises BrokenJobError with the daemon's reason."""
+        try:
+            with told("start the containers"):
+                interpreter = python_command(self._client, self._image)
+                for job in self._jobs:
+                    self._start(job, interpreter)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self, job: ContainerJob, interpreter: list[str]) -> None:
+        os.mkfifo(self._gates / job.name, 0o666)
+        volumes = {str(here): {"bind": there, "mode": "rw"} for here, there in job.folders.items()}
+        volumes[str(self._gates)] = {"bind": "/gate", "mode": "ro"}
+        command = [*interpreter, "-m", "workloads", *job.arguments]
+        container = self._client.containers.create(
+            self._image,
+            [*interpreter, "-S", "-c", _GATE, f"/gate/{job.name}", *_absolute(command)],
+            entrypoint="",
+            name=job.name,
+            labels={OWNER: _myself()},
+            volumes=volumes,
+            environment=job.environment,
+            network_mode="none",
+            **self._limits.options(),
+        )
+        self._started.append(container)
+        container.start()
+
+    def go(self) -> None:
+        """Let them all begin. Raises BrokenJobError where one does not come to its gate."""
+        deadline = time.monotonic() + _START_S
+        for job, container in zip(self._jobs, self._started, strict=True):
+            while not _open_gate(self._gates / job.name):
+                container.reload()
+                if container.status == "exited" or time.monotonic() > deadline:
+                    raise BrokenJobError(
+                        f"container {job.name} did not start: {_last_words(container)}",
+                        "see that the image runs: python -m workloads versions in it",
+                    )
+                time.sleep(_ROUND_S)
+
+    def wait(self) -> list[Ended]:
+        """Wait until all have ended."""
+        found = []
+        with told("say how the containers ended"):
+            for job, container in zip(self._jobs, self._started, strict=True):
+                status = int(container.wait(timeout=None)["StatusCode"])
+                container.reload()
+                found.append(_ended(job.name, status, container))
+        return found
+
+    def close(self) -> None:
+        """Remove them, running or not; more than once does no harm."""
+        for container in self._started:
+            with contextlib.suppress(DockerException):
+                container.remove(force=True, v=True)
+        self._started = []
+        shutil.rmtree(self._gates, ignore_errors=True)
+
+
+def remove_leftovers(client: docker.DockerClient) -> list[str]:
+    """Remove containers of runs whose own process was killed; gives their names."""
+    removed = []
+    for container in client.containers.list(all=True, filters={"label": OWNER}):
+        if not _alive(container.labels.get(OWNER, "")):
+            with contextlib.suppress(NotFound):
+                container.remove(force=True, v=True)
+                removed.append(str(container.name))
+    return removed
+
+
+def _absolute(command: list[str]) -> list[str]:
+    """execv looks nowhere: a bare `python` is started by env(1)."""
+    return command if command[0].startswith("/") else ["/usr/bin/env", *command]
+
+
+def _open_gate(gate: Path) -> bool:
+    try:
+        os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # nobody waits there yet
+            raise
+        return False
+    return True
+
+
+def _ended(name: str, status: int, container: Container) -> Ended:
+    state = container.attrs.get("State", {})
+    failure = None
+    if state.get("OOMKilled"):
+        failure = "killed: the memory limit was reached"
+    elif status > 128:
+        failure = f"killed by signal {status - 128}"
+    elif status:
+        failure = _last_words(container)
+    summary = None
+    lines = container.logs(stdout=True, stderr=False, tail=1).decode("utf-8", "replace")
+    with contextlib.suppress(ValueError):
+        said = json.loads(lines)
+        summary = said if isinstance(said, dict) else None
+    if failure is None and summary is None:
+        failure = "it gave no summary"
+    return Ended(name, status, summary, failure)
+
+
+def _last_words(container: Container) -> str:
+    said = container.logs(stdout=False, stderr=True, tail=_LOG_LINES).decode("utf-8", "replace")
+    lines = [line for line in said.splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else "it said nothing"
+
+
+def _myself() -> str:
+    process = psutil.Process()
+    return f"{process.pid}-{process.create_time()}"
+
+
+def _alive(owner: str) -> bool:
+    pid, _, started = owner.partition("-")
+    try:
+        return str(psutil.Process(int(pid)).create_time()) == started
+    except (psutil.NoSuchProcess, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def swept(client: docker.DockerClient) -> Iterator[None]:
+    """Before the block, remove what killed runs have left."""
+    with told("remove what an earlier run left"):
+        remove_leftovers(client)
+    yield

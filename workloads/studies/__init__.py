@@ -1,0 +1,1 @@
+"""Whole experiments, declared as data: what to run where, how often, in what order."""

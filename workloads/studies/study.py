@@ -1,0 +1,184 @@
+"""A study: a TOML file of factors, and the runs that their combinations make.
+
+name = "quick"
+about = "host against one and four containers, in minutes"
+paper = "001"
+repeats = 3
+scale = 0.005                  # share of the papers' samples and epochs
+
+[[runs]]                       # every combination of the lists is a run
+model = ["lenet", "squeezenet"]
+where = ["host", "1", "4"]     # so many containers at once
+mode = ["train"]
+workers = [4]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import re
+import tomllib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workloads import models
+from workloads.errors import JobError
+
+FOLDER = Path(__file__).parent
+_MAX_RUNS = 10_000
+_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,60}$")
+_WHERE = re.compile(r"^(host|[1-9]|[1-5][0-9]|6[0-4])$")
+_MODES = ("train", "infer")
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What a run is of. `where`: host, or the number of containers. None: the job's own default.
+
+    `cache`: whether the page cache is dropped before the run.
+    """
+
+    model: str
+    where: str = "host"
+    mode: str = "train"
+    dataset: str | None = None
+    workers: int | None = None
+    batch_size: int | None = None
+    epochs: int | None = None
+    threads: int | None = None
+    cpus: float | None = None
+    memory: str | None = None
+    seccomp: bool = True
+    cache: str = "dropped"
+
+    @property
+    def containers(self) -> int:
+        """0: on the host."""
+        return 0 if self.where == "host" else int(self.where)
+
+    def options(self) -> list[str]:
+        """Of `python -m workloads`."""
+        found = []
+        for name in ("dataset", "workers", "batch_size", "epochs", "threads"):
+            value = getattr(self, name)
+            if value is not None and not (name == "epochs" and self.mode == "infer"):
+                found += [f"--{name.replace('_', '-')}", str(value)]
+        return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study: its factors, and which repeat of them it is."""
+
+    factors: Factors
+    repeat: int
+
+    @property
+    def id(self) -> str:
+        """A name that says what matters most, and a digest of all the rest."""
+        digest = hashlib.sha256(json.dumps(asdict(self.factors), sort_keys=True).encode())
+        said = f"{self.factors.model}-{self.factors.mode}-{self.factors.where}"
+        return f"{said}-{digest.hexdigest()[:8]}-{self.repeat}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """What was declared, with every run in the order in which they are made."""
+
+    name: str
+    about: str
+    paper: str
+    repeats: int
+    scale: float
+    seed: int
+    record: list[str]
+    runs: list[Run] = field(default_factory=list)
+
+
+def shipped() -> dict[str, Path]:
+    """The studies that come with the package, by name."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+
+
+def load(name: str, scale: float | None = None, repeats: int | None = None, seed: int = 0) -> Study:
+    """A shipped study by its name, or one of the user's by its file. Raises JobError."""
+    path = shipped().get(name) or Path(name)
+    try:
+        told = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise JobError(
+            f"there is no study {name!r}", f"take {', '.join(shipped())}, or a TOML file"
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise JobError(f"cannot read the study {path}: {error}", "mend the file") from None
+    return _parse(told, path, scale, repeats, seed)
+
+
+def _parse(
+    told: dict[str, Any], path: Path, scale: float | None, repeats: int | None, seed: int
+) -> Study:
+    def wrong(what: str) -> JobError:
+        return JobError(f"{path}: {what}", "workloads/studies/study.py shows how it is written")
+
+    match told:
+        case {"name": str(name), "runs": list(blocks)} if _NAME.match(name):
+            pass
+        case _:
+            raise wrong("a study has a `name` of small letters, and [[runs]]")
+    scale = told.get("scale", 1.0) if scale is None else scale
+    repeats = told.get("repeats", 5) if repeats is None else repeats
+    if not isinstance(scale, int | float) or not 0 < scale <= 100:
+        raise wrong("`scale` is a number above 0")
+    if not isinstance(repeats, int) or not 1 <= repeats <= 1000:
+        raise wrong("`repeats` is a number from 1 on")
+    record = told.get("record", [])
+    if not isinstance(record, list) or not all(isinstance(option, str) for option in record):
+        raise wrong("`record` is a list of options of `tracer record`")
+    found: dict[Factors, None] = {}
+    for block in blocks:
+        if not isinstance(block, dict) or "model" not in block:
+            raise wrong("each of [[runs]] names models")
+        values = {key: v if isinstance(v, list) else [v] for key, v in block.items()}
+        for combination in itertools.product(*values.values()):
+            found[_factors(dict(zip(values, combination, strict=True)), wrong)] = None
+            if len(found) * repeats > _MAX_RUNS:
+                raise wrong(f"that makes more than {_MAX_RUNS} runs")
+    runs = [Run(factors, repeat) for repeat in range(repeats) for factors in found]
+    # A repeat is whole before the next begins, so that an early end leaves pairs.
+    order = random.Random(seed)
+    keyed = [(run.repeat, order.random(), run) for run in runs]
+    return Study(
+        name,
+        str(told.get("about", "")),
+        str(told.get("paper", "")),
+        repeats,
+        float(scale),
+        seed,
+        record,
+        [run for *_, run in sorted(keyed, key=lambda k: k[:2])],
+    )
+
+
+def _factors(told: dict[str, Any], wrong: Any) -> Factors:
+    try:
+        factors = Factors(**told)
+    except TypeError:
+        unknown = sorted(set(told) - set(Factors.__dataclass_fields__))
+        raise wrong(f"there is no factor {', '.join(map(repr, unknown))}") from None
+    models.find(str(factors.model))
+    if not isinstance(factors.where, str) or not _WHERE.match(factors.where):
+        raise wrong(f'`where` is "host" or "1" to "64", not {factors.where!r}')
+    if factors.mode not in _MODES or factors.cache not in ("dropped", "kept"):
+        raise wrong('`mode` is "train" or "infer", `cache` "dropped" or "kept"')
+    for name in ("workers", "batch_size", "epochs", "threads"):
+        value = getattr(factors, name)
+        if value is not None and (not isinstance(value, int) or value < (name != "workers")):
+            raise wrong(f"`{name}` is a whole number, not {value!r}")
+    limited = factors.cpus is not None or factors.memory is not None or not factors.seccomp
+    if limited and not factors.containers:
+        raise wrong("only containers have `cpus`, `memory` and `seccomp`")
+    return factors

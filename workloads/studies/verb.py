@@ -1,0 +1,83 @@
+"""List and run the papers' studies: whole experiments, one trace a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from workloads.containers.limits import parse_bytes
+from workloads.studies import study as studies
+
+if TYPE_CHECKING:
+    from workloads.studies.runner import Progress
+
+study = typer.Typer(help="List and run the papers' studies: whole experiments, one trace a run.")
+
+
+@study.command("list")
+def list_studies() -> None:
+    """Name the studies, with how many runs each makes."""
+    for name, path in studies.shipped().items():
+        loaded = studies.load(str(path))
+        runs = f"{len(loaded.runs)} runs"
+        typer.echo(f"{name:16} {runs:>9}  {loaded.about}")
+
+
+@study.command("run")
+def run(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="One that `list` names, or a file.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Folder of the study. [default: STUDY.study]"),
+    ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(help="Share of the papers' samples and epochs. [default: the study's]"),
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each kind. [default: the study's]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of data, weights and the order of runs.")] = 0,
+    scratch: Annotated[
+        str, typer.Option(metavar="SIZE", help="Largest size of the file system of its own.")
+    ] = "20g",
+) -> None:
+    """Run a study; started again, it goes on where it was stopped.
+
+    Each run is recorded, on a file system of the study's own, after the page
+    cache was dropped, in an order drawn by the seed. A run that fails is kept
+    with its reason, and the study goes on. Examples:
+
+      sudo tracer study run quick
+
+      sudo tracer study run park2023 --scale 0.01 -o park.study
+    """
+    loaded = studies.load(name, scale, repeats, seed)
+    folder = output or Path(f"{loaded.name}.study")
+    from workloads.sessions import terminable
+    from workloads.studies.runner import run_study
+
+    with terminable():
+        result = run_study(loaded, folder, parse_bytes(scratch), _show)
+    typer.echo(json.dumps(result))
+
+
+def _show(progress: Progress) -> None:
+    ended = progress.done + progress.failed
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    if progress.run is None:
+        sys.stderr.write(f"{ended} of {progress.total} runs ended{failed}\n")
+        return
+    left = "" if progress.left_s is None else f", about {_time(progress.left_s)} left"
+    sys.stderr.write(f"[{ended + 1}/{progress.total}] {progress.run.id}{failed}{left}\n")
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"

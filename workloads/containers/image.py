@@ -69,6 +69,10 @@ def ensure(client: docker.DockerClient, kind: str) -> str:
 
 def versions_in(client: docker.DockerClient, image: str) -> Versions:
     """What a job in the image would run on. Raises JobError where it cannot run jobs."""
+    if not _there(client, image):  # which Docker's SDK would go and look for in the registry
+        raise JobError(
+            f"there is no image {image} here", "build or pull it, or name none to have one made"
+        )
     command = [*python_command(client, image), "-m", "workloads", "versions"]
     try:
         said = client.containers.run(
@@ -77,10 +81,6 @@ def versions_in(client: docker.DockerClient, image: str) -> Versions:
         found: Versions = json.loads(said)
         if {"python", "packages", "source"} <= found.keys():
             return found
-    except ImageNotFound:
-        raise JobError(
-            f"there is no image {image} here", "build or pull it, or name none to have one made"
-        ) from None
     except (DockerException, ValueError, AttributeError) as error:
         raise JobError(
             f"the image {image} does not run our jobs ({_line(error)})",

@@ -53,6 +53,7 @@ def run_study(
 
     Raises JobError where the folder is another study's or another runner's.
     """
+    folder = folder.absolute()
     with explained(f"cannot use the folder {folder}", "name another one with -o"):
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
     with _alone(folder):
@@ -73,7 +74,7 @@ def run_study(
         ended = [read(folder, run) for run in study.runs]
     return {
         "study": study.name,
-        "folder": str(folder.absolute()),
+        "folder": str(folder),
         "runs": len(study.runs),
         "done": sum(1 for one in ended if one and one["state"] == "done"),
         "failed": sum(1 for one in ended if one and one["state"] == "failed"),

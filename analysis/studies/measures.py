@@ -22,7 +22,7 @@ from probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 1
+VERSION = 2
 """Of what is measured and how: measures of another version are made anew."""
 
 _CAPACITY_SHARE = 0.1
@@ -99,11 +99,11 @@ def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _cpu(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """CPU time, in the place of cycles where there is no hardware counter."""
-    trace.require("samples")
+    """CPU time by perf's task clock, in the place of cycles where there is no hardware counter."""
+    trace.require("counters")
     used = trace.sql(
-        "SELECT target, max(value) AS s FROM samples"
-        " WHERE name = 'cpu_time' AND target IS NOT NULL GROUP BY target"
+        "SELECT target, sum(value) / 1e9 AS s FROM counters"
+        " WHERE event = 'task-clock' AND value IS NOT NULL GROUP BY target"
     ).set_index("target")["s"]
     jobs = used[used.index.isin(_jobs(trace))]
     daemons = used[used.index.isin(_daemons(trace))]

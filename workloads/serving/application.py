@@ -78,6 +78,14 @@ class Application:
         start_response(f"{status.value} {status.phrase}", headers)
         return [body]
 
+    def takes_its_samples(self) -> bool:
+        """Whether the model takes a sample as the checkpoint has it; also its first, slower run."""
+        sample = torch.zeros(1, *self._sample.dimensions, dtype=self._sample.dtype)
+        try:
+            return len(self._compute(sample)) == 1
+        except (RuntimeError, ValueError, TypeError, LookupError, AssertionError):
+            return False
+
     def count_refused(self) -> None:
         """Count a request that was refused, here or before it came here."""
         with self._lock:
@@ -108,10 +116,7 @@ class Application:
 
     def _run(self, samples: Tensor) -> list[int]:
         try:
-            # Inference mode is a thread's own.
-            with torch.inference_mode():
-                outputs = self._model(samples.to(self._device))
-                predictions: list[int] = self._workload.predict(outputs).tolist()
+            return self._compute(samples)
         except (RuntimeError, MemoryError) as error:
             # Such as a GPU without memory for this one: the next may be smaller.
             reason = str(error).partition("\n")[0]
@@ -119,4 +124,10 @@ class Application:
             raise RequestError(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "the model failed on these samples"
             ) from None
+
+    def _compute(self, samples: Tensor) -> list[int]:
+        # Inference mode is a thread's own.
+        with torch.inference_mode():
+            outputs = self._model(samples.to(self._device))
+            predictions: list[int] = self._workload.predict(outputs).tolist()
         return predictions

@@ -54,7 +54,12 @@ def serve(options: ServeOptions) -> dict[str, object]:
                 )
             model = build_model(workload, state.sample, device)
             checkpoint.restore(model, state, options.checkpoint)
-        application = Application(workload, model, state, state.sample, device)
+            application = Application(workload, model, state, state.sample, device)
+            if not application.takes_its_samples():
+                raise JobError(
+                    f"{options.checkpoint} states samples that its model does not take",
+                    "name a checkpoint.pt that `train` wrote for this model",
+                )
         with phases.phase("inference"):
             seconds = _run(application, listener, options)
     return {

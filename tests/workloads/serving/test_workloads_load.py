@@ -10,12 +10,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.serving import Server, Trained
+from tests.support.waiting import wait_for
 from workloads.options import Arrivals, RequestOptions
 from workloads.serving.endpoint import Endpoint
 from workloads.serving.load import arrivals, draw_calls, offer
@@ -34,15 +36,19 @@ def ask(command, trained: Trained) -> Callable[..., object]:
     return run
 
 
+def answered(server: Server) -> int:
+    return server.ask("GET", "/health")[1]["answered"]
+
+
 def test_n_requests_are_n_requests(ask, server: Server, trained: Trained):
-    before = server.ask("GET", "/health")[1]["answered"]
+    before = answered(server)
     answer = ask("--url", server.url, "--rate", 200, "--requests", 40, "--seed", 3)
     assert (answer.status, answer.err) == (0, "")
     summary = json.loads(answer.out)
     assert list(summary) == SUMMARY_KEYS
     sent = {"requests": 40, "sent": 40, "answered": 40, "dropped": 0, "failed": {}}
     assert sent.items() <= summary.items()
-    assert server.ask("GET", "/health")[1]["answered"] == before + 40
+    assert answered(server) == before + 40
     # 40 test samples, drawn without putting back: each was asked for once.
     wrong = sum(a != b for a, b in zip(trained.labels, trained.predictions, strict=True))
     assert summary["wrong"] == wrong > 0
@@ -105,7 +111,7 @@ def test_who_never_answers_costs_each_request_its_time_and_no_more(trained: Trai
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = Endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}")
         options = RequestOptions(
-            model="lenet", output=Path("unused"), rate=100, requests=7, connections=1, timeout_s=0.5
+            model="lenet", output=Path("unused"), rate=100, requests=7, connections=1, timeout_s=1
         )
         offsets = [number / 100 for number in range(1, 8)]
         tally = offer(endpoint, draw_calls(trained.test, 0), iter(offsets), options)
@@ -119,19 +125,30 @@ def test_a_server_that_dies_is_counted(ask, serve: Callable[..., Server]):
     server = serve()
 
     def kill() -> None:
-        while server.ask("GET", "/health")[1]["answered"] < 5:
-            time.sleep(0.01)
+        wait_for(lambda: answered(server) >= 5, "five answers")
         server.process.kill()
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    answer = ask("--url", server.url, "--rate", 100, "--requests", 151)
-    killer.join()
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill)
+        answer = ask("--url", server.url, "--rate", 100, "--requests", 151)
+        killing.result()
     summary = json.loads(answer.out)
     assert (answer.status, summary["sent"]) == (0, 151)
     assert summary["answered"] >= 5
     assert summary["failed"]["refused"] > 0
     assert summary["answered"] + sum(summary["failed"].values()) == 151
+
+
+def test_ctrl_c_ends_the_client_quietly(start, server: Server, trained: Trained):
+    before = answered(server)
+    client = start(
+        *("request", "lenet", "--url", server.url, "--rate", 50, "--seconds", 1000),
+        *("--data", trained.data),
+    )
+    wait_for(lambda: answered(server) > before, "an answer")
+    client.send_signal(signal.SIGINT)
+    out, err = client.communicate(timeout=60)
+    assert (client.returncode, out, err) == (130, "", "")
 
 
 @contextmanager

@@ -20,8 +20,9 @@ NAME = "checkpoint.pt"
 _MEND = "name a checkpoint.pt that `train` wrote for this model"
 
 # A model is built by these numbers: one that a file makes up must not fill the memory.
-_MAX_CLASSES = 100_000
-_MAX_VOCABULARY = 1_000_000
+_CLASSES = range(1, 300_001)
+_VOCABULARY = range(1_000_001)
+_SIDE = range(100_001)
 _MAX_DIMENSIONS = 8
 _MAX_NUMBERS = 10_000_000
 _DTYPES = {
@@ -69,6 +70,7 @@ def save(
         state["sample"] = {
             "classes": sample.classes,
             "vocabulary": sample.vocabulary,
+            "side": sample.side,
             "dimensions": list(sample.dimensions),
             "dtype": str(sample.dtype).removeprefix("torch."),
         }
@@ -133,11 +135,13 @@ def _parse_sample(sample: object, path: Path) -> SampleShape:
         case {
             "classes": int(classes),
             "vocabulary": int(vocabulary),
+            "side": int(side),
             "dimensions": list(dimensions),
             "dtype": str(dtype),
         } if (
-            1 <= classes <= _MAX_CLASSES
-            and 0 <= vocabulary <= _MAX_VOCABULARY
+            classes in _CLASSES
+            and vocabulary in _VOCABULARY
+            and side in _SIDE
             and dtype in _DTYPES
             and len(dimensions) <= _MAX_DIMENSIONS
             and all(isinstance(n, int) and 1 <= n <= _MAX_NUMBERS for n in dimensions)
@@ -146,6 +150,7 @@ def _parse_sample(sample: object, path: Path) -> SampleShape:
             return SampleShape(
                 classes=classes,
                 vocabulary=vocabulary,
+                side=side,
                 dimensions=tuple(dimensions),
                 dtype=_DTYPES[dtype],
             )

@@ -27,9 +27,8 @@ from workloads.options import (
 )
 
 _PROGRAM = "python -m workloads"
+_PACKAGES = {"torch": "PyTorch", "urllib3": "urllib3", "waitress": "waitress"}
 _MANY = 1_000_000_000
-# What the extra `workloads` installs, by module.
-_EXTRA = {"torch": "PyTorch", "waitress": "waitress", "urllib3": "urllib3"}
 
 app = typer.Typer(
     help="Training jobs to trace. Each run ends with one JSON object on stdout.",
@@ -281,6 +280,9 @@ def request(
     connections: Annotated[
         int, typer.Option(min=1, max=1024, help="Requests underway at once, at most.")
     ] = RequestOptions.connections,
+    batch_size: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Samples a request.")
+    ] = RequestOptions.batch_size,
     timeout: Annotated[
         float,
         typer.Option(callback=_positive, help="Seconds to wait for an answer, from due on."),
@@ -307,6 +309,7 @@ def request(
         seconds=seconds,
         arrivals=arrivals,
         connections=connections,
+        batch_size=batch_size,
         timeout_s=timeout,
         seed=seed,
         data=data,
@@ -329,10 +332,10 @@ def main() -> int:
         message = error.format_message().rstrip(".")
         return _complain(f"{message}; see `{_PROGRAM} --help`", USAGE)
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
+        missing = _PACKAGES.get(error.name or "")
+        if missing is None:
             raise
-        name = _EXTRA[error.name]
-        return _complain(f"{name} is not installed; `pip install traintrace[workloads]`", USAGE)
+        return _complain(f"{missing} is not installed; `pip install traintrace[workloads]`", USAGE)
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         return _complain(f"the system refused: {about}{error.strerror or error}", FAILURE)

@@ -87,11 +87,13 @@ class ServeOptions:
 class RequestOptions(JobOptions):
     """Requests to the server at `url`, `rate` of them a second, with samples of the test set.
 
-    Either `requests` of them or as many as fall into `seconds`; `seed` draws samples and arrivals.
-    At most `connections` are underway at once, and an answer is waited for until `timeout_s` after
-    its request was due. Nothing is written to `output`.
+    Either `requests` of them or as many as fall into `seconds`, each of `batch_size` samples;
+    `seed` draws samples and arrivals. At most `connections` are underway at once, and an answer is
+    waited for until `timeout_s` after its request was due. Nothing is written to `output`.
     """
 
+    batch_size: int = 1
+    workers: int = 0
     url: str = "http://127.0.0.1:8080"
     rate: float
     requests: int | None = None

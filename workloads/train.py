@@ -175,6 +175,7 @@ def _sample_shape(data: DataShape, inputs: Tensor) -> SampleShape:
     return SampleShape(
         classes=data.classes,
         vocabulary=data.vocabulary,
+        side=data.side,
         dimensions=tuple(inputs.shape[1:]),
         dtype=inputs.dtype,
     )

@@ -52,10 +52,12 @@ class DataShape:
     """What a model has to know of its data to be built.
 
     `classes`: labels are 0 to classes - 1. `vocabulary`: of texts, the number of different tokens.
+    `side`: of images, their height and width in pixels.
     """
 
     classes: int
     vocabulary: int = 0
+    side: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,28 +10,30 @@ connection and were sent only afterwards. Measured from the sending, these would
 from __future__ import annotations
 
 import itertools
+import operator
 import random
 import threading
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tracer import phases
 from workloads import models
-from workloads.data.sets import SampleSet
+from workloads.data.loader import Batch
 from workloads.errors import JobError
-from workloads.job import open_data
+from workloads.job import make_batches, open_data
 from workloads.options import Arrivals, RequestOptions
 from workloads.progress import Progress
 from workloads.serving.endpoint import AnswerError, Endpoint
-from workloads.serving.protocol import encode
+from workloads.serving.protocol import MAX_BODY, encode
 
 MAX_REQUESTS = 10_000_000
 _WAITING = 10_000
@@ -43,10 +45,10 @@ _MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Call:
-    """One sample, ready to be sent, with its label."""
+    """A request, ready to be sent, and the labels of its samples."""
 
     body: bytes
-    label: int
+    labels: list[int]
 
 
 @dataclass
@@ -54,8 +56,8 @@ class Tally:
     """What became of the requests. Times are of time.monotonic.
 
     `due` were to be sent. `dropped` of them never were: too many waited, or their time was up
-    before a connection was free. `late` were sent over 10 ms after they were due. `latencies` are
-    the seconds from due to answer, in the order of the answers.
+    before a connection was free. `late` were sent over 10 ms after they were due. `wrong` counts
+    samples. `latencies` are the seconds from due to answer, in the order of the answers.
     """
 
     started: float = field(default_factory=time.monotonic)
@@ -80,7 +82,8 @@ def request(options: RequestOptions) -> dict[str, object]:
     endpoint.check(options.model)
     with phases.phase("data_load"):
         sets = open_data(options, models.load(options.model))
-        calls = draw_calls(sets.test, options.seed)
+        batches = make_batches(options, sets.test, torch.device("cpu"), shuffle=True)
+        calls = draw_calls(batches)
     try:
         tally = offer(endpoint, calls, due_times, options)
     finally:
@@ -105,14 +108,22 @@ def arrivals(kind: Arrivals, rate: float, seed: int) -> Iterator[float]:
     return itertools.accumulate(source.expovariate(rate) for _ in itertools.repeat(None))
 
 
-def draw_calls(samples: SampleSet, seed: int) -> list[Call]:
-    """Different samples by seed, put into requests beforehand: at most 256, or 64 MiB of them."""
+def draw_calls(batches: Iterable[Batch]) -> list[Call]:
+    """Requests made beforehand, a batch each: the first 256, or 64 MiB of them.
+
+    Raises JobError where one is more than a server takes.
+    """
     calls: list[Call] = []
     size = 0
-    for index in random.Random(seed).sample(range(len(samples)), min(len(samples), _MAX_DISTINCT)):
-        sample, label = samples[index]
-        calls.append(Call(encode(sample.unsqueeze(0)), label))
-        size += len(calls[-1].body)
+    for samples, labels in itertools.islice(batches, _MAX_DISTINCT):
+        body = encode(samples)
+        if len(body) >= MAX_BODY:
+            raise JobError(
+                f"a request of {len(labels)} samples has {len(body)} bytes, over {MAX_BODY}",
+                "lower --batch-size",
+            )
+        calls.append(Call(body, labels.tolist()))
+        size += len(body)
         if size >= _MAX_BYTES:
             break
     return calls
@@ -165,9 +176,9 @@ def _send(
             return
         tally.sent += 1
         tally.late += delay > _LATE_S
-    failure, right = None, False
+    failure, predictions = None, []
     try:
-        right = endpoint.predict(call.body, 1, timeout_s - delay) == [call.label]
+        predictions = endpoint.predict(call.body, len(call.labels), timeout_s - delay)
     except AnswerError as error:
         failure = error.kind
     now = time.monotonic()
@@ -177,7 +188,7 @@ def _send(
             return
         tally.latencies.append(now - due)
         tally.last_answer = now - tally.started
-        tally.wrong += not right
+        tally.wrong += sum(map(operator.ne, predictions, call.labels))
 
 
 @contextmanager

@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.serving import Server, Trained
 from tests.support.waiting import wait_for
+from workloads.errors import JobError
 from workloads.options import Arrivals, RequestOptions
 from workloads.serving.endpoint import Endpoint
-from workloads.serving.load import arrivals, draw_calls, offer
+from workloads.serving.load import Call, arrivals, draw_calls, offer
 
 SUMMARY_KEYS = [
     *("model", "url", "arrivals", "seed", "rate", "requests", "sent", "dropped", "late"),
@@ -34,6 +36,11 @@ def ask(command, trained: Trained) -> Callable[..., object]:
         return command("request", "lenet", "--data", trained.data, *arguments)
 
     return run
+
+
+def calls_of(trained: Trained) -> list[Call]:
+    samples = [trained.test[index] for index in range(40)]
+    return draw_calls((sample.unsqueeze(0), torch.tensor([label])) for sample, label in samples)
 
 
 def answered(server: Server) -> int:
@@ -63,6 +70,20 @@ def test_seconds_at_an_even_rate(ask, server: Server):
     assert (summary["requests"], summary["answered"]) == (23, 23)
     assert summary["offered_per_s"] == pytest.approx(46)
     assert summary["achieved_per_s"] <= 46
+
+
+def test_a_request_may_have_more_samples(ask, server: Server, trained: Trained):
+    # 40 test samples in requests of 7, 7, 7, 7, 7 and 5.
+    answer = ask("--url", server.url, "--rate", 100, "--requests", 6, "--batch-size", 7)
+    summary = json.loads(answer.out)
+    wrong = sum(a != b for a, b in zip(trained.labels, trained.predictions, strict=True))
+    assert (summary["answered"], summary["wrong"]) == (6, wrong)
+
+
+def test_a_request_that_no_server_takes_is_told_beforehand():
+    batch = torch.zeros(1000, 1, 100, 100), torch.zeros(1000)
+    with pytest.raises(JobError, match=r"of 1000 samples has \d+ bytes, .*; lower --batch-size"):
+        draw_calls([batch])
 
 
 def test_arrivals_follow_the_rate_and_the_seed():
@@ -96,7 +117,7 @@ def test_a_server_that_stood_still_is_seen_in_all_that_were_due(server: Server, 
     timer = threading.Timer(0.5, resume)
     timer.start()
     try:
-        tally = offer(endpoint, draw_calls(trained.test, 0), iter(offsets), options)
+        tally = offer(endpoint, calls_of(trained), iter(offsets), options)
     finally:
         timer.join()
         endpoint.close()
@@ -114,7 +135,7 @@ def test_who_never_answers_costs_each_request_its_time_and_no_more(trained: Trai
             model="lenet", output=Path("unused"), rate=100, requests=7, connections=1, timeout_s=1
         )
         offsets = [number / 100 for number in range(1, 8)]
-        tally = offer(endpoint, draw_calls(trained.test, 0), iter(offsets), options)
+        tally = offer(endpoint, calls_of(trained), iter(offsets), options)
         endpoint.close()
     assert tally.failed["timeout"] == tally.sent > 0
     assert tally.sent + tally.dropped == tally.due == 7

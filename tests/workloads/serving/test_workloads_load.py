@@ -33,7 +33,8 @@ SUMMARY_KEYS = [
 @pytest.fixture
 def ask(command, trained: Trained) -> Callable[..., object]:
     def run(*arguments: object):
-        return command("request", "lenet", "--data", trained.data, *arguments)
+        # Patient: what these tests are about is no machine's speed.
+        return command("request", "lenet", "--data", trained.data, "--timeout", 60, *arguments)
 
     return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import zipfile
 from dataclasses import dataclass
@@ -12,33 +13,67 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from workloads.data.sets import SampleShape
 from workloads.errors import MEND_WRITE, JobError, explained
 
 NAME = "checkpoint.pt"
 _MEND = "name a checkpoint.pt that `train` wrote for this model"
 
+# A model is built by these numbers: one that a file makes up must not fill the memory.
+_CLASSES = range(1, 300_001)
+_VOCABULARY = range(1_000_001)
+_SIDE = range(100_001)
+_MAX_DIMENSIONS = 8
+_MAX_NUMBERS = 10_000_000
+_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (torch.float32, torch.float64, torch.int32, torch.int64)
+}
+
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds: the model's name, the weights, and the epochs and steps behind them."""
+    """What a file holds: the model's name, the weights, and the epochs and steps behind them.
+
+    `sample` is the shape of the data that it was trained on; None: an older file, without it.
+    """
 
     model: str
     weights: dict[str, Any]
     epoch: int
     step: int
+    sample: SampleShape | None = None
 
 
 def save(
-    path: Path, name: str, model: nn.Module, optimizer: Optimizer, *, epoch: int, step: int
+    path: Path,
+    name: str,
+    model: nn.Module,
+    optimizer: Optimizer,
+    *,
+    epoch: int,
+    step: int,
+    sample: SampleShape | None = None,
 ) -> None:
-    """Write model and optimizer to `path`; `epoch` counts from 0, `step` steps were done."""
-    state = {
+    """Write model and optimizer to `path`; `epoch` counts from 0, `step` steps were done.
+
+    Without `sample`, what the model takes and gives, the file cannot be served.
+    """
+    state: dict[str, object] = {
         "name": name,
         "epoch": epoch,
         "step": step,
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
     }
+    if sample is not None:
+        state["sample"] = {
+            "classes": sample.classes,
+            "vocabulary": sample.vocabulary,
+            "side": sample.side,
+            "dimensions": list(sample.dimensions),
+            "dtype": str(sample.dtype).removeprefix("torch."),
+        }
     try:
         torch.save(state, path)
     except RuntimeError as error:
@@ -82,7 +117,46 @@ def restore(model: nn.Module, checkpoint: Checkpoint, path: Path) -> None:
 
 def _parse(state: object, path: Path) -> Checkpoint:
     match state:
-        case {"name": str(name), "model": dict(weights), "epoch": int(epoch), "step": int(step)}:
-            return Checkpoint(name, weights, epoch, step)
+        case {
+            "name": str(name),
+            "model": dict(weights),
+            "epoch": int(epoch),
+            "step": int(step),
+            **others,
+        }:
+            sample = _parse_sample(others["sample"], path) if "sample" in others else None
+            return Checkpoint(name, weights, epoch, step, sample)
         case _:
-            raise JobError(f"{path} is no checkpoint of these jobs", _MEND)
+            raise _foreign(path)
+
+
+def _parse_sample(sample: object, path: Path) -> SampleShape:
+    match sample:
+        case {
+            "classes": int(classes),
+            "vocabulary": int(vocabulary),
+            "side": int(side),
+            "dimensions": list(dimensions),
+            "dtype": str(dtype),
+        } if (
+            classes in _CLASSES
+            and vocabulary in _VOCABULARY
+            and side in _SIDE
+            and dtype in _DTYPES
+            and len(dimensions) <= _MAX_DIMENSIONS
+            and all(isinstance(n, int) and 1 <= n <= _MAX_NUMBERS for n in dimensions)
+            and math.prod(dimensions) <= _MAX_NUMBERS
+        ):
+            return SampleShape(
+                classes=classes,
+                vocabulary=vocabulary,
+                side=side,
+                dimensions=tuple(dimensions),
+                dtype=_DTYPES[dtype],
+            )
+        case _:
+            raise _foreign(path)
+
+
+def _foreign(path: Path) -> JobError:
+    return JobError(f"{path} is no checkpoint of these jobs", _MEND)

@@ -1,4 +1,4 @@
-"""The command line: `python -m workloads list|train|infer`.
+"""The command line: `python -m workloads list|train|infer|serve|request`.
 
 Data on stdout, everything else on stderr. torch is imported when a job starts.
 """
@@ -16,9 +16,18 @@ import typer
 from workloads import models
 from workloads.data import catalogue
 from workloads.errors import FAILURE, USAGE, JobError
-from workloads.options import Device, InferOptions, JobOptions, TrainOptions
+from workloads.options import (
+    Arrivals,
+    Device,
+    InferOptions,
+    JobOptions,
+    RequestOptions,
+    ServeOptions,
+    TrainOptions,
+)
 
 _PROGRAM = "python -m workloads"
+_PACKAGES = {"torch": "PyTorch", "urllib3": "urllib3", "waitress": "waitress"}
 _MANY = 1_000_000_000
 
 app = typer.Typer(
@@ -209,6 +218,111 @@ def infer(
 
 
 @app.command()
+def serve(
+    model: Model,
+    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.pt that `train` wrote.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0: every one of this machine.")
+    ] = ServeOptions.host,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: a free one.")
+    ] = ServeOptions.port,
+    handlers: Annotated[
+        int, typer.Option(min=1, max=256, help="Requests that are answered at once.")
+    ] = ServeOptions.handlers,
+    patience: Annotated[
+        int,
+        typer.Option(min=1, max=86_400, help="Seconds that a client may take to send its request."),
+    ] = ServeOptions.patience_s,
+    threads: Threads = None,
+    device: DeviceOption = ServeOptions.device,
+) -> None:
+    """Answer requests with a trained model over HTTP, until Ctrl-C.
+
+    It listens once stderr says so. GET /health says what a sample looks like; POST /predict
+    takes {"samples": [SAMPLE, ...]}, each a nested list of numbers, and answers
+    {"predictions": [CLASS, ...]}.
+
+    Example: python -m workloads serve lenet --checkpoint runs/lenet-0/checkpoint.pt
+    """
+    models.find(model)
+    options = ServeOptions(
+        model=model,
+        checkpoint=checkpoint,
+        host=host,
+        port=port,
+        handlers=handlers,
+        patience_s=patience,
+        threads=threads,
+        device=device,
+    )
+    from workloads.serving.server import serve as run
+
+    _print(run(options))
+
+
+@app.command()
+def request(
+    model: Model,
+    rate: Annotated[
+        float, typer.Option(callback=_positive, help="Requests a second, whatever the answers do.")
+    ],
+    url: Annotated[str, typer.Option(help="Address of the server.")] = RequestOptions.url,
+    requests: Annotated[
+        int | None, typer.Option(min=1, max=10_000_000, help="Send so many requests.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(callback=_positive, help="Or send requests for so long.")
+    ] = None,
+    arrivals: Annotated[
+        Arrivals, typer.Option(help="When they are due: drawn by the seed, or evenly.")
+    ] = RequestOptions.arrivals,
+    connections: Annotated[
+        int, typer.Option(min=1, max=1024, help="Requests underway at once, at most.")
+    ] = RequestOptions.connections,
+    batch_size: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Samples a request.")
+    ] = RequestOptions.batch_size,
+    timeout: Annotated[
+        float,
+        typer.Option(callback=_positive, help="Seconds to wait for an answer, from due on."),
+    ] = RequestOptions.timeout_s,
+    seed: Seed = JobOptions.seed,
+    data: Data = None,
+    samples: Samples = None,
+    dataset: DataSet = None,
+    scale: Scale = None,
+) -> None:
+    """Send samples of the test set to a server, at a rate, and measure its answers.
+
+    Latencies are from when a request was due, so that a server which stands still is seen.
+
+    Example: python -m workloads request lenet --rate 100 --seconds 10
+    """
+    models.find(model)
+    options = RequestOptions(
+        model=model,
+        output=Path("runs") / f"{model}-{seed}-request",
+        url=url,
+        rate=rate,
+        requests=requests,
+        seconds=seconds,
+        arrivals=arrivals,
+        connections=connections,
+        batch_size=batch_size,
+        timeout_s=timeout,
+        seed=seed,
+        data=data,
+        samples=samples,
+        dataset=dataset,
+        scale=scale,
+    )
+    from workloads.serving.load import request as run
+
+    _print(run(options))
+
+
+@app.command()
 def prepare(
     model: Model,
     data: Data = None,
@@ -262,9 +376,10 @@ def main() -> int:
         message = error.format_message().rstrip(".")
         return _complain(f"{message}; see `{_PROGRAM} --help`", USAGE)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        missing = _PACKAGES.get(error.name or "")
+        if missing is None:
             raise
-        return _complain("PyTorch is not installed; `pip install traintrace[workloads]`", USAGE)
+        return _complain(f"{missing} is not installed; `pip install traintrace[workloads]`", USAGE)
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         return _complain(f"the system refused: {about}{error.strerror or error}", FAILURE)

@@ -15,11 +15,12 @@ from torch import nn
 from tracer import phases
 from workloads import checkpoint, models
 from workloads.data.loader import Batches
-from workloads.errors import MEND_WRITE, JobError, explained
+from workloads.errors import MEND_WRITE, explained
 from workloads.interrupt import Interruptible
 from workloads.job import (
     build_model,
     choose_device,
+    load_checkpoint,
     make_batches,
     make_output,
     open_data,
@@ -59,12 +60,7 @@ def infer(options: InferOptions) -> dict[str, object]:
         batches = make_batches(options, sets.test, device, shuffle=False)
     with phases.phase("model_load"):
         model = build_model(workload, sets, device)
-        state = checkpoint.load(options.checkpoint, device)
-        if state.model != workload.name:
-            raise JobError(
-                f"{options.checkpoint} holds a {state.model!r}, not a {workload.name!r}",
-                "name the model that was trained",
-            )
+        state = load_checkpoint(workload, options.checkpoint, device)
         checkpoint.restore(model, state, options.checkpoint)
     inferred = predict_all(workload, model, batches, output)
     return {

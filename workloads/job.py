@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from workloads import checkpoint
 from workloads.data import catalogue
 from workloads.data.loader import Batches
-from workloads.data.sets import DataRequest, DataSets, SampleSet
+from workloads.data.sets import DataRequest, DataSets, DataShape, SampleSet
 from workloads.errors import JobError, explained
 from workloads.models.workload import Workload
 from workloads.options import Device, JobOptions
@@ -42,8 +43,13 @@ def seed_torch(options: JobOptions) -> None:
     torch.manual_seed(options.seed)
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
+    set_threads(options.threads)
+
+
+def set_threads(threads: int | None) -> None:
+    """Let torch compute with so many threads; None: as many as it chose itself."""
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def open_data(options: JobOptions, workload: Workload) -> DataSets:
@@ -76,6 +82,17 @@ def make_batches(
     )
 
 
-def build_model(workload: Workload, sets: DataSets, device: torch.device) -> nn.Module:
+def build_model(workload: Workload, data: DataShape, device: torch.device) -> nn.Module:
     """The model with fresh weights, on the device."""
-    return workload.build(sets).to(device)
+    return workload.build(data).to(device)
+
+
+def load_checkpoint(workload: Workload, path: Path, device: torch.device) -> checkpoint.Checkpoint:
+    """The checkpoint at `path`. Raises JobError where it is none, or another model's."""
+    state = checkpoint.load(path, device)
+    if state.model != workload.name:
+        raise JobError(
+            f"{path} holds a {state.model!r}, not a {workload.name!r}",
+            "name the model that was trained",
+        )
+    return state

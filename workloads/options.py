@@ -15,6 +15,13 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class Arrivals(StrEnum):
+    """When requests are due: at random, as from many users apart, or evenly."""
+
+    POISSON = "poisson"
+    UNIFORM = "uniform"
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What training and inference share.
@@ -55,3 +62,42 @@ class InferOptions(JobOptions):
     """Inference over the test set with the weights in `checkpoint`."""
 
     checkpoint: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Serving over HTTP with the weights in `checkpoint`.
+
+    `port` 0: a free one. `handlers` is how many requests are answered at once, each with
+    `threads` of torch's threads; None: torch's own choice. `patience_s` is what a client may take
+    to send its request.
+    """
+
+    model: str
+    checkpoint: Path
+    host: str = "127.0.0.1"
+    port: int = 8080
+    handlers: int = 4
+    threads: int | None = None
+    device: Device = Device.AUTO
+    patience_s: int = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOptions(JobOptions):
+    """Requests to the server at `url`, `rate` of them a second, with samples of the test set.
+
+    Either `requests` of them or as many as fall into `seconds`, each of `batch_size` samples;
+    `seed` draws samples and arrivals. At most `connections` are underway at once, and an answer is
+    waited for until `timeout_s` after its request was due. Nothing is written to `output`.
+    """
+
+    batch_size: int = 1
+    workers: int = 0
+    url: str = "http://127.0.0.1:8080"
+    rate: float
+    requests: int | None = None
+    seconds: float | None = None
+    arrivals: Arrivals = Arrivals.POISSON
+    connections: int = 64
+    timeout_s: float = 10

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from tracer import phases
 from workloads import checkpoint, models
 from workloads.data.loader import Batch, Batches
+from workloads.data.sets import DataShape, SampleShape
 from workloads.errors import MEND_WRITE, explained
 from workloads.infer import predict_all
 from workloads.interrupt import Interruptible
@@ -71,7 +72,7 @@ def train(options: TrainOptions) -> dict[str, object]:
                 lr=workload.lr if options.lr is None else options.lr,
                 momentum=workload.momentum,
             )
-        loop = _Loop(workload, model, optimizer, batches, log, output / checkpoint.NAME)
+        loop = _Loop(workload, model, optimizer, sets, batches, log, output / checkpoint.NAME)
         started = time.monotonic()
         trained = loop.run(options.steps or options.epochs * len(batches))
         train_s = time.monotonic() - started
@@ -99,9 +100,11 @@ class _Loop:
     workload: Workload
     model: nn.Module
     optimizer: Optimizer
+    data: DataShape
     batches: Batches
     log: FileIO
     checkpoint: Path
+    sample: SampleShape | None = None
 
     def run(self, steps: int) -> Trained:
         """Train for exactly `steps` steps, over as many epochs as that takes."""
@@ -140,6 +143,7 @@ class _Loop:
     def _step(self, batches: Iterator[Batch]) -> float:
         with phases.phase("fetch"):
             inputs, targets = next(batches)
+        self.sample = self.sample or _sample_shape(self.data, inputs)
         with phases.phase("forward"):
             loss = self.workload.loss(self.model(inputs), targets)
         with phases.phase("backward"):
@@ -160,9 +164,21 @@ class _Loop:
             self.workload.name,
             self.model,
             self.optimizer,
+            sample=self.sample,
             epoch=trained.epochs,
             step=trained.steps,
         )
+
+
+def _sample_shape(data: DataShape, inputs: Tensor) -> SampleShape:
+    """The shape of one sample, as a batch of them has it: asking the data set would read it."""
+    return SampleShape(
+        classes=data.classes,
+        vocabulary=data.vocabulary,
+        side=data.side,
+        dimensions=tuple(inputs.shape[1:]),
+        dtype=inputs.dtype,
+    )
 
 
 def _open_log(path: Path) -> FileIO:

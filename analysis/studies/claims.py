@@ -2,7 +2,8 @@
 
 A verdict is computed. `agrees`: the whole interval is where the claim has it. `differs`: the whole
 interval is where it does not. `undecided`: some of both, the runs do not tell. `not measured`: why
-not. Intervals are 95 % bootstrap percentiles over the repeats, paired by model and repeat.
+not. Intervals are Student's, 95 %, of the mean over models and repeats; where two places are
+compared, over pairs of the same model and repeat.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 
 _REFERENCE = Path(__file__).with_name("reference") / "claims.csv"
-_RESAMPLES = 2000
-_LEVEL = (2.5, 97.5)
+_LEVEL = 0.975
+"""Of each of the two sides."""
 _LEAST = 2
 """Fewer values have no interval."""
 
@@ -118,11 +120,10 @@ def _judge(claim: Claim, runs: pd.DataFrame) -> Verdict:
 
 
 def interval(values: _Values) -> tuple[float, float, float]:
-    """The mean and its 95 % bootstrap interval; the resamples are drawn by a fixed seed."""
-    random = np.random.default_rng(0)
-    means = random.choice(values, (_RESAMPLES, len(values))).mean(axis=1)
-    low, high = np.percentile(means, _LEVEL)
-    return float(values.mean()), float(low), float(high)
+    """The mean and its 95 % interval by Student's t, for as few values as repeats are."""
+    mean = float(values.mean())
+    half = float(stats.t.ppf(_LEVEL, len(values) - 1) * stats.sem(values))
+    return mean, mean - half, mean + half
 
 
 def _bounds(test: Test) -> str:

@@ -25,7 +25,8 @@ def test_help_and_the_list_need_no_torch():
     code = """
 import sys
 from workloads.cli import main
-for arguments in (["--help"], ["train", "--help"], ["list"]):
+VERBS = ("train", "infer", "serve", "request")
+for arguments in (["--help"], ["list"], *([verb, "--help"] for verb in VERBS)):
     sys.argv = ["workloads", *arguments]
     assert main() == 0
 assert "torch" not in sys.modules

@@ -13,7 +13,7 @@ from workloads.errors import JobError
 SOURCE = Path(__file__).parents[2]
 """Where our own code lies."""
 
-PACKAGES = ("torch", "torchvision", "transformers", "numpy", "pillow", "waitress", "requests")
+PACKAGES = ("torch", "torchvision", "transformers", "numpy", "pillow", "waitress", "urllib3")
 """What the jobs are made of."""
 
 _OURS = ("workloads", "tracer/phases")

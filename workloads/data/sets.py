@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 
@@ -46,15 +47,31 @@ class DataRequest:
     samples: int | None
 
 
-@dataclass(frozen=True)
-class DataSets:
-    """The opened sets and the folder their files lie in.
+@dataclass(frozen=True, kw_only=True)
+class DataShape:
+    """What a model has to know of its data to be built.
 
     `classes`: labels are 0 to classes - 1. `vocabulary`: of texts, the number of different tokens.
+    `side`: of images, their height and width in pixels.
     """
+
+    classes: int
+    vocabulary: int = 0
+    side: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleShape(DataShape):
+    """What a server has to know beyond: one sample's `dimensions`, and its type in torch."""
+
+    dimensions: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class DataSets(DataShape):
+    """The opened sets and the folder their files lie in."""
 
     folder: Path
     train: SampleSet
     test: SampleSet
-    classes: int
-    vocabulary: int = 0

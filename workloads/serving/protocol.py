@@ -1,0 +1,81 @@
+"""What client and server say to each other: JSON over HTTP.
+
+    GET /health     {"model": "lenet", "classes": 10, "sample": {"dimensions": [1, 28, 28],
+                    "dtype": "float32"}, "step": 200, "answered": 0, "refused": 0}
+    POST /predict   {"samples": [SAMPLE, ...]}, each a nested list of numbers of these dimensions,
+                    as the data set hands them to the model: {"predictions": [CLASS, ...]}
+
+What is not answered so gets {"error": "..."} with a status of 400 or above.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from workloads.data.sets import SampleShape
+
+MAX_BODY = 8 << 20
+"""Bytes of a request: two samples of 3 x 224 x 224 numbers at full length."""
+
+
+class RequestError(Exception):
+    """A request that is not answered; `status` says why in a number."""
+
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def encode(samples: Tensor) -> bytes:
+    """The body of a request for the predictions of `samples`, [sample, ...]."""
+    return json.dumps({"samples": samples.tolist()}, allow_nan=False).encode()
+
+
+def decode(body: bytes, shape: SampleShape) -> Tensor:
+    """The samples of a request, [sample, *shape.dimensions]. Raises RequestError."""
+    try:
+        request = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise _bad("the body is not JSON") from None
+    match request:
+        case {"samples": [_, *_] as samples, **others} if not others:
+            return _tensor(samples, shape)
+        case _:
+            raise _bad('the body is not {"samples": [SAMPLE, ...]}')
+
+
+def _tensor(samples: list[object], shape: SampleShape) -> Tensor:
+    try:
+        exact = torch.tensor(samples, dtype=torch.float64)
+    except (ValueError, TypeError, RuntimeError, OverflowError):
+        raise _bad("the samples are not numbers in lists of equal lengths") from None
+    if exact.shape[1:] != shape.dimensions:
+        found, wanted = (list(dimensions) for dimensions in (exact.shape[1:], shape.dimensions))
+        raise _bad(f"a sample has the dimensions {wanted}, not {found}")
+    tensor = exact.to(shape.dtype)
+    if shape.dtype.is_floating_point:
+        if not tensor.isfinite().all():
+            raise _bad(f"a number is no finite {_name(shape.dtype)}")
+    elif not (tensor == exact).all():
+        raise _bad(f"a number is no {_name(shape.dtype)}")
+    elif shape.vocabulary and not ((exact >= 0) & (exact < shape.vocabulary)).all():
+        # An embedding on a GPU would end the whole process.
+        raise _bad(f"a token is not from 0 to {shape.vocabulary - 1}")
+    return tensor
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _bad(why: str) -> RequestError:
+    return RequestError(HTTPStatus.BAD_REQUEST, why)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

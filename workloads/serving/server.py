@@ -1,0 +1,192 @@
+"""Serving: a trained model from its checkpoint, behind HTTP, until Ctrl-C or SIGTERM.
+
+The marks are `model_load`, then `inference` around all serving, with an `eval` a request on the
+threads that answer. There is no `data_load`: what the model has to know of its data set is in the
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.server import BaseWSGIServer, create_server
+from waitress.task import ErrorTask
+
+from tracer import phases
+from workloads import checkpoint, models
+from workloads.errors import JobError, explained
+from workloads.job import build_model, choose_device, load_checkpoint, set_threads
+from workloads.options import ServeOptions
+from workloads.serving.application import Application
+from workloads.serving.protocol import MAX_BODY
+
+_CONNECTIONS = 100
+_HEADER_BYTES = 16 << 10
+# Waitress puts longer bodies into a file: a sample of an image model is no write to the disk.
+_IN_MEMORY = 4 << 20
+
+
+def serve(options: ServeOptions) -> dict[str, object]:
+    """Answer requests until Ctrl-C or SIGTERM; gives a summary. Raises JobError.
+
+    Says on stderr where it listens, once it does.
+    """
+    workload = models.load(options.model)
+    device = choose_device(options.device)
+    set_threads(options.threads)
+    with _bound(options.host, options.port) as listener:
+        with phases.phase("model_load"):
+            state = load_checkpoint(workload, options.checkpoint, device)
+            if state.sample is None:
+                raise JobError(
+                    f"{options.checkpoint} does not say what its model was trained on",
+                    "it is of an older version: train again",
+                )
+            model = build_model(workload, state.sample, device)
+            checkpoint.restore(model, state, options.checkpoint)
+            application = Application(workload, model, state, state.sample, device)
+            if not application.takes_its_samples():
+                raise JobError(
+                    f"{options.checkpoint} states samples that its model does not take",
+                    "name a checkpoint.pt that `train` wrote for this model",
+                )
+        with phases.phase("inference"):
+            seconds = _run(application, listener, options)
+    return {
+        "model": workload.name,
+        "checkpoint": str(options.checkpoint.absolute()),
+        "handlers": options.handlers,
+        "answered": application.answered,
+        "samples": application.samples,
+        "refused": application.refused,
+        "seconds": seconds,
+    }
+
+
+def _run(application: Application, listener: socket.socket, options: ServeOptions) -> float:
+    """Serve; gives the seconds of it."""
+    # Clients that go away or queue up are daily business; a defect is still logged.
+    logging.getLogger("waitress").setLevel(logging.ERROR)
+    channels: dict[int, Any] = {}
+    started = time.monotonic()
+    try:
+        with _until_asked_to_end():
+            with explained(f"cannot listen on port {listener.getsockname()[1]}", _MEND_PORT):
+                server = create_server(
+                    application,
+                    map=channels,
+                    sockets=[listener],
+                    threads=options.handlers,
+                    connection_limit=_CONNECTIONS,
+                    asyncore_use_poll=True,
+                    channel_timeout=options.patience_s,
+                    cleanup_interval=1,
+                    log_socket_errors=False,
+                    max_request_header_size=_HEADER_BYTES,
+                    max_request_body_size=MAX_BODY,
+                    inbuf_overflow=_IN_MEMORY,
+                    clear_untrusted_proxy_headers=False,
+                    ident=None,
+                )
+            assert isinstance(server, BaseWSGIServer)  # as for any one socket
+            server.channel_class = _channel_class(application)
+            sys.stderr.write(f"Serving {options.model} at {_address(listener)}\n")
+            sys.stderr.flush()
+            # Ends at a KeyboardInterrupt, when the requests that are being answered are.
+            server.run()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        wasyncore.close_all(channels, ignore_all=True)
+    return time.monotonic() - started
+
+
+def _channel_class(application: Application) -> type[HTTPChannel]:
+    class Refusal(ErrorTask):
+        """Waitress's own answer to what is no HTTP, or too large."""
+
+        def execute(self) -> None:
+            application.count_refused()
+            super().execute()
+
+    class Channel(HTTPChannel):
+        """A connection that is dropped when a request takes too long to come in.
+
+        Waitress drops connections that say nothing; one byte now and then would keep them.
+        """
+
+        error_task_class = Refusal
+        _begun = 0.0
+
+        def received(self, data: bytes) -> bool:
+            now = time.monotonic()
+            if self.request is None:
+                self._begun = now
+            elif now - self._begun > self.adj.channel_timeout:
+                self.will_close = True
+                return False
+            return super().received(data)
+
+    return Channel
+
+
+@contextmanager
+def _until_asked_to_end() -> Iterator[None]:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt in the block; a second one ends the process."""
+
+    def end(*_: object) -> None:
+        put_back()
+        raise KeyboardInterrupt
+
+    def put_back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before: dict[int, Any] = {}
+    # Only the main thread has signals, and what a shell ignores for its background jobs stays so.
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        put_back()
+
+
+_MEND_PORT = "name another --host or --port; port 0 is a free one"
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that holds the port, and does not listen yet: the model is not there yet."""
+    what = f"cannot listen on {host}:{port}"
+    with explained(what, _MEND_PORT):
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:
+            raise JobError(f"{what}: no host has such a name", _MEND_PORT) from error
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            # Connections of an earlier server may still be closing.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except BaseException:
+            listener.close()
+            raise
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,151 @@
+"""Claims judged by frames of runs, and measures of a small trace."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.studies import claims
+from analysis.studies.measures import measure
+from analysis.studies.runs import read_runs
+from probes.errors import UsageError
+from tests.support.traces import make_trace
+
+
+def runs(host, one, four=(), measure="faults"):
+    """A row a run, in three places; the number of a value is its repeat."""
+    rows = [
+        {"model": "lenet", "mode": "train", "where": where, "repeat": repeat, measure: value}
+        for where, values in (("host", host), ("1", one), ("4", four))
+        for repeat, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows)
+
+
+def verdict(id, frame):
+    return next(v for v in claims.judge(frame) if v.id == id)
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ([250.0, 251.0, 249.0], claims.AGREES),
+        ([103.0, 102.0, 104.0], claims.DIFFERS),
+        ([100.0, 300.0, 200.0], claims.UNDECIDED),
+        ([250.0], claims.UNMEASURED),
+        ([], claims.UNMEASURED),
+    ],
+)
+def test_a_verdict_is_where_the_whole_interval_lies(container, expected):
+    found = verdict("P2", runs([100.0] * 3, container))
+    assert found.verdict == expected
+    assert found.paper_value == "2.04x"
+    if expected != claims.UNMEASURED:
+        assert found.value == pytest.approx(np.mean(container) / 100)
+        assert found.low < found.value < found.high
+        assert found.values == 3
+
+
+def test_pairs_are_of_the_same_model_and_repeat():
+    frame = runs([100.0, 200.0, 400.0], [220.0, 440.0, 880.0])
+    frame = frame.sample(frac=1, random_state=1)
+    found = verdict("P2", frame)
+    assert (found.value, found.low, found.high) == pytest.approx((2.2, 2.2, 2.2))
+
+
+def test_the_interval_is_student_s():
+    # t of 0.975 with 2 degrees of freedom is 4.3027; the standard error of 1, 2, 3 is 1/sqrt(3).
+    assert claims.interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2, -0.4841, 4.4841), 1e-3)
+
+
+def test_what_was_not_measured_says_why():
+    frame = runs([1.0, 2.0], [1.0, 2.0])
+    found = {v.id: v for v in claims.judge(frame)}
+    assert found.keys() == claims.claims().keys()
+    assert "no run has 'cpu_s'" in found["P1"].why.replace('"', "'") or "cpu_s" in found["P1"].why
+    assert found["J8"].why == "nothing here measures it yet"
+    assert {v.seed for v in claims.claims().values()} == {"000", "001", "002"}
+    assert all(v.id.startswith("P") for v in claims.judge(frame, "001"))
+
+
+def test_missing_and_zero_values_are_no_values():
+    frame = runs([100.0, 0.0, np.nan, 100.0], [250.0, 250.0, 250.0, 250.0])
+    assert verdict("P2", frame).values == 2
+
+
+def test_the_share_of_four_is_less_that_of_one():
+    frame = runs([], [0.2, 0.3, 0.25], [0.4, 0.5, 0.45], "writebacks_background")
+    assert verdict("P10", frame).value == pytest.approx(0.2)
+    assert verdict("P10", frame).verdict == claims.AGREES
+
+
+DEV = "7:0"
+
+
+def trace_of(folder):
+    """Two faults of the job and one of the daemon; write-backs on two devices."""
+    start = {"tid": 50, "event": "start"}
+    with make_trace(
+        folder,
+        {
+            "processes": [
+                {"pid": 7, "tid": 7, "role": "target", "target": "job"},
+                {"pid": 9, "tid": 9, "role": "daemon", "target": "dockerd"},
+            ],
+            "page_faults": [
+                {"ts": n, "pid": pid, "tid": pid, "kind": kind, "user": True, "ip_file": str(pid)}
+                for n, (pid, kind) in enumerate(((7, "minor"), (7, "major"), (9, "minor")))
+            ],
+            "writeback": [
+                {**start, "ts": second * 10**9, "dev": dev, "bdi": dev, "reason": reason}
+                for second, dev, reason in (
+                    (1, DEV, "periodic"), (3, DEV, "background"), (8, DEV, "periodic"),
+                    (4, "254:0", "sync"), (9, "254:0", "sync"),
+                )
+            ],
+        },
+    ):  # fmt: skip
+        pass
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["targets"] = [
+        {"name": name, "role": role, "kind": "pid", "pid": pid}
+        for name, role, pid in (("job", "target", 7), ("dockerd", "daemon", 9))
+    ]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_run_is_measured_once_and_on_its_own_device(tmp_path):
+    trace_of(tmp_path / "run.trace")
+    found = measure(tmp_path, DEV)
+    assert (found["faults"], found["major_faults"], found["daemon_fault_share"]) == (2, 1, 0.5)
+    assert found["writeback_interval_s"] == pytest.approx(3.5)
+    assert found["writebacks_periodic"] == pytest.approx(2 / 3)
+    assert found["writebacks_sync"] == 0
+    assert found["top_cause_percent"] == pytest.approx(200 / 3)
+    assert found["cpu_s"] is None and found["train_compute_ms"] is None
+    shutil.rmtree(tmp_path / "run.trace")
+    assert measure(tmp_path, DEV) == found
+
+
+def test_the_runs_of_a_folder_are_a_frame_and_the_failed_ones_apart(tmp_path):
+    (tmp_path / "study.json").write_text('{"name": "mine", "paper": "001"}')
+    for name, facts in {
+        "a": {"state": "done", "factors": {"model": "lenet", "where": "1"}, "repeat": 0},
+        "b": {"state": "failed", "factors": {"model": "lenet"}, "reason": "no memory"},
+        "c": {"state": "done", "factors": {"model": "lenet"}, "repeat": 1},
+        "d": [],
+    }.items():
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(facts))
+    trace_of(tmp_path / "runs/a/run.trace")
+    study, frame, failed = read_runs(tmp_path)
+    assert study["paper"] == "001"
+    assert frame[["id", "where", "faults"]].to_numpy().tolist() == [["a", "1", 2.0]]
+    assert [(one["id"], one["reason"][:9]) for one in failed] == [
+        ("b", "no memory"),
+        ("c", failed[1]["reason"][:9]),
+    ]
+    with pytest.raises(UsageError, match="is no study's folder"):
+        read_runs(tmp_path / "runs")

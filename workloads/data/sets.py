@@ -17,6 +17,9 @@ Sample = tuple[Tensor, int]
 class SampleSet(Dataset[Sample]):
     """Samples of one split; the number of them is known."""
 
+    def prepare(self) -> None:
+        """Do what is left to do before the first sample is read. Raises JobError."""
+
     @abstractmethod
     def __len__(self) -> int: ...
 
@@ -51,6 +54,7 @@ class DataSets:
     """The opened sets and the folder their files lie in.
 
     `classes`: labels are 0 to classes - 1. `vocabulary`: of texts, the number of different tokens.
+    `side`: of images, their height and width in pixels.
     """
 
     folder: Path
@@ -58,3 +62,4 @@ class DataSets:
     test: SampleSet
     classes: int
     vocabulary: int = 0
+    side: int = 0

@@ -228,6 +228,15 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error(open_sets: Open, fille
         test[2]
 
 
+def test_a_system_that_refuses_to_write_is_told(open_sets: Open, folder: Path, no_large_files):
+    with no_large_files(50_000), pytest.raises(JobError) as caught:
+        open_sets(samples=300)
+    assert str(caught.value) == (
+        f"cannot use the data folder {folder}: File too large; name another one with --data"
+    )
+    assert len(open_sets(samples=300).train) == 300
+
+
 def test_a_set_that_does_not_fit_is_refused_before_it_is_drawn(open_sets: Open, folder: Path):
     with pytest.raises(JobError, match=r"the set needs [0-9]{19} bytes in"):
         open_sets(samples=10**15)

@@ -172,6 +172,17 @@ def test_a_damaged_image_is_named_and_no_copy_is_left_as_whole(
     assert not (prepared / "train").exists()
 
 
+def test_a_system_that_refuses_to_write_is_told(
+    open_sets: Open, filled: Path, prepared: Path, no_large_files
+):
+    train = open_sets().train
+    with no_large_files(100), pytest.raises(JobError) as caught:
+        train.prepare()
+    assert str(caught.value).startswith(f"cannot prepare images in {prepared}/train: File too")
+    train.prepare()
+    assert train[0][1] == 0
+
+
 def test_a_link_to_nowhere_is_named(open_sets: Open, filled: Path):
     (filled / "val" / "cat" / "2.jpg").symlink_to("nowhere")
     with pytest.raises(JobError, match=r"cannot read .*/val/cat/2.jpg: No such file"):

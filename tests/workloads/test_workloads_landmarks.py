@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from workloads.data import decoding, landmarks
+from workloads.data import image_files, landmarks
 from workloads.data.image_folder import Drawn
 from workloads.data.sets import DataRequest, DataSets
 from workloads.errors import JobError
@@ -148,7 +148,7 @@ def test_the_middle_square_is_taken(tmp_path: Path):
     image.paste((0, 0, 255), (10, 0, 20, 10))
     for name, turned in (("wide.png", image), ("high.png", image.rotate(90, expand=True))):
         turned.save(tmp_path / name)
-        pixels = np.array(decoding.read_square(tmp_path / name, 8))
+        pixels = np.array(image_files.read_square(tmp_path / name, 8))
         # A little of the red around it is in its outermost pixels.
         assert (pixels[2:-2, 2:-2] == (0, 0, 255)).all()
         assert pixels[..., 2].min() > 200
@@ -157,7 +157,7 @@ def test_the_middle_square_is_taken(tmp_path: Path):
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
 def test_grey_and_print_colours_become_rgb(tmp_path: Path, mode: str):
     Image.new(mode, (20, 20)).save(tmp_path / "image.jpg")
-    assert decoding.read_square(tmp_path / "image.jpg", 8).mode == "RGB"
+    assert image_files.read_square(tmp_path / "image.jpg", 8).mode == "RGB"
 
 
 def test_samples_are_taken_evenly_from_all_classes(open_sets: Open, filled: Path):
@@ -236,6 +236,15 @@ def test_a_name_that_would_garble_an_error_is_refused(
     assert str(caught.value).isprintable()
 
 
+def test_a_system_that_refuses_to_write_is_told(open_sets: Open, folder: Path, no_large_files):
+    with no_large_files(50_000), pytest.raises(JobError) as caught:
+        open_sets(samples=2)
+    assert str(caught.value) == (
+        f"cannot use the data folder {folder}: File too large; name another one with --data"
+    )
+    assert len(open_sets(samples=2).train) == 2
+
+
 def test_a_set_that_does_not_fit_is_refused_before_it_is_drawn(open_sets: Open, folder: Path):
     with pytest.raises(JobError, match=r"the set needs [0-9]{15} bytes in"):
         open_sets(samples=10**9)
@@ -252,26 +261,26 @@ def test_a_set_that_does_not_fit_is_refused_before_it_is_drawn(open_sets: Open, 
         (png(8, 8, bytes(30)), "is no whole JPEG or PNG image"),
         (png(2**31 - 1, 2**31 - 1), "is no whole JPEG or PNG image"),
         (png(10_000, 10_000), "states 10000 x 10000 pixels, more than"),
-        (bytes(decoding.MOST_BYTES + 1), "has 67108865 bytes, more than"),
+        (bytes(image_files.MOST_BYTES + 1), "has 67108865 bytes, more than"),
     ],
 )
 def test_a_damaged_or_lying_file_is_named(tmp_path: Path, content: bytes, complaint: str):
     path = tmp_path / "image.jpg"
     path.write_bytes(content)
     with pytest.raises(JobError, match=f"{path} {complaint}") as caught:
-        decoding.read_square(path, 8)
+        image_files.read_square(path, 8)
     assert "\n" not in str(caught.value)
 
 
 def test_a_whole_png_of_ours_is_read(tmp_path: Path):
     (tmp_path / "image.png").write_bytes(png(8, 8, bytes(8 * 25)))
-    assert decoding.read_square(tmp_path / "image.png", 8).getcolors() == [(64, (0, 0, 0))]
+    assert image_files.read_square(tmp_path / "image.png", 8).getcolors() == [(64, (0, 0, 0))]
 
 
 def test_an_image_of_one_line_is_not_blown_up(tmp_path: Path):
     # Its shorter side made 256 pixels, the other one would have 15 million.
     save(tmp_path / "line.jpg", (0, 0, 0), (60_000, 1))
-    assert decoding.read_square(tmp_path / "line.jpg", 256).size == (256, 256)
+    assert image_files.read_square(tmp_path / "line.jpg", 256).size == (256, 256)
 
 
 def test_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path):
@@ -281,7 +290,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path):
     for size in range(0, len(whole.getvalue()) - 40, 23):
         path.write_bytes(whole.getvalue()[:size])
         with pytest.raises(JobError, match="no whole"):
-            decoding.read_square(path, 8)
+            image_files.read_square(path, 8)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
@@ -297,7 +306,7 @@ def test_flipped_bytes_are_refused_or_read_and_never_a_crash(tmp_path: Path, kin
         damaged[source.randrange(0, 700)] = source.randrange(256)
         path.write_bytes(damaged)
         try:
-            assert decoding.read_square(path, 8).size == (8, 8)
+            assert image_files.read_square(path, 8).size == (8, 8)
         except JobError:
             refused += 1
     assert 0 < refused <= 300
@@ -306,7 +315,7 @@ def test_flipped_bytes_are_refused_or_read_and_never_a_crash(tmp_path: Path, kin
 def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe.jpg")
     with pytest.raises(JobError, match="not a regular file"):
-        decoding.read_square(tmp_path / "pipe.jpg", 8)
+        image_files.read_square(tmp_path / "pipe.jpg", 8)
 
 
 def test_an_absent_file_is_named(open_sets: Open, filled: Path):

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
+from workloads.data.image_files import write_jpeg
 from workloads.data.pictures import Painter
 from workloads.data.sets import DataRequest
 from workloads.errors import JobError, explained
@@ -148,7 +149,7 @@ def _draw(folder: Path, split: int, count: int, painter: Painter, drawn: Drawn) 
         pixels = painter.paint(random, np.array([label]), height, width, drawn.grain)[0]
         path = folder / f"class{label:04}" / f"{index:08}.jpg"
         path.parent.mkdir(exist_ok=True)
-        Image.fromarray(pixels).save(path, "JPEG", quality=drawn.quality)
+        write_jpeg(path, Image.fromarray(pixels), drawn.quality)
         yield
 
 

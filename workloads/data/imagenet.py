@@ -14,8 +14,8 @@ import os
 import shutil
 from pathlib import Path
 
-from workloads.data.decoding import read_square, to_tensor
 from workloads.data.folder import MEND, UNFINISHED, alone, check_space, open_regular
+from workloads.data.image_files import read_square, to_tensor, write_jpeg
 from workloads.data.image_folder import Drawn, Listing, open_folder
 from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 from workloads.errors import MEND_WRITE, JobError, explained
@@ -75,7 +75,7 @@ class ImageNetSplit(SampleSet):
                 image = read_square(self._listing.path(index), SIDE)
                 path = self._path(folder, index)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                image.save(path, "JPEG", quality=_QUALITY)
+                write_jpeg(path, image, _QUALITY)
                 progress.show(index + 1)
 
     def _path(self, folder: Path, index: int) -> Path:

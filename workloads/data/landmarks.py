@@ -7,7 +7,7 @@ federated subset of Google Landmarks v2: 203 landmarks, 23,080 training samples 
 
 from __future__ import annotations
 
-from workloads.data.decoding import read_square, to_tensor
+from workloads.data.image_files import read_square, to_tensor
 from workloads.data.image_folder import Drawn, Listing, open_folder
 from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 

@@ -1,4 +1,4 @@
-"""Image files to tensors. A file is hostile: its kind, bytes and pixels are bounded."""
+"""Image files: written as JPEG, and read. What is read is hostile: kind, bytes, pixels bounded."""
 
 from __future__ import annotations
 
@@ -67,6 +67,14 @@ def read_square(path: Path, side: int) -> Image.Image:
             return image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR, box)
         except _DAMAGED as error:
             raise JobError(f"{path} is no whole {' or '.join(FORMATS)} image", MEND) from error
+
+
+def write_jpeg(path: Path, image: Image.Image, quality: int) -> None:
+    """Write a file. Raises OSError."""
+    encoded = io.BytesIO()
+    image.save(encoded, "JPEG", quality=quality)
+    # Pillow, writing by itself, does not say why the system refused.
+    path.write_bytes(encoded.getbuffer())
 
 
 def to_tensor(image: Image.Image) -> Tensor:

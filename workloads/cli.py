@@ -19,6 +19,7 @@ from workloads.errors import FAILURE, USAGE, JobError
 from workloads.options import Device, InferOptions, JobOptions, TrainOptions
 
 _PROGRAM = "python -m workloads"
+_PACKAGES = {"torch": "PyTorch", "torchvision": "torchvision", "PIL": "pillow"}
 _MANY = 1_000_000_000
 
 app = typer.Typer(
@@ -39,9 +40,9 @@ Model = Annotated[str, typer.Argument(help="A model that `list` names.", metavar
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the data set. MNIST's four IDX files there, plain or .gz, are used as "
-        "they are; in an absent or empty folder a set is drawn from the seed. "
-        "[default: digits-seed<seed>-<samples> beside the output folder]"
+        help="Folder of the data set. The set's usual files there are used as they are; in an "
+        "absent or empty folder a set is drawn from the seed. "
+        "[default: one beside the output folder, named for the set, seed and samples]"
     ),
 ]
 Samples = Annotated[
@@ -50,7 +51,7 @@ Samples = Annotated[
         min=1,
         max=10_000_000,
         help="Training samples to use. A set that is drawn gets so many, and a quarter more to "
-        "test with. [default: all of a set that is there; 4096 of a drawn one]",
+        "test with. [default: all of a set that is there; 4096 of a drawn one, 1024 of JPEGs]",
     ),
 ]
 DataSet = Annotated[
@@ -218,9 +219,10 @@ def main() -> int:
         message = error.format_message().rstrip(".")
         return _complain(f"{message}; see `{_PROGRAM} --help`", USAGE)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        missing = _PACKAGES.get(error.name or "")
+        if missing is None:
             raise
-        return _complain("PyTorch is not installed; `pip install traintrace[workloads]`", USAGE)
+        return _complain(f"{missing} is not installed; `pip install traintrace[workloads]`", USAGE)
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         return _complain(f"the system refused: {about}{error.strerror or error}", FAILURE)

@@ -46,8 +46,14 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def output(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose checkpoints are cleared at once: one of VGG-11 has 1 GB."""
+    """A folder whose checkpoints are cleared at once: one of VGG-11 has 1 GB.
+
+    In one thread meanwhile: several wait long for each other where the machine has other work.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield tmp_path
+    torch.set_num_threads(threads)
     for path in tmp_path.rglob("checkpoint.pt"):
         path.unlink()
 

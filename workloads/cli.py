@@ -27,7 +27,13 @@ from workloads.options import (
 )
 
 _PROGRAM = "python -m workloads"
-_PACKAGES = {"torch": "PyTorch", "urllib3": "urllib3", "waitress": "waitress"}
+_PACKAGES = {
+    "torch": "PyTorch",
+    "torchvision": "torchvision",
+    "PIL": "pillow",
+    "urllib3": "urllib3",
+    "waitress": "waitress",
+}
 _MANY = 1_000_000_000
 
 app = typer.Typer(
@@ -48,9 +54,9 @@ Model = Annotated[str, typer.Argument(help="A model that `list` names.", metavar
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the data set. MNIST's four IDX files there, plain or .gz, are used as "
-        "they are; in an absent or empty folder a set is drawn from the seed. "
-        "[default: digits-seed<seed>-<samples> beside the output folder]"
+        help="Folder of the data set. The set's usual files there are used as they are; in an "
+        "absent or empty folder a set is drawn from the seed. "
+        "[default: one beside the output folder, named for the set, seed and samples]"
     ),
 ]
 Samples = Annotated[
@@ -59,7 +65,7 @@ Samples = Annotated[
         min=1,
         max=10_000_000,
         help="Training samples to use. A set that is drawn gets so many, and a quarter more to "
-        "test with. [default: all of a set that is there; 4096 of a drawn one]",
+        "test with. [default: all of a set that is there; 4096 of a drawn one, 1024 of JPEGs]",
     ),
 ]
 DataSet = Annotated[

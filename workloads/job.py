@@ -71,7 +71,8 @@ def open_data(options: JobOptions, workload: Workload) -> DataSets:
 def make_batches(
     options: JobOptions, samples: SampleSet, device: torch.device, *, shuffle: bool
 ) -> Batches:
-    """The batches of `samples`, as the job's options ask for them."""
+    """The batches of `samples`, prepared, as the job's options ask for them."""
+    samples.prepare()
     return Batches(
         samples,
         batch_size=options.batch_size,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +67,22 @@ def marks(tmp_path: Path) -> Iterator[Callable[[], list[Span]]]:
 def spans() -> Callable[[Path], list[Span]]:
     """Reads the marks of other processes from a folder."""
     return _spans
+
+
+@pytest.fixture
+def no_large_files() -> Callable[[int], AbstractContextManager[None]]:
+    """In its `with` block the system refuses to write a file beyond so many bytes."""
+
+    @contextmanager
+    def limited(size: int) -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
 
 
 @dataclass(frozen=True)

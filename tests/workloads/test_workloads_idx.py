@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from workloads.data import idx
+from workloads.data.folder import MEND
 from workloads.errors import JobError
 
 SHAPE = (5, 2, 3)
@@ -60,7 +61,7 @@ def test_a_damaged_file_is_refused(path: Path, content: bytes, complaint: str):
     with pytest.raises(JobError, match=complaint) as caught:
         idx.open_idx(path, dimensions=3)
     assert str(path) in str(caught.value)
-    assert idx.MEND in str(caught.value)
+    assert MEND in str(caught.value)
 
 
 def test_random_bytes_are_refused_and_nothing_else(path: Path):

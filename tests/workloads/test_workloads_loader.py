@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from workloads.data import idx
+from workloads.data.folder import MEND
 from workloads.data.loader import Batches
 from workloads.data.mnist import MnistSplit
 from workloads.data.sets import Sample, SampleSet
@@ -78,7 +79,7 @@ def test_a_file_that_is_cut_short_is_told_in_a_line(tmp_path: Path, workers: int
     os.truncate(path, 1000)
     with pytest.raises(JobError) as caught:
         next(iter(batches(split, workers)))
-    assert str(caught.value) == f"{path} was cut short while the job read it; {idx.MEND}"
+    assert str(caught.value) == f"{path} was cut short while the job read it; {MEND}"
     assert caught.value.exit_code == USAGE
     # The error is still held here, and holds no worker.
     assert not multiprocessing.active_children()

@@ -31,6 +31,9 @@ CATALOGUE = {
     source.name: source
     for source in (
         Source("mnist", "28x28 grey images of ten digits", "workloads.data.mnist", 60_000),
+        Source("cifar10", "32x32 images of ten classes", "workloads.data.cifar10", 50_000),
+        Source("imagenet", "JPEGs, prepared to 256x256 on disk", "workloads.data.imagenet", 50_000),
+        Source("landmarks", "large JPEGs, decoded in fetches", "workloads.data.landmarks", 23_080),
     )
 }
 

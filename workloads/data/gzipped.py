@@ -11,6 +11,7 @@ import zlib
 from pathlib import Path
 
 from workloads.data import idx
+from workloads.data.folder import MEND
 from workloads.errors import JobError
 
 _AT_ONCE = 1 << 20
@@ -40,5 +41,5 @@ def unpack_idx(packed: Path, target: Path, dimensions: int, room: int) -> None:
                     file.write(block)
                     size += len(block)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise JobError(f"{packed} is not a whole gzip file: {error}", idx.MEND) from error
+        raise JobError(f"{packed} is not a whole gzip file: {error}", MEND) from error
     idx.check_size(packed, shape, size)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.data.folder import MEND, open_regular
 from workloads.errors import JobError, explained
 
 Bytes = NDArray[np.uint8]
 
-MEND = "get the file again, or name an empty --data folder to have a set made there"
 _UNSIGNED_BYTES = 0x08
 
 
@@ -87,7 +86,7 @@ class IdxFile:
         offset = header_bytes(len(self.shape)) + first * item
         with explained(f"cannot read {self.path}", "look at the disk and the folder"):
             if self._fd is None:
-                self._fd = _open_regular(self.path)
+                self._fd = open_regular(self.path)
             data = os.pread(self._fd, count * item, offset)
         if len(data) != count * item:
             raise JobError(f"{self.path} was cut short while the job read it", MEND)
@@ -97,7 +96,7 @@ class IdxFile:
 def open_idx(path: Path, dimensions: int) -> IdxFile:
     """Open and check an IDX file: its kind, magic, dimensions and size. Raises JobError."""
     with explained(f"cannot read {path}", "make the file readable for this user"):
-        fd = _open_regular(path)
+        fd = open_regular(path)
         try:
             size = os.fstat(fd).st_size
             header = os.pread(fd, header_bytes(dimensions), 0)
@@ -110,12 +109,3 @@ def open_idx(path: Path, dimensions: int) -> IdxFile:
 
 def _magic(dimensions: int) -> int:
     return _UNSIGNED_BYTES << 8 | dimensions
-
-
-def _open_regular(path: Path) -> int:
-    # Without O_NONBLOCK, a named pipe in the place of a file would hang the job.
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise JobError(f"{path} is not a regular file", MEND)
-    return fd

@@ -6,17 +6,14 @@ one a set is drawn by seed (`workloads.data.digits`).
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from workloads.data import digits, idx
+from workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
 from workloads.data.gzipped import unpack_idx
 from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 from workloads.errors import JobError, explained
@@ -31,7 +28,6 @@ _FILES = {
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
 _NAMES = tuple(name for names in _FILES.values() for name in names)
-_UNFINISHED = ".part"
 _LABELS_AT_ONCE = 1 << 20
 
 # Mean and standard deviation of MNIST's training pixels, as everyone scales them.
@@ -59,11 +55,7 @@ def open_sets(request: DataRequest) -> DataSets:
 
     Raises JobError where a file is damaged, missing or too short for `request.samples`.
     """
-    folder = request.folder
-    if folder is None:
-        name = f"digits-seed{request.seed}-{request.samples or SAMPLES}"
-        folder = request.output.absolute().parent / name
-    folder = folder.absolute()
+    folder = choose(request, "digits", request.samples or SAMPLES)
     with explained(f"cannot use the data folder {folder}", "name another one with --data"):
         folder.mkdir(parents=True, exist_ok=True)
         if not _holds_set(folder):
@@ -74,6 +66,7 @@ def open_sets(request: DataRequest) -> DataSets:
         train=_open_split(folder, unpacked, "train", request.samples),
         test=_open_split(folder, unpacked, "test", None),
         classes=CLASSES,
+        side=digits.SIDE,
     )
 
 
@@ -84,9 +77,9 @@ def _holds_set(folder: Path) -> bool:
     if not missing:
         return True
     if len(missing) < len(_NAMES):
-        raise JobError(f"{folder} lacks {', '.join(missing)}", idx.MEND)
+        raise JobError(f"{folder} lacks {', '.join(missing)}", MEND)
     # A fresh ext4 has lost+found; a job that was killed while it drew leaves unfinished files.
-    foreign = found - {"lost+found", *(name + _UNFINISHED for name in _NAMES)}
+    foreign = found - {"lost+found", *(name + UNFINISHED for name in _NAMES)}
     if foreign:
         raise JobError(
             f"{folder} holds other files (such as {min(foreign)}), but not {_NAMES[0]}",
@@ -97,13 +90,13 @@ def _holds_set(folder: Path) -> bool:
 
 def _make(folder: Path, seed: int, samples: int) -> None:
     counts = {"train": samples, "test": max(1, samples // 4)}
-    _check_space(folder, sum(counts.values()) * (digits.SIDE**2 + 1))
-    with _alone(folder):
+    check_space(folder, sum(counts.values()) * (digits.SIDE**2 + 1))
+    with alone(folder):
         # Another job may have drawn it while this one waited.
         if _holds_set(folder):
             return
         for number, (split, count) in enumerate(counts.items()):
-            images_path, labels_path = (folder / (name + _UNFINISHED) for name in _FILES[split])
+            images_path, labels_path = (folder / (name + UNFINISHED) for name in _FILES[split])
             with images_path.open("wb") as images_file, labels_path.open("wb") as labels_file:
                 images_file.write(idx.pack_header((count, digits.SIDE, digits.SIDE)))
                 labels_file.write(idx.pack_header((count,)))
@@ -111,27 +104,7 @@ def _make(folder: Path, seed: int, samples: int) -> None:
                     images_file.write(images.tobytes())
                     labels_file.write(labels.tobytes())
         for name in _NAMES:
-            (folder / (name + _UNFINISHED)).rename(folder / name)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other jobs from drawing into the same folder; the lock ends with the process."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _check_space(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise JobError(
-            f"the set needs {needed} bytes in {folder}, where {free} are free",
-            "ask for fewer --samples, or name another folder",
-        )
+            (folder / (name + UNFINISHED)).rename(folder / name)
 
 
 def _open_split(folder: Path, unpacked: Path, split: str, samples: int | None) -> MnistSplit:
@@ -144,15 +117,15 @@ def _open_split(folder: Path, unpacked: Path, split: str, samples: int | None) -
         raise JobError(
             f"{images_path} holds images of {images.shape[1]} x {images.shape[2]} pixels, "
             f"not {digits.SIDE} x {digits.SIDE}",
-            idx.MEND,
+            MEND,
         )
     if len(images) != len(labels):
         raise JobError(
             f"{images_path} holds {len(images)} images, but {labels_path} {len(labels)} labels",
-            idx.MEND,
+            MEND,
         )
     if len(images) == 0:
-        raise JobError(f"{images_path} holds no images", idx.MEND)
+        raise JobError(f"{images_path} holds no images", MEND)
     if samples is not None and samples > len(images):
         raise JobError(
             f"{folder} holds {len(images)} training samples, fewer than --samples {samples}",
@@ -170,7 +143,7 @@ def _read_labels(file: idx.IdxFile) -> idx.Bytes:
             raise JobError(
                 f"{file.path} gives sample {index} the label {block[index - first]}, "
                 f"above {CLASSES - 1}",
-                idx.MEND,
+                MEND,
             )
         blocks.append(block)
     return np.concatenate(blocks)

@@ -18,6 +18,9 @@ Sample = tuple[Tensor, int]
 class SampleSet(Dataset[Sample]):
     """Samples of one split; the number of them is known."""
 
+    def prepare(self) -> None:
+        """Do what is left to do before the first sample is read. Raises JobError."""
+
     @abstractmethod
     def __len__(self) -> int: ...
 

@@ -26,6 +26,10 @@ class Entry:
     attribute: str = "WORKLOAD"
 
 
+def _classifier(name: str, about: str) -> Entry:
+    return Entry(name, about, "workloads.models.classifiers", name.upper())
+
+
 CATALOGUE = {
     entry.name: entry
     for entry in (
@@ -34,6 +38,12 @@ CATALOGUE = {
             "LeNet-5: 61,706 weights, 28x28 grey images (MNIST)",
             "workloads.models.lenet",
         ),
+        _classifier("squeezenet", "SqueezeNet 1.1: 1.2 M weights (ImageNet)"),
+        _classifier("alexnet", "AlexNet: 61 M weights (ImageNet)"),
+        _classifier("mobilenet", "MobileNet v3 large: 5.5 M weights (Google Landmarks)"),
+        _classifier("resnet18", "ResNet-18: 11.7 M weights (ImageNet, CIFAR-10)"),
+        _classifier("resnet50", "ResNet-50: 25.6 M weights (ImageNet)"),
+        _classifier("vgg11", "VGG-11: 133 M weights, 1 GB a checkpoint (CIFAR-10)"),
     )
 }
 

@@ -223,7 +223,7 @@ def test_a_checkpoint_that_cannot_be_served_is_told(
     assert sample == {
         "classes": 10,
         "vocabulary": 0,
-        "side": 0,
+        "side": 28,
         "dimensions": [1, 28, 28],
         "dtype": "float32",
     }

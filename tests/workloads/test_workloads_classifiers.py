@@ -1,0 +1,157 @@
+"""The networks for colour images: each trains, is restored from its checkpoint, and repeats."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from workloads import models
+from workloads.data import catalogue
+from workloads.data.sets import DataRequest, DataSets, SampleSet
+from workloads.infer import infer
+from workloads.options import InferOptions, TrainOptions
+from workloads.train import train
+
+NAMES = ("squeezenet", "alexnet", "mobilenet", "resnet18", "resnet50", "vgg11")
+PAIRS = [(name, dataset) for name in NAMES for dataset in models.load(name).datasets]
+
+# At the papers' numbers of classes; torchvision documents those with 1000 alike.
+WEIGHTS = {
+    ("squeezenet", 1000): 1_235_496,
+    ("alexnet", 1000): 61_100_840,
+    ("mobilenet", 1000): 5_483_032,
+    ("resnet18", 1000): 11_689_512,
+    ("resnet50", 1000): 25_557_032,
+    ("vgg11", 1000): 132_863_336,
+}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a set of 5 samples, drawn once."""
+    base = tmp_path_factory.mktemp("sets")
+
+    def draw(dataset: str) -> Path:
+        folder = base / dataset
+        catalogue.open_sets(dataset, DataRequest(folder, base / "output", 0, 5))
+        return folder
+
+    return draw
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose checkpoints are cleared at once: one of VGG-11 has 1 GB.
+
+    In one thread meanwhile: several wait long for each other where the machine has other work.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield tmp_path
+    torch.set_num_threads(threads)
+    for path in tmp_path.rglob("checkpoint.pt"):
+        path.unlink()
+
+
+def losses(output: Path) -> list[float]:
+    lines = (output / "train.log").read_text().splitlines()
+    return [float(line.split("loss=")[1]) for line in lines]
+
+
+class Nothing(SampleSet):
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index: int):
+        raise IndexError(index)
+
+
+def sets(classes: int, side: int) -> DataSets:
+    return DataSets(Path("nowhere"), Nothing(), Nothing(), classes=classes, side=side)
+
+
+@pytest.mark.parametrize(("name", "classes"), WEIGHTS)
+def test_the_networks_have_the_weights_that_they_are_known_for(name: str, classes: int):
+    with torch.device("meta"):
+        model = models.load(name).build(sets(classes, side=224))
+    assert sum(weight.numel() for weight in model.parameters()) == WEIGHTS[name, classes]
+
+
+@pytest.mark.parametrize(("name", "dataset"), PAIRS)
+def test_every_data_set_that_is_named_fits_also_one_image_alone(name: str, dataset: str):
+    side = {"cifar10": 32, "landmarks": 224, "imagenet": 256}[dataset]
+    workload = models.load(name)
+    with torch.device("meta"):
+        model = workload.build(sets(7, side)).train()
+        scores = model(torch.empty(1, 3, side, side))
+    assert scores.shape == (1, 7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_trains_and_predicts_the_same_from_its_checkpoint(
+    name: str, drawn: Callable[[str], Path], output: Path
+):
+    common = {"model": name, "workers": 0, "batch_size": 2}
+    common["data"] = drawn(models.load(name).datasets[0])
+    summary = train(TrainOptions(output=output / "train", steps=1, **common))
+    written = losses(output / "train")
+    assert len(written) == 1
+    assert all(map(math.isfinite, written))
+    # Fresh weights know nothing of the five classes, or ten of CIFAR-10.
+    assert summary["first_loss"] == pytest.approx(math.log(5), abs=1.5)
+    checkpoint = output / "train" / "checkpoint.pt"
+    infer(InferOptions(output=output / "infer", checkpoint=checkpoint, **common))
+    predictions = [output / run / "predictions.csv" for run in ("train", "infer")]
+    assert predictions[0].read_bytes() == predictions[1].read_bytes()
+    assert len(predictions[0].read_text().splitlines()) == 1 + 1
+
+
+def test_the_same_seed_gives_the_same_losses_and_another_one_others(output: Path):
+    # SqueezeNet has dropout, too.
+    for run, seed in (("a", 5), ("b", 5), ("c", 6)):
+        options = TrainOptions(
+            model="squeezenet",
+            dataset="cifar10",
+            output=output / run,
+            data=output / "data",
+            workers=0,
+            samples=24,
+            steps=3,
+            seed=seed,
+        )
+        train(options)
+    assert losses(output / "a") == losses(output / "b")
+    assert not set(losses(output / "a")) & set(losses(output / "c"))
+
+
+def test_the_loss_falls(output: Path):
+    options = TrainOptions(
+        model="squeezenet", dataset="cifar10", output=output, workers=0, samples=320, epochs=6
+    )
+    train(options)
+    written = losses(output)
+    assert sum(written[-20:]) < 0.8 * sum(written[:20])
+
+
+def test_scale_takes_its_share_of_the_papers_samples(command, output: Path):
+    answer = command(
+        *("train", "resnet18", "--dataset", "cifar10", "--scale", 0.0002, "--workers", 0),
+        *("--output", output / "a"),
+    )
+    assert (answer.status, answer.err) == (0, "")
+    summary = json.loads(answer.out)
+    assert (summary["samples"], summary["epochs"]) == (10, 1)
+    assert summary["data"] == str(output / "cifar10-seed0-10")
+
+
+def test_a_data_set_that_does_not_fit_is_refused(command, output: Path):
+    answer = command("train", "alexnet", "--dataset", "cifar10", "--output", output)
+    assert answer.status == 2
+    assert answer.err == (
+        "error: alexnet cannot be trained on cifar10; take --dataset imagenet or landmarks\n"
+    )

@@ -1,0 +1,119 @@
+"""ImageNet, prepared as Park and Bahn, "Performance Analysis of Container Effect in Deep Learning
+Workloads and Implications", 2023, section 3, have it: the shorter side fixed to 256, the image
+adjusted to 256 x 256.
+
+The images so prepared are written to a folder of the job's own, which is what dirties pages, and
+the samples read from there. Models get all 256 x 256 pixels, as that paper says, where others cut
+224 x 224 out of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from workloads.data.folder import MEND, UNFINISHED, alone, check_space, open_regular
+from workloads.data.image_files import read_square, to_tensor, write_jpeg
+from workloads.data.image_folder import Drawn, Listing, open_folder
+from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
+from workloads.errors import MEND_WRITE, JobError, explained
+from workloads.progress import Progress
+
+SIDE = 256
+_QUALITY = 90
+_PREPARED_BYTES = 40_000
+_SOURCE = "source.sha256"
+_DRAWN = Drawn(
+    kind="imagenet",
+    samples=1024,
+    classes=1000,
+    block=1000,
+    longer=500,
+    grain=48,
+    quality=95,
+    file_bytes=130_000,
+)
+
+
+class ImageNetSplit(SampleSet):
+    """Images [3, 256, 256] as float32, scaled, with their labels, read from prepared files."""
+
+    def __init__(self, listing: Listing, prepared: Path) -> None:
+        self._listing = listing
+        self._prepared = prepared
+
+    def __len__(self) -> int:
+        return len(self._listing)
+
+    def __getitem__(self, index: int) -> Sample:
+        image = read_square(self._path(self._prepared, index), SIDE)
+        return to_tensor(image), self._listing.labels[index]
+
+    def prepare(self) -> None:
+        """Write the prepared files, unless they are there, whole, and of these very images."""
+        target = self._prepared
+        with explained(f"cannot prepare images in {target}", MEND_WRITE):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with alone(target.parent):
+                source = self._source()
+                if self._is_prepared(source):
+                    return
+                unfinished = target.with_name(target.name + UNFINISHED)
+                for path in (target, unfinished):
+                    if path.exists():
+                        shutil.rmtree(path)
+                check_space(target.parent, len(self) * _PREPARED_BYTES)
+                self._write(unfinished)
+                (unfinished / _SOURCE).write_text(source)
+                unfinished.rename(target)
+
+    def _write(self, folder: Path) -> None:
+        with Progress("prepare", len(self)) as progress:
+            for index in range(len(self)):
+                image = read_square(self._listing.path(index), SIDE)
+                path = self._path(folder, index)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_jpeg(path, image, _QUALITY)
+                progress.show(index + 1)
+
+    def _path(self, folder: Path, index: int) -> Path:
+        # Numbered: a class may hold one name with two suffixes.
+        return folder / str(self._listing.labels[index]) / f"{index:08}.jpg"
+
+    def _source(self) -> str:
+        """What tells these images from others, and from themselves once they are changed."""
+        digest = hashlib.sha256(str(self._listing.folder).encode(errors="surrogateescape"))
+        for index, name in enumerate(self._listing.names):
+            path = self._listing.path(index)
+            with explained(f"cannot read {path}", MEND):
+                status = path.stat()
+            digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
+
+    def _is_prepared(self, source: str) -> bool:
+        """Whether the folder is whole. It got its name at the end; a user may clear it since."""
+        try:
+            fd = open_regular(self._prepared / _SOURCE)
+        except (OSError, JobError):
+            return False
+        try:
+            if os.read(fd, len(source) + 1) != source.encode():
+                return False
+        finally:
+            os.close(fd)
+        return all(self._path(self._prepared, index).exists() for index in range(len(self)))
+
+
+def open_sets(request: DataRequest) -> DataSets:
+    """Open the set that `request` asks for; draw it first where its folder holds none."""
+    images = open_folder(request, _DRAWN)
+    prepared = request.output.absolute() / "data" / f"imagenet-{SIDE}"
+    return DataSets(
+        images.folder,
+        train=ImageNetSplit(images.train, prepared / "train"),
+        test=ImageNetSplit(images.test, prepared / "val"),
+        classes=len(images.classes),
+        side=SIDE,
+    )

@@ -31,6 +31,7 @@ _PACKAGES = {
     "torch": "PyTorch",
     "torchvision": "torchvision",
     "PIL": "pillow",
+    "transformers": "transformers",
     "urllib3": "urllib3",
     "waitress": "waitress",
 }

@@ -47,6 +47,17 @@ def test_without_torch_the_mend_is_named(command, monkeypatch, tmp_path: Path):
     assert answer.err == ("error: PyTorch is not installed; `pip install traintrace[workloads]`\n")
 
 
+def test_without_transformers_the_mend_is_named(command, monkeypatch, tmp_path: Path):
+    monkeypatch.delitem(sys.modules, "workloads.models.mobilebert", raising=False)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    answer = command("train", "mobilebert", "--output", tmp_path / "a")
+    assert answer.status == 2
+    assert answer.err == (
+        "error: transformers is not installed; `pip install traintrace[workloads]`\n"
+    )
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_training_ends_with_one_json_object(command, tmp_path: Path):
     answer = command(
         *("train", "lenet", "--steps", 3, "--workers", 0, "--samples", 32, "--batch-size", 8),

@@ -64,6 +64,15 @@ def test_a_damaged_file_is_refused(path: Path, content: bytes, complaint: str):
     assert MEND in str(caught.value)
 
 
+def test_integers_come_back_and_are_no_bytes(path: Path):
+    written = np.array([[0, 1, -1], [2**31 - 1, -(2**31), 7]], dtype=idx.INT)
+    path.write_bytes(idx.pack_header(written.shape, idx.INT) + written.tobytes())
+    file = idx.open_idx(path, dimensions=2, of=idx.INT)
+    assert np.array_equal(file.read(1), written[1:])
+    with pytest.raises(JobError, match="begins with 00000c02, not 00000802"):
+        idx.open_idx(path, dimensions=2)
+
+
 def test_random_bytes_are_refused_and_nothing_else(path: Path):
     source = random.Random(23)
     for length in range(64):

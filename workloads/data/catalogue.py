@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """One data set. `samples` is how many the papers trained on; `--scale` takes a share."""
+    """One data set. `samples` is how many the papers trained on; `--scale` takes a share.
+
+    Of wikipedia they name no number: the one here is our choice.
+    """
 
     name: str
     about: str
@@ -34,6 +37,7 @@ CATALOGUE = {
         Source("cifar10", "32x32 images of ten classes", "workloads.data.cifar10", 50_000),
         Source("imagenet", "JPEGs, prepared to 256x256 on disk", "workloads.data.imagenet", 50_000),
         Source("landmarks", "large JPEGs, decoded in fetches", "workloads.data.landmarks", 23_080),
+        Source("wikipedia", "articles of ten topics", "workloads.data.wikipedia", 50_000),
     )
 }
 

@@ -1,9 +1,9 @@
-"""IDX files, the format of MNIST: a header, then unsigned bytes in C order.
+"""IDX files, the format of MNIST: a header, then unsigned bytes or integers in C order.
 
     offset  size      field
-         0     4      magic: 0, 0, 0x08 for unsigned bytes, number of dimensions
+         0     4      magic: 0, 0, 0x08 for bytes or 0x0c for integers of 4, number of dimensions
          4     4 * n  the n dimensions, big-endian
-     4+4*n     ...    the data
+     4+4*n     ...    the data, integers big-endian
 
 Source: the format note on the MNIST page (http://yann.lecun.com/exdb/mnist/).
 """
@@ -15,6 +15,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,12 @@ from workloads.data.folder import MEND, open_regular
 from workloads.errors import JobError, explained
 
 Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int32]
+Type = np.dtype[Any]
 
-_UNSIGNED_BYTES = 0x08
+BYTE: Type = np.dtype(np.uint8)
+INT: Type = np.dtype(">i4")
+_CODES = {BYTE: 0x08, INT: 0x0C}
 
 
 def header_bytes(dimensions: int) -> int:
@@ -32,28 +37,28 @@ def header_bytes(dimensions: int) -> int:
     return 4 + 4 * dimensions
 
 
-def pack_header(shape: tuple[int, ...]) -> bytes:
-    """The header of a file that holds data of this shape."""
-    return struct.pack(f">I{len(shape)}I", _magic(len(shape)), *shape)
+def pack_header(shape: tuple[int, ...], of: Type = BYTE) -> bytes:
+    """The header of a file that holds data of this shape and type."""
+    return struct.pack(f">I{len(shape)}I", _magic(len(shape), of), *shape)
 
 
-def parse_header(header: bytes, dimensions: int, path: Path) -> tuple[int, ...]:
+def parse_header(header: bytes, dimensions: int, path: Path, of: Type = BYTE) -> tuple[int, ...]:
     """The shape that `header`, read from `path`, states. Raises JobError where it is not IDX."""
     if len(header) < header_bytes(dimensions):
         raise JobError(f"{path} ends inside its IDX header, after {len(header)} bytes", MEND)
     magic, *shape = struct.unpack(f">I{dimensions}I", header[: header_bytes(dimensions)])
-    if magic != _magic(dimensions):
+    if magic != _magic(dimensions, of):
         raise JobError(
             f"{path} is no IDX file of {dimensions} dimensions: "
-            f"it begins with {magic:08x}, not {_magic(dimensions):08x}",
+            f"it begins with {magic:08x}, not {_magic(dimensions, of):08x}",
             MEND,
         )
     return tuple(shape)
 
 
-def check_size(path: Path, shape: tuple[int, ...], size: int) -> None:
+def check_size(path: Path, shape: tuple[int, ...], size: int, of: Type = BYTE) -> None:
     """Raise JobError unless a file of `size` bytes can hold data of `shape`, no more, no less."""
-    expected = header_bytes(len(shape)) + math.prod(shape)
+    expected = header_bytes(len(shape)) + math.prod(shape) * of.itemsize
     if size != expected:
         raise JobError(
             f"{path} has {size} bytes, but its header ({' x '.join(map(str, shape))}) "
@@ -68,33 +73,35 @@ class IdxFile:
 
     path: Path
     shape: tuple[int, ...]
+    of: Type = BYTE
+    mend: str = MEND
     _fd: int | None = None
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, object]:
-        return {"path": self.path, "shape": self.shape, "_fd": None}
+        return vars(self) | {"_fd": None}
 
     def __del__(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
 
-    def read(self, first: int, count: int = 1) -> Bytes:
+    def read(self, first: int, count: int = 1) -> NDArray[Any]:
         """Items `first` to `first + count` as an array [count, *shape[1:]], by one pread."""
-        item = math.prod(self.shape[1:])
+        item = math.prod(self.shape[1:]) * self.of.itemsize
         offset = header_bytes(len(self.shape)) + first * item
         with explained(f"cannot read {self.path}", "look at the disk and the folder"):
             if self._fd is None:
                 self._fd = open_regular(self.path)
             data = os.pread(self._fd, count * item, offset)
         if len(data) != count * item:
-            raise JobError(f"{self.path} was cut short while the job read it", MEND)
-        return np.frombuffer(data, dtype=np.uint8).reshape(count, *self.shape[1:])
+            raise JobError(f"{self.path} was cut short while the job read it", self.mend)
+        return np.frombuffer(data, dtype=self.of).reshape(count, *self.shape[1:])
 
 
-def open_idx(path: Path, dimensions: int) -> IdxFile:
-    """Open and check an IDX file: its kind, magic, dimensions and size. Raises JobError."""
+def open_idx(path: Path, dimensions: int, of: Type = BYTE) -> IdxFile:
+    """Open and check an IDX file: its type, magic, dimensions and size. Raises JobError."""
     with explained(f"cannot read {path}", "make the file readable for this user"):
         fd = open_regular(path)
         try:
@@ -102,10 +109,10 @@ def open_idx(path: Path, dimensions: int) -> IdxFile:
             header = os.pread(fd, header_bytes(dimensions), 0)
         finally:
             os.close(fd)
-    shape = parse_header(header, dimensions, path)
-    check_size(path, shape, size)
-    return IdxFile(path, shape)
+    shape = parse_header(header, dimensions, path, of)
+    check_size(path, shape, size, of)
+    return IdxFile(path, shape, of)
 
 
-def _magic(dimensions: int) -> int:
-    return _UNSIGNED_BYTES << 8 | dimensions
+def _magic(dimensions: int, of: Type) -> int:
+    return _CODES[of] << 8 | dimensions

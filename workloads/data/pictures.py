@@ -67,8 +67,8 @@ def _blown_up(field: _Field, height: int, width: int) -> _Field:
 
 def _stretched(field: _Field, axis: int, length: int) -> _Field:
     # In 256ths of a step between two points: values below 256 times 256 fit 16 bits.
-    places = np.arange(length) * (field.shape[axis] - 1) * 256 // length
-    before, share = np.divmod(places, 256)
+    places: NDArray[np.int64] = np.arange(length) * (field.shape[axis] - 1) * 256 // length
+    before, share = places // 256, places % 256
     shape = [1] * field.ndim
     shape[axis] = length
     weight = share.astype(np.uint16).reshape(shape)

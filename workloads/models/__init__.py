@@ -44,6 +44,16 @@ CATALOGUE = {
         _classifier("resnet18", "ResNet-18: 11.7 M weights (ImageNet, CIFAR-10)"),
         _classifier("resnet50", "ResNet-50: 25.6 M weights (ImageNet)"),
         _classifier("vgg11", "VGG-11: 133 M weights, 1 GB a checkpoint (CIFAR-10)"),
+        Entry(
+            "lstm",
+            "LSTM of two layers: 5 M weights, texts (Wikipedia)",
+            "workloads.models.lstm",
+        ),
+        Entry(
+            "mobilebert",
+            "MobileBERT: 25 M weights, texts (Wikipedia)",
+            "workloads.models.mobilebert",
+        ),
     )
 }
 

@@ -1,0 +1,123 @@
+"""The models of texts: what they make of padding, and that they train and infer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from workloads import models
+from workloads.data.sets import DataSets, SampleSet
+from workloads.infer import infer
+from workloads.options import InferOptions, TrainOptions
+from workloads.train import train
+
+MODELS = ("lstm", "mobilebert")
+
+
+class Nothing(SampleSet):
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        raise IndexError
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    # 170 MB each; pytest keeps the folders of its last runs.
+    for checkpoint in tmp_path.rglob("checkpoint.pt"):
+        checkpoint.unlink()
+
+
+def build(name: str, folder: Path) -> torch.nn.Module:
+    torch.manual_seed(0)
+    workload = models.load(name)
+    return workload.build(DataSets(folder, Nothing(), Nothing(), classes=3, vocabulary=50)).eval()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_changes_no_score(name: str, tmp_path: Path):
+    model = build(name, tmp_path)
+    short = torch.tensor([[7, 2, 49, 0]])
+    # MobileBERT reads tokens in threes: the zero after the last one belongs to both.
+    long = torch.nn.functional.pad(short, (0, 12))
+    with torch.inference_mode():
+        scores = model(short)
+        torch.testing.assert_close(model(long), scores, rtol=1e-3, atol=1e-4)
+        assert scores.shape == (1, 3)
+        assert not torch.allclose(model(torch.tensor([[7, 3, 49, 0]])), scores, rtol=1e-5)
+        assert model(torch.zeros(2, 8, dtype=torch.int64)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_two_steps_train_the_same_by_seed_and_the_checkpoint_infers(name: str, output: Path):
+    common = {"model": name, "batch_size": 2, "workers": 0, "seed": 3, "samples": 4}
+    summaries = [
+        train(TrainOptions(output=output / run, data=output / f"{run}-data", steps=2, **common))
+        for run in ("a", "b")
+    ]
+    for file in ("train.log", "predictions.csv"):
+        assert (output / "a" / file).read_bytes() == (output / "b" / file).read_bytes()
+    first, last = summaries[0]["first_loss"], summaries[0]["last_loss"]
+    assert isinstance(first, float) and isinstance(last, float)
+    assert first != last
+    inferred = infer(
+        InferOptions(
+            output=output / "infer",
+            data=output / "a-data",
+            checkpoint=output / "a" / "checkpoint.pt",
+            **common,
+        )
+    )
+    written = [output / run / "predictions.csv" for run in ("a", "infer")]
+    assert written[0].read_bytes() == written[1].read_bytes()
+    assert inferred["samples"] == 1
+
+
+def test_the_lstm_learns_four_texts_by_heart(output: Path):
+    common = {"workers": 0, "samples": 4, "batch_size": 4, "lr": 1.0}
+    summary = train(TrainOptions(model="lstm", output=output / "a", steps=30, **common))
+    first, last = summary["first_loss"], summary["last_loss"]
+    assert isinstance(first, float) and isinstance(last, float)
+    assert last < 0.5 * first
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
+def test_other_models_do_not_import_transformers():
+    run(
+        """
+import sys
+from workloads import models
+models.load("lenet"), models.load("lstm")
+assert "torch" in sys.modules and "transformers" not in sys.modules
+"""
+    )
+
+
+def test_mobilebert_is_built_without_a_network_and_without_a_word():
+    done = run(
+        """
+import sys
+asked = []
+sys.addaudithook(lambda event, _: asked.append(event) if event.startswith("socket.") else None)
+import torch
+from workloads import models
+from workloads.data.sets import DataSets
+model = models.load("mobilebert").build(DataSets("", None, None, classes=2, vocabulary=30_522))
+print(sum(weight.numel() for weight in model.parameters()))
+model(torch.ones(1, 4, dtype=torch.int64)).sum().backward()
+assert not {"socket.connect", "socket.getaddrinfo"} & set(asked), asked
+"""
+    )
+    assert done.stderr == ""
+    # MobileBERT's own, and 512 with a bias a class.
+    assert done.stdout == f"{24_844_544 + 2 * 513}\n"

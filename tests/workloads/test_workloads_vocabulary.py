@@ -1,0 +1,60 @@
+"""Words, morphemes and their numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from workloads.data import vocabulary
+from workloads.data.vocabulary import Vocabulary, build, split
+
+
+@pytest.mark.parametrize(
+    ("word", "morphemes"),
+    [
+        ("walk", ("walk",)),
+        ("walks", ("walk", "##s")),
+        ("walking", ("walk", "##ing")),
+        ("kindness", ("kind", "##ness")),
+        ("boxes", ("box", "##es")),
+        ("red", ("red",)),
+        ("bus", ("bus",)),
+        ("s", ("s",)),
+        ("형태소", ("형태소",)),
+    ],
+)
+def test_a_word_is_a_stem_and_at_most_one_ending(word: str, morphemes: tuple[str, ...]):
+    assert split(word) == morphemes
+
+
+def test_the_most_frequent_come_first_and_equals_by_alphabet():
+    built = build(["Walk, walk; walks!", "a_zoo the ZOO 7", "zoo"])
+    assert built.morphemes == ["walk", "zoo", "##s", "7", "a", "the"]
+    assert built.size == 8
+
+
+def test_texts_become_numbers():
+    built = Vocabulary(["walk", "##s"])
+    assert built.encode("Walks the walk.", 10) == [1, 2, 3, 1]
+    assert built.encode("Walks the walk.", 3) == [1, 2, 3]
+    assert built.encode("walks", 1) == [1]
+    assert built.encode(" ... ", 10) == [3]
+    assert built.encode("", 10) == [3]
+
+
+def test_no_more_than_the_known_get_a_number(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(vocabulary, "KNOWN", 2)
+    built = build(["one two two three three three"])
+    assert built.morphemes == ["three", "two"]
+    assert built.encode("one two three four", 9) == [3, 2, 1, 3]
+
+
+def test_the_rarest_words_are_forgotten_where_there_are_too_many():
+    texts = ["aa aa aa bb bb cc", "dd ee ff gg hh"]
+    assert build(texts).morphemes == ["aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh"]
+    assert build(texts, counted=7).morphemes == ["aa", "bb"]
+    assert build(texts[:1], counted=1).morphemes == ["aa"]
+
+
+def test_endless_words_and_halves_of_letters_do_no_harm():
+    built = build(["x" * 1000, "\ud800lone \x00"])
+    assert built.morphemes == ["x" * 64, "lone", "x" * 40]

@@ -1,0 +1,66 @@
+"""MobileBERT as transformers has it, with fresh weights, as a classifier of texts.
+
+Sun et al., "MobileBERT: a compact task-agnostic BERT for resource-limited devices", 2020.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from importlib.util import find_spec
+from types import ModuleType
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from workloads.data.vocabulary import PADDING
+from workloads.models import vision
+from workloads.models.workload import Workload
+
+
+def _import() -> ModuleType:
+    """transformers, told to look up nothing online and to keep its advice to itself."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+    os.environ["TRANSFORMERS_NO_ADVISORY_WARNINGS"] = "1"
+    importlib.import_module("transformers")
+    if find_spec("torchvision"):
+        # transformers takes it where it is there, and not that it may not load by itself.
+        vision.models()
+    return importlib.import_module("transformers.models.mobilebert.modeling_mobilebert")
+
+
+# With this file, so that a missing package is told before data is made.
+_transformers = _import()
+
+
+class MobileBert(nn.Module):
+    """Tokens [batch, length], with padding at the end, to scores [batch, classes]."""
+
+    def __init__(self, vocabulary: int, classes: int) -> None:
+        super().__init__()
+        config = _transformers.MobileBertConfig(
+            vocab_size=vocabulary, num_labels=classes, pad_token_id=PADDING
+        )
+        self.bert = _transformers.MobileBertForSequenceClassification(config)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        present = (tokens != PADDING).long()
+        scores: Tensor = self.bert(input_ids=tokens, attention_mask=present).logits
+        return scores
+
+
+def _predict(scores: Tensor) -> Tensor:
+    return scores.argmax(dim=1)
+
+
+WORKLOAD = Workload(
+    name="mobilebert",
+    build=lambda sets: MobileBert(sets.vocabulary, sets.classes),
+    datasets=("wikipedia",),
+    loss=functional.cross_entropy,
+    predict=_predict,
+    lr=0.005,
+    momentum=0.9,
+)

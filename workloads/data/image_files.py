@@ -46,10 +46,10 @@ _DEVIATION = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
 Image.preinit()
 
 
-def read_square(path: Path, side: int) -> Image.Image:
+def read_square(path: Path, side: int, mend: str = MEND) -> Image.Image:
     """The middle square of an image file as `side` x `side` RGB pixels: its shorter side is
     fixed to `side`, the rest of the longer one cut. Raises JobError that names the file."""
-    data = _read(path)
+    data = _read(path, mend)
     with warnings.catch_warnings():
         # Of odd metadata, and of large images, which are measured below.
         warnings.simplefilter("ignore")
@@ -58,7 +58,7 @@ def read_square(path: Path, side: int) -> Image.Image:
             width, height = image.size
             if width * height > MOST_PIXELS:
                 raise JobError(
-                    f"{path} states {width} x {height} pixels, more than {MOST_PIXELS}", MEND
+                    f"{path} states {width} x {height} pixels, more than {MOST_PIXELS}", mend
                 )
             # In this order, so that an image of one line is not blown up beyond the square.
             shorter = min(width, height)
@@ -66,7 +66,7 @@ def read_square(path: Path, side: int) -> Image.Image:
             box = (left, top, left + shorter, top + shorter)
             return image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR, box)
         except _DAMAGED as error:
-            raise JobError(f"{path} is no whole {' or '.join(FORMATS)} image", MEND) from error
+            raise JobError(f"{path} is no whole {' or '.join(FORMATS)} image", mend) from error
 
 
 def write_jpeg(path: Path, image: Image.Image, quality: int) -> None:
@@ -83,13 +83,13 @@ def to_tensor(image: Image.Image) -> Tensor:
     return torch.from_numpy(pixels).div_(255).sub_(_MEAN).div_(_DEVIATION)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, mend: str) -> bytes:
     with explained(f"cannot read {path}", "look at the disk and the folder"):
         fd = open_regular(path)
         try:
             size = os.fstat(fd).st_size
             if size > MOST_BYTES:
-                raise JobError(f"{path} has {size} bytes, more than {MOST_BYTES}", MEND)
+                raise JobError(f"{path} has {size} bytes, more than {MOST_BYTES}", mend)
             return os.read(fd, size)
         finally:
             os.close(fd)

@@ -48,7 +48,8 @@ class ImageNetSplit(SampleSet):
         return len(self._listing)
 
     def __getitem__(self, index: int) -> Sample:
-        image = read_square(self._path(self._prepared, index), SIDE)
+        mend = f"remove {self._prepared}, and it is written anew"
+        image = read_square(self._path(self._prepared, index), SIDE, mend)
         return to_tensor(image), self._listing.labels[index]
 
     def prepare(self) -> None:

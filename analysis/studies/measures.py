@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.flushlayer import devices, paper
 from analysis.flushlayer.accesses import page_writebacks
@@ -18,16 +20,18 @@ from analysis.report.faults import fault_causes
 from analysis.report.step_times import step_times
 from analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from analysis.views.call_graphs import WRITE_BACK, call_chains
+from analysis.views.steps import steps
 from probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 2
+VERSION = 3
 """Of what is measured and how: measures of another version are made anew."""
 
 _CAPACITY_SHARE = 0.1
 """Of the distinct pages, for the flush layer: the paper gives no capacity."""
 _TOP = 10
+_HOTTEST = 0.01
 
 
 def measure(folder: Path, dev: str | None = None) -> dict[str, float | None]:
@@ -171,6 +175,48 @@ def _steps(trace: Trace, dev: str | None) -> dict[str, Any]:
     return found
 
 
+def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
+    """Of the first job, should there be several: they do the same."""
+    view = steps(trace)
+    stalls = trace.sql(
+        f"""
+        SELECT avg(fetch_stall_ns) FILTER (epoch = 0) / 1e6 AS first,
+            avg(fetch_stall_ns) FILTER (epoch > 0) / 1e6 AS later
+        FROM {view} WHERE stage = 'train'
+        """
+    ).iloc[0]
+    epochs = trace.sql(
+        """
+        SELECT avg(s) AS mean, avg(s) FILTER (epoch > 0) AS later,
+            stddev_samp(s) FILTER (epoch > 0) AS spread
+        FROM (SELECT epoch, avg("end" - start) / 1e9 AS s FROM phases
+              WHERE name = 'epoch' AND "end" IS NOT NULL GROUP BY epoch)
+        """
+    ).iloc[0]
+    return {
+        "stall_first_epoch_ms": stalls["first"],
+        "stall_later_epochs_ms": stalls["later"],
+        "epoch_s": epochs["mean"],
+        "epoch_spread": epochs["spread"] / epochs["later"] if epochs["later"] else None,
+    }
+
+
+def _hot_pages(trace: Trace, dev: str | None) -> dict[str, Any]:
+    """How much more of the write-backs goes to the hottest pages at the end than at the start."""
+    accesses = page_writebacks(trace, None if dev is None else [dev])
+    quarter = len(accesses) // 4
+    if quarter == 0:
+        return {}
+    first, last = (_hot_share(part) for part in (accesses.page[:quarter], accesses.page[-quarter:]))
+    return {"hot_share_growth": last - first}
+
+
+def _hot_share(pages: NDArray[np.int32]) -> float:
+    """Of page write-backs, the share of the 1 % of their pages that are written most, or of one."""
+    counts = np.sort(np.unique(pages, return_counts=True)[1])[::-1]
+    return float(counts[: max(1, round(len(counts) * _HOTTEST))].sum() / len(pages))
+
+
 def _layer(trace: Trace, dev: str | None) -> dict[str, Any]:
     accesses = page_writebacks(trace, None if dev is None else [dev])
     capacity = max(1, round(accesses.unique * _CAPACITY_SHARE))
@@ -196,5 +242,7 @@ _MAKERS: _Makers = {
         for stage in ("train", "inference")
         for part in ("end_to_end", "fetch_stall", "compute", "forward", "backward", "optimizer")
     ): _steps,
+    ("stall_first_epoch_ms", "stall_later_epochs_ms", "epoch_s", "epoch_spread"): _epochs,
+    ("hot_share_growth",): _hot_pages,
     ("improvement",): _layer,
 }

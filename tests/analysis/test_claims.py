@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.studies import claims
-from analysis.studies.measures import measure
+from analysis.studies.measures import measure, of_trace
 from analysis.studies.runs import read_runs
 from probes.errors import UsageError
 from tests.support.traces import make_trace
@@ -81,6 +81,47 @@ def test_the_share_of_four_is_less_that_of_one():
     assert verdict("P10", frame).verdict == claims.AGREES
 
 
+def test_runs_with_limits_are_compared_with_nothing_else():
+    frame = runs([100.0] * 3, [250.0] * 3)
+    frame["cpus"], frame["seccomp"] = None, True
+    limited = frame[frame["where"] == "1"].assign(cpus=0.5, faults=1.0)
+    found = verdict("P2", pd.concat([frame, limited]))
+    assert (found.value, found.values) == (2.5, 3)
+
+
+def test_what_a_factor_changes_is_seen_between_runs_that_differ_in_it_alone():
+    rows = [
+        {"model": "lenet", "mode": "train", "where": where, "repeat": repeat, "seccomp": seccomp,
+         "workers": workers, "train_compute_ms": ms, "train_fetch_stall_ms": ms}
+        for where, seccomp, workers, ms in (
+            ("host", True, 1, 1.0), ("host", True, 0, 10.0),
+            ("1", True, 1, 4.0), ("1", False, 1, 4.2), ("1", True, 0, 40.0),
+        )
+        for repeat in range(3)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    assert verdict("C6", frame).value == pytest.approx(1.05)
+    assert verdict("C6", frame).verdict == claims.AGREES
+    assert verdict("J2", frame).value == pytest.approx(0.1)
+    assert (verdict("C1", frame).value, verdict("C1", frame).values) == (4, 6)
+
+
+def test_inference_s_overhead_is_held_against_training_s_of_the_same_model():
+    rows = [
+        {"model": model, "mode": mode, "where": where, "repeat": repeat,
+         "train_compute_ms": ms, "inference_forward_ms": ms}
+        for model, mode, host, one in (
+            ("lenet", "train", 1.0, 1.5), ("lenet", "infer", 1.0, 1.3),
+            ("mobilenet", "train", 1.0, 1.2), ("mobilenet", "infer", 1.0, 1.1),
+            ("resnet50", "infer", 1.0, 9.0),  # which was not trained
+        )
+        for where, ms in (("host", host), ("1", one))
+        for repeat in range(2)
+    ]  # fmt: skip
+    found = verdict("C9", pd.DataFrame(rows))
+    assert (found.value, found.values) == (pytest.approx(-0.15), 2)
+
+
 DEV = "7:0"
 
 
@@ -125,6 +166,7 @@ def test_a_run_is_measured_once_and_on_its_own_device(tmp_path):
     assert found["writebacks_sync"] == 0
     assert found["top_cause_percent"] == pytest.approx(200 / 3)
     assert found["cpu_s"] is None and found["train_compute_ms"] is None
+    assert found["hot_share_growth"] is None
     shutil.rmtree(tmp_path / "run.trace")
     assert measure(tmp_path, DEV) == found
 
@@ -149,3 +191,35 @@ def test_the_runs_of_a_folder_are_a_frame_and_the_failed_ones_apart(tmp_path):
     ]
     with pytest.raises(UsageError, match="is no study's folder"):
         read_runs(tmp_path / "runs")
+
+
+def test_pages_that_become_hot_and_epochs_that_take_their_time(tmp_path):
+    """Eight pages written once, then one of them eight times; epochs of 5, 2 and 3 s."""
+    pages = [*range(8), *[3] * 8]
+    second = 10**9
+    epochs = [(0, 0, 5), (1, 5, 7), (2, 7, 10)]
+    at = {"pid": 7, "tid": 7}
+    content = {
+        "block": [
+            {"ts": n, "tid": 50, "event": "bio_queue", "dev": DEV, "sector": page * 8,
+             "nr_sector": 8, "rwbs": "W"}
+            for n, page in enumerate(pages)
+        ],
+        "phases": [
+            {**at, "name": "train", "start": 0, "end": 10 * second},
+            *({**at, "name": "epoch", "epoch": e, "start": a * second, "end": b * second}
+              for e, a, b in epochs),
+            *({**at, "name": "step", "epoch": e, "step": e, "start": a * second, "end": b * second}
+              for e, a, b in epochs),
+            *({**at, "name": "fetch", "epoch": e, "step": e, "start": a * second,
+               "end": a * second + stall * 10**6}
+              for (e, a, _), stall in zip(epochs, (8, 3, 5), strict=True)),
+        ],
+    }  # fmt: skip
+    with make_trace(tmp_path / "t", content) as trace:
+        found = of_trace(trace, DEV)
+    assert found["hot_share_growth"] == pytest.approx(1 - 0.25)
+    assert (found["stall_first_epoch_ms"], found["stall_later_epochs_ms"]) == (8, 4)
+    assert found["epoch_s"] == pytest.approx(10 / 3)
+    assert found["epoch_spread"] == pytest.approx((0.5**0.5) / 2.5)
+    assert found["train_fetch_stall_ms"] == 5

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from probes.catalogue import PROBES
+from probes.sampler.catalogue import COUNTERS, SERIES
 from tests.conftest import ROOT, tracer_command
 from tests.support.pages import Page, enter, leave, raw_trace
 
@@ -43,12 +45,37 @@ def test_help_lists_the_verbs_and_imports_nothing_heavy(tracer):
 
 
 @pytest.mark.parametrize(
-    "verb", ["doctor", "record", "list", "info", "report", "simulate", "query", "import", "clean"]
+    "verb",
+    [
+        "doctor",
+        "record",
+        "list",
+        "info",
+        "report",
+        "simulate",
+        "query",
+        "import",
+        "workload",
+        "study",
+        "clean",
+    ],
 )
 def test_every_verb_has_help_within_80_columns(tracer, verb):
     ran = tracer(verb, "--help", env={**os.environ, "COLUMNS": "80", "TERM": "dumb"})
     assert "Usage: " in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_the_list_names_every_probe_and_every_series(tracer):
+    listed = json.loads(tracer("list", "--json").out)
+    assert set(PROBES) <= listed.keys()
+    samples = listed["samples"]
+    assert samples["series"].keys() == SERIES.keys() | COUNTERS.keys()
+    assert samples["series"]["read_iops"]["unit"] == "requests/s"
+    shown = tracer("list").out
+    for name in (*PROBES, *samples["series"], *samples["not_available"]):
+        assert name in shown
+    assert max(map(len, shown.splitlines()[-30:])) <= 80
 
 
 @pytest.mark.parametrize("reader", READERS, ids=[r[0] for r in READERS])

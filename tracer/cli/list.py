@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import textwrap
+from typing import Any
 
 import typer
 
 from probes.catalogue import PROBES
-from probes.schema import Event, Probe
+from probes.samples import TABLE as SAMPLES
+from probes.schema import Event, Probe, Table
 from tracer.cli.opening import AsJson
+
+_SAMPLED = "What is read now and then, of each target and of the machine (docs/samples.md)."
 
 
 def list_probes(json: AsJson = False) -> None:
     """Show the probes: what feeds each, whether it is there, and how often it fires.
 
-    --json has the columns of each probe's table, too.
+    Then the series that are sampled. --json has the columns of each table, too.
 
     [bold]Example[/bold]
 
@@ -42,19 +47,27 @@ def list_probes(json: AsJson = False) -> None:
         except PermissionError:
             return None
 
-    listed = {
+    listed: dict[str, dict[str, Any]] = {
         probe.name: {
             "doc": probe.doc,
             "scope": probe.scope.value,
             "rate": probe.rate,
             "table": probe.table.name,
             "events": {event.name: there(event) for event in probe.events},
-            "columns": {
-                c.name: {"type": c.type.value, "unit": c.unit, "doc": c.doc}
-                for c in probe.table.columns
-            },
+            "columns": _columns(probe.table),
         }
         for probe in PROBES.values()
+    }
+    series, missing = _series()
+    listed[SAMPLES.name] = {
+        "doc": _SAMPLED,
+        "scope": "sampler",
+        "rate": f"once a second, or at {SAMPLES.option}",
+        "table": SAMPLES.name,
+        "events": {},
+        "columns": _columns(SAMPLES),
+        "series": series,
+        "not_available": missing,
     }
     if json:
         from tracer.store.trace import dump
@@ -63,6 +76,39 @@ def list_probes(json: AsJson = False) -> None:
         return
     for probe in PROBES.values():
         _print(probe, {event.name: there(event) for event in probe.events})
+    _print_series(listed[SAMPLES.name])
+
+
+def _columns(table: Table) -> dict[str, dict[str, str]]:
+    return {c.name: {"type": c.type.value, "unit": c.unit, "doc": c.doc} for c in table.columns}
+
+
+def _series() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Every series by name, and why some readers give none here."""
+    from probes.sampler.catalogue import READERS, find
+
+    listed = {
+        told.name: {"unit": told.unit, "doc": told.doc, "reader": reader.name}
+        for reader in READERS
+        for one in reader.series
+        for told in (one, one.rate)
+        if told is not None
+    }
+    return listed, find()[1]
+
+
+def _print_series(listed: dict[str, Any]) -> None:
+    typer.echo(f"{SAMPLES.name}: {listed['doc']}")
+    typer.echo(f"    rate    {listed['rate']}")
+    by_reader: dict[str, list[str]] = {}
+    for name, one in listed["series"].items():
+        by_reader.setdefault(one["reader"], []).append(name)
+    for reader, names in by_reader.items():
+        text = f"    {reader:<12}{', '.join(names)}"
+        typer.echo(textwrap.fill(text, 78, subsequent_indent=" " * 16))
+    for reader, why in listed["not_available"].items():
+        text = f"    not here: {reader}: {why}"
+        typer.echo(textwrap.fill(text, 78, subsequent_indent=" " * 8))
 
 
 def _print(probe: Probe, events: dict[str, bool | None]) -> None:

@@ -78,7 +78,7 @@ def run(
     limits = Limits(cpus, None if memory is None else parse_bytes(memory), seccomp)
     if not containers and (image or limits != Limits()):
         raise JobError("only containers have images and limits", "give --containers 1")
-    from workloads.jobs import Job, prepare, run_in_containers, run_on_host
+    from workloads.launch import Job, prepare, run_in_containers, run_on_host
     from workloads.sessions import terminable
 
     job = Job(

@@ -23,7 +23,7 @@ from typing import Any
 
 from workloads.containers.limits import Limits, parse_bytes
 from workloads.errors import JobError, explained
-from workloads.jobs import Job, Ran, prepare, run_in_containers, run_on_host
+from workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
 from workloads.sessions import end_left
 from workloads.studies.scratch import Scratch, drop_caches
 from workloads.studies.study import Run, Study

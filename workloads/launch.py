@@ -31,7 +31,7 @@ class Job:
 
     `data` None: a folder beside the output, named for the set. `record` is the trace to make,
     `record_options` what else `tracer record` is told. `note`: where to say which session of
-    processes runs it (`workloads.sessions`).
+    processes runs it (`workloads.sessions`). `longest_s`: it is killed after so long.
     """
 
     model: str
@@ -42,6 +42,7 @@ class Job:
     record: Path | None = None
     record_options: list[str] = field(default_factory=list)
     note: Path | None = None
+    longest_s: float | None = None
 
     def arguments(self, data: str, output: str, model: str) -> list[str]:
         """Of `python -m workloads`, with the folders as they are called where it runs."""
@@ -84,7 +85,12 @@ def run_on_host(job: Job) -> Ran:
     command = _workloads(job.arguments(str(job.data), str(job.output), str(job.output)))
     if job.record is not None:
         command = [*_recorder(job), "--", *command]
-    ended = sessions.run(command, job.note)
+    try:
+        ended = sessions.run(command, job.note, job.longest_s)
+    except subprocess.TimeoutExpired:
+        from workloads.containers.run import took_too_long
+
+        return Ran("host", [None], [took_too_long(job.longest_s)], versions())
     if ended.returncode:
         return Ran("host", [None], [_last_words(ended.stderr)], versions())
     return Ran("host", [_summary(ended.stdout)], [], versions())
@@ -122,7 +128,7 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
         names = [one.name for one in jobs]
         with Containers(client, name, jobs, limits) as containers, _recording(job, names):
             containers.go()
-            ended = containers.wait()
+            ended = containers.wait(job.longest_s)
     failures = [f"{one.name}: {one.failure}" for one in ended if one.failure]
     where = "container" if count == 1 else f"{count} containers"
     return Ran(where, [one.summary for one in ended], failures, there, name)

@@ -15,10 +15,13 @@ import psutil
 _PATIENCE_S = 15
 
 
-def run(command: list[str], note: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+def run(
+    command: list[str], note: Path | None = None, longest_s: float | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run a command in a session of its own to its end, with what it printed.
 
-    An exception here, such as Ctrl-C, ends the whole session: it gets SIGINT, and SIGKILL if that
+    Raises subprocess.TimeoutExpired where that takes longer. An exception here, such as Ctrl-C,
+    ends the whole session: it gets SIGINT, and SIGKILL if that
     does not help. While it runs, `note` says which session it is, for `end_left`.
     """
     with subprocess.Popen(
@@ -30,7 +33,7 @@ def run(command: list[str], note: Path | None = None) -> subprocess.CompletedPro
     ) as process:
         try:
             say(note, process.pid)
-            out, err = process.communicate()
+            out, err = process.communicate(timeout=longest_s)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)

@@ -20,7 +20,18 @@ scale = 0.002
 [[runs]]
 model = "lenet"
 workers = 1
+epochs = 1
 where = ["host", "2"]
+"""
+
+
+BIG = """
+[[runs]]
+model = "lenet"
+where = "1"
+memory = "400m"
+batch_size = 18000
+workers = 0
 """
 
 
@@ -111,11 +122,20 @@ def test_a_killed_study_goes_on_where_it_was(study, dockerd, tmp_path):
 
 
 def test_a_run_that_fails_is_kept_with_its_reason_and_the_study_goes_on(study, dockerd, tmp_path):
-    text = TINY.format(repeats=1) + '[[runs]]\nmodel = "lenet"\nwhere = "1"\nmemory = "96m"\n'
+    text = TINY.format(repeats=1).replace("0.002", "0.3") + BIG
     ran = json.loads(study(text).out)
     assert (ran["done"], ran["failed"]) == (2, 1)
     (failed,) = [one for one in results(tmp_path).values() if one["state"] == "failed"]
     assert "the memory limit was reached" in failed["reason"]
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def test_a_run_that_does_not_end_has_failed(study, dockerd, tmp_path):
+    text = TINY.format(repeats=1).replace("epochs = 1", "epochs = 100000")
+    ran = json.loads(study(text.replace("repeats", "longest_s = 15\nrepeats")).out)
+    assert (ran["done"], ran["failed"]) == (0, 2)
+    assert {one["state"] for one in results(tmp_path).values()} == {"failed"}
+    assert all("took longer than 15 s" in one["reason"] for one in results(tmp_path).values())
     assert_nothing_is_left(tmp_path, dockerd)
 
 

@@ -66,7 +66,9 @@ def test_inference_in_a_container_begins_with_fresh_weights(run):
 
 
 def test_a_job_too_big_for_its_memory_fails_with_that_reason(run, dockerd):
-    ran = run(*SMALL, "--containers", "1", "--memory", "96m", status=2)
+    # By memory of its own: pages of files that do not fit would be read again and again instead.
+    options = ("--samples", "20000", "--batch-size", "20000", "--epochs", "1", "--workers", "0")
+    ran = run(*options, "--containers", "1", "--memory", "400m", status=2)
     assert "the memory limit was reached" in ran.err
     assert ran.err.count("\n") == 1
     assert json.loads(ran.out)["jobs"] == [None]

@@ -15,6 +15,7 @@ from typing import Any
 
 import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound
+from requests.exceptions import RequestException
 
 from workloads.containers import contents
 from workloads.containers.versions import Versions, versions
@@ -103,7 +104,7 @@ def told(what: str) -> Iterator[None]:
     """Turn the daemon's refusals into a BrokenJobError: what could not be done, and why."""
     try:
         yield
-    except (APIError, BuildError, DockerException) as error:
+    except (APIError, BuildError, DockerException, RequestException) as error:
         raise BrokenJobError(
             f"the Docker daemon could not {what}: {_line(error)}",
             "look at its log, and at the space on its disk (docker system df)",

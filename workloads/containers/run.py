@@ -10,13 +10,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import docker
 import psutil
-from docker.errors import DockerException, NotFound
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
 
 from workloads.containers.image import python_command, told
 from workloads.containers.limits import Limits
@@ -115,14 +116,20 @@ class Containers:
                     )
                 time.sleep(_ROUND_S)
 
-    def wait(self) -> list[Ended]:
-        """Wait until all have ended."""
+    def wait(self, longest_s: float | None = None) -> list[Ended]:
+        """Wait until all have ended; those that take longer are killed, and have failed."""
         found = []
+        until = None if longest_s is None else time.monotonic() + longest_s
         with told("say how the containers ended"):
             for job, container in zip(self._jobs, self._started, strict=True):
+                late = not _has_ended(container, until)
+                if late:
+                    with contextlib.suppress(APIError):  # it has ended just now
+                        container.kill()
                 status = int(container.wait(timeout=None)["StatusCode"])
                 container.reload()
-                found.append(_ended(job.name, status, container))
+                ended = _ended(job.name, status, container)
+                found.append(replace(ended, failure=took_too_long(longest_s)) if late else ended)
         return found
 
     def close(self) -> None:
@@ -132,6 +139,24 @@ class Containers:
                 container.remove(force=True, v=True)
         self._started = []
         shutil.rmtree(self._gates, ignore_errors=True)
+
+
+def took_too_long(longest_s: float | None) -> str:
+    """Why a job failed that did not end."""
+    return f"killed: it took longer than {longest_s:g} s, as a job without enough memory may"
+
+
+def _has_ended(container: Container, until: float | None) -> bool:
+    """Wait for its end, or until then; whether it has ended."""
+    if until is None:
+        return True
+    try:
+        container.wait(timeout=max(1.0, until - time.monotonic()))
+    except RequestException:  # a time-out has several kinds
+        if time.monotonic() < until:
+            raise
+        return False
+    return True
 
 
 def remove_leftovers(client: docker.DockerClient) -> list[str]:

@@ -107,6 +107,7 @@ def _make(study: Study, run: Run, folder: Path, scratch: Scratch) -> None:
         record=place / TRACE,
         record_options=study.record,
         note=folder / NOTE,
+        longest_s=study.longest_s,
     )
     facts: dict[str, Any] = {
         "study": study.name,

@@ -32,6 +32,8 @@ FOLDER = Path(__file__).parent
 _MAX_RUNS = 10_000
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,60}$")
 _WHERE = re.compile(r"^(host|[1-9]|[1-5][0-9]|6[0-4])$")
+_DAY_S = 86_400
+_YEAR_S = 365 * _DAY_S
 _MODES = ("train", "infer")
 
 
@@ -96,6 +98,7 @@ class Study:
     scale: float
     seed: int
     record: list[str]
+    longest_s: float
     runs: list[Run] = field(default_factory=list)
 
 
@@ -135,6 +138,9 @@ def _parse(
         raise wrong("`scale` is a number above 0")
     if not isinstance(repeats, int) or not 1 <= repeats <= 1000:
         raise wrong("`repeats` is a number from 1 on")
+    longest_s = told.get("longest_s", _DAY_S)
+    if not isinstance(longest_s, int | float) or not 0 < longest_s < _YEAR_S:
+        raise wrong("`longest_s` is a number of seconds")
     record = told.get("record", [])
     if not isinstance(record, list) or not all(isinstance(option, str) for option in record):
         raise wrong("`record` is a list of options of `tracer record`")
@@ -159,6 +165,7 @@ def _parse(
         float(scale),
         seed,
         record,
+        float(longest_s),
         [run for *_, run in sorted(keyed, key=lambda k: k[:2])],
     )
 

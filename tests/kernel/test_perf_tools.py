@@ -245,7 +245,7 @@ def cgroup():
     mine += [h for h in known if not h.controllers]
     if not mine:
         pytest.skip("no cgroup hierarchy that perf can use is mounted")
-    folder = mine[0].mount / f"tracer-tests-{os.getpid()}"
+    folder = mine[0].mount / f"tracer-perf-{os.getpid()}"
     folder.mkdir()
     yield folder
     wait_for(lambda: not (folder / "cgroup.procs").read_text(), "the cgroup to empty")

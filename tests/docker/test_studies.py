@@ -24,6 +24,11 @@ epochs = 1
 where = ["host", "2"]
 """
 
+ON_HOST = """
+[[runs]]
+model = "lenet"
+epochs = 1
+"""
 
 BIG = """
 [[runs]]
@@ -127,6 +132,35 @@ def test_a_run_that_fails_is_kept_with_its_reason_and_the_study_goes_on(study, d
     assert (ran["done"], ran["failed"]) == (2, 1)
     (failed,) = [one for one in results(tmp_path).values() if one["state"] == "failed"]
     assert "the memory limit was reached" in failed["reason"]
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (lambda container: container.kill(), "killed by signal 9"),
+        (lambda container: container.remove(force=True), "somebody removed it"),
+    ],
+    ids=["killed", "removed"],
+)
+def test_a_container_that_somebody_ends_fails_its_run_alone(study, dockerd, tmp_path, end, reason):
+    long = TINY.format(repeats=1).replace("epochs = 1", "epochs = 100000")
+    runner = study.start(long.replace('"host", ', "") + ON_HOST)
+    wait_for(lambda: list(tmp_path.glob("s/scratch/output/container-*/train.log")), "a step", 300)
+    end(dockerd.client.containers.list()[0])
+    assert runner.wait(300) == 0
+    found = {one["factors"]["where"]: one for one in results(tmp_path).values()}
+    assert (found["2"]["state"], found["host"]["state"]) == ("failed", "done")
+    assert reason in found["2"]["reason"]
+    assert "another container of the run had failed" in found["2"]["reason"]
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def test_an_image_that_is_not_there_fails_the_runs_in_containers(study, dockerd, tmp_path):
+    ran = study('image = "no/such:image"\n' + TINY.format(repeats=1))
+    assert (json.loads(ran.out)["done"], json.loads(ran.out)["failed"]) == (1, 1)
+    (failed,) = [one for one in results(tmp_path).values() if one["state"] == "failed"]
+    assert "no/such:image" in failed["reason"]
     assert_nothing_is_left(tmp_path, dockerd)
 
 

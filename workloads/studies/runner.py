@@ -122,7 +122,7 @@ def _make(study: Study, run: Run, folder: Path, scratch: Scratch) -> None:
         job = prepare(job)
         if factors.cache == "dropped":
             drop_caches()
-        facts |= _result(_run(job, run))
+        facts |= _result(_run(job, run, study.image))
     except JobError as error:
         facts |= {"state": "failed", "reason": str(error), "summaries": []}
     except OSError as error:
@@ -133,13 +133,13 @@ def _make(study: Study, run: Run, folder: Path, scratch: Scratch) -> None:
     _write(place / RUN, facts)
 
 
-def _run(job: Job, run: Run) -> Ran:
+def _run(job: Job, run: Run, image: str | None) -> Ran:
     factors = run.factors
     if not factors.containers:
         return run_on_host(job)
     memory = None if factors.memory is None else parse_bytes(factors.memory)
     limits = Limits(factors.cpus, memory, factors.seccomp)
-    return run_in_containers(job, factors.containers, limits)
+    return run_in_containers(job, factors.containers, limits, image)
 
 
 def _result(ran: Ran) -> dict[str, Any]:

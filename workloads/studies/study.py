@@ -5,6 +5,7 @@ about = "host against one and four containers, in minutes"
 paper = "001"
 repeats = 3
 scale = 0.005                  # share of the papers' samples and epochs
+image = "mine:1"               # of the containers; without it one is made of this machine
 
 [[runs]]                       # every combination of the lists is a run
 model = ["lenet", "squeezenet"]
@@ -99,6 +100,7 @@ class Study:
     seed: int
     record: list[str]
     longest_s: float
+    image: str | None
     runs: list[Run] = field(default_factory=list)
 
 
@@ -144,6 +146,9 @@ def _parse(
     record = told.get("record", [])
     if not isinstance(record, list) or not all(isinstance(option, str) for option in record):
         raise wrong("`record` is a list of options of `tracer record`")
+    image = told.get("image")
+    if image is not None and not isinstance(image, str):
+        raise wrong("`image` is the name of an image")
     found: dict[Factors, None] = {}
     for block in blocks:
         if not isinstance(block, dict) or "model" not in block:
@@ -166,6 +171,7 @@ def _parse(
         seed,
         record,
         float(longest_s),
+        image,
         [run for *_, run in sorted(keyed, key=lambda k: k[:2])],
     )
 

@@ -73,7 +73,7 @@ def run_study(
             began = time.monotonic()
             _make(study, run, folder, scratch_bytes)
             took.append(time.monotonic() - began)
-        for medium in {run.factors.medium for run in waiting}:
+        for medium in {run.factors.medium for run in study.runs}:
             Scratch(folder, scratch_bytes, media.find(medium)).remove()
         show(_progress(study, folder, None, 0.0))
         ended = [read(folder, run) for run in study.runs]

@@ -94,9 +94,9 @@ class Scratch:
 
     def remove(self) -> None:
         """Remove the image from a user's folder, which it is a guest of."""
-        self.close()
-        if self.medium.folder is not None:
-            self.image.unlink(missing_ok=True)
+        if self.medium.folder is not None and self.image.exists():
+            self.close()
+            self.image.unlink()
 
     def _make(self) -> None:
         part = self.image.with_suffix(".part")

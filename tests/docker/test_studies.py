@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from analysis.studies.runs import read_runs
 from tests.conftest import Ran, tracer_command
 from tests.docker.conftest import wait_for
 from tracer.store.trace import Trace
+from workloads.studies import throttle
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -111,6 +113,36 @@ def test_a_study_makes_every_run_with_its_trace(study, dockerd, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("s/runs/*/*")}
     assert json.loads(study(TINY.format(repeats=1)).out)["done"] == 2
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("s/runs/*/*")} == before
+
+
+SERVED = """
+name = "served"
+repeats = 1
+scale = 0.002
+[[runs]]
+model = "lenet"
+mode = "serve"
+rate = 50
+requests = 23
+where = ["host", "1"]
+medium = "sd-card"
+"""
+
+
+def test_served_models_and_limited_media_are_of_a_study_too(study, dockerd, tmp_path):
+    if throttle.find() is None:
+        pytest.skip("this kernel cannot limit devices")
+    assert json.loads(study(SERVED).out)["done"] == 2
+    for one in results(tmp_path).values():
+        (summary,) = one["summaries"]
+        assert summary["server"]["answered"] == summary["client"]["answered"] == 23
+        assert one["medium"]["name"] == "sd-card"
+    _, frame, failed = read_runs(tmp_path / "s")
+    assert failed == []
+    assert sorted(frame["where"]) == ["1", "host"]
+    assert (frame["latency_p99_ms"] >= frame["latency_p50_ms"]).all()
+    assert (frame["achieved_per_s"] > 0).all()
+    assert_nothing_is_left(tmp_path, dockerd)
 
 
 def test_a_killed_study_goes_on_where_it_was(study, dockerd, tmp_path):

@@ -21,7 +21,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from workloads.containers.image import python_command, told
 from workloads.containers.limits import Limits
-from workloads.errors import BrokenJobError
+from workloads.errors import BrokenJobError, took_too_long
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -143,6 +143,19 @@ class Containers:
                 raise
         return [replace(e, failure=why) if k else e for e, k in zip(found, killed, strict=True)]
 
+    def ended(self, number: int) -> bool:
+        """Whether the container of this number has ended."""
+        container = self._started[number]
+        with told("say how the containers are"):
+            container.reload()
+        return bool(container.status == "exited")
+
+    def terminate(self) -> None:
+        """Send SIGTERM to those that still run."""
+        for container in self._started:
+            with contextlib.suppress(APIError):  # it has ended
+                container.kill(signal="SIGTERM")
+
     def close(self) -> None:
         """Remove them, running or not; more than once does no harm."""
         for container in self._started:
@@ -150,11 +163,6 @@ class Containers:
                 container.remove(force=True, v=True)
         self._started = []
         shutil.rmtree(self._gates, ignore_errors=True)
-
-
-def took_too_long(longest_s: float | None) -> str:
-    """Why a job failed that did not end."""
-    return f"killed: it took longer than {longest_s:g} s, as a job without enough memory may"
 
 
 def _status(container: Container) -> int:

@@ -20,6 +20,7 @@ from workloads import sessions
 from workloads.containers.limits import Limits
 from workloads.containers.versions import Versions, require_same, versions
 from workloads.errors import BrokenJobError, JobError
+from workloads.modes.cgroups import entering
 
 _TRACING = "Tracing"
 _FRESH = "fresh.pt"
@@ -31,7 +32,8 @@ class Job:
 
     `data` None: a folder beside the output, named for the set. `record` is the trace to make,
     `record_options` what else `tracer record` is told. `note`: where to say which session of
-    processes runs it (`workloads.sessions`). `longest_s`: it is killed after so long.
+    processes runs it (`workloads.sessions`). `longest_s`: it is killed after so long. `cgroups`:
+    joined before it begins on the host.
     """
 
     model: str
@@ -43,6 +45,7 @@ class Job:
     record_options: list[str] = field(default_factory=list)
     note: Path | None = None
     longest_s: float | None = None
+    cgroups: list[Path] = field(default_factory=list)
 
     def arguments(self, data: str, output: str, model: str) -> list[str]:
         """Of `python -m workloads`, with the folders as they are called where it runs."""
@@ -83,6 +86,8 @@ def prepare(job: Job) -> Job:
 def run_on_host(job: Job) -> Ran:
     """Run a prepared job as a process of this machine; its summary or why it failed."""
     command = _workloads(job.arguments(str(job.data), str(job.output), str(job.output)))
+    if job.cgroups:
+        command = entering(job.cgroups, command)
     if job.record is not None:
         command = [*_recorder(job), "--", *command]
     try:

@@ -17,13 +17,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from workloads.containers.limits import Limits, parse_bytes
 from workloads.errors import JobError, explained
 from workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
+from workloads.modes.setting import PowerModes, Setting
 from workloads.sessions import end_left
 from workloads.studies.scratch import Scratch, drop_caches
 from workloads.studies.study import Run, Study
@@ -62,13 +63,14 @@ def run_study(
         _sweep()
         took: list[float] = []
         waiting = [run for run in study.runs if read(folder, run) is None]
+        modes = PowerModes(any(run.factors.power_mode for run in waiting))
         if waiting:
-            with Scratch(folder, scratch_bytes) as scratch:
+            with modes, Scratch(folder, scratch_bytes) as scratch:
                 for number, run in enumerate(waiting):
                     left = sum(took) / len(took) * (len(waiting) - number) if took else None
                     show(_progress(study, folder, run, left))
                     began = time.monotonic()
-                    _make(study, run, folder, scratch)
+                    _make(study, run, folder, scratch, modes)
                     took.append(time.monotonic() - began)
         show(_progress(study, folder, None, 0.0))
         ended = [read(folder, run) for run in study.runs]
@@ -91,7 +93,7 @@ def read(folder: Path, run: Run) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and found.get("state") in ("done", "failed") else None
 
 
-def _make(study: Study, run: Run, folder: Path, scratch: Scratch) -> None:
+def _make(study: Study, run: Run, folder: Path, scratch: Scratch, modes: PowerModes) -> None:
     """Make one run from the start; what goes wrong in it is its result."""
     place = folder / RUNS / run.id
     shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
@@ -122,7 +124,9 @@ def _make(study: Study, run: Run, folder: Path, scratch: Scratch) -> None:
         job = prepare(job)
         if factors.cache == "dropped":
             drop_caches()
-        facts |= _result(_run(job, run))
+        with modes.applied(factors.power_mode, bool(factors.containers)) as mode:
+            facts["power_mode"] = mode.facts()
+            facts |= _result(_run(job, run, mode))
     except JobError as error:
         facts |= {"state": "failed", "reason": str(error), "summaries": []}
     except OSError as error:
@@ -133,12 +137,14 @@ def _make(study: Study, run: Run, folder: Path, scratch: Scratch) -> None:
     _write(place / RUN, facts)
 
 
-def _run(job: Job, run: Run) -> Ran:
+def _run(job: Job, run: Run, mode: Setting) -> Ran:
     factors = run.factors
     if not factors.containers:
-        return run_on_host(job)
+        return run_on_host(replace(job, cgroups=mode.cgroups))
     memory = None if factors.memory is None else parse_bytes(factors.memory)
-    limits = Limits(factors.cpus, memory, factors.seccomp)
+    # A mode is of the machine: what it leaves of the CPUs' time, all of them have together.
+    cpus = mode.share.quota / factors.containers if mode.share.quota else factors.cpus
+    limits = Limits(cpus, memory, factors.seccomp, cpuset=mode.share.cpuset)
     return run_in_containers(job, factors.containers, limits)
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from workloads.containers.limits import Limits, parse_bytes
 from workloads.errors import JobError, explained
 from workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
+from workloads.modes.mode import DEFAULT
 from workloads.modes.setting import PowerModes, Setting
 from workloads.sessions import end_left
 from workloads.studies.scratch import Scratch, drop_caches
@@ -116,6 +117,7 @@ def _make(study: Study, run: Run, folder: Path, scratch: Scratch, modes: PowerMo
         "factors": asdict(factors),
         "repeat": run.repeat,
         "scale": study.scale,
+        "power_mode": {"name": str(factors.power_mode or DEFAULT)},
         "dev": _device(scratch.mount),
         "began": time.time(),
     }

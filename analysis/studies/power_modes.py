@@ -66,10 +66,12 @@ def mode_table(runs: pd.DataFrame) -> pd.DataFrame:
     if "power_mode" not in runs or "later_epoch_s" not in runs:
         return pd.DataFrame(columns=columns)
     own = runs[(runs["mode"] == "train") & runs["later_epoch_s"].notna()].copy()
-    own["job"] = _jobs(own)
-    several = own.groupby("job")["power_mode"].transform("nunique") > 1
+    factors = [name for name in _JOB if name in own]
+    same = own.groupby(factors, dropna=False)
+    own = own[same["power_mode"].transform("nunique") > 1]
+    own["job"] = _jobs(own, factors)
     known = [name for name in SETTINGS if name in own]
-    grouped = own[several].groupby(["job", "power_mode"], sort=True)
+    grouped = own.groupby(["job", "power_mode"], sort=True)
     found = grouped.agg(
         **{name: (name, "mean") for name in known},
         runs=("id", "count"),
@@ -95,13 +97,14 @@ def why_no_energy(runs: pd.DataFrame) -> str:
     return str(told.iloc[0]) if len(told) else "the runs do not tell why"
 
 
-def _jobs(runs: pd.DataFrame) -> pd.Series[str]:
+def _jobs(runs: pd.DataFrame, factors: list[str]) -> pd.Series[str]:
     """A name for each run's job: its model, and the factors in which the jobs differ."""
-    factors = [name for name in _JOB if name in runs]
     told = [name for name in factors if name != "model" and runs[name].nunique(dropna=False) > 1]
-    return runs.apply(
-        lambda run: " ".join([str(run["model"]), *(f"{name}={run[name]}" for name in told)]), axis=1
-    )
+    names = [
+        " ".join([str(run["model"]), *(f"{name}={run[name]}" for name in told)])
+        for run in runs[factors].to_dict("records")
+    ]
+    return pd.Series(names, runs.index, dtype=str)
 
 
 def _set_by(runs: pd.DataFrame) -> dict[str, str]:

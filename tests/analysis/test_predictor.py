@@ -152,8 +152,9 @@ def test_a_study_without_modes_has_nothing_to_tell_and_one_with_few_says_so():
 
 def test_runs_that_differ_in_more_than_the_mode_are_jobs_of_their_own():
     runs = pd.concat([study(models=("lenet",)), study(models=("lenet",)).assign(where="1")])
-    runs["cache"] = "dropped"
-    found = power_modes(runs)
+    runs["cache"], runs["workers"] = "dropped", np.nan
+    alone = study(models=("lenet",), repeats=1).query("power_mode == 'default'")
+    found = power_modes(pd.concat([runs, alone.assign(where="host", cache="kept", workers=2)]))
     assert found.jobs["job"].tolist() == ["lenet where=1", "lenet where=host"]
 
 

@@ -39,7 +39,7 @@ def print_power_modes(out: Console, found: PowerModes) -> None:
             [*known, "epoch s", "predicted", "error %", "J", "predicted J", "front"],
             [
                 [
-                    *(row[name] for name in known),
+                    *(_short(row[name]) for name in known),
                     row["epoch_s"],
                     row.get("predicted_s"),
                     "learned" if row.get("profiled") else row.get("error_percent"),
@@ -82,6 +82,10 @@ def _notes(found: PowerModes) -> list[str]:
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def _short(value: float | None) -> str | None:
+    return None if value is None else f"{value:g}"
 
 
 def _yes(value: Any) -> bool | None:

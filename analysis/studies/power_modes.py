@@ -78,7 +78,9 @@ def mode_table(runs: pd.DataFrame) -> pd.DataFrame:
         epoch_s=("later_epoch_s", "mean"),
         energy_j=("epoch_energy_j", "mean"),
     )
-    return found.dropna(axis=1, how="all").reindex(columns=[*known, *columns[2:]]).reset_index()
+    told = [name for name in known if found[name].notna().any()]
+    found = found[[*told, *columns[2:]]].reset_index()
+    return found.sort_values(["job", *told], ignore_index=True)
 
 
 def on_front(modes: pd.DataFrame) -> pd.Series[bool]:

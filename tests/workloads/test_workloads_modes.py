@@ -200,6 +200,11 @@ def test_what_cannot_be_put_back_is_told_and_tried_again(machine, tmp_path):
         ):
             low.unlink()
             low.mkdir()
+        with (
+            pytest.raises(JobError, match="could not be taken back"),
+            modes.applied(None, containers=False),
+        ):
+            pytest.fail("a run was made in another's mode")
         low.rmdir()
         with modes.applied(PowerMode(cores=1), containers=False):
             assert low.read_text() == "800000"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from pathlib import Path
@@ -59,14 +60,15 @@ class Machine:
         return sorted(os.sched_getaffinity(0))
 
     def settings(self) -> dict[str, float]:
-        """Each setting that can be told as a number, as it is."""
+        """Each setting that can be read as a number, as it is."""
         found: dict[str, float] = {"cores": len(self.cpus())}
         if self.has_quota():
             found["cpu_quota"] = 1.0
         for setting, mechanism in self.mechanisms.items():
-            value = None if setting == "cores" else mechanism.now()
-            if value is not None:
-                found[setting] = value
+            if setting != "cores":
+                with contextlib.suppress(JobError):
+                    value = mechanism.now()
+                    found |= {} if value is None else {setting: value}
         return found
 
     def has_quota(self) -> bool:

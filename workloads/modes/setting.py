@@ -89,11 +89,12 @@ class PowerModes:
     @contextlib.contextmanager
     def applied(self, mode: PowerMode | None, containers: bool) -> Iterator[Setting]:
         """Run the block in a mode. Raises JobError where the machine lacks what it sets."""
+        if self._lock is not None:
+            self._restore()  # what could not be put back after the run before
         found = Machine(self._root)
         if mode is None:
             yield Setting(None, found.settings(), {})
             return
-        self._restore()  # what could not be put back after the run before
         try:
             yield self._set(mode, found, containers)
         finally:

@@ -73,8 +73,8 @@ def _notes(found: PowerModes) -> list[str]:
     notes = [f"{name}: {by}" for name, by in found.set_by.items()]
     if found.profiled:
         notes.append(f"learned from the modes {' | '.join(found.profiled)}")
-    if not any(value is not None for value in found.jobs.get("unseen_mape", [])):
-        notes.append("MAPE is of modes that were chosen by the same times")
+        if found.jobs["unseen_mape"].isna().all():
+            notes.append("MAPE is of modes that were chosen by the same times")
     names = {"predicted_s": "no prediction", "energy_j": "no energy, and so no front"}
     return [*notes, *(f"{names[name]}: {why}" for name, why in found.missing.items())]
 

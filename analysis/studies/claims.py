@@ -235,22 +235,22 @@ def _slowdown_of_containers(runs: pd.DataFrame) -> _Values:
     train = runs[runs["mode"] == "train"]
     found = []
     for mode in _of_less_cpu_speed(train):
-
-        def slowdown(group: pd.DataFrame, where: _Where, mode: str = mode) -> float:
-            slow, usual = {"power_mode": mode, **where}, {"power_mode": DEFAULT_MODE, **where}
-            return float(_divided(*_pairs(group, "train_compute_mean_ms", slow, usual)).mean())
-
         for _, group in train.groupby(["model", "repeat"]):
-            pair = [group[group["where"] == one["where"]] for one in (_CONTAINER, _HOST)]
-            if all(mode in set(own["power_mode"]) for own in pair):
-                found.append(slowdown(group, _CONTAINER) - slowdown(group, _HOST))
+            container, host = (_slowdown(group, mode, where) for where in (_CONTAINER, _HOST))
+            found.append(container - host)
     return np.asarray(found, np.float64)
+
+
+def _slowdown(runs: pd.DataFrame, mode: str, where: _Where) -> float:
+    slow, usual = {"power_mode": mode, **where}, {"power_mode": DEFAULT_MODE, **where}
+    ratios = _divided(*_pairs(runs, "train_compute_mean_ms", slow, usual))
+    return float(ratios.mean()) if len(ratios) else np.nan
 
 
 def _of_less_cpu_speed(runs: pd.DataFrame) -> list[str]:
     """Power modes that differ from the default one in the CPUs' frequency or quota alone."""
     known = [name for name in SETTINGS if name in runs]
-    modes = runs.groupby("power_mode")[known].mean()
+    modes = runs.groupby("power_mode")[known].first()
     if DEFAULT_MODE not in modes.index:
         return []
     lower = (modes < modes.loc[DEFAULT_MODE]).any(axis=1)

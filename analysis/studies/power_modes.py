@@ -65,15 +65,15 @@ def mode_table(runs: pd.DataFrame) -> pd.DataFrame:
     columns = ["job", "power_mode", "runs", "epoch_s", "energy_j"]
     if "power_mode" not in runs or "later_epoch_s" not in runs:
         return pd.DataFrame(columns=columns)
-    own = runs[(runs["mode"] == "train") & runs["later_epoch_s"].notna()].copy()
+    own = runs[(runs["mode"] == "train") & runs["later_epoch_s"].notna()]
     factors = [name for name in _JOB if name in own]
     same = own.groupby(factors, dropna=False)
     own = own[same["power_mode"].transform("nunique") > 1]
-    own["job"] = _jobs(own, factors)
+    own = own.assign(job=_jobs(own, factors))
     known = [name for name in SETTINGS if name in own]
     grouped = own.groupby(["job", "power_mode"], sort=True)
     found = grouped.agg(
-        **{name: (name, "mean") for name in known},
+        **{name: (name, "first") for name in known},
         runs=("id", "count"),
         epoch_s=("later_epoch_s", "mean"),
         energy_j=("epoch_energy_j", "mean"),
@@ -119,7 +119,7 @@ def _set_by(runs: pd.DataFrame) -> dict[str, str]:
 def _predict_times(modes: pd.DataFrame, jobs: pd.DataFrame, count: int) -> list[str]:
     """Add what is predicted to both frames; gives the modes that were learned from."""
     known = [name for name in SETTINGS if name in modes and modes[name].notna().all()]
-    settings = modes.groupby("power_mode")[known].mean()
+    settings = modes.groupby("power_mode")[known].first()
     times = modes.pivot(index="power_mode", columns="job", values="epoch_s")
     profiled = choose(times, settings, count)
     modes["profiled"] = modes["power_mode"].isin(profiled)

@@ -24,6 +24,7 @@ from workloads import sessions
 from workloads.containers.limits import Limits
 from workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, require_same, versions
 from workloads.errors import BrokenJobError, JobError, took_too_long
+from workloads.modes.cgroups import entering
 from workloads.serving import unix
 from workloads.serving.drive import SOCKET, Server, drive, left
 
@@ -44,7 +45,8 @@ class Job:
     `options`: of `python -m workloads`; where the mode is serve, of its `serve` and `request`.
     `data` None: a folder beside the output, named for the set. `record` is the trace to make,
     `record_options` what else `tracer record` is told. `note`: where to say which session of
-    processes runs it (`workloads.sessions`). `longest_s`: it is killed after so long.
+    processes runs it (`workloads.sessions`). `longest_s`: it is killed after so long. `cgroups`:
+    joined before it begins on the host.
     """
 
     model: str
@@ -56,6 +58,7 @@ class Job:
     record_options: list[str] = field(default_factory=list)
     note: Path | None = None
     longest_s: float | None = None
+    cgroups: list[Path] = field(default_factory=list)
 
     def arguments(self, data: str, output: str, model: str) -> list[str]:
         """Of `python -m workloads`, with the folders as they are called where it runs."""
@@ -148,6 +151,8 @@ def _serve_on_host(job: Job) -> dict[str, object]:
 
 def _command(job: Job, arguments: list[str]) -> list[str]:
     command = _workloads(arguments)
+    if job.cgroups:
+        command = entering(job.cgroups, command)
     return command if job.record is None else [*_recorder(job), "--", *command]
 
 

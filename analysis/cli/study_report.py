@@ -16,17 +16,21 @@ def report(
     """Judge the papers' claims by the runs of a study, claim by claim.
 
     Each has the paper's value, what the runs give with a 95 % interval, and a
-    verdict: agrees, differs, undecided, or not measured and why. Example:
+    verdict: agrees, differs, undecided, or not measured and why. Power modes
+    have the epoch times measured and predicted, and the Pareto front. Example:
 
       tracer study report quick.study
     """
+    from analysis.cli.power_modes import as_json, print_power_modes
     from analysis.studies.claims import judge
+    from analysis.studies.power_modes import power_modes
     from analysis.studies.runs import read_runs
     from tracer.cli.output import console, print_table, safe, show
     from tracer.store.trace import dump
 
     study, runs, failed = read_runs(folder)
     verdicts = judge(runs, study.get("paper"))
+    modes = power_modes(runs)
     if json:
         typer.echo(
             dump(
@@ -35,6 +39,7 @@ def report(
                     "runs": len(runs),
                     "failed": failed,
                     "claims": [asdict(verdict) for verdict in verdicts],
+                    "power_modes": as_json(modes),
                 }
             )
         )
@@ -65,3 +70,5 @@ def report(
         note="; ".join(f"{v.id}: {v.why}" for v in verdicts if v.why),
     )
     out.print(safe(f"{show(len(verdicts))} claims"))
+    if modes is not None:
+        print_power_modes(out, modes)

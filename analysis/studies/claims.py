@@ -18,6 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from analysis.studies.power_modes import mode_table, on_front, power_modes, why_no_energy
+from analysis.studies.runs import DEFAULT_MODE, SETTINGS
+
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 
 _REFERENCE = Path(__file__).with_name("reference") / "claims.csv"
@@ -101,6 +104,8 @@ def _judge(claim: Claim, runs: pd.DataFrame) -> Verdict:
         return unmeasured("nothing here measures it yet")
     try:
         values = test.compute(runs)
+    except _Unmeasured as error:
+        return unmeasured(error.args[0], test.measured)
     except KeyError as missing:
         return unmeasured(f"no run has {missing.args[0]}", test.measured)
     values = values[np.isfinite(values)]
@@ -137,16 +142,24 @@ def _bounds(test: Test) -> str:
 
 _FACTORS = (
     "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",
-    "memory", "seccomp", "cache", "medium", "rate", "requests", "repeat",
+    "memory", "seccomp", "cache", "medium", "rate", "requests", "power_mode", "repeat",
 )  # fmt: skip
 
 _Where = dict[str, object]
 """Factors and the values that they have."""
 
+_UNLIMITED: _Where = {
+    "cpus": None, "memory": None, "seccomp": True, "power_mode": DEFAULT_MODE,
+}  # fmt: skip
+
+
+class _Unmeasured(Exception):
+    """What is to be computed was not measured; the text says why."""
+
 
 def _are(runs: pd.DataFrame, factors: _Where) -> pd.DataFrame:
     """The runs with these factors, and without limits unless they are asked for."""
-    for name, value in {"cpus": None, "memory": None, "seccomp": True, **factors}.items():
+    for name, value in {**_UNLIMITED, **factors}.items():
         if name not in runs:
             continue
         runs = runs[runs[name].isna() if value is None else runs[name] == value]
@@ -235,6 +248,63 @@ def _saving_left(runs: pd.DataFrame) -> _Values:
     return np.asarray((kept / whole)[whole > 0], np.float64)
 
 
+def _slowdown_of_containers(runs: pd.DataFrame) -> _Values:
+    """By mode of less CPU speed, model and repeat: a container's slowdown less the host's.
+
+    Slowdown: the mean compute time of a step over that in the default mode. The mean, since a
+    quota holds up few steps, and those for long.
+    """
+    train = runs[runs["mode"] == "train"]
+    found = []
+    for mode in _of_less_cpu_speed(train):
+        for _, group in train.groupby(["model", "repeat"]):
+            container, host = (_slowdown(group, mode, where) for where in (_CONTAINER, _HOST))
+            found.append(container - host)
+    return np.asarray(found, np.float64)
+
+
+def _slowdown(runs: pd.DataFrame, mode: str, where: _Where) -> float:
+    slow, usual = {"power_mode": mode, **where}, {"power_mode": DEFAULT_MODE, **where}
+    ratios = _divided(*_pairs(runs, "train_compute_mean_ms", slow, usual))
+    return float(ratios.mean()) if len(ratios) else np.nan
+
+
+def _of_less_cpu_speed(runs: pd.DataFrame) -> list[str]:
+    """Power modes that differ from the default one in the CPUs' frequency or quota alone."""
+    known = [name for name in SETTINGS if name in runs]
+    modes = runs.groupby("power_mode")[known].first()
+    if DEFAULT_MODE not in modes.index:
+        return []
+    lower = (modes < modes.loc[DEFAULT_MODE]).any(axis=1)
+    others = modes[[name for name in known if name not in ("cpu_mhz", "cpu_quota")]]
+    same = (others.isna() | (others == others.loc[DEFAULT_MODE])).all(axis=1)
+    return [str(name) for name in modes.index[lower & same]]
+
+
+def _default_beaten(runs: pd.DataFrame) -> _Values:
+    """By repeat: 1 where some job's default power mode is off its Pareto front, else 0."""
+    found = []
+    for _, repeat in runs.groupby("repeat"):
+        modes = mode_table(repeat)
+        if len(modes) and modes["energy_j"].isna().all():
+            raise _Unmeasured(why_no_energy(runs))
+        default = modes[(modes["power_mode"] == DEFAULT_MODE) & modes["energy_j"].notna()]
+        if len(default):
+            found.append(float((~on_front(modes)[default.index]).any()))
+    return np.asarray(found, np.float64)
+
+
+def _well_predicted(runs: pd.DataFrame) -> _Values:
+    """By job and power mode that was not learned from: 1 where its epoch time was foretold."""
+    found = power_modes(runs)
+    if found is None:
+        return np.empty(0)
+    if "predicted_s" in found.missing:
+        raise _Unmeasured(found.missing["predicted_s"])
+    held_out = found.modes[~found.modes["profiled"]]
+    return np.asarray(held_out["error_percent"].abs() <= _SMALL_ERROR_PERCENT, np.float64)
+
+
 def _divided(above: _Values, below: _Values) -> _Values:
     found = np.full(len(above), np.nan)
     np.divide(above, below, out=found, where=below != 0)
@@ -245,6 +315,7 @@ _HOST: _Where = {"where": "host"}
 _CONTAINER: _Where = {"where": "1"}
 _FOUR: _Where = {"where": "4"}
 _MUCH_ALIKE = (0.8, 1.25)
+_SMALL_ERROR_PERCENT = 10
 _GB = 1e9
 
 TESTS = {
@@ -290,6 +361,11 @@ TESTS = {
         _ratio("train_compute_ms", _CONTAINER, _HOST),
         1.0,
     ),
+    "C3": Test(
+        "slowdown of a step by less CPU speed, container - host",
+        _slowdown_of_containers,
+        least=0.0,
+    ),
     "C4": Test("system calls, container / host", _ratio("syscalls", _CONTAINER, _HOST), least=1.0),
     "C5": Test(
         "time of the optimizer, container / host",
@@ -334,7 +410,15 @@ TESTS = {
     "J6": Test(
         "spread of epoch times / mean, after the first", _level("epoch_spread", None), most=0.05
     ),
+    "J7": Test(
+        "repeats in which some model's default mode is off the Pareto front",
+        _default_beaten,
+        least=0.5,
+    ),
+    "J8": Test(
+        f"predicted epoch times within {_SMALL_ERROR_PERCENT} %", _well_predicted, least=31 / 40
+    ),
 }
 """By claim. Bounds are the claim's own; where it gives a range, the end that is easier to reach.
 "Do not differ much" is 0.8 to 1.25, as the usual test of equivalence has it; "sharply" is by half,
-"little" 5 %."""
+"little" 5 %, a "small" error of a prediction 10 %, "not always" in more repeats than not."""

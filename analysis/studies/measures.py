@@ -20,12 +20,13 @@ from analysis.report.faults import fault_causes
 from analysis.report.step_times import step_times
 from analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from analysis.views.call_graphs import WRITE_BACK, call_chains
+from analysis.views.energy import TOTAL, energy, why_none
 from analysis.views.steps import steps
 from probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 3
+VERSION = 4
 """Of what is measured and how: measures of another version are made anew."""
 
 _CAPACITY_SHARE = 0.1
@@ -39,7 +40,11 @@ _TOP = 10
 _HOTTEST = 0.01
 
 
-def measure(folder: Path, dev: str | None = None) -> dict[str, float | None]:
+Measure = float | str | None
+"""A number, or words: why there is none."""
+
+
+def measure(folder: Path, dev: str | None = None) -> dict[str, Measure]:
     """The measures of the run in `folder`, kept beside its trace. None: not measured there.
 
     `dev` is the device of the run's own file system: others' write-backs are not its.
@@ -59,9 +64,9 @@ def measure(folder: Path, dev: str | None = None) -> dict[str, float | None]:
     return measures
 
 
-def of_trace(trace: Trace, dev: str | None = None) -> dict[str, float | None]:
+def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Measure]:
     """The measures of a trace, by name; of what is written, that on `dev`, or on all devices."""
-    found: dict[str, float | None] = {}
+    found: dict[str, Measure] = {}
     for names, make in _MAKERS.items():
         try:
             values = make(trace, dev)
@@ -71,7 +76,7 @@ def of_trace(trace: Trace, dev: str | None = None) -> dict[str, float | None]:
     return found
 
 
-def of_summaries(summaries: object) -> dict[str, float | None]:
+def of_summaries(summaries: object) -> dict[str, Measure]:
     """What the clients of servers saw, from the summaries in run.json: the mean over the servers.
 
     None: nothing was served.
@@ -90,7 +95,9 @@ def of_summaries(summaries: object) -> dict[str, float | None]:
     }
 
 
-def _finite(value: Any) -> float | None:
+def _finite(value: Any) -> Measure:
+    if isinstance(value, str):
+        return value
     number = None if value is None or pd.isna(value) else float(value)
     return number if number is not None and abs(number) != float("inf") else None
 
@@ -193,7 +200,9 @@ def _steps(trace: Trace, dev: str | None) -> dict[str, Any]:
     frame = step_times(trace)
     found = {}
     for stage in ("train", "inference"):
-        own = frame[frame["stage"] == stage].set_index("part")["p50_ms"]
+        parts = frame[frame["stage"] == stage].set_index("part")
+        found[f"{stage}_compute_mean_ms"] = parts["mean_ms"].get("compute")
+        own = parts["p50_ms"]
         for part in ("end to end", "fetch stall", "compute", "forward", "backward", "optimizer"):
             found[f"{stage}_{part.replace(' ', '_')}_ms"] = own.get(part)
     return found
@@ -221,8 +230,31 @@ def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
         "stall_first_epoch_ms": stalls["first"],
         "stall_later_epochs_ms": stalls["later"],
         "epoch_s": epochs["mean"],
+        "later_epoch_s": epochs["later"],
         "epoch_spread": epochs["spread"] / epochs["later"] if epochs["later"] else None,
     }
+
+
+def _energy(trace: Trace, dev: str | None) -> dict[str, Any]:
+    """Energy of an epoch after the first: the mean power while they ran, times their mean time."""
+    epochs = trace.sql(
+        """
+        SELECT min(start) AS since, max("end") AS until, avg("end" - start) / 1e9 AS s
+        FROM phases WHERE name = 'epoch' AND epoch > 0 AND "end" IS NOT NULL
+        """
+    ).iloc[0]
+    if pd.isna(epochs["s"]):
+        return {"no_energy": "no epoch after the first ended"}
+    try:
+        frame = energy(trace, between=(int(epochs["since"]), int(epochs["until"])))
+    except BadTrace as error:
+        return {"no_energy": str(error)}
+    if frame.empty:
+        short = "the epochs ended before there were two samples (--sample-hz)"
+        return {"no_energy": short if len(energy(trace)) else why_none(trace)}
+    own = frame[~frame["part"]]
+    total = own[own["source"] == TOTAL] if len(own) > 1 else own
+    return {"epoch_energy_j": total["mean_w"].iloc[0] * epochs["s"]}
 
 
 def _hot_pages(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -264,9 +296,24 @@ _MAKERS: _Makers = {
     tuple(
         f"{stage}_{part}_ms"
         for stage in ("train", "inference")
-        for part in ("end_to_end", "fetch_stall", "compute", "forward", "backward", "optimizer")
+        for part in (
+            "end_to_end",
+            "fetch_stall",
+            "compute",
+            "compute_mean",
+            "forward",
+            "backward",
+            "optimizer",
+        )
     ): _steps,
-    ("stall_first_epoch_ms", "stall_later_epochs_ms", "epoch_s", "epoch_spread"): _epochs,
+    (
+        "stall_first_epoch_ms",
+        "stall_later_epochs_ms",
+        "epoch_s",
+        "later_epoch_s",
+        "epoch_spread",
+    ): _epochs,
+    ("epoch_energy_j", "no_energy"): _energy,
     ("hot_share_growth",): _hot_pages,
     ("improvement",): _layer,
 }

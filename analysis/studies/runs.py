@@ -12,6 +12,12 @@ from analysis.studies.measures import measure, of_summaries
 from probes.errors import BadTrace, TracerError, UsageError
 from tracer.store.files import read_bounded
 
+DEFAULT_MODE = "default"
+"""The power mode in which a study sets nothing."""
+
+SETTINGS = ("cores", "cpu_mhz", "cpu_quota", "gpu_mhz", "memory_mhz")
+"""Of a power mode."""
+
 _MAX_BYTES = 1 << 22
 _MAX_RUNS = 100_000
 
@@ -19,8 +25,9 @@ _MAX_RUNS = 100_000
 def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str, Any]]]:
     """What was declared, a row a run that was done, and the runs that failed.
 
-    Columns: id, the factors (model, where, mode, repeat, ...), the measures. Raises UsageError
-    where the folder is no study's.
+    Columns: id, the factors (model, where, mode, repeat, ...), the measures. Of the power mode
+    its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and what set them
+    (power_mode_by). Raises UsageError where the folder is no study's.
     """
     study = _object(folder / "study.json")
     if study is None:
@@ -33,7 +40,7 @@ def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str
             continue  # it has not ended
         factors = facts.get("factors")
         told = factors if isinstance(factors, dict) else {}
-        row = {"id": place.name, **told, "repeat": facts.get("repeat")}
+        row = {"id": place.name, **told, **_power_mode(facts), "repeat": facts.get("repeat")}
         if facts.get("state") != "done":
             failed.append({**row, "reason": str(facts.get("reason"))})
             continue
@@ -44,6 +51,18 @@ def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str
             failed.append({**row, "reason": str(error)})
     columns = ["id", "model", "where", "mode", "repeat"]
     return study, pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns), failed
+
+
+def _power_mode(facts: dict[str, Any]) -> dict[str, Any]:
+    told = facts.get("power_mode")
+    mode = told if isinstance(told, dict) else {}
+    settings, by = mode.get("settings"), mode.get("by")
+    numbers = settings if isinstance(settings, dict) else {}
+    return {
+        "power_mode": str(mode.get("name", DEFAULT_MODE)),
+        "power_mode_by": by if isinstance(by, dict) else {},
+        **{name: numbers[name] for name in SETTINGS if isinstance(numbers.get(name), int | float)},
+    }
 
 
 def _object(path: Path) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ steps AS (
     SELECT s.reader, s.name, s.counter, instance, value,
         value - lag(value) OVER w AS grown, (ts - lag(ts) OVER w) / 1e9 AS s
     FROM samples JOIN sources s USING (name)
-    WHERE target IS NULL
+    WHERE target IS NULL AND ts BETWEEN {since} AND {until}
     WINDOW w AS (PARTITION BY name, instance ORDER BY ts)
 ),
 parts AS (
@@ -44,8 +44,12 @@ ORDER BY source, instance
 """
 
 
-def energy(trace: Trace, baseload: Trace | None = None) -> pd.DataFrame:
+def energy(
+    trace: Trace, baseload: Trace | None = None, between: tuple[int, int] | None = None
+) -> pd.DataFrame:
     """Energy by source; empty where the machine gave no power.
+
+    `between` takes the samples of that time alone, in ns of the trace's clock.
 
     Columns: source (gpu, jetson, rapl, or total: of all that is no part of another), instance (GPU,
     rail, domain), part (within another row's), method (counter, or power x interval), samples,
@@ -58,7 +62,7 @@ def energy(trace: Trace, baseload: Trace | None = None) -> pd.DataFrame:
 
     Raises BadTrace for a trace without samples, UsageError for a baseload with a target.
     """
-    found = _by_source(trace)
+    found = _by_source(trace, between)
     if baseload is None:
         return found
     if baseload.manifest["targets"]:
@@ -76,10 +80,12 @@ def energy(trace: Trace, baseload: Trace | None = None) -> pd.DataFrame:
     return found
 
 
-def _by_source(trace: Trace) -> pd.DataFrame:
+def _by_source(trace: Trace, between: tuple[int, int] | None = None) -> pd.DataFrame:
     trace.require("samples")
     sources = ", ".join(f"('{reader}', '{name}', {c})" for reader, name, c in _SOURCES)
-    found = trace.sql(_ENERGY.replace("{sources}", sources))
+    since, until = between or (0, (1 << 63) - 1)
+    query = _ENERGY.replace("{sources}", sources)
+    found = trace.sql(query.replace("{since}", str(since)).replace("{until}", str(until)))
     names = list(zip(found["source"], found["instance"], strict=True))
     found.insert(2, "part", pd.Series([_part(*name, names) for name in names], dtype=bool))
     whole = found[~found["part"]]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.studies import claims
-from analysis.studies.measures import measure, of_summaries, of_trace
+from analysis.studies.measures import FILE, VERSION, measure, of_summaries, of_trace
 from analysis.studies.runs import read_runs
 from probes.errors import UsageError
 from tests.support.traces import make_trace
@@ -65,7 +65,8 @@ def test_what_was_not_measured_says_why():
     found = {v.id: v for v in claims.judge(frame)}
     assert found.keys() == claims.claims().keys()
     assert "no run has 'cpu_s'" in found["P1"].why.replace('"', "'") or "cpu_s" in found["P1"].why
-    assert found["J8"].why == "nothing here measures it yet"
+    assert found["J9"].why == "nothing here measures it yet"
+    assert found["J8"].why == "this study has no runs for it"
     assert {v.seed for v in claims.claims().values()} == {"000", "001", "002"}
     assert all(v.id.startswith("P") for v in claims.judge(frame, "001"))
 
@@ -259,3 +260,60 @@ def test_pages_that_become_hot_and_epochs_that_take_their_time(tmp_path):
     assert found["epoch_s"] == pytest.approx(10 / 3)
     assert found["epoch_spread"] == pytest.approx((0.5**0.5) / 2.5)
     assert found["train_fetch_stall_ms"] == 5
+    assert found["later_epoch_s"] == pytest.approx(2.5)
+    assert found["epoch_energy_j"] is None
+    assert "samples" in found["no_energy"]
+
+
+def test_an_epoch_s_energy_is_the_mean_power_of_the_later_ones_times_their_time(tmp_path):
+    """Epochs of 5, 2 and 4 s; 10 W before the second begins, then 20 W, then 40 W."""
+    second = 10**9
+    epochs = [
+        {"pid": 7, "tid": 7, "name": "epoch", "epoch": e, "start": a * second, "end": b * second}
+        for e, a, b in ((0, 0, 5), (1, 5, 7), (2, 7, 11))
+    ]
+    power = [
+        {"ts": at * second, "name": "gpu_power", "instance": "0", "value": watts, "unit": "W"}
+        for at, watts in ((1, 10.0), (4, 10.0), (5, 10.0), (7, 20.0), (11, 40.0), (20, 99.0))
+    ]
+    with make_trace(tmp_path / "a", {"phases": epochs, "samples": power}) as trace:
+        found = of_trace(trace)
+    assert found["epoch_energy_j"] == pytest.approx((20 * 2 + 40 * 4) / 6 * 3)
+    assert found["no_energy"] is None
+    why = {"not_available": {"rapl": "no domain", "gpu": "no driver", "jetson": "no rail"}}
+    memory = [{"ts": 6 * second, "name": "memory_used", "value": 1.0, "unit": "bytes"}]
+    with make_trace(tmp_path / "b", {"phases": epochs, "samples": memory}, samples=why) as trace:
+        found = of_trace(trace)
+    assert found["epoch_energy_j"] is None
+    assert found["no_energy"] == (
+        "energy is not available: gpu: no driver; jetson: no rail; rapl: no domain"
+    )
+
+
+def test_a_report_has_the_power_modes_of_the_runs(tmp_path, tracer):
+    (tmp_path / "study.json").write_text('{"name": "mine", "paper": "002"}')
+    quotas = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+    for number, quota in enumerate(quotas):
+        place = tmp_path / f"runs/{number}"
+        place.mkdir(parents=True)
+        name = "default" if quota == 1 else f"cpu_quota {quota}"
+        mode = {
+            "name": name,
+            "settings": {"cores": 2, "cpu_quota": quota},
+            "by": {} if quota == 1 else {"cpu_quota": "quota of CPU time, not a frequency"},
+        }
+        facts = {"state": "done", "factors": {"model": "lenet", "mode": "train", "where": "host"},
+                 "repeat": 0, "power_mode": mode}  # fmt: skip
+        (place / "run.json").write_text(json.dumps(facts))
+        measures = {"later_epoch_s": 20 - 10 * quota, "epoch_energy_j": None, "no_energy": "none"}
+        (place / FILE).write_text(json.dumps({"version": VERSION, "measures": measures}))
+    told = tracer("study", "report", tmp_path, "--json").json["power_modes"]
+    assert len(told["modes"]) == len(quotas) and len(told["profiled"]) == 4
+    assert [row["predicted_s"] for row in told["modes"]] == pytest.approx(
+        [row["epoch_s"] for row in told["modes"]]
+    )
+    assert told["jobs"][0]["mape"] == pytest.approx(0, abs=1e-6)
+    text = tracer("study", "report", tmp_path).out
+    assert "Power modes of lenet" in text and "not a frequency" in " ".join(text.split())
+    assert "no energy, and so no front: none" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80

@@ -1,7 +1,9 @@
 """Studies run for real: resumed after a kill, with runs that fail, and nothing left behind."""
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -228,3 +230,71 @@ def test_another_study_s_folder_is_refused(study, tmp_path):
     assert "is of another study" in ran.err
     assert ran.err.count("\n") == 1
     assert not Path(tmp_path / "s/scratch.img").exists()
+
+
+SLOW = """
+[[runs]]
+model = "lenet"
+epochs = 1
+workers = 0
+where = [{where}]
+power_mode = [{modes}]
+"""
+HALF_OF_ONE = "{cores = 1, cpu_quota = 0.5}"
+NO_STUDY = TINY.partition("[[runs]]")[0]
+NOTE = Path("/var/lib/traintrace/power_mode.json")
+
+
+def test_runs_are_made_in_their_power_modes_and_one_that_the_machine_lacks_fails(
+    study, dockerd, tmp_path
+):
+    slow = SLOW.format(where='"host", "1"', modes=f"{HALF_OF_ONE}, {{gpu_mhz = 1}}")
+    ran = json.loads(study(NO_STUDY.format(repeats=1) + slow).out)
+    assert (ran["done"], ran["failed"]) == (2, 2)
+    for one in results(tmp_path).values():
+        mode = one["power_mode"]
+        if one["state"] == "failed":
+            assert mode == {"name": "gpu_mhz 1"}
+            assert "gpu_mhz" in one["reason"] and "\n" not in one["reason"]
+        else:
+            assert mode["name"] == "cores 1, cpu_quota 0.5"
+            assert (mode["settings"]["cores"], mode["settings"]["cpu_quota"]) == (1, 0.5)
+            assert mode["by"]["cpu_quota"] == "quota of CPU time, not a frequency"
+    assert not NOTE.exists()
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def test_several_containers_have_the_time_of_a_mode_together(study, dockerd, tmp_path):
+    text = NO_STUDY.format(repeats=1) + SLOW.format(where='"2"', modes=HALF_OF_ONE)
+    process = study.start(text.replace("epochs = 1", "epochs = 100000"))
+    wait_for(lambda: len(dockerd.client.containers.list()) == 2, "two containers", 300)
+    first = str(min(os.sched_getaffinity(0)))
+    for box in dockerd.client.containers.list():
+        config = box.attrs["HostConfig"]
+        assert (config["NanoCpus"], config["CpusetCpus"]) == (250_000_000, first)
+    process.terminate()
+    assert process.wait(120) == 130
+    assert not NOTE.exists()
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def test_a_killed_study_s_job_is_taken_out_of_its_mode_by_the_next_study(study, dockerd, tmp_path):
+    text = NO_STUDY.format(repeats=1) + SLOW.format(where='"host"', modes=HALF_OF_ONE)
+    process = study.start(text.replace("epochs = 1", "epochs = 100000"))
+    cgroup = Path(f"traintrace-{process.pid}")
+    wait_for(lambda: any(members(cgroup)), "the job to join its cgroups", 300)
+    process.kill()
+    process.wait()
+    assert NOTE.exists() and any(members(cgroup))
+    shutil.rmtree(tmp_path / "s/runs")
+    (tmp_path / "s/study.json").unlink()
+    assert json.loads(study(TINY.format(repeats=1).replace(', "2"', "")).out)["done"] == 1
+    assert not NOTE.exists() and not list(Path("/sys/fs/cgroup").glob(f"**/{cgroup}"))
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def members(cgroup):
+    """Processes in the cgroups of this name."""
+    for path in Path("/sys/fs/cgroup").glob(f"**/{cgroup}/cgroup.procs"):
+        with contextlib.suppress(FileNotFoundError):
+            yield from path.read_text().split()

@@ -5,6 +5,8 @@ from collections import Counter
 import pytest
 
 from workloads.errors import JobError
+from workloads.modes.machine import Machine
+from workloads.modes.mode import PowerMode
 from workloads.studies import media, study
 
 TWO = """
@@ -80,6 +82,19 @@ def test_every_limited_medium_says_what_it_is_of():
     assert media.find("sd-card").speed.shared(4).read_iops == 419
 
 
+def test_a_power_mode_is_a_factor_and_an_empty_one_is_none(declared):
+    text = 'name="x"\n[[runs]]\nmodel="lenet"\npower_mode = [{}, {cores = 1}, {cores = 1.0}]\n'
+    loaded = declared(text, repeats=1)
+    assert {str(run.factors.power_mode) for run in loaded.runs} == {"None", "cores 1"}
+    assert len({run.id for run in loaded.runs}) == 2
+
+
+def test_the_machine_s_own_power_modes_can_be_asked_for(declared):
+    text = 'name="x"\n[[runs]]\nmodel="lenet"\npower_mode = ["machine", {cpu_quota = 0.77}]\n'
+    modes = {run.factors.power_mode for run in declared(text, repeats=1).runs}
+    assert modes == {*Machine().modes(), PowerMode(cpu_quota=0.77)}
+
+
 def test_the_shipped_ones_are_whole():
     for name in study.shipped():
         loaded = study.load(name)
@@ -101,6 +116,13 @@ def test_the_shipped_ones_are_whole():
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nworkers = -1', "`workers` is"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nbatch_size = 0', "`batch_size` is"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\ncpus = 1', "only containers have"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\npower_mode = 3', "`power_mode` is"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\npower_mode = {cpu_quota = 2}', "`cpu_quota` is"),
+        (
+            'name = "x"\n[[runs]]\nmodel = "lenet"\nwhere = "1"\ncpus = 1\n'
+            "power_mode = {cpu_quota = 0.5}",
+            "limit the same time",
+        ),
         ('name = "x"\nscale = 0\n[[runs]]\nmodel = "lenet"', "`scale` is"),
         ('name = "x"\nrepeats = 2.5\n[[runs]]\nmodel = "lenet"', "`repeats` is"),
         ('name = "x"\nrecord = "-a"\n[[runs]]\nmodel = "lenet"', "`record` is"),

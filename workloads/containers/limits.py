@@ -30,6 +30,7 @@ class Limits:
     """What a container may use. None: all there is. `seccomp`: Docker's own filter of calls.
 
     `speed` is of the block device `device`, such as /dev/loop3.
+    `cpus` is an amount of their time, `cpuset` says which ones.
     """
 
     cpus: float | None = None
@@ -38,12 +39,15 @@ class Limits:
     shm_bytes: int = 1 << 30
     device: str | None = None
     speed: Speed | None = None
+    cpuset: str | None = None
 
     def options(self) -> dict[str, Any]:
         """As Docker's SDK has them."""
         found: dict[str, Any] = {"shm_size": self.shm_bytes}
         if self.cpus is not None:
             found["nano_cpus"] = round(self.cpus * 1e9)
+        if self.cpuset is not None:
+            found["cpuset_cpus"] = self.cpuset
         if self.memory_bytes is not None:
             # No more by swapping.
             found |= {"mem_limit": self.memory_bytes, "memswap_limit": self.memory_bytes}

@@ -12,6 +12,7 @@ model = ["lenet", "squeezenet"]
 where = ["host", "1", "4"]     # so many containers at once
 mode = ["train"]
 workers = [4]
+power_mode = [{}, {cores = 1, cpu_quota = 0.5}]   # or "machine": some of the machine's own
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from typing import Any
 
 from workloads import models
 from workloads.errors import JobError
+from workloads.modes.machine import Machine
+from workloads.modes.mode import PowerMode
+from workloads.modes.mode import parse as parse_mode
 from workloads.studies import media
 
 FOLDER = Path(__file__).parent
@@ -50,7 +54,8 @@ class Factors:
 
     `cache`: whether the page cache is dropped before the run, or has the data (kept). `medium`:
     where data and output lie (`workloads.studies.media`). `rate`, `requests`: where the mode is
-    serve, how many requests a second each server is sent, and how many in all.
+    serve, how many requests a second each server is sent, and how many in all. `power_mode` None:
+    the machine's.
     """
 
     model: str
@@ -68,6 +73,7 @@ class Factors:
     medium: str = media.DISK
     rate: float | None = None
     requests: int | None = None
+    power_mode: PowerMode | None = None
 
     @property
     def containers(self) -> int:
@@ -165,6 +171,8 @@ def _parse(
         if not isinstance(block, dict) or "model" not in block:
             raise wrong("each of [[runs]] names models")
         values = {key: v if isinstance(v, list) else [v] for key, v in block.items()}
+        if "power_mode" in values:
+            values["power_mode"] = _power_modes(values["power_mode"], wrong)
         for combination in itertools.product(*values.values()):
             found[_factors(dict(zip(values, combination, strict=True)), wrong)] = None
             if len(found) * repeats > _MAX_RUNS:
@@ -185,6 +193,21 @@ def _parse(
         image,
         [run for *_, run in sorted(keyed, key=lambda k: k[:2])],
     )
+
+
+def _power_modes(told: list[Any], wrong: Any) -> list[PowerMode | None]:
+    found: list[PowerMode | None] = []
+    for one in told:
+        if one == "machine":
+            found += Machine().modes()
+        elif isinstance(one, dict):
+            try:
+                found.append(parse_mode(one))
+            except JobError as error:
+                raise wrong(f"`power_mode`: {error}") from None
+        else:
+            raise wrong(f'`power_mode` is a table of settings, or "machine", not {one!r}')
+    return found
 
 
 def _factors(told: dict[str, Any], wrong: Any) -> Factors:
@@ -212,4 +235,7 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
     limited = factors.cpus is not None or factors.memory is not None or not factors.seccomp
     if limited and not factors.containers:
         raise wrong("only containers have `cpus`, `memory` and `seccomp`")
+    quota = factors.power_mode is not None and factors.power_mode.cpu_quota is not None
+    if quota and factors.cpus is not None:
+        raise wrong("`cpus` and a power mode's `cpu_quota` limit the same time")
     return factors

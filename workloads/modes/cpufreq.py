@@ -1,0 +1,60 @@
+"""Frequency of the CPUs, by cpufreq (kernel: Documentation/admin-guide/pm/cpufreq.rst)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workloads.errors import JobError
+from workloads.modes.frequency import Limits, put_back
+from workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism
+
+_KHZ = 1e3
+
+
+class Cpufreq(Mechanism):
+    """All CPUs are held at one frequency."""
+
+    name = "cpufreq"
+    sets = "cpu_mhz"
+
+    def __init__(self, root: Path = ROOT) -> None:
+        super().__init__(root)
+        if not self._policies():
+            raise Lacking("there is no cpufreq (a virtual machine, or firmware governs)")
+
+    def now(self) -> float:
+        """MHz: the highest that any CPU may have."""
+        return max(policy.now() for policy in self._policies())
+
+    def choices(self) -> list[float]:
+        """MHz."""
+        return self._policies()[0].some()
+
+    def remember(self) -> Before:
+        """The limits of every policy."""
+        return {path: text for p in self._policies() for path, text in p.remember().items()}
+
+    def set(self, value: float) -> None:
+        """Hold every CPU at `value` MHz; policies that share no such frequency are refused."""
+        for policy in self._policies():
+            policy.hold(value)
+            if abs(policy.now() - value) > 0.05 * value:
+                raise JobError(f"{policy.high} says {policy.now():g} MHz after {value:g} was set")
+
+    def restore(self, before: Before) -> None:
+        """Put back the limits of every policy."""
+        put_back(before)
+
+    def _policies(self) -> list[Limits]:
+        """Those of the CPUs that are online now."""
+        return [
+            Limits(
+                folder / "scaling_min_freq",
+                folder / "scaling_max_freq",
+                folder / "scaling_available_frequencies",
+                _KHZ,
+                (folder / "cpuinfo_min_freq", folder / "cpuinfo_max_freq"),
+            )
+            for folder in sorted((self.root / "sys/devices/system/cpu/cpufreq").glob("policy*"))
+            if (folder / "scaling_max_freq").exists()
+        ]

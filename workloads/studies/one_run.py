@@ -1,0 +1,152 @@
+"""One run of a study: its conditions set, its job made and recorded, its result kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from workloads.containers.limits import Limits, parse_bytes
+from workloads.errors import JobError
+from workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
+from workloads.modes.mode import DEFAULT
+from workloads.modes.setting import PowerModes, Setting
+from workloads.studies import media
+from workloads.studies.scratch import Scratch, drop_caches, fill_cache
+from workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
+from workloads.studies.study import Factors, Run, Study
+from workloads.studies.throttle import Throttle
+
+RUNS = "runs"
+NOTE = "running.json"
+_RUN = "run.json"
+_TRACE = "run.trace"
+
+
+def read(folder: Path, run: Run) -> dict[str, Any] | None:
+    """How a run went; None where it has not ended."""
+    path = folder / RUNS / run.id / _RUN
+    try:
+        found = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("state") in ("done", "failed") else None
+
+
+def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerModes) -> None:
+    """Make a run from the start; what goes wrong in it is its result."""
+    place = folder / RUNS / run.id
+    shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
+    place.mkdir()
+    factors = run.factors
+    scratch = Scratch(folder, scratch_bytes, media.find(factors.medium))
+    output = scratch.mount / "output"
+    seed = ["--seed", str(study.seed), "--scale", str(study.scale)]
+    job = Job(
+        factors.model,
+        factors.mode,
+        output,
+        options=[*factors.options(), *seed],
+        record=place / _TRACE,
+        record_options=study.record,
+        note=folder / NOTE,
+        longest_s=study.longest_s,
+    )
+    facts: dict[str, Any] = {
+        "study": study.name,
+        "factors": asdict(factors),
+        "repeat": run.repeat,
+        "scale": study.scale,
+        "power_mode": {"name": str(factors.power_mode or DEFAULT)},
+        "began": time.time(),
+    }
+    try:
+        with scratch:
+            facts["dev"] = scratch.device
+            shutil.rmtree(output, ignore_errors=True)
+            job = prepare(job)
+            with (
+                _medium(job, factors, scratch) as facts["medium"],
+                modes.applied(factors.power_mode, bool(factors.containers)) as mode,
+            ):
+                facts["power_mode"] = mode.facts()
+                facts |= _result(_run(job, factors, scratch, mode, study.image))
+            shutil.rmtree(output, ignore_errors=True)
+    except JobError as error:
+        facts |= {"state": "failed", "reason": str(error), "summaries": []}
+    except OSError as error:
+        about = f"{error.filename}: " if error.filename else ""
+        facts |= {"state": "failed", "reason": f"{about}{error.strerror}", "summaries": []}
+    facts["ended"] = time.time()
+    write(place / _RUN, facts)
+
+
+def write(path: Path, facts: dict[str, Any]) -> None:
+    """Write JSON, all of it or nothing."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(facts, indent=1) + "\n")
+    part.rename(path)
+
+
+@contextlib.contextmanager
+def _medium(job: Job, factors: Factors, scratch: Scratch) -> Iterator[dict[str, Any]]:
+    """Run the block with the cache and the medium that are asked for; gives what the medium is."""
+    medium = scratch.medium
+    facts: dict[str, Any] = {"name": medium.name}
+    with contextlib.ExitStack() as stack:
+        test = None
+        if medium.speed is not None:
+            test = stack.enter_context(SpeedTest(scratch.mount, medium.speed))
+            drop_caches()
+            beneath = test.measure()
+            require_as_fast(beneath, medium.speed, "what the medium lies on")
+        if factors.cache == "dropped":
+            drop_caches()
+        elif job.data is not None:
+            fill_cache(job.data)
+        if test is not None and medium.speed is not None:
+            limit = stack.enter_context(
+                Throttle(scratch.device, medium.speed, scratch.mount.parent)
+            )
+            found = test.measure()
+            require_limited(found, medium.speed)
+            facts |= {
+                "stands_for": medium.about,
+                "source": medium.source,
+                "limited_by": limit.about,
+                "asked": asdict(medium.speed),
+                "measured": asdict(found),
+                "without_limit": asdict(beneath),
+            }
+        yield facts
+
+
+def _run(job: Job, factors: Factors, scratch: Scratch, mode: Setting, image: str | None) -> Ran:
+    count = factors.containers
+    if not count:
+        return run_on_host(replace(job, cgroups=mode.cgroups))
+    # Mode and medium are the machine's: what they leave, all containers have together.
+    limits = Limits(
+        cpus=mode.share.quota / count if mode.share.quota else factors.cpus,
+        memory_bytes=None if factors.memory is None else parse_bytes(factors.memory),
+        seccomp=factors.seccomp,
+        device=scratch.node,
+        speed=scratch.medium.speed and scratch.medium.speed.shared(count),
+        cpuset=mode.share.cpuset,
+    )
+    return run_in_containers(job, count, limits, image)
+
+
+def _result(ran: Ran) -> dict[str, Any]:
+    return {
+        "state": "failed" if ran.failures else "done",
+        "reason": "; ".join(ran.failures) or None,
+        "summaries": ran.summaries,
+        "versions": ran.versions,
+        "image": ran.image,
+    }

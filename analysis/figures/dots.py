@@ -42,7 +42,8 @@ def dots(
 
     `frame` has columns with these names, and VALUE_low and VALUE_high where there are intervals.
     `panel`: a column whose values each get a panel. `paper`: the column of the paper's values. What
-    is null is not drawn, and a category without any value has no room.
+    is null is not drawn, and a category without any value has no room. An interval that is much
+    wider than the values lie apart runs off its panel, unless the axis is logarithmic.
     """
     drawn = [name for name in (value, paper) if name is not None]
     frame = frame[frame[drawn].notna().any(axis=1)]
@@ -80,8 +81,24 @@ def dots(
         figure.update_xaxes(
             title_text=axis.title if last else None, type="log" if axis.log else "linear",
             tickformat=".0%" if axis.percent else None, row=row, col=1,
+            range=None if axis.log else _extent(part, value, drawn),
         )  # fmt: skip
     return look(figure, whole)
+
+
+def _extent(part: pd.DataFrame, value: str, drawn: list[str]) -> list[float] | None:
+    """From where to where a panel goes: all values, and so far beyond them as they lie apart."""
+    values = part[drawn].apply(pd.to_numeric).to_numpy(np.float64)
+    least, most = float(np.nanmin(values)), float(np.nanmax(values))
+    ends = [f"{value}_low", f"{value}_high"]
+    if most == least or ends[0] not in part or not part[ends].notna().any(axis=None):
+        return None
+    low, high = (pd.to_numeric(part[end]) for end in ends)
+    apart = most - least
+    left = max(least - apart, min(least, float(np.nanmin([*low, least]))))
+    right = min(most + apart, max(most, float(np.nanmax([*high, most]))))
+    room = 0.05 * (right - left)
+    return [left - room, right + room]
 
 
 def _aside(number: int, of: int) -> float:

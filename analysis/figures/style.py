@@ -45,8 +45,8 @@ def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
         hovermode="closest",
     )
     figure.update_annotations(x=0, xanchor="left", font={"size": 14, "weight": "bold"})
-    figure.update_xaxes(automargin=True, zeroline=False)
-    figure.update_yaxes(automargin=True, zeroline=False)
+    figure.update_xaxes(automargin=True, zeroline=False, exponentformat="none")
+    figure.update_yaxes(automargin=True, zeroline=False, exponentformat="none")
     return figure
 
 

@@ -49,7 +49,12 @@ def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str
             continue  # it has not ended
         factors = facts.get("factors")
         told = factors if isinstance(factors, dict) else {}
-        row = {"id": place.name, **told, "repeat": facts.get("repeat")}
+        told = {**told, "repeat": facts.get("repeat")}
+        row = {"id": place.name} | {
+            name: told[name]
+            for name in FACTORS
+            if isinstance(told.get(name), str | int | float | None) and name in told
+        }
         if facts.get("state") != "done":
             failed.append({**row, "reason": str(facts.get("reason"))})
             continue

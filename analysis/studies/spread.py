@@ -20,6 +20,20 @@ def place(where: object) -> str:
     return PLACES.get(str(where), f"{where} containers")
 
 
+def in_order(frame: pd.DataFrame, then: Sequence[str]) -> pd.DataFrame:
+    """Sorted by place, the host first, then by these columns; `where` is in words afterwards."""
+
+    def key(where: str) -> tuple[bool, int, str]:
+        return where != "host", len(where), where  # "4" is less than "16"
+
+    places = sorted({str(where) for where in frame["where"]}, key=key)
+    order = {where: number for number, where in enumerate(places)}
+    found = frame.assign(_place=frame["where"].astype(str).map(order)).sort_values(
+        ["_place", *then], ignore_index=True
+    )
+    return found.drop(columns="_place").assign(where=found["where"].map(place))
+
+
 def over_runs(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
     """The mean of each value over the rows of a group, with Student's 95 % interval.
 

@@ -196,6 +196,16 @@ def test_the_runs_of_a_folder_are_a_frame_and_the_failed_ones_apart(tmp_path):
         read_runs(tmp_path / "runs")
 
 
+def test_what_a_run_says_of_itself_names_no_other_run(tmp_path):
+    study(tmp_path)
+    trace_of(tmp_path / "runs/a/run.trace")
+    told = json.loads((tmp_path / "runs/a/run.json").read_text())
+    told["factors"] |= {"id": "../../elsewhere", "cpus": {"no": "number"}, "faults": 99}
+    (tmp_path / "runs/a/run.json").write_text(json.dumps(told))
+    (row,) = read_runs(tmp_path)[1].to_dict("records")
+    assert (row["id"], row["faults"], "cpus" in row) == ("a", 2, False)
+
+
 def test_pages_that_become_hot_and_epochs_that_take_their_time(tmp_path):
     """Eight pages written once, then one of them eight times; epochs of 5, 2 and 3 s."""
     pages = [*range(8), *[3] * 8]

@@ -11,7 +11,7 @@ import re
 import pandas as pd
 
 from analysis.studies.papers.numbers import numbers
-from analysis.studies.spread import over_runs, place, without_limits
+from analysis.studies.spread import in_order, over_runs, without_limits
 
 _TOP = 10
 _CPU_TIME = "task-clock"
@@ -90,16 +90,17 @@ def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
     chain, counts as 0 there.
     """
     own = _trainings(chains)
-    own = own[own["event"] == "block:block_rq_insert"].assign(where=own["where"].map(place))
+    own = own[own["event"] == "block:block_rq_insert"]
     shares = own.pivot_table(index=["where", "id"], columns="chain", values="share", fill_value=0.0)
     flat = shares.reset_index().melt(id_vars=["where", "id"], value_name="share")
     found = over_runs(flat, ["where", "chain"], ["share"])
     top = own.sort_values("count", ascending=False).drop_duplicates(["where", "chain"])
     found = found.merge(top[["where", "chain", "comm", "path"]], how="left")
     paper = numbers("park2023_table6_call_chains").rename(columns={"share": "paper_share"})
-    paper["where"] = place("1")
+    paper["where"] = "1"
     found = found.merge(paper[["where", "chain", "paper_share"]], how="outer")
-    return found.sort_values(["where", "share"], ascending=[True, False], ignore_index=True)
+    found = in_order(found.assign(less=-found["share"]), ["less"])
+    return found.drop(columns="less")
 
 
 def fault_causes(causes: pd.DataFrame) -> pd.DataFrame:
@@ -150,8 +151,7 @@ def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
     found = over_runs(flat, keys, ["writebacks", "share"]).merge(paper, on=keys, how="outer")
     order = {"periodic": 0, "background": 1, "sync": 2}
     found["order"] = found["reason"].map(order).fillna(len(order))
-    found = found.sort_values(["where", "model", "order", "reason"], ignore_index=True)
-    return found.drop(columns="order").assign(where=found["where"].map(place))
+    return in_order(found, ["model", "order", "reason"]).drop(columns="order")
 
 
 def writeback_intervals(intervals: pd.DataFrame) -> pd.DataFrame:
@@ -162,8 +162,8 @@ def writeback_intervals(intervals: pd.DataFrame) -> pd.DataFrame:
     Columns: model, where, mean_s and std_s (of a run, each with _low, _high), runs.
     """
     own = _trainings(intervals)
-    own = own[own["reason"] == "all"].assign(where=own["where"].map(place))
-    return over_runs(own, ["model", "where"], ["mean_s", "std_s"])
+    own = own[own["reason"] == "all"]
+    return in_order(over_runs(own, ["model", "where"], ["mean_s", "std_s"]), ["model"])
 
 
 def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
@@ -173,8 +173,8 @@ def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
     interval_s (the mean of that quantile over the runs, _low, _high), runs.
     """
     own = _trainings(quantiles)
-    own = own.assign(where=own["where"].map(place))
-    return over_runs(own, ["model", "where", "share"], ["interval_s"])
+    found = over_runs(own, ["model", "where", "share"], ["interval_s"])
+    return in_order(found, ["model", "share"])
 
 
 def page_heat(heat: pd.DataFrame) -> pd.DataFrame:
@@ -204,5 +204,4 @@ def layer_improvement(runs: pd.DataFrame) -> pd.DataFrame:
         paper.rename(columns={"improvement": "paper_improvement"}),
         on=["where", "model"], how="outer",
     )  # fmt: skip
-    found = found.sort_values(["where", "model"], ignore_index=True)
-    return found.assign(where=found["where"].map(place))
+    return in_order(found, ["model"])

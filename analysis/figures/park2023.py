@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from analysis.figures.dots import Axis, dots
@@ -95,8 +96,9 @@ def interval_spread(frame: pd.DataFrame) -> go.Figure:
 def page_heat(frame: pd.DataFrame) -> go.Figure:
     """Pages by the time at which they are written back, in boxes that are counted already.
 
-    Columns: model, from_s, first_page (of a box; ranks), writebacks. A panel a model; an empty box
-    is empty paper. The scale is logarithmic, one for all panels.
+    Columns: model, from_s, to_s, first_page, last_page (of boxes of one size; pages by rank),
+    writebacks. A panel a model; an empty box is empty paper. The scale is logarithmic, one for all
+    panels.
     """
     models = list(numbered(frame["model"]))[:_MOST_PANELS]
     figure = make_subplots(
@@ -105,14 +107,14 @@ def page_heat(frame: pd.DataFrame) -> go.Figure:
     )  # fmt: skip
     for row, model in enumerate(models, 1):
         own = frame[frame["model"] == model]
-        grid = own.pivot_table(
-            index="first_page", columns="from_s", values="writebacks", aggfunc="sum"
-        )
-        counts = grid.to_numpy(float)
+        width = float((own["to_s"] - own["from_s"]).max())
+        height = int((own["last_page"] - own["first_page"]).max()) + 1
+        counts = _grid(own, width, height)
         trace = go.Heatmap(
-            x=grid.columns.to_numpy(float), y=grid.index.to_numpy(float), z=np.log10(counts),
-            customdata=counts, coloraxis="coloraxis",
-            hovertemplate="%{customdata} write-backs at %{x:.1f} s, page %{y}<extra></extra>",
+            x=(np.arange(counts.shape[1]) + 0.5) * width, z=np.log10(counts),
+            y=(np.arange(counts.shape[0]) + 0.5) * height, customdata=counts,
+            coloraxis="coloraxis", hoverongaps=False,
+            hovertemplate="%{customdata} at %{x:.1f} s, page %{y:.0f}<extra></extra>",
         )  # fmt: skip
         figure.add_trace(trace, row=row, col=1)
     most = float(frame["writebacks"].max()) if len(frame) else 1.0
@@ -129,6 +131,15 @@ def page_heat(frame: pd.DataFrame) -> go.Figure:
     figure.update_xaxes(title_text="time since the recording began, s")
     figure.update_yaxes(title_text="page, by its place on the disk")
     return look(figure, PLOT_PX * max(1, len(models)))
+
+
+def _grid(boxes: pd.DataFrame, width: float, height: int) -> NDArray[np.float64]:
+    """Counts by page and time, evenly spaced from 0 on; not a number where there is no box."""
+    times = (boxes["from_s"] / width).round().astype(int).to_numpy()
+    pages = (boxes["first_page"] // height).astype(int).to_numpy()
+    found = np.full((int(pages.max()) + 1, int(times.max()) + 1), np.nan)
+    found[pages, times] = boxes["writebacks"]
+    return found
 
 
 def layer_improvement(frame: pd.DataFrame) -> go.Figure:

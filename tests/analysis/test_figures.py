@@ -78,9 +78,19 @@ def test_boxes_are_drawn_by_the_logarithm_and_empty_ones_are_empty():
     )  # fmt: skip
     figure = park2023.page_heat(boxes)
     (heat,) = figure.data
+    assert list(heat.x) == [0.5, 1.5] and list(heat.y) == [2.5, 7.5]
     assert heat.z[0][0] == 3 and heat.z[1][1] == 1
     assert pd.isna(heat.z[0][1]) and pd.isna(heat.z[1][0])
     assert list(figure.layout.coloraxis.colorbar.ticktext) == ["1", "10", "100", "1,000"]
+
+
+def test_time_without_write_backs_has_its_room():
+    boxes = pd.DataFrame(
+        {"model": "a", "from_s": [0.0, 3.0], "to_s": [1.0, 4.0], "first_page": [0, 10],
+         "last_page": [4, 11], "writebacks": [1, 1]}
+    )  # fmt: skip
+    (heat,) = park2023.page_heat(boxes).data
+    assert list(heat.x) == [0.5, 1.5, 2.5, 3.5] and list(heat.y) == [2.5, 7.5, 12.5]
 
 
 def test_a_distribution_is_the_share_up_to_each_time():

@@ -21,9 +21,9 @@ RUNS = "runs"
 class Part:
     """A table or figure of a paper.
 
-    `needs`: the extract (or RUNS) that `table` takes. `figures`: the names of functions in the
-    module of `analysis.figures` that is called as the paper is. `shown`: whether the table is for
-    people, too, or only what a figure is drawn of.
+    `needs`: the extract (or RUNS) that `table` takes. `figures`: each draws the table. `shown`:
+    whether the table is for people, too, or only what a figure is drawn of. `places`: where the
+    runs were that it is made of; none: everywhere.
     """
 
     title: str
@@ -32,6 +32,7 @@ class Part:
     table: Callable[[pd.DataFrame], pd.DataFrame]
     figures: list[Callable[[pd.DataFrame], go.Figure]] = field(default_factory=list)
     shown: bool = True
+    places: tuple[str, ...] = ()
 
 
 def parts(paper: str | None) -> list[Part]:
@@ -53,6 +54,7 @@ def _park2023() -> list[Part]:
             "counters",
             park2023.event_counts,
             [draw.event_ratios],
+            places=("host", "1"),
         ),
         Part(
             "Table 6: call chains of block_rq_insert",
@@ -69,6 +71,7 @@ def _park2023() -> list[Part]:
             "fault_causes",
             park2023.fault_causes,
             [draw.fault_causes],
+            places=("1",),
         ),
         Part(
             "Tables 9 and 10: why write-backs began",
@@ -101,6 +104,7 @@ def _park2023() -> list[Part]:
             park2023.page_heat,
             [draw.page_heat],
             shown=False,
+            places=("1",),
         ),
         Part(
             "Figure 6: I/O latency that a flush layer saves",

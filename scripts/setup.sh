@@ -15,11 +15,11 @@ say() { echo "setup: $*" >&2; }
 # and call graphs; docker.io: containers; libseccomp2: names of system calls; libstdc++6:
 # readable C++ names. Of the tests and benchmarks: e2fsprogs, xfsprogs, btrfs-progs, mount: file
 # systems; strace, bpftrace, sysstat, time: asked the same questions; gcc, libc6-dev, binutils:
-# programs, and what is in them.
+# programs, and what is in them; chromium: pages as a browser shows them.
 packages=(
     python3-venv python3-bpfcc linux-perf docker.io libseccomp2 libstdc++6
     e2fsprogs xfsprogs btrfs-progs mount strace bpftrace sysstat time gcc libc6-dev
-    binutils
+    binutils chromium
 )
 headers=linux-headers-$(dpkg --print-architecture 2>/dev/null || true)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from probes.doctor import check, verdict
+from tests.support import browser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,12 +43,20 @@ def why_no_docker() -> str | None:
     return why_no_kernel()
 
 
+@cache
+def why_no_browser() -> str | None:
+    """The one reason for which no page can be looked at here, or None."""
+    return None if browser.find() else "no Chromium is installed (apt-get install chromium)"
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose real thing is out of reach, or fail it where that was forbidden."""
     if item.get_closest_marker("kernel") is not None:
         do_without("the kernel", "TRACER_REQUIRE_KERNEL", why_no_kernel())
     if item.get_closest_marker("docker") is not None:
         do_without("Docker", "TRACER_REQUIRE_DOCKER", why_no_docker())
+    if item.get_closest_marker("browser") is not None:
+        do_without("a browser", "TRACER_REQUIRE_BROWSER", why_no_browser())
 
 
 def do_without(what: str, forbidden: str, reason: str | None) -> None:

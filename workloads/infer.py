@@ -96,10 +96,11 @@ def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: 
         lines = ["index,label,prediction\n"]
         fetched = iter(batches)
         for step in range(len(batches)):
-            with phases.phase("eval", step=step):
+            with phases.phase("step", step=step):
                 with phases.phase("fetch"):
                     inputs, targets = next(fetched)
-                predictions = workload.predict(model(inputs)).tolist()
+                with phases.phase("forward"):
+                    predictions = workload.predict(model(inputs)).tolist()
             for label, prediction in zip(targets.tolist(), predictions, strict=True):
                 lines.append(f"{index},{label},{prediction}\n")
                 index += 1

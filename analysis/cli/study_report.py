@@ -1,51 +1,104 @@
-"""`tracer study report`: the papers' claims, judged by the runs of a study."""
+"""`tracer study report`: the papers' claims, tables and figures, by the runs of a study."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from probes.errors import UsageError
+
+if TYPE_CHECKING:
+    from analysis.studies.claims import Verdict
+    from analysis.studies.power_modes import PowerModes
+
+_FORMATS = (".html", ".md")
 
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a study that was run.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Write all of it: a page (.html) or text (.md)."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Judge the papers' claims by the runs of a study, claim by claim.
 
     Each has the paper's value, what the runs give with a 95 % interval, and a
     verdict: agrees, differs, undecided, or not measured and why. Power modes
-    have the epoch times measured and predicted, and the Pareto front. Example:
+    have the epoch times measured and predicted, and the Pareto front.
+
+    With -o the machine, the claims and the papers' tables and figures, of the
+    runs beside the papers' numbers: as one page that opens offline, or as
+    GitHub markdown, without figures. Examples:
 
       tracer study report quick.study
+
+      tracer study report quick.study -o quick.html
     """
-    from analysis.cli.power_modes import as_json, print_power_modes
+    if output is not None:
+        _write(folder, output, force)
+        return
+    from analysis.cli.power_modes import as_json
     from analysis.studies.claims import judge
     from analysis.studies.power_modes import power_modes
     from analysis.studies.runs import read_runs
-    from tracer.cli.output import console, print_table, safe, show
     from tracer.store.trace import dump
 
     study, runs, failed = read_runs(folder)
     verdicts = judge(runs, study.get("paper"))
     modes = power_modes(runs)
     if json:
-        typer.echo(
-            dump(
-                {
-                    "study": study.get("name"),
-                    "runs": len(runs),
-                    "failed": failed,
-                    "claims": [asdict(verdict) for verdict in verdicts],
-                    "power_modes": as_json(modes),
-                }
-            )
-        )
+        told: dict[str, Any] = {"study": study.get("name"), "runs": len(runs), "failed": failed}
+        told["claims"] = [asdict(verdict) for verdict in verdicts]
+        told["power_modes"] = as_json(modes)
+        typer.echo(dump(told))
         return
+    _print(str(study.get("name")), len(runs), failed, verdicts, modes)
+
+
+def _write(folder: Path, output: Path, force: bool) -> None:
+    if output.suffix not in _FORMATS:
+        raise UsageError(
+            f"{output} is neither a page nor markdown", f"end it in {' or '.join(_FORMATS)}"
+        )
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists", "name another file, or give --force to replace it")
+    from analysis.studies.report.contents import contents
+
+    found = contents(folder)
+    if output.suffix == ".md":
+        from analysis.studies.report.markdown import markdown as made
+    else:
+        from analysis.studies.report.page import page as made
+    text = made(found)
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {output}: {error.strerror}", "name another file with -o"
+        ) from None
+    typer.echo(f"{output}: {found.runs} runs, {len(found.failed)} failed", err=True)
+
+
+def _print(
+    name: str,
+    runs: int,
+    failed: list[dict[str, Any]],
+    verdicts: list[Verdict],
+    modes: PowerModes | None,
+) -> None:
+    from analysis.cli.power_modes import print_power_modes
+    from tracer.cli.output import console, print_table, safe, show
+
     out = console()
-    out.print(safe(f"{study.get('name')}: {len(runs)} runs, {len(failed)} failed"), style="bold")
+    out.print(safe(f"{name}: {runs} runs, {len(failed)} failed"), style="bold")
     for run in failed:
         out.print(safe(f"failed: {run['id']}: {run['reason']}"[:300]))
     out.print()

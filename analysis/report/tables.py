@@ -162,6 +162,29 @@ def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     )
 
 
+def writeback_interval_quantiles(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """How the times between successive write-back starts are spread, whatever their reason.
+
+    `dev` as for `writeback_intervals`. Columns: share (0 to 1 in steps of a fiftieth), interval_s
+    (the quantile at that share). Empty where there are fewer than two starts.
+    """
+    trace.require("writeback")
+    shares = [step / 50 for step in range(51)]
+    return trace.sql(
+        f"""
+        WITH gaps AS (
+            SELECT (ts - lag(ts) OVER (PARTITION BY bdi ORDER BY ts)) / 1e9 AS s FROM writeback
+            WHERE event = 'start' AND (? IS NULL OR dev = ?)
+        ), spread AS (
+            SELECT quantile_cont(s, {shares}) AS spread FROM gaps HAVING count(s) > 0
+        )
+        SELECT unnest({shares}) AS share, unnest(spread) AS interval_s FROM spread ORDER BY share
+        """,
+        dev,
+        dev,
+    )
+
+
 def block_latency(trace: Trace) -> pd.DataFrame:
     """Block requests by device and operation.
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from analysis.studies.power_modes import mode_table, on_front, power_modes, why_no_energy
-from analysis.studies.runs import DEFAULT_MODE, SETTINGS
+from analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 
@@ -68,6 +68,10 @@ class Test:
     compute: _Compute
     least: float = -np.inf
     most: float = np.inf
+    why: str = ""
+    """The column of `runs` that says why a measure is missing."""
+    beside: Test | None = None
+    """Another part of the claim, which counts where it was measured, too."""
 
 
 def claims() -> dict[str, Claim]:
@@ -92,16 +96,14 @@ def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
     ]
 
 
-def _judge(claim: Claim, runs: pd.DataFrame) -> Verdict:
-    test = TESTS.get(claim.id)
+def _judge(claim: Claim, runs: pd.DataFrame, test: Test | None = None) -> Verdict:
+    test = test or TESTS.get(claim.id)
 
     def unmeasured(why: str, what: str = "") -> Verdict:
         return Verdict(
             claim.id, claim.claim, claim.paper_value, what, None, None, None, 0, UNMEASURED, why
         )
 
-    if test is None:
-        return unmeasured("nothing here measures it yet")
     try:
         values = test.compute(runs)
     except _Unmeasured as error:
@@ -110,19 +112,44 @@ def _judge(claim: Claim, runs: pd.DataFrame) -> Verdict:
         return unmeasured(f"no run has {missing.args[0]}", test.measured)
     values = values[np.isfinite(values)]
     if len(values) < _LEAST:
-        why = "this study has no runs for it" if not len(values) else "one value has no interval"
+        why = _why_none(test, runs) if not len(values) else "one value has no interval"
         return unmeasured(why, test.measured)
     value, low, high = interval(values)
-    if test.least <= low and high <= test.most:
-        verdict, why = AGREES, _bounds(test)
-    elif high < test.least or low > test.most:
-        verdict, why = DIFFERS, _bounds(test)
-    else:
-        verdict, why = UNDECIDED, f"the interval crosses the bound ({_bounds(test)})"
+    verdict, why = _within(test, low, high)
+    if test.beside is not None:
+        other = _judge(claim, runs, test.beside)
+        verdict = _both(verdict, other.verdict)
+        said = other.why if other.value is None else f"{_said(other)}, {other.why}"
+        why = f"{why}; {other.measured}: {said}"
     return Verdict(
         claim.id, claim.claim, claim.paper_value, test.measured,
         value, low, high, len(values), verdict, why,
     )  # fmt: skip
+
+
+def _within(test: Test, low: float, high: float) -> tuple[str, str]:
+    if test.least <= low and high <= test.most:
+        return AGREES, _bounds(test)
+    if high < test.least or low > test.most:
+        return DIFFERS, _bounds(test)
+    return UNDECIDED, f"the interval crosses the bound ({_bounds(test)})"
+
+
+def _both(one: str, other: str) -> str:
+    """A claim of two parts holds where both do; a part that was not measured says nothing."""
+    if UNMEASURED in (one, other):
+        return one if other == UNMEASURED else other
+    return next(v for v in (DIFFERS, UNDECIDED, AGREES) if v in (one, other))
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{verdict.value:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
+
+
+def _why_none(test: Test, runs: pd.DataFrame) -> str:
+    """As the traces say why a measure is missing, or that there was nothing to compare."""
+    told = list(runs[test.why].dropna()) if test.why in runs else []
+    return max(told, key=told.count) if told else "this study has no runs for it"
 
 
 def interval(values: _Values) -> tuple[float, float, float]:
@@ -139,11 +166,6 @@ def _bounds(test: Test) -> str:
         return f"it holds from {test.least:g} on"
     return f"it holds up to {test.most:g}"
 
-
-_FACTORS = (
-    "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",
-    "memory", "seccomp", "cache", "medium", "rate", "requests", "power_mode", "repeat",
-)  # fmt: skip
 
 _Where = dict[str, object]
 """Factors and the values that they have."""
@@ -168,7 +190,7 @@ def _are(runs: pd.DataFrame, factors: _Where) -> pd.DataFrame:
 
 def _pairs(runs: pd.DataFrame, measure: str, of: _Where, to: _Where) -> tuple[_Values, _Values]:
     """A measure of runs that differ in these factors alone, side by side."""
-    same = [name for name in _FACTORS if name in runs and name not in of]
+    same = [name for name in FACTORS if name in runs and name not in of]
     pairs = _are(runs, of).merge(_are(runs, to), on=same, suffixes=("", " to"))
     return (
         np.asarray(pairs[measure], np.float64),
@@ -211,13 +233,21 @@ def _quotient(above: str, below: str, **factors: object) -> _Compute:
     return compute
 
 
+def _saved_beyond_the_stall(runs: pd.DataFrame) -> _Values:
+    """Of a step's time with one worker, the share that four save less the share that was stall."""
+    own = runs[runs["mode"] == "train"]
+    four, one = _pairs(own, "train_step_mean_ms", {"workers": 4}, {"workers": 1})
+    _, stall = _pairs(own, "train_stall_share", {"workers": 4}, {"workers": 1})
+    return 1 - _divided(four, one) - stall
+
+
 def _inference_against_training(runs: pd.DataFrame) -> _Values:
     """By model: what a container adds to an inference's compute time, less that of a training."""
 
     def overheads(mode: str, measure: str) -> pd.Series[float]:
         own = runs[runs["mode"] == mode]
         found = {
-            model: _divided(*_pairs(group, measure, _CONTAINER, _HOST)).mean()
+            model: pd.Series(_divided(*_pairs(group, measure, _CONTAINER, _HOST))).mean()
             for model, group in own.groupby("model")
         }
         return pd.Series(found, dtype=float)
@@ -235,7 +265,7 @@ def _saving_left(runs: pd.DataFrame) -> _Values:
 
     def saved(measure: str, workers: int) -> pd.Series[float]:
         own = _are(runs[runs["mode"] == "train"], {"workers": workers, "cache": "dropped"})
-        same = [name for name in _FACTORS if name in own and name != "medium"]
+        same = [name for name in FACTORS if name in own and name != "medium"]
         pairs = _are(own, {"medium": "hdd"}).merge(
             _are(own, {"medium": "disk"}), on=same, suffixes=("", " to")
         )
@@ -361,6 +391,17 @@ TESTS = {
         _ratio("train_compute_ms", _CONTAINER, _HOST),
         1.0,
     ),
+    "C2": Test(
+        "median CPU utilisation, container / host",
+        _ratio("cpu_use_percent", _CONTAINER, _HOST),
+        least=1.0,
+        beside=Test(
+            "median GPU utilisation, container / host",
+            _ratio("gpu_use_percent", _CONTAINER, _HOST),
+            most=1.0,
+            why="gpu_use_percent_why",
+        ),
+    ),
     "C3": Test(
         "slowdown of a step by less CPU speed, container - host",
         _slowdown_of_containers,
@@ -379,6 +420,12 @@ TESTS = {
         ),
         *_MUCH_ALIKE,
     ),
+    "C7": Test(
+        "energy of a training, container / host",
+        _ratio("energy_j", _CONTAINER, _HOST),
+        least=1.0,
+        why="energy_j_why",
+    ),
     "C8": Test(
         "memory used, container - host, bytes",
         _difference("memory_used_bytes", _CONTAINER, _HOST),
@@ -396,6 +443,11 @@ TESTS = {
         "fetch stall of a step, 1 worker / none",
         _ratio("train_fetch_stall_ms", {"workers": 1}, {"workers": 0}),
         most=0.5,
+    ),
+    "J3": Test(
+        "share of a step saved by 4 workers, less the share that was stall with 1",
+        _saved_beyond_the_stall,
+        most=0.05,
     ),
     "J4": Test(
         "stall saved by a faster disk: with cache and workers / without",
@@ -418,7 +470,14 @@ TESTS = {
     "J8": Test(
         f"predicted epoch times within {_SMALL_ERROR_PERCENT} %", _well_predicted, least=31 / 40
     ),
+    "J9": Test(
+        "share of a training's energy that the idle machine would have taken",
+        _level("baseload_share", None),
+        least=0.5,
+        why="baseload_share_why",
+    ),
 }
 """By claim. Bounds are the claim's own; where it gives a range, the end that is easier to reach.
 "Do not differ much" is 0.8 to 1.25, as the usual test of equivalence has it; "sharply" is by half,
-"little" 5 %, a "small" error of a prediction 10 %, "not always" in more repeats than not."""
+"little" 5 %, a "small" error of a prediction 10 %, "not always" in more repeats than not, "a large
+part" a half."""

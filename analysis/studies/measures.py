@@ -19,8 +19,9 @@ from analysis.flushlayer.accesses import page_writebacks
 from analysis.report.faults import fault_causes
 from analysis.report.step_times import step_times
 from analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
+from analysis.report.usage import usage
 from analysis.views.call_graphs import WRITE_BACK, call_chains
-from analysis.views.energy import TOTAL, energy, why_none
+from analysis.views.energy import all_of, energy, why_none
 from analysis.views.steps import steps
 from probes.errors import BadTrace
 from tracer.store.trace import Trace
@@ -40,12 +41,13 @@ _TOP = 10
 _HOTTEST = 0.01
 
 
-Measure = float | str | None
-"""A number, or words: why there is none."""
+Value = float | str | None
 
 
-def measure(folder: Path, dev: str | None = None) -> dict[str, Measure]:
+def measure(folder: Path, dev: str | None = None) -> dict[str, Value]:
     """The measures of the run in `folder`, kept beside its trace. None: not measured there.
+
+    A measure whose name ends in _why is a text: why another is not there.
 
     `dev` is the device of the run's own file system: others' write-backs are not its.
     """
@@ -64,9 +66,9 @@ def measure(folder: Path, dev: str | None = None) -> dict[str, Measure]:
     return measures
 
 
-def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Measure]:
+def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Value]:
     """The measures of a trace, by name; of what is written, that on `dev`, or on all devices."""
-    found: dict[str, Measure] = {}
+    found: dict[str, Value] = {}
     for names, make in _MAKERS.items():
         try:
             values = make(trace, dev)
@@ -76,7 +78,7 @@ def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Measure]:
     return found
 
 
-def of_summaries(summaries: object) -> dict[str, Measure]:
+def of_summaries(summaries: object) -> dict[str, Value]:
     """What the clients of servers saw, from the summaries in run.json: the mean over the servers.
 
     None: nothing was served.
@@ -95,7 +97,7 @@ def of_summaries(summaries: object) -> dict[str, Measure]:
     }
 
 
-def _finite(value: Any) -> Measure:
+def _finite(value: Any) -> Value:
     if isinstance(value, str):
         return value
     number = None if value is None or pd.isna(value) else float(value)
@@ -157,6 +159,28 @@ def _memory(trace: Trace, dev: str | None) -> dict[str, Any]:
     return {"memory_used_bytes": frame["bytes"].iloc[0]}
 
 
+def _use(trace: Trace, dev: str | None) -> dict[str, Any]:
+    """Medians of what was sampled while the job trained, or inferred; CPU use is of all CPUs."""
+    frame = usage(trace)
+    medians = frame[frame["share"] == 0.5].groupby("name")["value"].mean()
+    missing = trace.manifest.get("samples", {}).get("not_available", {})
+    readers = [f"{name}: {missing[name]}" for name in ("gpu", "jetson") if name in missing]
+    gpu = medians.get("gpu_use", medians.get("jetson_gpu_use"))
+    return {
+        "cpu_use_percent": medians.get("cpu_use"),
+        "gpu_use_percent": gpu,
+        "gpu_use_percent_why": "; ".join(readers) if gpu is None and readers else None,
+    }
+
+
+def _energy(trace: Trace, dev: str | None) -> dict[str, Any]:
+    """Of all that tells of energy and is no part of another; none where nothing does."""
+    found = all_of(energy(trace))
+    if found is None:
+        return {"energy_j_why": why_none(trace)}
+    return {"energy_j": found["energy_j"], "energy_s": found["duration_s"]}
+
+
 def _calls(trace: Trace, dev: str | None) -> dict[str, Any]:
     return {"syscalls": syscalls(trace)["calls"].sum() / max(1, len(_jobs(trace)))}
 
@@ -205,7 +229,11 @@ def _steps(trace: Trace, dev: str | None) -> dict[str, Any]:
         own = parts["p50_ms"]
         for part in ("end to end", "fetch stall", "compute", "forward", "backward", "optimizer"):
             found[f"{stage}_{part.replace(' ', '_')}_ms"] = own.get(part)
-    return found
+    training = frame[frame["stage"] == "train"].set_index("part")
+    return found | {
+        "train_step_mean_ms": training["mean_ms"].get("end to end"),
+        "train_stall_share": training["share"].get("fetch stall"),
+    }
 
 
 def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -235,7 +263,7 @@ def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
     }
 
 
-def _energy(trace: Trace, dev: str | None) -> dict[str, Any]:
+def _epoch_energy(trace: Trace, dev: str | None) -> dict[str, Any]:
     """Energy of an epoch after the first: the mean power while they ran, times their mean time."""
     epochs = trace.sql(
         """
@@ -244,17 +272,16 @@ def _energy(trace: Trace, dev: str | None) -> dict[str, Any]:
         """
     ).iloc[0]
     if pd.isna(epochs["s"]):
-        return {"no_energy": "no epoch after the first ended"}
+        return {"epoch_energy_j_why": "no epoch after the first ended"}
     try:
         frame = energy(trace, between=(int(epochs["since"]), int(epochs["until"])))
     except BadTrace as error:
-        return {"no_energy": str(error)}
+        return {"epoch_energy_j_why": str(error)}
     if frame.empty:
         short = "the epochs ended before there were two samples (--sample-hz)"
-        return {"no_energy": short if len(energy(trace)) else why_none(trace)}
-    own = frame[~frame["part"]]
-    total = own[own["source"] == TOTAL] if len(own) > 1 else own
-    return {"epoch_energy_j": total["mean_w"].iloc[0] * epochs["s"]}
+        return {"epoch_energy_j_why": short if len(energy(trace)) else why_none(trace)}
+    whole = all_of(frame)
+    return {} if whole is None else {"epoch_energy_j": whole["mean_w"] * epochs["s"]}
 
 
 def _hot_pages(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -288,23 +315,28 @@ _MAKERS: _Makers = {
     ("faults", "major_faults", "daemon_fault_share"): _faults,
     ("cpu_s", "daemon_cpu_share"): _cpu,
     ("memory_used_bytes",): _memory,
+    ("cpu_use_percent", "gpu_use_percent", "gpu_use_percent_why"): _use,
+    ("energy_j", "energy_s", "energy_j_why"): _energy,
     ("syscalls",): _calls,
     ("writeback_interval_s", "writeback_interval_std_s", "writeback_timer_s"): _intervals,
     ("writebacks_periodic", "writebacks_background", "writebacks_sync"): _reasons,
     ("top_cause_percent", "top_causes_percent"): _causes,
     ("insert_by_wb_workfn",): _chains,
-    tuple(
-        f"{stage}_{part}_ms"
-        for stage in ("train", "inference")
-        for part in (
-            "end_to_end",
-            "fetch_stall",
-            "compute",
-            "compute_mean",
-            "forward",
-            "backward",
-            "optimizer",
-        )
+    (
+        *(
+            f"{stage}_{part}_ms"
+            for stage in ("train", "inference")
+            for part in (
+                "end_to_end",
+                "fetch_stall",
+                "compute",
+                "compute_mean",
+                "forward",
+                "backward",
+                "optimizer",
+            )
+        ),
+        *("train_step_mean_ms", "train_stall_share"),
     ): _steps,
     (
         "stall_first_epoch_ms",
@@ -313,7 +345,7 @@ _MAKERS: _Makers = {
         "later_epoch_s",
         "epoch_spread",
     ): _epochs,
-    ("epoch_energy_j", "no_energy"): _energy,
+    ("epoch_energy_j", "epoch_energy_j_why"): _epoch_energy,
     ("hot_share_growth",): _hot_pages,
     ("improvement",): _layer,
 }

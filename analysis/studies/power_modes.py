@@ -95,7 +95,11 @@ def on_front(modes: pd.DataFrame) -> pd.Series[bool]:
 def why_no_energy(runs: pd.DataFrame) -> str:
     """What the traces say of why there is no energy."""
     known = runs[runs["later_epoch_s"].notna()]
-    told = known["no_energy"].dropna() if "no_energy" in known else pd.Series(dtype=object)
+    told = (
+        known["epoch_energy_j_why"].dropna()
+        if "epoch_energy_j_why" in known
+        else pd.Series(dtype=object)
+    )
     return str(told.iloc[0]) if len(told) else "the runs do not tell why"
 
 

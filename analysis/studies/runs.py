@@ -9,8 +9,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.studies.measures import measure, of_summaries
+from analysis.views.energy import all_of, energy
 from probes.errors import BadTrace, TracerError, UsageError
 from tracer.store.files import read_bounded
+from tracer.store.trace import Trace
 
 DEFAULT_MODE = "default"
 """The power mode in which a study sets nothing."""
@@ -21,6 +23,20 @@ SETTINGS = ("cores", "cpu_mhz", "cpu_quota", "gpu_mhz", "memory_mhz")
 _MAX_BYTES = 1 << 22
 _MAX_RUNS = 100_000
 
+BASELOAD = "baseload.trace"
+"""Of the idle machine, in the study's folder, recorded by `tracer record --baseload`."""
+
+_NO_BASELOAD = (
+    f"no baseload was recorded (tracer record --baseload -d 600 -o STUDY/{BASELOAD}, on the idle"
+    " machine)"
+)
+
+FACTORS = (
+    "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",
+    "memory", "seccomp", "cache", "medium", "rate", "requests", "power_mode", "repeat",
+)  # fmt: skip
+"""What runs can differ in, as `workloads/studies/study.py` declares it."""
+
 
 def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str, Any]]]:
     """What was declared, a row a run that was done, and the runs that failed.
@@ -29,18 +45,24 @@ def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str
     its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and what set them
     (power_mode_by). Raises UsageError where the folder is no study's.
     """
-    study = _object(folder / "study.json")
+    study = read_object(folder / "study.json")
     if study is None:
         raise UsageError(f"{folder} is no study's folder", "make one: tracer study run quick")
     rows: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
     for place in sorted((folder / "runs").glob("*"))[:_MAX_RUNS]:
-        facts = _object(place / "run.json")
+        facts = read_facts(place)
         if facts is None:
             continue  # it has not ended
         factors = facts.get("factors")
         told = factors if isinstance(factors, dict) else {}
-        row = {"id": place.name, **told, **_power_mode(facts), "repeat": facts.get("repeat")}
+        told = {**told, "repeat": facts.get("repeat")}
+        row = {"id": place.name} | {
+            name: told[name]
+            for name in FACTORS
+            if isinstance(told.get(name), str | int | float | None) and name in told
+        }
+        row |= _power_mode(facts)
         if facts.get("state") != "done":
             failed.append({**row, "reason": str(facts.get("reason"))})
             continue
@@ -50,7 +72,8 @@ def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str
         except TracerError as error:
             failed.append({**row, "reason": str(error)})
     columns = ["id", "model", "where", "mode", "repeat"]
-    return study, pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns), failed
+    runs = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
+    return study, _with_baseload(runs, baseload_w(folder)), failed
 
 
 def _power_mode(facts: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +88,36 @@ def _power_mode(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _object(path: Path) -> dict[str, Any] | None:
+def baseload_w(folder: Path) -> float | None:
+    """The power of the idle machine, of the study's own `baseload.trace`; None: not recorded.
+
+    Raises BadTrace or UsageError where that is none of the idle machine.
+    """
+    path = folder / BASELOAD
+    if not path.exists():
+        return None
+    with Trace(path) as idle:
+        found = all_of(energy(idle, idle))  # refuses one with a target
+    return None if found is None else float(found["mean_w"])
+
+
+def _with_baseload(runs: pd.DataFrame, watts: float | None) -> pd.DataFrame:
+    """With the share of a run's energy that the idle machine would have taken in its time."""
+    if "energy_j" not in runs:
+        return runs
+    energy_j = pd.to_numeric(runs["energy_j"])
+    share = pd.to_numeric(runs["energy_s"]) * (float("nan") if watts is None else watts) / energy_j
+    why = runs["energy_j_why"].where(runs["energy_j_why"].notna(), _NO_BASELOAD)
+    return runs.assign(baseload_share=share, baseload_share_why=why)
+
+
+def read_facts(place: Path) -> dict[str, Any] | None:
+    """How the run in this folder went; None where it has not ended."""
+    return read_object(place / "run.json")
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None where there is none."""
     try:
         found = json.loads(read_bounded(path, _MAX_BYTES))
     except (OSError, ValueError, BadTrace):

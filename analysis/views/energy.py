@@ -80,6 +80,14 @@ def energy(
     return found
 
 
+def all_of(found: pd.DataFrame) -> pd.Series[float] | None:
+    """The row of `energy` that has all of it: the total, or the only source; None without any."""
+    whole = found[~found["part"].astype(bool)]
+    total = whole[whole["source"] == TOTAL]
+    rows = total if len(total) else whole
+    return rows.iloc[0] if len(rows) else None
+
+
 def _by_source(trace: Trace, between: tuple[int, int] | None = None) -> pd.DataFrame:
     trace.require("samples")
     sources = ", ".join(f"('{reader}', '{name}', {c})" for reader, name, c in _SOURCES)

@@ -14,6 +14,8 @@ from analysis.studies.power_modes import power_modes
 from analysis.studies.predictor import choose, mape, predict
 from probes.errors import UsageError
 
+NO_ENERGY = "energy is not available: rapl: none"
+
 REFERENCE = pd.DataFrame(
     [
         # AGX modes of seed 002, table 4: cores, CPU, GPU and memory MHz.
@@ -101,7 +103,7 @@ def study(energy=None, weights=FAST, noise=0.0, repeats=2, models=("lenet", "mob
                     "power_mode_by": {"cpu_mhz": "cpufreq"},
                     "later_epoch_s": time,
                     "epoch_energy_j": None if energy is None else energy(settings, time),
-                    "no_energy": "energy is not available: rapl: none" if energy is None else None,
+                    "epoch_energy_j_why": NO_ENERGY if energy is None else None,
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -126,7 +128,7 @@ def test_a_study_s_power_modes_are_measured_and_predicted():
     assert found.jobs.set_index("job")["mape"].to_dict() == pytest.approx(by_hand.to_dict())
     assert found.jobs["unseen_mape"].notna().all()
     assert found.set_by == {"cpu_mhz": "cpufreq"}
-    assert found.missing == {"energy_j": "energy is not available: rapl: none"}
+    assert found.missing == {"energy_j": NO_ENERGY}
     assert found.modes["energy_j"].isna().all() and "on_front" not in found.modes
 
 
@@ -195,7 +197,7 @@ def test_j8_is_the_share_of_modes_that_were_predicted_well():
 def test_j7_asks_whether_the_default_mode_is_beaten_and_says_why_it_cannot():
     without = verdict("J7", study())
     assert without.verdict == claims.UNMEASURED
-    assert without.why == "energy is not available: rapl: none"
+    assert without.why == NO_ENERGY
     # g, the default, is the fastest of all: nothing beats it.
     assert verdict("J7", study(power)).verdict == claims.DIFFERS
 

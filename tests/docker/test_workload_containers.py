@@ -52,7 +52,8 @@ def test_two_containers_learn_what_the_host_learns_and_are_recorded(run, dockerd
     with Trace(tmp_path / "x.trace") as trace:
         query = (
             "SELECT target, count(*) FROM phases JOIN (SELECT DISTINCT pid, target FROM processes"
-            " WHERE target LIKE 'traintrace-lenet-%') USING (pid) WHERE name = 'step' GROUP BY 1"
+            " WHERE target LIKE 'traintrace-lenet-%') USING (pid) WHERE name = 'backward'"
+            " GROUP BY 1"
         )
         assert sorted(n for _, n in trace.connection.execute(query).fetchall()) == [12, 12]
 

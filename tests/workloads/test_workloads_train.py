@@ -88,14 +88,16 @@ def test_the_marks_nest_and_each_step_has_its_four_parts(run: Train, marks):
         (epoch, "checkpoint"): 2,
         ((), "inference"): 1,
         # A quarter of 64 is one batch to test with.
-        (("inference",), "eval"): 1,
-        (("inference", "eval"), "fetch"): 1,
+        (("inference",), "step"): 1,
+        (("inference", "step"), "fetch"): 1,
+        (("inference", "step"), "forward"): 1,
     }
 
 
 def test_inference_numbers_its_batches(run: Train, marks):
     run(steps=1, samples=200)
-    assert [span.step for span in marks() if span.name == "eval"] == [0, 1, 2, 3]
+    steps = [span.step for span in marks() if span.inside == ("inference",)]
+    assert steps == [0, 1, 2, 3]
 
 
 def test_the_loss_falls(run: Train, tmp_path: Path):
@@ -168,7 +170,7 @@ def test_inference_from_the_checkpoint_predicts_the_same(run: Train, marks, tmp_
     assert written[0].read_bytes() == written[1].read_bytes()
     assert (summary["samples"], summary["accuracy"]) == (40, trained["accuracy"])
     names = [span.name for span in marks()[before:]]
-    assert names == ["data_load", "model_load", "inference", *["eval", "fetch"] * 3]
+    assert names == ["data_load", "model_load", "inference", *["step", "fetch", "forward"] * 3]
 
 
 def test_a_later_job_writes_over_the_files_of_an_earlier(run: Train, tmp_path: Path):

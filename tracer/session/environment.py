@@ -49,11 +49,21 @@ def host() -> Host:
         "hostname": platform.node(),
         "machine": platform.machine(),
         "byteorder": sys.byteorder,
+        "cpu": _cpu_model(),
         "cpus": os.cpu_count(),
         "memory_bytes": memory,
         "page_size": os.sysconf("SC_PAGE_SIZE"),
         "boot_id": boot_id(),
     }
+
+
+def _cpu_model() -> str | None:
+    """As /proc/cpuinfo names the first CPU; None where it does not, as on most of Arm."""
+    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Model"):
+            return value.strip() or None
+    return None
 
 
 def kernel() -> Kernel:

@@ -53,10 +53,11 @@ class Recorder(TypedDict, total=False):
 
 
 class Host(TypedDict, total=False):
-    """The machine."""
+    """The machine. `cpu`: its model, null where the kernel does not name it."""
 
     hostname: str
     machine: str
+    cpu: str | None
     byteorder: str
     cpus: Count | None
     memory_bytes: Count

@@ -1,0 +1,153 @@
+"""Values with their intervals as dots in panels, a paper's as hollow markers beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+from plotly.subplots import make_subplots
+
+from analysis.figures.style import colour, look, numbered, symbol, text
+
+_WIDTH = 0.6
+"""Of the room of a category, for its series side by side."""
+_STEP_PX = 20
+_LEAST_PX = 24
+_GAP_PX = 64
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What lies along the axis of values: its title with the unit, whether it is logarithmic."""
+
+    title: str
+    log: bool = False
+    percent: bool = False
+
+
+def dots(
+    frame: pd.DataFrame,
+    value: str,
+    axis: Axis,
+    *,
+    category: str,
+    series: str,
+    panel: str | None = None,
+    paper: str | None = None,
+) -> go.Figure:
+    """Draw a row as a dot: its category down the side, its series as colour and marker.
+
+    `frame` has columns with these names, and VALUE_low and VALUE_high where there are intervals.
+    `panel`: a column whose values each get a panel. `paper`: the column of the paper's values. What
+    is null is not drawn, and a category without any value has no room. An interval that is much
+    wider than the values lie apart runs off its panel, unless the axis is logarithmic.
+    """
+    drawn = [name for name in (value, paper) if name is not None]
+    frame = frame[frame[drawn].notna().any(axis=1)]
+    panels = list(numbered(frame[panel])) if panel else [None]
+    all_series = numbered(frame[series])
+    heights = [
+        _LEAST_PX + _STEP_PX * len(all_series) * part[category].nunique()
+        for part in (frame[frame[panel] == one] if panel else frame for one in panels)
+    ] or [_LEAST_PX]
+    whole = sum(heights) + _GAP_PX * (len(heights) - 1)
+    figure = make_subplots(
+        rows=len(heights), cols=1, row_heights=heights,
+        vertical_spacing=_GAP_PX / whole if len(heights) > 1 else 0,
+        subplot_titles=[text(one) for one in panels] if panel else None,
+    )  # fmt: skip
+    shown: set[str] = set()
+    for row, one in enumerate(panels, 1):
+        part = frame[frame[panel] == one] if panel else frame
+        categories = numbered(part[category])
+        for name, number in all_series.items():
+            own = part[part[series] == name]
+            if not len(own):
+                continue
+            places = np.asarray(own[category].map(categories), np.float64) + _aside(
+                number, len(all_series)
+            )
+            figure.add_trace(_ours(own, value, places, name, number, shown), row=row, col=1)
+            if paper is not None and own[paper].notna().any():
+                figure.add_trace(_paper(own[paper], places, number, name, shown), row=row, col=1)
+        figure.update_yaxes(
+            tickvals=list(categories.values()), ticktext=[text(name) for name in categories],
+            range=[len(categories) - 0.5, -0.5], row=row, col=1,
+        )  # fmt: skip
+        last = row == len(heights)
+        figure.update_xaxes(
+            title_text=axis.title if last else None, type="log" if axis.log else "linear",
+            tickformat=".0%" if axis.percent else None, row=row, col=1,
+            range=None if axis.log else _extent(part, value, drawn),
+        )  # fmt: skip
+    return look(figure, whole)
+
+
+def _extent(part: pd.DataFrame, value: str, drawn: list[str]) -> list[float] | None:
+    """From where to where a panel goes: all values, and so far beyond them as they lie apart."""
+    values = part[drawn].apply(pd.to_numeric).to_numpy(np.float64)
+    least, most = float(np.nanmin(values)), float(np.nanmax(values))
+    ends = [f"{value}_low", f"{value}_high"]
+    if most == least or ends[0] not in part or not part[ends].notna().any(axis=None):
+        return None
+    low, high = (pd.to_numeric(part[end]) for end in ends)
+    apart = most - least
+    left = max(least - apart, min(least, float(np.nanmin([*low, least]))))
+    right = min(most + apart, max(most, float(np.nanmax([*high, most]))))
+    room = 0.05 * (right - left)
+    return [left - room, right + room]
+
+
+def _aside(number: int, of: int) -> float:
+    return 0.0 if of < 2 else _WIDTH * (number / (of - 1) - 0.5)
+
+
+def _ours(
+    own: pd.DataFrame,
+    value: str,
+    places: NDArray[np.float64],
+    name: object,
+    number: int,
+    shown: set[str],
+) -> go.Scatter:
+    middle = pd.to_numeric(own[value])
+    error = None
+    if f"{value}_low" in own:
+        low, high = (pd.to_numeric(own[f"{value}_{end}"]) for end in ("low", "high"))
+        error = {
+            "type": "data", "symmetric": False, "array": (high - middle).tolist(),
+            "arrayminus": (middle - low).tolist(), "thickness": 1.5, "width": 4,
+        }  # fmt: skip
+    return go.Scatter(
+        x=middle, y=places, mode="markers", name=text(name), legendgroup=text(name),
+        showlegend=_first(f"ours {name}", shown), error_x=error,
+        marker={"color": colour(number), "symbol": symbol(number), "size": 9},
+        hovertemplate="%{x}",
+    )  # fmt: skip
+
+
+def _paper(
+    values: pd.Series[float],
+    places: NDArray[np.float64],
+    number: int,
+    name: object,
+    shown: set[str],
+) -> go.Scatter:
+    return go.Scatter(
+        x=pd.to_numeric(values), y=places, mode="markers", name=f"{text(name)}, the paper's",
+        legendgroup=f"{text(name)}, the paper's", showlegend=_first(f"paper {name}", shown),
+        marker={
+            "color": colour(number), "symbol": f"{symbol(number)}-open", "size": 13,
+            "line": {"width": 2},
+        },
+        hovertemplate="the paper: %{x}",
+    )  # fmt: skip
+
+
+def _first(name: str, shown: set[str]) -> bool:
+    new = name not in shown
+    shown.add(name)
+    return new

@@ -1,0 +1,153 @@
+"""What seed 001 draws: events, write-backs by reason, time and page, and the flush layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+from plotly.subplots import make_subplots
+
+from analysis.figures.dots import Axis, dots
+from analysis.figures.style import HEAT, PLOT_PX, colour, look, numbered, text
+
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+_MOST_PANELS = 12
+
+
+def event_ratios(frame: pd.DataFrame) -> go.Figure:
+    """Events in a container for each on the host.
+
+    Columns: event, container_to_host (_low, _high), paper_container_to_host.
+    """
+    return dots(
+        frame.assign(series="container / host"), "container_to_host",
+        Axis("events in a container / on the host", log=True),
+        category="event", series="series", paper="paper_container_to_host",
+    )  # fmt: skip
+
+
+def call_chains(frame: pd.DataFrame) -> go.Figure:
+    """The ways to an event. Columns: where, chain, share (_low, _high), paper_share."""
+    axis = Axis("share of block_rq_insert", percent=True)
+    return dots(frame, "share", axis, category="chain", series="where", paper="paper_share")
+
+
+def fault_causes(frame: pd.DataFrame) -> go.Figure:
+    """The causes of page faults by rank. Columns: rank, percent (_low, _high), paper_percent."""
+    axis = Axis("% of page faults")
+    named = frame.assign(series="cause", of_rank=[f"rank {rank}" for rank in frame["rank"]])
+    return dots(named, "percent", axis, category="of_rank", series="series", paper="paper_percent")
+
+
+def writeback_reasons(frame: pd.DataFrame) -> go.Figure:
+    """Reasons of write-backs by model, a panel a place.
+
+    Columns: where, model, reason, share (_low, _high), paper_share.
+    """
+    axis = Axis("share of write-backs", percent=True)
+    return dots(
+        frame, "share", axis, category="model", series="reason", panel="where", paper="paper_share"
+    )
+
+
+def writeback_intervals(frame: pd.DataFrame) -> go.Figure:
+    """Times between write-backs by model: mean, and standard deviation.
+
+    Columns: model, where, mean_s and std_s (each with _low, _high).
+    """
+    parts = []
+    for panel, value in (("mean", "mean_s"), ("standard deviation", "std_s")):
+        names = {f"{value}{end}": f"seconds{end}" for end in ("", "_low", "_high")}
+        parts.append(frame[["model", "where", *names]].rename(columns=names).assign(panel=panel))
+    axis = Axis("time between write-backs, s")
+    both = pd.concat(parts)
+    return dots(both, "seconds", axis, category="model", series="where", panel="panel")
+
+
+def interval_spread(frame: pd.DataFrame) -> go.Figure:
+    """How times between write-backs are spread: the share of them that are shorter.
+
+    Columns: model, where, share (0 to 1), interval_s. A panel a model.
+    """
+    models = list(numbered(frame["model"]))[:_MOST_PANELS]
+    places = numbered(frame["where"])
+    figure = make_subplots(
+        rows=max(1, len(models)), cols=1, subplot_titles=[text(model) for model in models],
+        vertical_spacing=0.3 / max(1, len(models)),
+    )  # fmt: skip
+    for row, model in enumerate(models, 1):
+        for place, number in places.items():
+            own = frame[(frame["model"] == model) & (frame["where"] == place)]
+            own = own[own["interval_s"] > 0]
+            if not len(own):
+                continue
+            line = {"color": colour(number), "dash": _DASHES[number % len(_DASHES)], "width": 2}
+            trace = go.Scatter(
+                x=own["interval_s"], y=own["share"], mode="lines", line=line, name=text(place),
+                legendgroup=text(place), showlegend=row == 1, hovertemplate="%{y:.0%} up to %{x} s",
+            )  # fmt: skip
+            figure.add_trace(trace, row=row, col=1)
+    figure.update_xaxes(title_text="time between write-backs, s", type="log")
+    figure.update_yaxes(title_text="share up to it", tickformat=".0%", range=[0, 1.02])
+    return look(figure, (PLOT_PX - 80) * max(1, len(models)))
+
+
+def page_heat(frame: pd.DataFrame) -> go.Figure:
+    """Pages by the time at which they are written back, in boxes that are counted already.
+
+    Columns: model, from_s, to_s, first_page, last_page (of boxes of one size; pages by rank),
+    writebacks. A panel a model; an empty box is empty paper. The scale is logarithmic, one for all
+    panels.
+    """
+    models = list(numbered(frame["model"]))[:_MOST_PANELS]
+    figure = make_subplots(
+        rows=max(1, len(models)), cols=1, subplot_titles=[text(model) for model in models],
+        vertical_spacing=0.3 / max(1, len(models)),
+    )  # fmt: skip
+    for row, model in enumerate(models, 1):
+        own = frame[frame["model"] == model]
+        width = float((own["to_s"] - own["from_s"]).max())
+        height = int((own["last_page"] - own["first_page"]).max()) + 1
+        counts = _grid(own, width, height)
+        trace = go.Heatmap(
+            x=(np.arange(counts.shape[1]) + 0.5) * width, z=np.log10(counts),
+            y=(np.arange(counts.shape[0]) + 0.5) * height, customdata=counts,
+            coloraxis="coloraxis", hoverongaps=False,
+            hovertemplate="%{customdata} at %{x:.1f} s, page %{y:.0f}<extra></extra>",
+        )  # fmt: skip
+        figure.add_trace(trace, row=row, col=1)
+    most = float(frame["writebacks"].max()) if len(frame) else 1.0
+    powers = list(range(int(np.log10(max(1.0, most))) + 1))
+    figure.update_layout(
+        coloraxis={
+            "colorscale": HEAT, "cmin": 0, "cmax": float(np.log10(max(most, 10.0))),
+            "colorbar": {
+                "title": {"text": "page<br>write-backs"}, "tickvals": powers,
+                "ticktext": [f"{10**power:,}" for power in powers],
+            },
+        }
+    )  # fmt: skip
+    figure.update_xaxes(title_text="time since the recording began, s")
+    figure.update_yaxes(title_text="page, by its place on the disk")
+    return look(figure, PLOT_PX * max(1, len(models)))
+
+
+def _grid(boxes: pd.DataFrame, width: float, height: int) -> NDArray[np.float64]:
+    """Counts by page and time, evenly spaced from 0 on; not a number where there is no box."""
+    times = (boxes["from_s"] / width).round().astype(int).to_numpy()
+    pages = (boxes["first_page"] // height).astype(int).to_numpy()
+    found = np.full((int(pages.max()) + 1, int(times.max()) + 1), np.nan)
+    found[pages, times] = boxes["writebacks"]
+    return found
+
+
+def layer_improvement(frame: pd.DataFrame) -> go.Figure:
+    """What a flush layer saves.
+
+    Columns: where, model, improvement (_low, _high), paper_improvement.
+    """
+    axis = Axis("I/O latency saved", percent=True)
+    return dots(
+        frame, "improvement", axis, category="model", series="where", paper="paper_improvement"
+    )

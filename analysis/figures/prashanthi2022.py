@@ -1,0 +1,102 @@
+"""What seed 002 draws: epochs by workers, batch size and caching, and how they vary."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis.figures.dots import Axis, dots
+from analysis.figures.style import NEUTRAL, colour, joined, look, numbered, symbol
+
+_PARTS = {"stall_s": "fetch stall", "compute_s": "compute", "overhead_s": "overhead"}
+_HATCHES = ("", "/", ".")
+
+
+def epoch_bars(frame: pd.DataFrame, by: str, title: str) -> go.Figure:
+    """An epoch's time, stacked by what it was spent on, along a factor.
+
+    Columns: model, settings, `by` (numbers, drawn as categories), stall_s, compute_s, overhead_s,
+    epoch_s (_low, _high).
+    """
+    names = [joined([frame["model"], frame["settings"]]), [str(value) for value in frame[by]]]
+    figure = go.Figure()
+    for number, (column, name) in enumerate(_PARTS.items()):
+        pattern = {"shape": _HATCHES[number], "fgcolor": NEUTRAL, "fillmode": "overlay"}
+        figure.add_trace(
+            go.Bar(
+                x=names, y=frame[column], name=name, hovertemplate="%{y:.3g} s",
+                marker={"color": colour(number), "pattern": pattern},
+            )
+        )  # fmt: skip
+    error = {
+        "type": "data", "symmetric": False, "color": NEUTRAL,
+        "array": (frame["epoch_s_high"] - frame["epoch_s"]).tolist(),
+        "arrayminus": (frame["epoch_s"] - frame["epoch_s_low"]).tolist(),
+    }  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=names, y=frame["epoch_s"], mode="markers", name="whole epoch", error_y=error,
+            marker={"color": NEUTRAL, "symbol": "diamond", "size": 8}, hovertemplate="%{y:.3g} s",
+        )
+    )  # fmt: skip
+    figure.update_layout(barmode="stack")
+    figure.update_yaxes(title_text="an epoch after the first, s", rangemode="nonnegative")
+    figure.update_xaxes(title_text=title)
+    return look(figure)
+
+
+def step_lines(frame: pd.DataFrame, by: str, title: str) -> go.Figure:
+    """A minibatch's stall and compute time along a factor.
+
+    Columns: model, settings, `by` (numbers), stall_ms and compute_ms (each with _low, _high).
+    """
+    figure = go.Figure()
+    own = frame.assign(run=joined([frame["model"], frame["settings"]]))
+    for run, number in numbered(own["run"]).items():
+        for value, dash in (("stall_ms", "solid"), ("compute_ms", "dash")):
+            part = own[own["run"] == run].sort_values(by)
+            error = {
+                "type": "data", "symmetric": False,
+                "array": (part[f"{value}_high"] - part[value]).tolist(),
+                "arrayminus": (part[value] - part[f"{value}_low"]).tolist(),
+            }  # fmt: skip
+            figure.add_trace(
+                go.Scatter(
+                    x=part[by], y=part[value], mode="lines+markers", error_y=error,
+                    name=f"{run}: {'fetch stall' if value == 'stall_ms' else 'compute'}",
+                    line={"color": colour(number), "dash": dash},
+                    marker={"symbol": symbol(number), "size": 8},
+                )
+            )  # fmt: skip
+    figure.update_yaxes(title_text="ms a minibatch", type="log")
+    figure.update_xaxes(
+        title_text=title, type="log", tickvals=sorted(set(own[by])),
+        ticktext=[str(value) for value in sorted(set(own[by]))],
+    )  # fmt: skip
+    return look(figure)
+
+
+def stall_by_epoch(frame: pd.DataFrame) -> go.Figure:
+    """Fetch stall of first and later epochs.
+
+    Columns: model, settings, workers, epoch (first or later), stall_s (_low, _high).
+    """
+    workers = [f"{value:g} workers" for value in frame["workers"].astype(float)]
+    named = frame.assign(run=joined([frame["model"], workers, frame["settings"]]))
+    axis = Axis("fetch stall of an epoch, s", log=True)
+    return dots(named[named["stall_s"] > 0], "stall_s", axis, category="run", series="epoch")
+
+
+def epoch_violins(frame: pd.DataFrame) -> go.Figure:
+    """Epochs' times beside the mean of their run. Columns: model, settings, of_mean_percent."""
+    figure = go.Figure()
+    own = frame.assign(run=joined([frame["model"], frame["settings"]]))
+    for run, number in numbered(own["run"]).items():
+        figure.add_trace(
+            go.Violin(
+                y=own[own["run"] == run]["of_mean_percent"], name=str(run), points="all",
+                line_color=colour(number), spanmode="hard", showlegend=False,
+            )
+        )  # fmt: skip
+    figure.update_yaxes(title_text="an epoch's time, % of its run's mean")
+    return look(figure)

@@ -1,0 +1,75 @@
+"""How figures look: colours that all eyes tell apart, on light and dark paper alike.
+
+Text, axes and grid have no colour here: who shows a figure gives them that of the page.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+import plotly.graph_objects as go
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+"""Of Okabe and Ito (2008), without black and yellow, which one of the two papers swallows."""
+
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
+"""So that series are told apart without colours, too."""
+
+NEUTRAL = "#808080"
+HEAT = "Cividis"
+PLOT_PX = 300
+_TOP_PX, _BOTTOM_PX = 64, 60
+_HEAD_PX = 28
+
+
+def text(value: object) -> str:
+    """A name as text: plotly takes some tags for its own, and names are others'."""
+    return html.escape(str(value), quote=False)
+
+
+def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
+    """Give a figure what all have in common; `plot_px` is the height of what lies within the axes.
+
+    Titles of panels, which stand where plotly puts them, move to the left.
+    """
+    top = _TOP_PX + (_HEAD_PX if figure.layout.annotations else 0)
+    figure.update_layout(
+        template="none",
+        height=plot_px + top + _BOTTOM_PX,
+        margin={"l": 64, "r": 16, "t": top, "b": _BOTTOM_PX},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 13},
+        legend={"orientation": "h", "yref": "container", "y": 1, "yanchor": "top", "x": 0},
+        hovermode="closest",
+    )
+    figure.update_annotations(x=0, xanchor="left", font={"size": 14, "weight": "bold"})
+    figure.update_xaxes(automargin=True, zeroline=False, exponentformat="none")
+    figure.update_yaxes(automargin=True, zeroline=False, exponentformat="none")
+    return figure
+
+
+def numbered(values: Iterable[object]) -> dict[object, int]:
+    """Distinct values with the number of each, in the order in which they come."""
+    return {value: number for number, value in enumerate(dict.fromkeys(values))}
+
+
+def colour(number: int) -> str:
+    """The colour of the n-th series."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def symbol(number: int) -> str:
+    """The marker of the n-th series."""
+    return SYMBOLS[number % len(SYMBOLS)]
+
+
+def joined(frame_columns: Sequence[Iterable[object]]) -> list[str]:
+    """Names of several columns as one, empty ones left out."""
+    return [
+        text(
+            ", ".join(str(part) for part in row if part is not None and part == part and part != "")
+        )
+        for row in zip(*frame_columns, strict=True)
+    ]

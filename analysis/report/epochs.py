@@ -1,0 +1,58 @@
+"""What each epoch of a training was spent on, and what it read (seed 002, Figures 2, 4 and 5)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.views.steps import steps
+from tracer.store.trace import Trace
+
+
+def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """Each epoch of the training; where several jobs run at once, their mean.
+
+    Columns: epoch (from 0), jobs, steps, epoch_s, stall_s, compute_s, overhead_s (checkpoints among
+    it): sums over its minibatches; read_bytes (from `dev`, or from all devices, while it lasted,
+    whoever read), page_cache_bytes (of the machine, mean of the samples), residency_percent (of the
+    folders that were named, mean). Null: not recorded. Needs table phases.
+    """
+    view = steps(trace)
+    present = set(trace.tables)
+    for table in ("block", "samples"):
+        trace.empty_if_missing(table)
+    frame = trace.sql(
+        f"""
+        WITH epoch AS (
+            SELECT pid, epoch, min(start) AS start, max("end") AS ended FROM phases
+            WHERE name = 'epoch' AND "end" IS NOT NULL AND epoch IS NOT NULL GROUP BY ALL
+        ), spent AS (
+            SELECT pid, epoch, count(*) AS steps, sum(fetch_stall_ns) / 1e9 AS stall_s,
+                sum(compute_ns) / 1e9 AS compute_s,
+                sum(overhead_ns + checkpoint_ns) / 1e9 AS overhead_s
+            FROM {view} WHERE stage = 'train' AND total_ns IS NOT NULL GROUP BY ALL
+        ), read AS (
+            SELECT ts, sum(nr_sector) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) * 512 AS bytes
+            FROM block
+            WHERE event = 'bio_queue' AND starts_with(rwbs, 'R') AND (? IS NULL OR dev = ?)
+        ), sampled AS (
+            SELECT pid, epoch, avg(value) FILTER (s.name = 'page_cache') AS page_cache_bytes,
+                avg(value) FILTER (s.name = 'residency') AS residency_percent
+            FROM epoch JOIN samples s ON s.ts BETWEEN start AND ended AND s.target IS NULL
+            GROUP BY ALL
+        )
+        SELECT e.epoch, count(*) AS jobs, avg(p.steps) AS steps,
+            avg(e.ended - e.start) / 1e9 AS epoch_s, avg(stall_s) AS stall_s,
+            avg(compute_s) AS compute_s, avg(overhead_s) AS overhead_s,
+            avg(coalesce(r2.bytes, 0) - coalesce(r1.bytes, 0)) AS read_bytes,
+            avg(page_cache_bytes) AS page_cache_bytes,
+            avg(residency_percent) AS residency_percent
+        FROM epoch e LEFT JOIN spent p USING (pid, epoch) LEFT JOIN sampled USING (pid, epoch)
+        ASOF LEFT JOIN read r1 ON e.start > r1.ts ASOF LEFT JOIN read r2 ON e.ended >= r2.ts
+        GROUP BY e.epoch ORDER BY e.epoch
+        """,
+        dev,
+        dev,
+    )
+    if "block" not in present:
+        frame["read_bytes"] = None
+    return frame

@@ -1,0 +1,65 @@
+"""Which pages are written back when, counted in boxes of time and pages (seed 001, Figure 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.flushlayer.accesses import MOST_PAGES
+from analysis.views.flushes import flushes
+from probes.errors import BadTrace
+from tracer.store.trace import Trace
+
+TIMES, PAGES = 60, 60
+
+
+def page_heat(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """Page write-backs by time and page, at most 60 by 60 boxes whatever the trace's length.
+
+    Pages are told apart by block, of `dev` or of all devices, and ranked by where they lie: the
+    distance between two pages that nothing was written between is left out. The recorder's own
+    files do not count.
+
+    Columns: from_s, to_s (since the recording began), first_page, last_page (ranks, from 0),
+    writebacks (of pages, 4096 bytes each). A box without any is no row. Needs table block.
+    """
+    view = flushes(trace)
+    rows = trace.sql(
+        f"SELECT ts, dense_rank() OVER (ORDER BY dev) - 1 AS disk, page, pages FROM {view}"
+        " WHERE pages > 0 AND NOT own AND (? IS NULL OR dev = ?) ORDER BY ts",
+        dev,
+        dev,
+    )
+    columns = ["from_s", "to_s", "first_page", "last_page", "writebacks"]
+    if not len(rows):
+        return pd.DataFrame(columns=columns)
+    counts = rows["pages"].to_numpy(np.int64)
+    if counts.sum(dtype=np.float64) > MOST_PAGES:
+        raise BadTrace(
+            f"{trace.folder} claims more than {MOST_PAGES} page write-backs", "it is damaged"
+        )
+    start = int(trace.manifest["clock"]["start_ns"])
+    end = max(int(trace.manifest["clock"]["end_ns"] or 0), int(rows["ts"].max()))
+    width = max(1, -(-(end - start + 1) // TIMES))
+    slot = np.clip((rows["ts"].to_numpy(np.int64) - start) // width, 0, TIMES - 1)
+
+    total = int(counts.sum())
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    page = np.repeat(rows["page"].to_numpy(np.int64), counts) + within
+    _, page = np.unique(page, return_inverse=True)
+    key = np.repeat(rows["disk"].to_numpy(np.int64), counts) * (int(page.max()) + 1) + page
+    names, rank = np.unique(key, return_inverse=True)
+
+    height = -(-len(names) // PAGES)
+    box = np.repeat(slot, counts) * PAGES + rank // height
+    boxes, written = np.unique(box, return_counts=True)
+    first = boxes % PAGES * height
+    return pd.DataFrame(
+        {
+            "from_s": boxes // PAGES * width / 1e9,
+            "to_s": (boxes // PAGES + 1) * width / 1e9,
+            "first_page": first,
+            "last_page": np.minimum(first + height, len(names)) - 1,
+            "writebacks": written,
+        }
+    )

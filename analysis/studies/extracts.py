@@ -1,0 +1,215 @@
+"""What tables and figures need of each run: small frames of its trace, kept beside it.
+
+Reading a trace takes seconds to minutes, reading them again takes none, and a study's tables can
+still be made when its traces have been thrown away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.report.epochs import epochs
+from analysis.report.faults import fault_causes
+from analysis.report.page_heat import page_heat
+from analysis.report.perf import call_chains, counters
+from analysis.report.step_times import step_times
+from analysis.report.tables import (
+    records,
+    writeback_interval_quantiles,
+    writeback_intervals,
+    writeback_reasons,
+)
+from analysis.report.usage import usage
+from analysis.studies.runs import FACTORS, baseload_w, read_facts
+from analysis.views.energy import energy, why_none
+from probes.errors import BadTrace, TracerError
+from tracer.store.files import read_bounded
+from tracer.store.manifest import duration_s
+from tracer.store.trace import Trace, dump
+
+FILE = "extracts.json"
+VERSION = 1
+"""Of what is extracted and how: extracts of another version are made anew."""
+
+_MAX_BYTES = 1 << 26
+_MOST_CAUSES = 200
+
+
+@dataclass(frozen=True)
+class Extracts:
+    """The extracts of every run that was done.
+
+    `frames`: by the names of `MAKERS`, each with the columns id and the factors before its own;
+    workers, batch_size and epochs as the jobs had them, where the study left them to the model.
+    `energy` has baseload_w, too, the power of the idle machine (null: not recorded).
+    `why`: why an extract has no row of any run. `facts`: a row a run, about its machine and what
+    its trace lost.
+    """
+
+    frames: dict[str, pd.DataFrame] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    facts: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+
+def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
+    """The extracts of the runs of a study's folder; `runs` as `read_runs` gives them."""
+    frames: dict[str, list[pd.DataFrame]] = {name: [] for name in MAKERS}
+    why: dict[str, Counter[str]] = {name: Counter() for name in MAKERS}
+    facts = []
+    factors = ["id", *(name for name in FACTORS if name in runs)]
+    for row in records(runs[factors]):
+        place = folder / "runs" / str(row["id"])
+        told = read_facts(place) or {}
+        row |= _used(told)
+        try:
+            found = extract(place, told.get("dev"))
+        except TracerError as error:
+            for reasons in why.values():
+                reasons[str(error)] += 1
+            continue
+        facts.append({"id": row["id"], **found["facts"]})
+        for name in MAKERS:
+            table = found["tables"][name]
+            if "why" in table:
+                why[name][table["why"]] += 1
+                continue
+            frame = pd.DataFrame(table["rows"], columns=table["columns"])
+            frames[name].append(frame.assign(**row)[[*row, *table["columns"]]])
+    whole = {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items() if parts}
+    if "energy" in whole:
+        whole["energy"]["baseload_w"] = baseload_w(folder)
+    return Extracts(
+        whole,
+        {
+            name: why[name].most_common(1)[0][0] if why[name] else "this study has no runs for it"
+            for name, parts in frames.items()
+            if not parts
+        },
+        pd.DataFrame(facts),
+    )
+
+
+def _used(facts: dict[str, Any]) -> dict[str, Any]:
+    """What a run's job used of what its study may have left to the model."""
+    match facts.get("summaries"):
+        case [dict(summary), *_]:
+            used = {name: summary.get(name) for name in ("workers", "batch_size", "epochs")}
+            return {name: value for name, value in used.items() if isinstance(value, int)}
+    return {}
+
+
+def extract(folder: Path, dev: str | None = None) -> dict[str, Any]:
+    """The extracts of the run in `folder`: `tables` by name, each columns and rows or `why` not.
+
+    `dev` is the device of the run's own file system: others' write-backs are not its. Raises
+    TracerError where neither they nor the trace can be read.
+    """
+    kept = folder / FILE
+    try:
+        found = json.loads(read_bounded(kept, _MAX_BYTES))
+        if found["version"] == VERSION and found["tables"].keys() == MAKERS.keys():
+            return dict(found)
+    except (OSError, BadTrace, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    with Trace(folder / "run.trace") as trace:
+        found = of_trace(trace, dev)
+    part = kept.with_suffix(".part")
+    part.write_text(dump({"version": VERSION, **found}))
+    part.rename(kept)
+    return json.loads(kept.read_text())  # type: ignore[no-any-return]
+
+
+def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Any]:
+    """The extracts of a trace, and the facts about its machine, its time and its losses."""
+    tables: dict[str, Any] = {}
+    for name, make in MAKERS.items():
+        try:
+            frame = make(trace, dev)
+        except BadTrace as error:  # it lacks the table
+            tables[name] = {"why": str(error).replace(f"{trace.folder} has", "the runs have")}
+            continue
+        columns = [str(column) for column in frame.columns]
+        rows = [list(row.values()) for row in records(frame)]
+        tables[name] = {"columns": columns, "rows": rows} if rows else {"why": _empty(name, trace)}
+    return {"facts": _facts(trace, dev), "tables": tables}
+
+
+def _empty(name: str, trace: Trace) -> str:
+    return why_none(trace) if name == "energy" else "nothing of the kind happened in the runs"
+
+
+def _facts(trace: Trace, dev: str | None) -> dict[str, Any]:
+    manifest = trace.manifest
+    host, loss, vm = manifest["host"], manifest["loss"], manifest["vm"]
+    disks = [one for one in manifest["disks"] if one.get("dev") == dev]
+    under = {below for one in disks for below in one.get("on", [])}
+    disks += [one for one in manifest["disks"] if one.get("dev") in under]
+    return {
+        "kernel": manifest["kernel"].get("release"),
+        "machine": host.get("machine"),
+        "cpu": host.get("cpu"),
+        "cpus": host.get("cpus"),
+        "memory_bytes": host.get("memory_bytes"),
+        "disk": ", ".join(_disk(one) for one in disks),
+        "vm": ", ".join(f"{key} {vm[key]}" for key in sorted(vm) if key.startswith("dirty_")),
+        "backend": manifest.get("backend"),
+        "tool": " ".join(str(manifest.get("tool", {}).get(key, "")) for key in ("name", "version")),
+        "duration_s": duration_s(manifest),
+        "complete": manifest["complete"],
+        "lost_events": loss.get("events"),
+        "loss_windows": loss.get("windows"),
+        "loss_unknown": loss.get("unknown"),
+    }
+
+
+def _disk(disk: Any) -> str:
+    size = f"{disk['bytes'] / 1e9:.0f} GB" if disk.get("bytes") else "size not known"
+    return f"{disk.get('name')} ({size}, scheduler {disk.get('scheduler')})"
+
+
+def _counters(trace: Trace, dev: str | None) -> pd.DataFrame:
+    """What perf counted by role: per job of the jobs, in sum of the daemon; null: not counted."""
+    frame = counters(trace)
+    roles = {
+        str(one["name"]): "daemon" if one["role"] == "daemon" else "job"
+        for one in trace.manifest["targets"]
+    }
+    frame["role"] = frame["target"].map(roles)
+    found = (
+        frame.dropna(subset=["role"])
+        .assign(value=pd.to_numeric(frame["value"]))
+        .groupby(["event", "role"], sort=False)["value"]
+        .agg(lambda values: values.sum(min_count=len(values)))
+        .reset_index()
+    )
+    jobs = sum(1 for role in roles.values() if role == "job")
+    found["value"] = found["value"].astype(float)
+    found.loc[found["role"] == "job", "value"] /= max(1, jobs)
+    return found
+
+
+def _energy(trace: Trace, dev: str | None) -> pd.DataFrame:
+    return energy(trace)
+
+
+MAKERS: dict[str, Callable[[Trace, str | None], pd.DataFrame]] = {
+    "counters": _counters,
+    "call_chains": lambda trace, dev: call_chains(trace),
+    "fault_causes": lambda trace, dev: fault_causes(trace).head(_MOST_CAUSES),
+    "writeback_reasons": writeback_reasons,
+    "writeback_intervals": writeback_intervals,
+    "interval_quantiles": writeback_interval_quantiles,
+    "page_heat": page_heat,
+    "step_times": lambda trace, dev: step_times(trace),
+    "epochs": epochs,
+    "usage": lambda trace, dev: usage(trace),
+    "energy": _energy,
+}
+"""Extracts by name: what is made of a trace, as the module that makes it says."""

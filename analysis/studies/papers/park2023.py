@@ -1,0 +1,207 @@
+"""Seed 001 (Park and Bahn 2023): what the kernel does for training, on the host and in containers.
+
+Means are over models and repeats where no column names the model. A column of the paper has the
+same name as ours with paper_ before it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+
+from analysis.studies.papers.numbers import numbers
+from analysis.studies.spread import in_order, over_runs, without_limits
+
+_TOP = 10
+_CPU_TIME = "task-clock"
+"""The paper does not give it; ours beside it where there is no hardware counter."""
+_CORE = re.compile(r"^cpu_(?:core|atom)/(.+)/$")
+
+
+def _trainings(frame: pd.DataFrame) -> pd.DataFrame:
+    return without_limits(frame[frame["mode"] == "train"])
+
+
+def event_counts(counters: pd.DataFrame) -> pd.DataFrame:
+    """Table 5: events in the own context of a container's processes, the daemon and the host's.
+
+    `counters`: a row a run, event and role (job or daemon) with its value. Events of the two kinds
+    of cores of a hybrid CPU are one event here, of the paper's numbers, too.
+
+    Columns: event, unit (events or ns), container_process, docker_daemon, host_process (per run,
+    with _low and _high), container_to_host (over pairs of runs), and the paper's four.
+    """
+    own = _trainings(counters)
+    own = own[own["where"].isin(["host", "1"])].assign(event=_one_kind_of_core(own["event"]))
+    keys = ["model", "where", "repeat", "role", "event"]
+    sums = own.groupby(keys, sort=False)["value"].agg(lambda v: v.sum(min_count=len(v)))
+    own = sums.to_frame().reset_index()
+    columns = {
+        "container_process": (own["where"] == "1") & (own["role"] == "job"),
+        "docker_daemon": (own["where"] == "1") & (own["role"] == "daemon"),
+        "host_process": (own["where"] == "host") & (own["role"] == "job"),
+    }
+    paper = numbers("park2023_table5_event_counts")
+    paper["event"] = _one_kind_of_core(paper["event"])
+    paper = paper.groupby("event", sort=False)[list(columns)].sum().reset_index()
+    # Nothing was counted by any of the three: what their machine did not support.
+    paper.loc[(paper[list(columns)] == 0).all(axis=1), list(columns)] = None
+    found = pd.DataFrame({"event": [_CPU_TIME, *paper["event"]]})
+    found["unit"] = found["event"].eq(_CPU_TIME).map({True: "ns", False: "events"})
+    for name, those in columns.items():
+        spread = over_runs(own[those], ["event"], ["value"]).drop(columns="runs")
+        spread.columns = [str(one).replace("value", name) for one in spread.columns]
+        found = found.merge(spread, on="event", how="left")
+    return found.merge(_to_host(own[own["role"] == "job"]), on="event", how="left").merge(
+        _paper_counts(paper, list(columns)), on="event", how="left"
+    )
+
+
+def _one_kind_of_core(events: pd.Series[str]) -> pd.Series[str]:
+    return events.map(lambda name: _CORE.sub(r"\1", str(name)))
+
+
+def _to_host(own: pd.DataFrame) -> pd.DataFrame:
+    same = ["event", "model", "repeat"]
+    pairs = own[own["where"] == "1"].merge(
+        own[own["where"] == "host"], on=same, suffixes=("", "_host")
+    )
+    pairs["container_to_host"] = pairs["value"] / pairs["value_host"].where(
+        pairs["value_host"] != 0
+    )
+    pairs = pairs.dropna(subset=["container_to_host"])
+    return over_runs(pairs, ["event"], ["container_to_host"]).rename(columns={"runs": "pairs"})
+
+
+def _paper_counts(paper: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    below = paper["host_process"].where(paper["host_process"] != 0)
+    found = paper.assign(container_to_host=paper["container_process"] / below)
+    return found.rename(columns={name: f"paper_{name}" for name in [*columns, "container_to_host"]})
+
+
+def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
+    """Table 6: the ways that led to block_rq_insert.
+
+    `chains`: a row a run, event and chain with its share of the event's counts, comm and path.
+
+    Columns: where, chain, share (_low, _high) of all such events of a run, runs, comm and path (of
+    the run where the chain has most of them), paper_share. A run with such events, but none by a
+    chain, counts as 0 there.
+    """
+    own = _trainings(chains)
+    own = own[own["event"] == "block:block_rq_insert"]
+    shares = own.pivot_table(index=["where", "id"], columns="chain", values="share", fill_value=0.0)
+    flat = shares.reset_index().melt(id_vars=["where", "id"], value_name="share")
+    found = over_runs(flat, ["where", "chain"], ["share"])
+    top = own.sort_values("count", ascending=False).drop_duplicates(["where", "chain"])
+    found = found.merge(top[["where", "chain", "comm", "path"]], how="left")
+    paper = numbers("park2023_table6_call_chains").rename(columns={"share": "paper_share"})
+    paper["where"] = "1"
+    found = found.merge(paper[["where", "chain", "paper_share"]], how="outer")
+    found = in_order(found.assign(less=-found["share"]), ["less"])
+    return found.drop(columns="less")
+
+
+def fault_causes(causes: pd.DataFrame) -> pd.DataFrame:
+    """Table 8: the ten most frequent causes of page faults, of containers and their daemon.
+
+    `causes`: a row a run, comm, file and symbol with their percent of the run's faults.
+
+    Columns: rank, task, file, function (null: not known), percent (_low, _high) of a run's faults,
+    runs, and the paper's row of that rank: paper_task, paper_file, paper_function, paper_cause,
+    paper_percent.
+    """
+    own = _trainings(causes)
+    own = own[own["where"] == "1"]
+    keys = ["comm", "file", "symbol"]
+    sums = own.groupby([*keys, "id"], dropna=False)["percent"].sum()
+    wide = sums.unstack("id").fillna(0.0)
+    wide = wide.loc[wide.mean(axis=1).sort_values(ascending=False).index].head(_TOP)
+    flat = wide.reset_index().melt(id_vars=keys, value_name="percent")
+    found = over_runs(flat, keys, ["percent"]).sort_values("percent", ascending=False)
+    found = found.rename(columns={"comm": "task", "symbol": "function"})
+    found.insert(0, "rank", range(1, len(found) + 1))
+    paper = numbers("park2023_table8_page_fault_causes").rename(columns={"location": "function"})
+    paper = paper.rename(columns=lambda name: name if name == "rank" else f"paper_{name}")
+    return found.merge(paper, on="rank", how="outer")
+
+
+def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
+    """Tables 9 and 10: why write-backs began, by model, in one container and in four.
+
+    `reasons`: a row a run and reason with its writebacks and their ratio.
+
+    Columns: where, model, reason, writebacks (of a run) and share (each with _low, _high), runs,
+    paper_writebacks, paper_share. A run with write-backs, but none of a reason, counts as 0 there.
+    """
+    own = _trainings(reasons)
+    keys = ["where", "model", "reason"]
+    wide = own.pivot_table(
+        index=["where", "model", "id"], columns="reason", values="writebacks", fill_value=0
+    )
+    flat = wide.reset_index().melt(id_vars=["where", "model", "id"], value_name="writebacks")
+    flat["share"] = flat["writebacks"] / flat.groupby("id")["writebacks"].transform("sum")
+    paper = numbers("park2023_table9_10_writeback_reasons").melt(
+        id_vars=["where", "model"], var_name="reason", value_name="paper_writebacks"
+    )
+    paper["paper_share"] = paper["paper_writebacks"] / paper.groupby(["where", "model"])[
+        "paper_writebacks"
+    ].transform("sum")
+    found = over_runs(flat, keys, ["writebacks", "share"]).merge(paper, on=keys, how="outer")
+    order = {"periodic": 0, "background": 1, "sync": 2}
+    found["order"] = found["reason"].map(order).fillna(len(order))
+    return in_order(found, ["model", "order", "reason"]).drop(columns="order")
+
+
+def writeback_intervals(intervals: pd.DataFrame) -> pd.DataFrame:
+    """Figure 3: the times between successive write-backs; the paper draws them without numbers.
+
+    `intervals`: a row a run and reason with intervals, mean_s and std_s.
+
+    Columns: model, where, mean_s and std_s (of a run, each with _low, _high), runs.
+    """
+    own = _trainings(intervals)
+    own = own[own["reason"] == "all"]
+    return in_order(over_runs(own, ["model", "where"], ["mean_s", "std_s"]), ["model"])
+
+
+def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
+    """Figure 3: how those times are spread.
+
+    `quantiles`: a row a run and share (0 to 1) with interval_s. Columns: model, where, share,
+    interval_s (the mean of that quantile over the runs, _low, _high), runs.
+    """
+    own = _trainings(quantiles)
+    found = over_runs(own, ["model", "where", "share"], ["interval_s"])
+    return in_order(found, ["model", "share"])
+
+
+def page_heat(heat: pd.DataFrame) -> pd.DataFrame:
+    """Figure 4: which pages are written back when, in one container, in the first repeat.
+
+    `heat`: a row a run and box with write-backs. Columns: model, from_s, to_s, first_page,
+    last_page, writebacks. A box without any is no row.
+    """
+    own = _trainings(heat)
+    own = own[own["where"] == "1"]
+    own = own[own["repeat"] == own.groupby("model")["repeat"].transform("min")]
+    columns = ["model", "from_s", "to_s", "first_page", "last_page", "writebacks"]
+    return own[columns].reset_index(drop=True)
+
+
+def layer_improvement(runs: pd.DataFrame) -> pd.DataFrame:
+    """Figure 6: the share of I/O latency that a flush layer saves, by the paper's model.
+
+    The paper gives no capacity: ours has room for a tenth of a run's pages.
+
+    `runs`: a row a run with its measure improvement. Columns: where, model, improvement (_low,
+    _high), runs, paper_improvement.
+    """
+    own = _trainings(runs)
+    paper = numbers("park2023_fig6_io_latency_improvement")
+    found = over_runs(own, ["where", "model"], ["improvement"]).merge(
+        paper.rename(columns={"improvement": "paper_improvement"}),
+        on=["where", "model"], how="outer",
+    )  # fmt: skip
+    return in_order(found, ["model"])

@@ -1,0 +1,103 @@
+"""Seed 002 (Prashanthi et al. 2022): where the time of an epoch goes on an edge device.
+
+The text of the paper that the reference was taken from has lost its numbers for these figures, so
+none stand beside ours. Times are of an epoch, those of the first epoch apart, which reads the data
+from disk; trainings on the host and without limits alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.studies.spread import over_runs, settings, without_limits
+
+_TIMES = ["stall_s", "compute_s", "overhead_s", "epoch_s"]
+
+
+def stall_by_workers(epochs: pd.DataFrame) -> pd.DataFrame:
+    """Figure 2a: an epoch's time by the number of workers, after the first epoch.
+
+    `epochs`: a row a run and epoch with its times. Runs that no others differ from in the number
+    of workers alone are left out.
+
+    Columns: model, settings (what else sets a run apart), workers, stall_s, compute_s, overhead_s,
+    epoch_s (means of a run's epochs; each with _low, _high over runs), runs.
+    """
+    return _later_epochs(epochs, "workers")
+
+
+def stall_by_batch(epochs: pd.DataFrame) -> pd.DataFrame:
+    """Figure 4: an epoch's time by the size of a batch, after the first epoch.
+
+    As `stall_by_workers`, by batch_size; and stall_ms, compute_ms: of a minibatch.
+    """
+    return _later_epochs(epochs, "batch_size", ["stall_ms", "compute_ms"])
+
+
+def stall_by_epoch(epochs: pd.DataFrame) -> pd.DataFrame:
+    """Figure 2b: fetch stall of the first epoch and of later ones, and what was read meanwhile.
+
+    Columns: model, settings, workers, epoch (first or later), stall_s (of one epoch), read_mb (read
+    from the run's own disk in one epoch), page_cache_gb (of the machine), residency_percent (of the
+    data's pages; null: not sampled), each with _low, _high; runs.
+    """
+    own = _alone(epochs, ["workers"])
+    own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
+    own["read_mb"] = pd.to_numeric(own["read_bytes"]) / 1e6
+    own["page_cache_gb"] = pd.to_numeric(own["page_cache_bytes"]) / 1e9
+    values = ["stall_s", "read_mb", "page_cache_gb", "residency_percent"]
+    keys = ["model", "settings", "workers", "epoch"]
+    found = over_runs(_of_a_run(own, keys, values), keys, values)
+    return found.sort_values(keys, ignore_index=True)
+
+
+def epoch_spread(epochs: pd.DataFrame) -> pd.DataFrame:
+    """Figure 5: how much an epoch's time varies within a run, after the first epoch.
+
+    Columns: model, settings, epoch_s (mean of a run's epochs), spread_percent (their standard
+    deviation, of the mean; null for fewer than two), each with _low, _high; runs.
+    """
+    own = _alone(epochs, [])
+    own = own[own["epoch"] > 0]
+    keys = ["model", "settings"]
+    of_run = own.groupby([*keys, "id"], dropna=False)["epoch_s"]
+    found = of_run.mean().to_frame()
+    found["spread_percent"] = 100 * of_run.std() / found["epoch_s"]
+    return over_runs(found.reset_index(), keys, ["epoch_s", "spread_percent"])
+
+
+def epoch_times(epochs: pd.DataFrame) -> pd.DataFrame:
+    """Figure 5: every epoch after the first, beside the mean of its run, for violins.
+
+    Columns: model, settings, id, epoch, epoch_s, of_mean_percent (epoch_s of the run's mean).
+    """
+    own = _alone(epochs, [])
+    own = own[own["epoch"] > 0]
+    own["of_mean_percent"] = 100 * own["epoch_s"] / own.groupby("id")["epoch_s"].transform("mean")
+    return own[["model", "settings", "id", "epoch", "epoch_s", "of_mean_percent"]]
+
+
+def _alone(epochs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    own = without_limits(epochs[(epochs["mode"] == "train") & (epochs["where"] == "host")])
+    return own.assign(settings=settings(own, by))
+
+
+def _later_epochs(epochs: pd.DataFrame, by: str, more: Sequence[str] = ()) -> pd.DataFrame:
+    own = _alone(epochs, [by])
+    own = own[(own["epoch"] > 0) & own[by].notna()]
+    own = own[own.groupby(["model", "settings"])[by].transform("nunique") > 1]
+    own[by] = own[by].astype(int)
+    for part in ("stall", "compute"):
+        own[f"{part}_ms"] = 1e3 * own[f"{part}_s"] / own["steps"]
+    keys, values = ["model", "settings", by], [*_TIMES, *more]
+    found = over_runs(_of_a_run(own, keys, values), keys, values)
+    return found.sort_values(keys, ignore_index=True)
+
+
+def _of_a_run(own: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
+    """A run's mean over its epochs: epochs of one run are no repeats."""
+    numeric = own.assign(**{value: pd.to_numeric(own[value]) for value in values})
+    means = numeric.groupby([*keys, "id"], dropna=False, sort=False)[list(values)].mean()
+    return means.reset_index()

@@ -1,0 +1,199 @@
+"""Seed 000 (Prashanthi et al. 2023): what a container costs training and inference.
+
+Each table has the host (bare_metal) and one container side by side, by mode (train or infer), model
+and settings (what sets a run apart from the others: workers 0, cpus 0.5, seccomp off). The paper's
+numbers are of the usual settings alone. increase_percent is over pairs of runs alike in all else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis.studies.papers.numbers import numbers
+from analysis.studies.spread import increase, over_runs, place, settings
+from analysis.views.energy import all_of
+
+_KEYS = ["mode", "model", "settings"]
+_STAGES = {"train": "train", "infer": "inference"}
+_MINIBATCH = ("fetch stall", "compute", "overhead", "end to end")
+_COMPUTE = ("forward", "backward", "optimizer")
+_GB = 1e9
+
+
+def minibatch_times(step_times: pd.DataFrame) -> pd.DataFrame:
+    """Figures 1a and 3a: the mean time of a minibatch by what it was spent on.
+
+    `step_times`: a row a run, stage and part with mean_ms.
+
+    Columns: mode, model, settings, part (fetch stall, compute, overhead, end to end), bare_metal_ms
+    and container_ms (means of runs, each with _low, _high), increase_percent (_low, _high), pairs,
+    paper_bare_metal_ms, paper_container_ms, paper_increase_percent.
+    """
+    paper = _paper({"compute_time": "compute", "compute_time_increase": "compute"}, "ms")
+    return _times(step_times, _MINIBATCH, paper)
+
+
+def compute_parts(step_times: pd.DataFrame) -> pd.DataFrame:
+    """Figure 7: the parts of a minibatch's compute time.
+
+    As `minibatch_times`; part is forward, backward or optimizer (the parameter update).
+    """
+    parts = {
+        "parameter_update_time": "optimizer",
+        "forward_increase": "forward",
+        "backward_increase": "backward",
+    }
+    return _times(step_times, _COMPUTE, _paper(parts, "ms"))
+
+
+def _times(step_times: pd.DataFrame, parts: Sequence[str], paper: pd.DataFrame) -> pd.DataFrame:
+    own = step_times[step_times["stage"] == step_times["mode"].map(_STAGES)]
+    own = own[own["part"].isin(parts)].rename(columns={"mean_ms": "ms"})
+    found = _beside(own, "part", "ms", paper)
+    order = {part: number for number, part in enumerate(parts)}
+    found["order"] = found["part"].map(order)
+    found = found.sort_values(
+        ["mode", "model", "settings", "order"], ascending=[False] + [True] * 3
+    )
+    return found.drop(columns="order").reset_index(drop=True)
+
+
+def _beside(own: pd.DataFrame, what: str, unit: str, paper: pd.DataFrame) -> pd.DataFrame:
+    """Host and container beside each other and beside the paper; `unit`: the column of values."""
+    own = own.assign(settings=settings(own))
+    keys = [*_KEYS, what]
+    found = None
+    for where, name in (("host", "bare_metal"), ("1", "container")):
+        one = over_runs(own[own["where"] == where], keys, [unit]).drop(columns="runs")
+        one.columns = [f"{name}_{c}" if c.startswith(unit) else c for c in one.columns]
+        found = one if found is None else found.merge(one, on=keys, how="outer")
+    assert found is not None
+    found = found.merge(increase(own, keys, unit), on=keys, how="outer")
+    found = found.merge(
+        paper.assign(settings=""), on=["mode", "model", "settings", what], how="outer"
+    )
+    return found.sort_values(keys, ascending=[False, True, True, True], ignore_index=True)
+
+
+def _paper(metrics: dict[str, str], unit: str, what: str = "part") -> pd.DataFrame:
+    """The paper's numbers of these metrics: their values, and by how much the container's is more.
+
+    Where it gives both values the increase is computed, else it is as given.
+    """
+    own = numbers("prashanthi2023_container_overhead")
+    own = own[own["metric"].isin(metrics)].copy()
+    own[what] = own["metric"].map(metrics)
+    given = own["metric"].str.endswith("_increase")
+    of = own["bare_metal"].astype(float)
+    own["paper_increase_percent"] = np.where(
+        given, own["container"], 100 * (own["container"] / of - 1)
+    )
+    own[f"paper_bare_metal_{unit}"] = of
+    own[f"paper_container_{unit}"] = own["container"].where(~given)
+    names = [f"paper_bare_metal_{unit}", f"paper_container_{unit}", "paper_increase_percent"]
+    return own.rename(columns={"stage": "mode"})[["mode", "model", what, *names]]
+
+
+_SERIES = {
+    "cpu_use": ("CPU utilisation", "%", 1.0),
+    "gpu_use": ("GPU utilisation", "%", 1.0),
+    "jetson_gpu_use": ("GPU utilisation", "%", 1.0),
+    "gpu_power": ("power", "W", 1.0),
+    "rail_power": ("power", "W", 1.0),
+    "memory_used": ("memory used", "GB", _GB),
+}
+_PAPER_SERIES = {
+    "cpu_utilization_median": "CPU utilisation",
+    "gpu_utilization_median": "GPU utilisation",
+    "power_median": "power",
+    "memory_median": "memory used",
+}
+
+
+def usage_spread(usage: pd.DataFrame) -> pd.DataFrame:
+    """Figures 2, 4 and 5: how CPU, GPU, power and memory were used, as violins show it.
+
+    `usage`: a row a run, name, instance and share (0 to 1) with its value.
+
+    Columns: mode, model, settings, where, series, unit (%: of all CPUs), instance,
+    share, value (the mean of that quantile over the runs, _low, _high), runs.
+    """
+    own = _named(usage)
+    own = own.sort_values("where", key=lambda names: names != "host", kind="stable")
+    found = over_runs(own, [*_KEYS, "where", "series", "unit", "instance", "share"], ["value"])
+    return found.assign(where=found["where"].map(place))
+
+
+def usage_medians(usage: pd.DataFrame) -> pd.DataFrame:
+    """Figures 2, 4 and 5: the medians of those.
+
+    Columns: mode, model, settings, series (with its unit), bare_metal_median and container_median
+    (_low, _high), increase_percent (_low, _high), pairs, and the paper's three.
+    """
+    own = _named(usage)
+    own = own[own["share"] == 0.5].rename(columns={"value": "median"})
+    paper = _paper(_PAPER_SERIES, "median", "series")
+    units = {series: unit for series, unit, _ in _SERIES.values()}
+    own["series"], paper["series"] = (
+        frame["series"].map(lambda name: f"{name}, {units[name]}") for frame in (own, paper)
+    )
+    return _beside(own, "series", "median", paper)
+
+
+def _named(usage: pd.DataFrame) -> pd.DataFrame:
+    own = usage[usage["where"].isin(["host", "1"]) & usage["name"].isin(_SERIES)]
+    own = own.assign(settings=settings(own))
+    for number, column in enumerate(("series", "unit", "scale")):
+        own[column] = own["name"].map({name: told[number] for name, told in _SERIES.items()})
+    own["value"] = own["value"] / own["scale"]
+    return own
+
+
+def memory_overhead(usage: pd.DataFrame) -> pd.DataFrame:
+    """Figure 5: how much more memory is used with a container, between the medians, in GB.
+
+    Columns: mode, model, settings, overhead_gb (over pairs of runs, _low, _high), runs,
+    paper_overhead_gb.
+    """
+    own = _named(usage)
+    own = own[(own["share"] == 0.5) & (own["series"] == "memory used")]
+    same = [*_KEYS, "repeat"]
+    pairs = own[own["where"] == "1"].merge(
+        own[own["where"] == "host"], on=same, suffixes=("", "_host")
+    )
+    pairs["overhead_gb"] = pairs["value"] - pairs["value_host"]
+    paper = numbers("prashanthi2023_container_overhead")
+    paper = paper[paper["metric"] == "memory_median"].rename(columns={"stage": "mode"})
+    paper = paper.assign(settings="", paper_overhead_gb=paper["container"] - paper["bare_metal"])
+    found = over_runs(pairs, _KEYS, ["overhead_gb"])
+    return found.merge(paper[[*_KEYS, "paper_overhead_gb"]], on=_KEYS, how="outer")
+
+
+def energy_split(energy: pd.DataFrame) -> pd.DataFrame:
+    """Figures 1b and 3b: the energy of a run, and what the idle machine would have taken of it.
+
+    `energy`: a row a run and source; the total counts, or the only source there is. baseload_w is
+    the power of the idle machine (null: not recorded), scaled by each run's time as in section
+    5.1.5 of the paper.
+
+    Columns: mode, model, settings, where, energy_j, baseload_j, increment_j (each with _low,
+    _high), runs, increase_percent (of energy_j in a container, _low, _high), pairs,
+    paper_increase_percent.
+    """
+    own = energy[energy["where"].isin(["host", "1"])]
+    rows = [row for _, one in own.groupby("id", sort=False) if (row := all_of(one)) is not None]
+    own = pd.DataFrame(rows)
+    baseload = own["duration_s"] * pd.to_numeric(own["baseload_w"])
+    own = own.assign(
+        settings=settings(own), baseload_j=baseload, increment_j=own["energy_j"] - baseload
+    )
+    found = over_runs(own, [*_KEYS, "where"], ["energy_j", "baseload_j", "increment_j"])
+    more = increase(own, _KEYS, "energy_j").assign(where="1")
+    paper = _paper({"energy_increase": "energy"}, "j")
+    paper = paper.assign(where="1", settings="")[[*_KEYS, "where", "paper_increase_percent"]]
+    found = found.merge(more, on=[*_KEYS, "where"], how="left")
+    found = found.merge(paper, on=[*_KEYS, "where"], how="left")
+    return found.assign(where=found["where"].map(place))

@@ -1,0 +1,29 @@
+"""The claims as rows, the same in every format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.studies.claims import Verdict
+
+COLUMNS = [
+    *("id", "claim", "measured", "paper", "here", "here_low", "here_high", "n", "verdict"),
+]
+
+
+def claim_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
+    """A row a claim."""
+    return [
+        {
+            "id": one.id,
+            "claim": one.claim,
+            "measured": one.measured or None,
+            "paper": one.paper_value,
+            "here": one.value,
+            "here_low": one.low,
+            "here_high": one.high,
+            "n": one.values or None,
+            "verdict": one.verdict,
+        }
+        for one in verdicts
+    ]

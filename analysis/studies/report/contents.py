@@ -1,0 +1,163 @@
+"""What the report of a study says, whatever it is written in."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from analysis.report.tables import records
+from analysis.studies.claims import Verdict, judge
+from analysis.studies.extracts import Extracts, read_extracts
+from analysis.studies.papers.parts import RUNS, Part, parts
+from analysis.studies.report.cells import rows
+from analysis.studies.runs import read_facts, read_runs
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_MOST_LISTED = 10
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of a paper with its figures; `why` it is not there, else "". `lost`: what the traces
+    of its runs lost, else ""."""
+
+    title: str
+    about: str
+    columns: list[str]
+    rows: list[list[str]]
+    figures: list[go.Figure]
+    why: str
+    lost: str
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a report says. `machine`: names and values. `failed`: ids and reasons."""
+
+    name: str
+    about: str
+    runs: int
+    machine: list[tuple[str, str]]
+    verdicts: list[Verdict]
+    sections: list[Section]
+    failed: list[tuple[str, str]]
+    lost: str
+
+
+def contents(folder: Path) -> Contents:
+    """Read a study's folder. Raises UsageError where it is none."""
+    study, runs, failed = read_runs(folder)
+    extracts = read_extracts(folder, runs)
+    paper = study.get("paper")
+    return Contents(
+        str(study.get("name")),
+        str(study.get("about") or ""),
+        len(runs),
+        _machine(study, extracts, _versions(folder, runs), runs),
+        judge(runs, paper),
+        [_section(part, runs, extracts) for part in parts(paper)],
+        [(str(run["id"]), str(run["reason"])) for run in failed],
+        _lost(extracts.facts, None),
+    )
+
+
+def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> Section:
+    frame = runs if part.needs == RUNS else extracts.frames.get(part.needs)
+    nothing: list[list[str]] = []
+    if frame is None:
+        return Section(part.title, part.about, [], nothing, [], extracts.why[part.needs], "")
+    try:
+        table = part.table(frame)
+    except KeyError as missing:
+        why = f"no run has {missing.args[0]}"
+        return Section(part.title, part.about, [], nothing, [], why, "")
+    ours = [name for name in table.columns if not str(name).startswith("paper_")]
+    numbers = [n for n in table[ours].select_dtypes("number").columns if n not in ("rank", "runs")]
+    if not len(table) or not table[numbers].notna().any(axis=None):
+        why = "this study has no runs for it"
+        return Section(part.title, part.about, [], nothing, [], why, "")
+    columns, cells = rows(records(table), list(table.columns)) if part.shown else ([], nothing)
+    figures = [draw(table) for draw in part.figures]
+    used = frame[frame["where"].isin(part.places)] if part.places else frame
+    lost = _lost(extracts.facts, set(used["id"]))
+    return Section(part.title, part.about, columns, cells, figures, "", lost)
+
+
+def _lost(facts: pd.DataFrame, ids: set[str] | None) -> str:
+    """What the traces of these runs, or of all, lost; "" where nothing was."""
+    told = []
+    for fact in records(facts):
+        if ids is not None and fact["id"] not in ids:
+            continue
+        said = []
+        if fact["lost_events"]:
+            said.append(f"{fact['lost_events']:,} events lost")
+        if fact["loss_unknown"]:
+            said.append(f"{fact['loss_unknown']:,} gaps of unknown size")
+        elif fact["loss_windows"] and not said:
+            said.append(f"{fact['loss_windows']:,} gaps")
+        if not fact["complete"]:
+            said.append("the recording was cut off")
+        if said:
+            told.append(f"{fact['id']} ({', '.join(said)})")
+    if not told:
+        return ""
+    more = f" and {len(told) - _MOST_LISTED} more" if len(told) > _MOST_LISTED else ""
+    return f"events are missing in {', '.join(told[:_MOST_LISTED])}{more}"
+
+
+_FACTS = {
+    "kernel": "kernel",
+    "machine": "architecture",
+    "cpu": "CPU",
+    "cpus": "CPUs",
+    "memory_bytes": "memory",
+    "disk": "disk of the runs",
+    "vm": "write-back settings",
+    "tool": "tracer",
+    "backend": "backend",
+}
+
+
+def _machine(
+    study: dict[str, Any], extracts: Extracts, versions: dict[str, set[str]], runs: pd.DataFrame
+) -> list[tuple[str, str]]:
+    """Each fact once; several values where runs differ in it."""
+    found = []
+    for key, name in _FACTS.items():
+        if key not in extracts.facts:
+            continue
+        values = [value for value in extracts.facts[key].drop_duplicates() if pd.notna(value)]
+        if key == "memory_bytes":
+            values = [f"{value / 2**30:.1f} GiB" for value in values]
+        found.append((name, "; ".join(str(value) for value in values) or "not recorded"))
+    found += [(name, "; ".join(sorted(values))) for name, values in sorted(versions.items())]
+    share = study.get("scale")
+    if isinstance(share, int | float):
+        found.append(("share of the paper's samples and epochs", f"{share:g}"))
+    if "repeat" in runs and len(runs):
+        found.append(("repeats", str(runs["repeat"].nunique())))
+    return found
+
+
+def _versions(folder: Path, runs: pd.DataFrame) -> dict[str, set[str]]:
+    """What the jobs ran with, as the runner asked them: Python, packages, image."""
+    found: dict[str, set[str]] = {}
+    for id in runs["id"]:
+        facts = read_facts(folder / "runs" / str(id)) or {}
+        match facts.get("versions"):
+            case {"python": str(python), "packages": dict(packages)}:
+                named = {"Python": python, **packages}
+            case _:
+                named = {}
+        image = facts.get("image")
+        for name, value in itertools.chain(named.items(), [("image", image)]):
+            if isinstance(value, str):
+                found.setdefault(str(name), set()).add(value)
+    return found

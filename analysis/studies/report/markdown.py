@@ -1,0 +1,54 @@
+"""The report as GitHub markdown: the machine, the claims, the tables. Figures are the page's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from analysis.studies.report.cells import cell, rows
+from analysis.studies.report.claim_rows import COLUMNS, claim_rows
+from analysis.studies.report.contents import Contents
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]|~#!@$])")
+
+
+def markdown(found: Contents) -> str:
+    """The report's text."""
+    lines = [f"# {_text(found.name)}", ""]
+    lines += [f"{_text(found.about)}. {found.runs} runs, {len(found.failed)} failed.", ""]
+    if found.lost:
+        lines += [f"**Losses:** {_text(found.lost)}.", ""]
+    lines += ["## Machine", "", *_table(["what", "value"], found.machine), ""]
+    lines += ["## Claims", "", _INTERVALS, ""]
+    lines += [*_table(*rows(claim_rows(found.verdicts), COLUMNS)), ""]
+    lines += [f"- {_text(one.id)}: {_text(one.why)}" for one in found.verdicts if one.why]
+    for section in found.sections:
+        lines += ["", f"## {_text(section.title)}", ""]
+        if section.about:
+            lines += [_text(section.about), ""]
+        if section.lost:
+            lines += [f"**Losses:** {_text(section.lost)}.", ""]
+        if section.why:
+            lines += [f"Not measured: {_text(section.why)}."]
+        elif section.columns:
+            lines += _table(section.columns, section.rows)
+        else:
+            lines += ["Only drawn: see the page (`tracer study report FOLDER -o report.html`)."]
+    if found.failed:
+        lines += ["", "## Runs that failed", "", *_table(["run", "reason"], found.failed)]
+    return "\n".join(lines) + "\n"
+
+
+_INTERVALS = "In brackets: Student's 95 % interval. A dash: not measured, or not told by the paper."
+
+
+def _table(columns: Iterable[str], lines: Iterable[Iterable[str]]) -> list[str]:
+    heads = [_text(column) for column in columns]
+    made = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    return made + [f"| {' | '.join(_text(value) for value in line)} |" for line in lines]
+
+
+def _text(value: str) -> str:
+    """A name as text: neither markdown nor HTML."""
+    said = cell(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", said).replace("://", "&#58;//")

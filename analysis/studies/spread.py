@@ -1,0 +1,112 @@
+"""Values of runs in short: means over repeats with their intervals, places side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.studies.claims import interval
+from analysis.studies.runs import FACTORS
+
+PLACES = {"host": "host", "1": "one container"}
+"""Where runs were, in words; so many containers where it is not here."""
+
+_LEAST = 2
+
+
+def place(where: object) -> str:
+    """Where a run was, in words."""
+    return PLACES.get(str(where), f"{where} containers")
+
+
+def in_order(frame: pd.DataFrame, then: Sequence[str]) -> pd.DataFrame:
+    """Sorted by place, the host first, then by these columns; `where` is in words afterwards."""
+
+    def key(where: str) -> tuple[bool, int, str]:
+        return where != "host", len(where), where  # "4" is less than "16"
+
+    places = sorted({str(where) for where in frame["where"]}, key=key)
+    order = {where: number for number, where in enumerate(places)}
+    found = frame.assign(_place=frame["where"].astype(str).map(order)).sort_values(
+        ["_place", *then], ignore_index=True
+    )
+    return found.drop(columns="_place").assign(where=found["where"].map(place))
+
+
+def over_runs(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
+    """The mean of each value over the rows of a group, with Student's 95 % interval.
+
+    Columns: `by`, and for each value VALUE, VALUE_low, VALUE_high (null for fewer than two rows),
+    then runs (rows of the group). What is null in a row does not count; null where all are.
+    """
+    rows = []
+    for keys, group in frame.groupby(list(by), sort=False, dropna=False):
+        row = dict(zip(by, keys, strict=True))
+        for value in values:
+            row |= _spread(value, group[value])
+        rows.append(row | {"runs": len(group)})
+    names = [f"{value}{end}" for value in values for end in ("", "_low", "_high")]
+    return pd.DataFrame(rows, columns=[*by, *names, "runs"])
+
+
+def _spread(name: str, values: pd.Series[float]) -> dict[str, float | None]:
+    known = pd.to_numeric(values).dropna().to_numpy(float)
+    low: float | None = None
+    high: float | None = None
+    mean = float(known.mean()) if len(known) else None
+    if len(known) >= _LEAST:
+        mean, low, high = interval(known)
+    return {name: mean, f"{name}_low": low, f"{name}_high": high}
+
+
+def increase(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
+    """By how many percent a value is higher in one container than on the host.
+
+    Over pairs of runs that are alike in all of `by` and in their repeat. Columns: `by`,
+    increase_percent, increase_percent_low, increase_percent_high, pairs.
+    """
+    same = [*by, "repeat"]
+    host, one = (frame[frame["where"] == where][[*same, value]] for where in ("host", "1"))
+    pairs = host.merge(one, on=same, suffixes=("_host", ""))
+    below = pd.to_numeric(pairs[f"{value}_host"])
+    pairs["increase_percent"] = 100 * (pd.to_numeric(pairs[value]) / below.where(below != 0) - 1)
+    found = over_runs(pairs.dropna(subset=["increase_percent"]), by, ["increase_percent"])
+    return found.rename(columns={"runs": "pairs"})
+
+
+def settings(frame: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series[str]:
+    """What sets a run apart: its factors that most runs of its mode do not have, in words.
+
+    Model, where, mode, repeat and the factors `but` are left out. "" where nothing does.
+    """
+    said: list[list[str]] = [[] for _ in range(len(frame))]
+    left_out = {"model", "where", "mode", "repeat", *but}
+    for name in FACTORS:
+        if name not in frame or name in left_out:
+            continue
+        usual = {mode: _usual(group, name) for mode, group in frame.groupby("mode")}
+        for words, mode, value in zip(said, frame["mode"], frame[name], strict=True):
+            if pd.notna(value) and value != usual.get(mode):
+                words.append(f"{name} {_plain(value)}")
+    return pd.Series([", ".join(words) for words in said], index=frame.index, dtype=str)
+
+
+def _usual(frame: pd.DataFrame, name: str) -> object:
+    of_runs = frame.drop_duplicates("id")[name].astype(object)
+    return of_runs.where(of_runs.notna(), None).value_counts(dropna=False).index[0]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def without_limits(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs whose containers had neither limits nor seccomp off."""
+    for name, usual in {"cpus": None, "memory": None, "seccomp": True}.items():
+        if name in frame:
+            kept = frame[name].isna() if usual is None else frame[name] == usual
+            frame = frame[kept]
+    return frame

@@ -1,0 +1,130 @@
+"""Figures: what of a frame is drawn, and how."""
+
+import pandas as pd
+import pytest
+
+from analysis.figures import park2023, prashanthi2022, prashanthi2023
+from analysis.figures.dots import Axis, dots
+from analysis.figures.style import COLOURS, SYMBOLS, joined, text
+
+
+@pytest.fixture
+def frame():
+    """Two models in two places; one has no value of ours, one none of the paper."""
+    return pd.DataFrame(
+        {
+            "model": ["a", "b", "a", "b"],
+            "where": ["host", "host", "one", "one"],
+            "v": [1.0, None, 3.0, 4.0],
+            "v_low": [0.5, None, 2.0, 3.0],
+            "v_high": [1.5, None, 5.0, 5.0],
+            "paper_v": [2.0, 8.0, None, None],
+        }
+    )
+
+
+def traces(figure):
+    return {trace.name: trace for trace in figure.data}
+
+
+def test_the_paper_s_values_are_hollow_and_ours_have_intervals(frame):
+    figure = dots(frame, "v", Axis("v, s"), category="model", series="where", paper="paper_v")
+    found = traces(figure)
+    assert found.keys() == {"host", "host, the paper's", "one"}
+    assert found["host, the paper's"].marker.symbol == f"{found['host'].marker.symbol}-open"
+    assert found["host, the paper's"].marker.color == found["host"].marker.color
+    assert list(found["one"].error_x.array) == [2, 1]
+    assert list(found["one"].error_x.arrayminus) == [1, 1]
+    assert list(found["one"].x) == [3, 4]
+    assert figure.layout.xaxis.title.text == "v, s"
+    assert list(figure.layout.yaxis.ticktext) == ["a", "b"]
+
+
+def test_what_is_null_is_not_drawn_as_0(frame):
+    figure = dots(frame, "v", Axis("v"), category="model", series="where", paper="paper_v")
+    assert pd.isna(traces(figure)["host"].x[1])
+    figure = dots(frame, "v", Axis("v"), category="model", series="where")
+    assert list(traces(figure)["host"].x) == [1]
+
+
+def test_series_differ_by_colour_and_by_marker(frame):
+    found = dots(frame, "v", Axis("v"), category="model", series="where").data
+    assert found[0].marker.color != found[1].marker.color
+    assert found[0].marker.symbol != found[1].marker.symbol
+    assert len(set(COLOURS)) == len(set(SYMBOLS)) == 6
+
+
+def test_a_panel_has_room_for_its_own_categories(frame):
+    figure = dots(frame, "v", Axis("v"), category="model", series="model", panel="where")
+    assert [a.text for a in figure.layout.annotations] == ["host", "one"]
+    assert list(figure.layout.yaxis.ticktext) == ["a"]
+    assert list(figure.layout.yaxis2.ticktext) == ["a", "b"]
+    assert figure.layout.xaxis.title.text is None
+    assert figure.layout.xaxis2.title.text == "v"
+
+
+def test_names_are_text():
+    assert text("<b>&") == "&lt;b&gt;&amp;"
+    assert joined([["a", "<i>"], ["", "c"], [None, 4]]) == ["a", "&lt;i&gt;, c, 4"]
+    evil = pd.DataFrame({"model": ["<a href='x'>"], "where": ["<b>"], "v": [1.0]})
+    figure = dots(evil, "v", Axis("v"), category="model", series="where", panel="model")
+    assert "<a" not in figure.to_json().replace("\\u003c", "<")
+
+
+def test_boxes_are_drawn_by_the_logarithm_and_empty_ones_are_empty():
+    boxes = pd.DataFrame(
+        {"model": "a", "from_s": [0.0, 1.0], "to_s": [1.0, 2.0], "first_page": [0, 5],
+         "last_page": [4, 9], "writebacks": [1000, 10]}
+    )  # fmt: skip
+    figure = park2023.page_heat(boxes)
+    (heat,) = figure.data
+    assert list(heat.x) == [0.5, 1.5] and list(heat.y) == [2.5, 7.5]
+    assert heat.z[0][0] == 3 and heat.z[1][1] == 1
+    assert pd.isna(heat.z[0][1]) and pd.isna(heat.z[1][0])
+    assert list(figure.layout.coloraxis.colorbar.ticktext) == ["1", "10", "100", "1,000"]
+
+
+def test_time_without_write_backs_has_its_room():
+    boxes = pd.DataFrame(
+        {"model": "a", "from_s": [0.0, 3.0], "to_s": [1.0, 4.0], "first_page": [0, 10],
+         "last_page": [4, 11], "writebacks": [1, 1]}
+    )  # fmt: skip
+    (heat,) = park2023.page_heat(boxes).data
+    assert list(heat.x) == [0.5, 1.5, 2.5, 3.5] and list(heat.y) == [2.5, 7.5, 12.5]
+
+
+def test_a_distribution_is_the_share_up_to_each_time():
+    frame = pd.DataFrame(
+        {"model": "a", "where": "host", "share": [0.0, 0.5, 1.0], "interval_s": [0.0, 1.0, 4.0]}
+    )
+    (line,) = park2023.interval_spread(frame).data
+    assert list(line.x) == [1, 4] and list(line.y) == [0.5, 1]  # no logarithm of 0
+
+
+def energy(**more):
+    return pd.DataFrame(
+        {"mode": ["train"], "model": ["a"], "settings": [""], "where": ["host"],
+         "energy_j": [100.0], "energy_j_low": [90.0], "energy_j_high": [110.0], **more}
+    )  # fmt: skip
+
+
+def test_energy_without_a_baseload_is_one_bar():
+    figure = prashanthi2023.energy_split(energy(baseload_j=[60.0], increment_j=[40.0]))
+    assert [bar.y[0] for bar in figure.data] == [60, 40]
+    figure = prashanthi2023.energy_split(energy(baseload_j=[None], increment_j=[None]))
+    assert figure.data[1].y[0] == 100
+    assert figure.layout.yaxis.title.text == "energy of a run, J"
+
+
+def test_an_epoch_is_a_stack_of_what_it_was_spent_on():
+    frame = pd.DataFrame(
+        {"model": "a", "settings": "", "workers": [0, 4], "stall_s": [3.0, 1.0],
+         "compute_s": [2.0, 2.0], "overhead_s": [0.5, 0.5], "epoch_s": [6.0, 4.0],
+         "epoch_s_low": [5.0, 3.0], "epoch_s_high": [7.0, 5.0]}
+    )  # fmt: skip
+    figure = prashanthi2022.epoch_bars(frame, "workers", "workers")
+    assert [trace.name for trace in figure.data] == [
+        "fetch stall", "compute", "overhead", "whole epoch",
+    ]  # fmt: skip
+    assert [list(place) for place in figure.data[0].x] == [["a", "a"], ["0", "4"]]
+    assert len({trace.marker.color for trace in figure.data}) == 4

@@ -1,0 +1,145 @@
+"""Tables of one run that studies are made of: boxes of pages, epochs, use of the machine."""
+
+import pytest
+
+from analysis.report.epochs import epochs
+from analysis.report.page_heat import PAGES, TIMES, page_heat
+from analysis.report.tables import writeback_interval_quantiles
+from analysis.report.usage import usage
+from tests.support.traces import make_trace
+
+S = 1_000_000_000
+DEV = "7:0"
+AT = {"pid": 7, "tid": 7}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A trace of these tables."""
+    made = []
+
+    def make(tables, **manifest):
+        made.append(make_trace(tmp_path / f"{len(made)}.trace", tables, **manifest))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def bio(ts, page, pages=1, dev=DEV, rwbs="W"):
+    return {
+        "ts": ts, "tid": 50, "event": "bio_queue", "dev": dev, "sector": page * 8,
+        "nr_sector": pages * 8, "rwbs": rwbs,
+    }  # fmt: skip
+
+
+def clock(end_s):
+    return {"clock": {"name": "mono", "start_ns": 0, "end_ns": end_s * S}}
+
+
+def test_pages_are_ranked_by_where_they_lie_and_counted_once_a_write_back(trace):
+    found = page_heat(
+        trace(
+            {"block": [bio(0, 1000, 3), bio(59 * S, 1001), bio(59 * S, 1001), bio(59 * S, 5)]},
+            **clock(60),
+        )
+    )
+    assert found[["first_page", "last_page", "writebacks"]].to_numpy().tolist() == [
+        [1, 1, 1], [2, 2, 1], [3, 3, 1],  # 1000 to 1002, behind page 5
+        [0, 0, 1], [2, 2, 2],
+    ]  # fmt: skip
+    assert found["from_s"].tolist()[0] == 0
+    assert found["from_s"].iloc[-1] <= 59 < found["to_s"].iloc[-1]
+
+
+def test_a_long_trace_has_no_more_boxes_than_a_short_one(trace):
+    found = page_heat(trace({"block": [bio(n * S, n * 7, 5) for n in range(500)]}, **clock(500)))
+    assert found["writebacks"].sum() == 2500
+    assert len(found) <= TIMES * PAGES
+    assert found["last_page"].max() == 500 * 5 - 1
+    assert found["first_page"].nunique() <= PAGES
+
+
+def test_boxes_are_of_the_device_that_was_asked_for(trace):
+    made = trace({"block": [bio(1, 3), bio(2, 3, dev="254:0")]})
+    assert page_heat(made, DEV)["writebacks"].sum() == 1
+    assert page_heat(made)["last_page"].max() == 1  # one page of each
+    assert not len(page_heat(trace({"block": []}), DEV))
+
+
+def phase(name, start, end, **more):
+    return {**AT, "name": name, "start": int(start * S), "end": int(end * S), **more}
+
+
+EPOCHS = [
+    phase("train", 0, 10),
+    phase("epoch", 0, 6, epoch=0),
+    phase("epoch", 6, 10, epoch=1),
+    phase("step", 0, 6, epoch=0, step=0),
+    phase("fetch", 0, 2, epoch=0, step=0),
+    phase("forward", 2, 5, epoch=0, step=0),
+    phase("step", 6, 10, epoch=1, step=1),
+    phase("fetch", 6, 6.5, epoch=1, step=1),
+]
+
+
+def test_an_epoch_is_what_it_waited_for_and_what_it_read(trace):
+    block = [
+        bio(1 * S, 1, 2, rwbs="RA"),
+        bio(7 * S, 1, rwbs="W"),
+        bio(7 * S, 9, dev="254:0", rwbs="R"),
+    ]
+    found = epochs(trace({"phases": EPOCHS, "block": block}), DEV)
+    assert found["epoch"].tolist() == [0, 1]
+    assert found["epoch_s"].tolist() == [6, 4]
+    assert found["stall_s"].tolist() == [2, 0.5]
+    assert found["compute_s"].tolist() == [3, 0]
+    assert found["overhead_s"].tolist() == [1, 3.5]
+    assert found["read_bytes"].tolist() == [8192, 0]
+    assert found["residency_percent"].isna().all()
+
+
+def test_what_was_not_recorded_of_an_epoch_is_null(trace):
+    assert epochs(trace({"phases": EPOCHS}))["read_bytes"].isna().all()
+
+
+def test_what_is_in_memory_is_the_mean_of_the_epoch_s_samples(trace):
+    samples = [
+        {"ts": s * S, "name": "residency", "value": value, "unit": "%", "instance": "data"}
+        for s, value in ((1, 10.0), (5, 30.0), (7, 100.0), (11, 50.0))
+    ]
+    found = epochs(trace({"phases": EPOCHS, "samples": samples}))
+    assert found["residency_percent"].tolist() == [20, 100]
+
+
+def test_use_is_of_the_training_and_of_all_cpus(trace):
+    def sample(s, name, value, target=None):
+        return {"ts": s * S, "target": target, "name": name, "value": value, "unit": "%"}
+
+    rows = [
+        *(sample(s, "cpu_use", 200.0) for s in (0, 20)),  # before and after it
+        *(sample(s, "cpu_use", value) for s, value in ((5, 40.0), (6, 80.0), (7, 120.0))),
+        sample(6, "cpu_use", 5.0, target="job"),
+        sample(6, "page_cache", 5.0),
+    ]
+    phases = [phase("train", 4, 8), phase("inference", 9, 10)]
+    found = usage(trace({"samples": rows, "phases": phases}))
+    assert set(found["name"]) == {"cpu_use"}
+    assert found["samples"].unique().tolist() == [3]
+    by_share = found.set_index("share")["value"]
+    assert (by_share[0.0], by_share[0.5], by_share[1.0]) == (20, 40, 60)  # of two CPUs
+    alone = usage(trace({"samples": rows}))
+    assert alone["samples"].unique().tolist() == [5]
+
+
+def test_times_between_write_backs_by_how_many_are_shorter(trace):
+    starts = [0, 1, 3, 6, 10]
+    rows = [
+        {"ts": s * S, "tid": 50, "event": "start", "dev": DEV, "bdi": DEV, "reason": "periodic"}
+        for s in starts
+    ]
+    made = trace({"writeback": rows})
+    found = writeback_interval_quantiles(made, DEV).set_index("share")["interval_s"]
+    assert (found[0.0], found[0.5], found[1.0]) == (1, 2.5, 4)
+    assert not len(writeback_interval_quantiles(made, "8:0"))

@@ -1,0 +1,181 @@
+"""The report of a study: what it says, and what hostile names in it do not do."""
+
+import json
+import re
+import shutil
+
+import pandas as pd
+import pytest
+
+from analysis.studies.extracts import MAKERS, read_extracts
+from analysis.studies.papers.parts import parts
+from analysis.studies.report.cells import cell, rows
+from analysis.studies.report.contents import contents
+from analysis.studies.report.markdown import markdown
+from analysis.studies.report.page import page
+from analysis.studies.runs import read_runs
+from tests.support.studies import EVIL, make_study
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small study with names of an enemy."""
+    return make_study(tmp_path_factory.mktemp("study") / "s", model=EVIL)
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    """What its report says."""
+    return contents(folder)
+
+
+def section(found, title):
+    return next(one for one in found.sections if one.title.startswith(title))
+
+
+def test_every_table_and_figure_of_the_papers_has_its_section(found):
+    assert [one.title for one in found.sections] == [part.title for part in parts(None)]
+    for one in found.sections:
+        assert bool(one.why) != bool(one.rows or one.figures), one.title
+    missing = {one.title: one.why for one in found.sections if one.why}
+    assert missing.keys() == {
+        "Figures 1b and 3b: energy",
+        "Figure 2a: an epoch by the number of workers",
+        "Figure 4: an epoch by the size of a batch",
+    }
+    assert "there is no RAPL" in missing["Figures 1b and 3b: energy"]
+
+
+def test_the_machine_is_that_of_the_runs(found):
+    machine = dict(found.machine)
+    assert machine["CPUs"] == "2" and machine["memory"] == "1.0 GiB"
+    assert machine["disk of the runs"] == "loop0 (2 GB, scheduler none)"
+    assert machine["CPU"] == "not recorded"
+    assert machine["Python"] == "3.11.7" and "absent" not in machine
+    assert machine["repeats"] == "2"
+
+
+def test_losses_are_said_where_they_touch_a_result(found):
+    said = "events are missing in 4-1 (1,234 events lost)"
+    assert found.lost == said
+    assert section(found, "Table 6").lost == said
+    assert section(found, "Table 5").lost == ""  # it is of other runs
+    for kind in (page, markdown):
+        assert kind(found).count("1,234 events lost") > 4
+
+
+def test_failed_runs_are_listed_with_their_reason(found):
+    assert (found.runs, [id for id, _ in found.failed]) == (6, ["failed"])
+    assert found.failed[0][1].startswith("no memory")
+    for kind in (page, markdown):
+        assert "no memory" in kind(found)
+
+
+def test_what_is_not_known_is_a_dash_and_never_0(found):
+    cycles = next(row for row in section(found, "Table 5").rows if row[0] == "cycles")
+    assert cycles[2:5] == ["-", "-", "-"]
+    faults = next(row for row in section(found, "Table 5").rows if row[0] == "page-faults")
+    assert faults[2:5] == ["200 [200, 200]", "3 [3, 3]", "100 [100, 100]"]
+
+
+def test_names_of_an_enemy_are_only_ever_text(found):
+    html = page(found)
+    body = html[: html.index("<script>/**")]  # before plotly's own code
+    assert "<img" not in body and "</script><img" not in html
+    assert body.count("<a ") == body.count('<a href="#')
+    text = markdown(found)
+    assert "<img" not in text and "http://" not in text
+    assert not re.search(r"(?<!\\)\]\(", text)
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert not re.search(r"(?<!\\)[`*]", line), line
+    table = text[text.index("## Table 8") : text.index("## Tables 9")]
+    bars = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines() if "|" in line}
+    assert len(bars) == 1
+
+
+def test_the_page_holds_all_that_it_needs_once(found):
+    html = page(found)
+    assert html.count("plotly.js v") == 1
+    assert 'http-equiv="Content-Security-Policy"' in html
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(?!data:|#)", html)
+    told = re.findall(r'<script type="application/json">(.*?)</script>', html, re.S)
+    assert len(told) == sum(len(one.figures) for one in found.sections)
+    for figure in told:
+        assert json.loads(figure)["layout"]["height"] > 0
+
+
+def test_a_study_without_a_run_that_was_done_has_a_report(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "study.json").write_text('{"name": "none", "paper": "001"}')
+    empty = contents(tmp_path)
+    assert all(one.why for one in empty.sections)
+    assert "Not measured" in markdown(empty)
+    assert "plotly.js v" not in page(empty)
+
+
+def test_extracts_outlive_their_traces_and_damaged_ones_are_made_anew(tmp_path):
+    folder = make_study(tmp_path / "s")
+    runs = read_runs(folder)[1]
+    first = read_extracts(folder, runs)
+    kept = folder / "runs/1-0/extracts.json"
+    for damage in ("{", "[]", '{"version": 1, "tables": {}}'):
+        kept.write_text(damage)
+        again = read_extracts(folder, runs)
+        pd.testing.assert_frame_equal(again.frames["counters"], first.frames["counters"])
+    for trace in folder.glob("runs/*/run.trace"):
+        shutil.rmtree(trace)
+    assert read_extracts(folder, runs).frames.keys() == first.frames.keys()
+    kept.unlink()
+    left = read_extracts(folder, runs)
+    assert set(left.frames["counters"]["id"]) == set(runs["id"]) - {"1-0"}
+
+
+def test_an_extract_says_why_it_is_not_there(tmp_path):
+    folder = make_study(tmp_path / "s")
+    found = read_extracts(folder, read_runs(folder)[1])
+    assert found.frames.keys() | found.why.keys() == MAKERS.keys()
+    assert found.why == {"energy": found.why["energy"]}
+    assert found.facts.set_index("id")["lost_events"].to_dict()["4-1"] == 1234
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"), (float("nan"), "-"), (0, "0"), (0.0, "0"), (1234567, "1,234,567"),
+        (0.123456, "0.1235"), (12345.6, "12,346"), (True, "yes"), ("a\x1bb", r"a\x1bb"),
+        (-2.5, "-2.5"), (3e20, "3.000e+20"),
+    ],
+)  # fmt: skip
+def test_values_are_short(value, text):
+    assert cell(value) == text
+
+
+def test_an_interval_stands_behind_its_value():
+    columns = ["model", "s", "s_low", "s_high"]
+    lines = [
+        dict(zip(columns, values, strict=True))
+        for values in (("a", 1.0, 0.5, 1.5), ("b", 2.0, None, None), ("c", None, None, None))
+    ]
+    assert rows(lines, columns) == (
+        ["model", "s"],
+        [["a", "1 [0.5, 1.5]"], ["b", "2"], ["c", "-"]],
+    )
+
+
+def test_the_verb_writes_by_the_file_s_name(tracer, folder, tmp_path):
+    ran = tracer("study", "report", folder, "-o", "x.html")
+    assert ran.out == "" and "6 runs, 1 failed" in ran.err
+    assert (tmp_path / "x.html").read_text().startswith("<!DOCTYPE html>")
+    tracer("study", "report", folder, "-o", "x.md")
+    assert (tmp_path / "x.md").read_text().startswith("# small")
+    ran = tracer("study", "report", folder, "-o", "x.md", status=2)
+    assert "x.md exists" in ran.err and "--force" in ran.err
+    tracer("study", "report", folder, "-o", "x.md", "--force")
+    ran = tracer("study", "report", folder, "-o", "x.pdf", status=2)
+    assert ".html or .md" in ran.err
+    ran = tracer("study", "report", folder, "-o", "no/x.md", status=2)
+    assert "cannot write no/x.md" in ran.err and ran.err.count("\n") == 1
+    ran = tracer("study", "report", tmp_path, "-o", "y.md", status=2)
+    assert "is no study's folder" in ran.err
+    assert not (tmp_path / "y.md").exists()

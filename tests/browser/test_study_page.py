@@ -1,0 +1,47 @@
+"""The page of a study opens offline: it draws its figures, complains of nothing, asks nobody."""
+
+import re
+
+import pytest
+
+from analysis.studies.report.contents import contents
+from analysis.studies.report.page import page
+from tests.support.browser import look
+from tests.support.studies import EVIL, make_study
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The page of a study with names of an enemy, and how many figures are in it."""
+    folder = tmp_path_factory.mktemp("page")
+    found = contents(make_study(folder / "s", model=EVIL))
+    (folder / "x.html").write_text(page(found))
+    return folder / "x.html", sum(len(one.figures) for one in found.sections)
+
+
+def test_a_page_that_fails_or_asks_is_seen(tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text('<img src="http://evil.example/a.png"><script>nothing.there()</script>')
+    seen = look(bad, tmp_path)
+    assert any("nothing is not defined" in said for said in seen.console)
+    assert seen.asked == ["http://evil.example/a.png"]
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_draws_all_figures_and_asks_nobody(made, tmp_path, width):
+    path, figures = made
+    seen = look(path, tmp_path, width)
+    assert seen.console == []
+    assert seen.asked == []
+    assert figures > 10
+    assert seen.dom.count('class="plot-container') == figures
+    for element in ('<img src="x"', '<a href="http', 'xlink:href="http'):
+        assert element not in re.sub("<script.*?</script>", "", seen.dom, flags=re.DOTALL)
+
+
+def test_the_page_allows_itself_nothing(made, tmp_path):
+    text = made[0].read_text().replace("</body>", "<img src='http://evil.example/b.png'></body>")
+    (tmp_path / "x.html").write_text(text)
+    seen = look(tmp_path / "x.html", tmp_path)
+    assert any("Content Security Policy" in said for said in seen.console)
+    assert seen.asked == []

@@ -1,0 +1,119 @@
+"""A study's folder with small traces of known content, as the runner leaves one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.traces import make_trace
+
+DEV = "7:0"
+S = 1_000_000_000
+EVIL = (
+    '</script><img src=x onerror="alert(1)"><a href="http://evil.example/">'
+    "[x](http://evil.example) |`*"
+)
+"""What a name may be, were it up to an enemy."""
+
+
+def make_study(folder: Path, model: str = "lenet", **told: Any) -> Path:
+    """Two repeats on the host, in one container and in four, and a run that failed.
+
+    The last of four containers lost events. Names are `model`'s and `EVIL`.
+    """
+    study = {"name": "small", "about": "all of it", "paper": None, "scale": 0.5, **told}
+    (folder / "runs").mkdir(parents=True)
+    (folder / "study.json").write_text(json.dumps(study))
+    for where in ("host", "1", "4"):
+        for repeat in (0, 1):
+            _run(folder / "runs" / f"{where}-{repeat}", model, where, repeat)
+    failed = {"state": "failed", "reason": f"no memory {EVIL}", "factors": {"model": model}}
+    (folder / "runs/failed").mkdir()
+    (folder / "runs/failed/run.json").write_text(json.dumps(failed))
+    return folder
+
+
+def _run(place: Path, model: str, where: str, repeat: int) -> None:
+    place.mkdir()
+    facts = {
+        "state": "done", "dev": DEV, "repeat": repeat,
+        "factors": {"model": model, "where": where, "mode": "train", "seccomp": True},
+        "summaries": [{"workers": 4, "batch_size": 16, "epochs": 2}],
+        "versions": {"python": "3.11.7", "packages": {"torch": EVIL, "absent": None}},
+    }  # fmt: skip
+    (place / "run.json").write_text(json.dumps(facts))
+    lost = where == "4" and repeat == 1
+    with make_trace(
+        place / "run.trace",
+        _tables(1.0 if where == "host" else 2.0, repeat),
+        targets=[
+            {"name": name, "role": role, "kind": "pid", "pid": pid}
+            for name, role, pid in (("job", "target", 7), ("dockerd", "daemon", 9))
+        ],
+        kernel={"release": f"6.18 {EVIL}"},
+        clock={"name": "mono", "start_ns": 0, "end_ns": 20 * S},
+        disks=[{"name": "loop0", "dev": DEV, "bytes": 2 << 30, "scheduler": "none"}],
+        samples={"hz": 1.0, "not_available": {"rapl": "there is no RAPL"}},
+        loss={"events": 1234 if lost else 0, "windows": 2 if lost else 0, "unknown": 0},
+    ):  # fmt: skip
+        pass
+
+
+def _tables(slower: float, repeat: int) -> dict[str, list[dict[str, Any]]]:
+    at = {"pid": 7, "tid": 7}
+
+    def phase(name: str, start: float, end: float, **more: Any) -> dict[str, Any]:
+        return {**at, "name": name, "start": int(start * S), "end": int(end * S), **more}
+
+    phases = [phase("train", 0, 20)]
+    for epoch in (0, 1, 2):
+        begun = 6 * epoch
+        took = slower * (1 + 0.1 * epoch + 0.05 * repeat)
+        phases += [
+            phase("epoch", begun, begun + 2 * took, epoch=epoch),
+            phase("step", begun, begun + 2 * took, epoch=epoch, step=epoch),
+            phase("fetch", begun, begun + 0.5 * took, epoch=epoch, step=epoch),
+            phase("forward", begun + 0.5 * took, begun + took, epoch=epoch, step=epoch),
+            phase("backward", begun + took, begun + 1.5 * took, epoch=epoch, step=epoch),
+            phase("optimizer", begun + 1.5 * took, begun + 1.9 * took, epoch=epoch, step=epoch),
+        ]
+    times = [0, 1, 3, 5, 6 + slower]
+    return {
+        "processes": [
+            {"pid": 7, "tid": 7, "comm": EVIL, "role": "target", "target": "job"},
+            {"pid": 9, "tid": 9, "comm": "dockerd", "role": "daemon", "target": "dockerd"},
+        ],
+        "page_faults": [
+            {"ts": n, "pid": pid, "tid": pid, "kind": "minor", "user": True, "ip_file": EVIL}
+            for n, pid in enumerate((7, 7, 7, 9))
+        ],
+        "writeback": [
+            {"ts": int(s * S), "tid": 50, "event": "start", "dev": DEV, "bdi": DEV,
+             "reason": "periodic" if n % 2 else "background"}
+            for n, s in enumerate(times)
+        ],
+        "block": [
+            {"ts": int(s * S), "tid": 50, "event": "bio_queue", "dev": DEV, "sector": 8 * (n % 3),
+             "nr_sector": 16, "rwbs": "W"}
+            for n, s in enumerate(times)
+        ],
+        "call_graphs": [
+            {"event": "block:block_rq_insert", "stack": stack, "comm": EVIL, "pid": 7, "count": n}
+            for stack, n in (("kthread_[k];wb_workfn_[k];blk_mq_insert_requests_[k]", 3), (EVIL, 1))
+        ],
+        "counters": [
+            {"event": event, "target": target, "value": value, "unit": "events", "state": state}
+            for event, target, value, state in (
+                ("page-faults", "job", int(100 * slower), "counted"),
+                ("page-faults", "dockerd", 3, "counted"),
+                ("cycles", "job", None, "not supported"),
+            )
+        ],
+        "samples": [
+            {"ts": s * S, "name": name, "value": value + s, "unit": unit}
+            for s in range(20)
+            for name, value, unit in (("cpu_use", 50.0, "%"), ("memory_used", 4e9 * slower, ""))
+        ],
+        "phases": phases,
+    }  # fmt: skip

@@ -97,7 +97,7 @@ def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
 
 
 def _judge(claim: Claim, runs: pd.DataFrame, test: Test | None = None) -> Verdict:
-    test = test or TESTS.get(claim.id)
+    test = test or TESTS[claim.id]
 
     def unmeasured(why: str, what: str = "") -> Verdict:
         return Verdict(

@@ -88,8 +88,9 @@ def perf_script(folder: Path, calls: int) -> float | None:
     subprocess.run([*record, *_load(calls // 4)], check=True, capture_output=True)
     begun = time.perf_counter()
     with subprocess.Popen(["perf", "script", "-i", data], stdout=subprocess.PIPE) as script:
-        assert script.stdout is not None
-        lines = sum(block.count(b"\n") for block in iter(lambda: script.stdout.read(1 << 20), b""))
+        printed = script.stdout
+        assert printed is not None
+        lines = sum(block.count(b"\n") for block in iter(lambda: printed.read(1 << 20), b""))
     return round(lines / (time.perf_counter() - begun))
 
 

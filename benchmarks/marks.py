@@ -74,11 +74,11 @@ _WOVEN: list[Callable[..., Any]] = [
 
 
 def _steps(folder: Path, windows: int, seconds: float) -> dict[str, float]:
-    plain = [function.__code__ for function in _WOVEN]  # type: ignore[attr-defined]
+    plain = [function.__code__ for function in _WOVEN]
     if failures := install(torch):
         raise SystemExit(f"marks of {failures} cannot be made")
-    woven = [function.__code__ for function in _WOVEN]  # type: ignore[attr-defined]
-    hooks = [
+    woven = [function.__code__ for function in _WOVEN]
+    hooks: list[tuple[Any, Any]] = [
         (known, dict(known))
         for known in (
             optimizers._global_optimizer_pre_hooks,
@@ -88,7 +88,7 @@ def _steps(folder: Path, windows: int, seconds: float) -> dict[str, float]:
 
     def switch(on: bool) -> None:
         for function, code in zip(_WOVEN, woven if on else plain, strict=True):
-            function.__code__ = code  # type: ignore[attr-defined]
+            function.__code__ = code
         for known, ours in hooks:
             known.clear()
             known.update(ours if on else {})

@@ -51,7 +51,7 @@ def steps(name: str, folder: Path) -> Iterator[int]:
     shape = SHAPES[name]
     path = folder / "images.u8"
     path.write_bytes(np.random.default_rng(23).bytes(_IMAGES * int(np.prod(shape))))
-    model = LeNet5() if name == "lenet" else models().mobilenet_v3_large(num_classes=10)
+    model = LeNet5(10) if name == "lenet" else models().mobilenet_v3_large(num_classes=10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     loader = DataLoader(Images(path, shape), batch_size=BATCH, num_workers=2)
     with (folder / "train.log").open("w") as log:
@@ -59,7 +59,7 @@ def steps(name: str, folder: Path) -> Iterator[int]:
             with phases.phase("step", step=step):
                 optimizer.zero_grad()
                 loss = functional.cross_entropy(model(images), labels)
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 log.write(f"{step} {loss.item()}\n")
                 log.flush()

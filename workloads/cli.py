@@ -234,6 +234,9 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: a free one.")
     ] = ServeOptions.port,
+    socket: Annotated[
+        Path | None, typer.Option(help="Listen at this Unix socket, and at no port.")
+    ] = None,
     handlers: Annotated[
         int, typer.Option(min=1, max=256, help="Requests that are answered at once.")
     ] = ServeOptions.handlers,
@@ -258,6 +261,7 @@ def serve(
         checkpoint=checkpoint,
         host=host,
         port=port,
+        socket=socket,
         handlers=handlers,
         patience_s=patience,
         threads=threads,
@@ -274,7 +278,9 @@ def request(
     rate: Annotated[
         float, typer.Option(callback=_positive, help="Requests a second, whatever the answers do.")
     ],
-    url: Annotated[str, typer.Option(help="Address of the server.")] = RequestOptions.url,
+    url: Annotated[
+        str, typer.Option(help="Address of the server, or unix:PATH of its socket.")
+    ] = RequestOptions.url,
     requests: Annotated[
         int | None, typer.Option(min=1, max=10_000_000, help="Send so many requests.")
     ] = None,
@@ -383,6 +389,8 @@ def main() -> int:
         message = error.format_message().rstrip(".")
         return _complain(f"{message}; see `{_PROGRAM} --help`", USAGE)
     except ModuleNotFoundError as error:
+        if (error.name or "").startswith("workloads."):
+            return _complain("this image only serves; take that for training", USAGE)
         missing = _PACKAGES.get(error.name or "")
         if missing is None:
             raise

@@ -26,6 +26,11 @@ class BrokenJobError(JobError):
     exit_code = FAILURE
 
 
+def took_too_long(longest_s: float | None) -> str:
+    """Why a job failed that did not end."""
+    return f"killed: it took longer than {longest_s:g} s, as a job without enough memory may"
+
+
 @contextmanager
 def explained(what: str, mend: str) -> Iterator[None]:
     """Turn an OSError of the block into a JobError: `what`, the system's reason, `mend`."""

@@ -6,12 +6,12 @@ import warnings
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from workloads import checkpoint
 from workloads.data import catalogue
 from workloads.data.loader import Batches
-from workloads.data.sets import DataRequest, DataSets, DataShape, SampleSet
+from workloads.data.sets import DataRequest, DataSets, DataShape, SampleSet, SampleShape
 from workloads.errors import JobError, explained
 from workloads.models.workload import Workload
 from workloads.options import Device, JobOptions
@@ -97,3 +97,14 @@ def load_checkpoint(workload: Workload, path: Path, device: torch.device) -> che
             "name the model that was trained",
         )
     return state
+
+
+def sample_shape(data: DataShape, inputs: Tensor) -> SampleShape:
+    """The shape of one sample, as a batch of them has it: asking the data set would read it."""
+    return SampleShape(
+        classes=data.classes,
+        vocabulary=data.vocabulary,
+        side=data.side,
+        dimensions=tuple(inputs.shape[1:]),
+        dtype=inputs.dtype,
+    )

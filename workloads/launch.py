@@ -12,23 +12,36 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workloads import sessions
 from workloads.containers.limits import Limits
-from workloads.containers.versions import Versions, require_same, versions
-from workloads.errors import BrokenJobError, JobError
+from workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, require_same, versions
+from workloads.errors import BrokenJobError, JobError, took_too_long
+from workloads.serving import unix
+from workloads.serving.drive import SOCKET, Server, drive, left
+
+if TYPE_CHECKING:
+    from workloads.containers.run import ContainerJob
 
 _TRACING = "Tracing"
 _FRESH = "fresh.pt"
+_PREFIX = "traintrace-serve-"
+_OF_DATA = ("--seed", "--samples", "--dataset", "--scale")
+_OF_SERVER = ("--handlers", "--threads", "--device", "--patience")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run. `mode`: train (all four stages) or infer. `options`: of `python -m workloads`.
+    """What to run. `mode`: train (all four stages), infer, or serve.
 
+    `options`: of `python -m workloads`; where the mode is serve, of its `serve` and `request`.
     `data` None: a folder beside the output, named for the set. `record` is the trace to make,
     `record_options` what else `tracer record` is told. `note`: where to say which session of
     processes runs it (`workloads.sessions`). `longest_s`: it is killed after so long.
@@ -51,10 +64,23 @@ class Job:
             found += ["--checkpoint", f"{model}/{_FRESH}"]
         return found
 
+    def server_arguments(self, model: str, socket: str) -> list[str]:
+        """Of the server, with the folders as they are called where it runs."""
+        own = _chosen(self.options, _OF_SERVER)
+        return ["serve", self.model, "--checkpoint", f"{model}/{_FRESH}", "--socket", socket, *own]
+
+    def client_arguments(self) -> list[str]:
+        """Of the client: all that is not the server's own."""
+        own = _chosen(self.options, _OF_SERVER, others=True)
+        return ["request", self.model, "--data", str(self.data), *own]
+
 
 @dataclass(frozen=True)
 class Ran:
-    """How it went: where, a summary for each job (None: it failed), failures, versions."""
+    """How it went: where, a summary for each job (None: it failed), failures, versions.
+
+    The summary of a job that serves is {"server": ..., "client": ...}.
+    """
 
     where: str
     summaries: list[dict[str, object] | None]
@@ -68,10 +94,11 @@ def prepare(job: Job) -> Job:
 
     Gives the job with its data folder. Raises JobError with the last words of what failed.
     """
-    command = ["prepare", job.model, "--output", str(job.output), *_options_for_data(job.options)]
+    own = _chosen(job.options, _OF_DATA)
+    command = ["prepare", job.model, "--output", str(job.output), *own]
     if job.data is not None:
         command += ["--data", str(job.data)]
-    if job.mode == "infer":
+    if job.mode != "train":
         command += ["--checkpoint", str(job.output / _FRESH)]
     made = sessions.run(_workloads(command), job.note)
     summary = _summary(made.stdout)
@@ -82,56 +109,150 @@ def prepare(job: Job) -> Job:
 
 def run_on_host(job: Job) -> Ran:
     """Run a prepared job as a process of this machine; its summary or why it failed."""
-    command = _workloads(job.arguments(str(job.data), str(job.output), str(job.output)))
-    if job.record is not None:
-        command = [*_recorder(job), "--", *command]
     try:
-        ended = sessions.run(command, job.note, job.longest_s)
+        summary = _serve_on_host(job) if job.mode == "serve" else _run_on_host(job)
     except subprocess.TimeoutExpired:
-        from workloads.containers.run import took_too_long
-
         return Ran("host", [None], [took_too_long(job.longest_s)], versions())
+    except _FailedError as failure:
+        return Ran("host", [None], [str(failure)], versions())
+    return Ran("host", [summary], [], versions())
+
+
+class _FailedError(Exception):
+    """Why a job failed."""
+
+
+def _run_on_host(job: Job) -> dict[str, object] | None:
+    arguments = job.arguments(str(job.data), str(job.output), str(job.output))
+    return _told(sessions.run(_command(job, arguments), job.note, job.longest_s))
+
+
+def _serve_on_host(job: Job) -> dict[str, object]:
+    until = _until(job)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
+        socket = Path(folder, SOCKET)
+        command = _command(job, job.server_arguments(str(job.output), str(socket)))
+        with sessions.started(command, job.note) as running:
+            server = Server(socket, lambda: running.process.poll() is not None)
+            try:
+                (client,) = drive(job.model, [server], _client(job), job.note, until)
+            except BrokenJobError as error:
+                if running.process.poll() is None:
+                    raise _FailedError(str(error)) from None
+                raise _FailedError(_last_words(running.wait().stderr)) from None
+            with contextlib.suppress(OSError):  # it has ended: its status says how
+                os.kill(unix.listener(str(socket)), signal.SIGTERM)
+            ended = running.wait(left(until))
+    return _served(_told(ended), client)
+
+
+def _command(job: Job, arguments: list[str]) -> list[str]:
+    command = _workloads(arguments)
+    return command if job.record is None else [*_recorder(job), "--", *command]
+
+
+def _client(job: Job) -> list[str]:
+    return _workloads(job.client_arguments())
+
+
+def _until(job: Job) -> float | None:
+    return None if job.longest_s is None else time.monotonic() + job.longest_s
+
+
+def _told(ended: subprocess.CompletedProcess[bytes]) -> dict[str, object] | None:
+    if ended.returncode < 0:
+        raise _FailedError(f"killed by signal {-ended.returncode}")
     if ended.returncode:
-        return Ran("host", [None], [_last_words(ended.stderr)], versions())
-    return Ran("host", [_summary(ended.stdout)], [], versions())
+        raise _FailedError(_last_words(ended.stderr))
+    return _summary(ended.stdout)
+
+
+def _served(
+    server: dict[str, object] | None, client: subprocess.CompletedProcess[bytes]
+) -> dict[str, object]:
+    """What server and client say together; one that answered nothing has failed."""
+    if client.returncode:
+        raise _FailedError(f"the client failed: {_last_words(client.stderr)}")
+    summary = _summary(client.stdout) or {}
+    if server is None:
+        raise _FailedError("the server gave no summary")
+    if not summary.get("answered"):
+        raise _FailedError(f"no request was answered: {summary.get('failed')}")
+    return {"server": server, "client": summary}
 
 
 def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = None) -> Ran:
     """Run a prepared job `count` times at once, each in a container of its own.
 
-    All share the data folder; the output of each is a folder of its own. Raises JobError where no
+    All share the data folder; the output of each is a folder of its own. Servers are asked by a
+    client each, from outside. Raises JobError where no
     daemon answers, BrokenJobError where the daemon refuses or the recorder does.
     """
     from workloads.containers import image as images
-    from workloads.containers.run import ContainerJob, Containers, swept
+    from workloads.containers.run import Containers, swept
 
-    assert job.data is not None
-    here = versions()
-    with images.daemon() as client, swept(client):
-        name = image or images.ensure(client, images.TRAINING)
+    kind = DEPLOYMENT if job.mode == "serve" else TRAINING
+    with (
+        images.daemon() as client,
+        swept(client),
+        tempfile.TemporaryDirectory(prefix=_PREFIX) as folder,
+    ):
+        name = image or images.ensure(client, kind)
         there = images.versions_in(client, name)
-        require_same(here, there, f"the image {name}")
-        jobs = []
-        for number in range(count):
-            called = f"traintrace-{job.model}-{os.getpid()}-{number}"
-            output = job.output / f"container-{number}"
-            marks = output / "marks"
-            marks.mkdir(parents=True, exist_ok=True)
-            jobs.append(
-                ContainerJob(
-                    called,
-                    job.arguments("/data", "/output", "/model"),
-                    {job.data: "/data", output: "/output", marks: "/marks", job.output: "/model"},
-                    {"TRACER_MARKS": "/marks"},
-                )
-            )
+        require_same(versions(kind), there, f"the image {name}")
+        sockets = [Path(folder, str(number), SOCKET) for number in range(count)]
+        jobs = [_in_container(job, number, socket) for number, socket in enumerate(sockets)]
         names = [one.name for one in jobs]
+        clients: list[subprocess.CompletedProcess[bytes]] = []
+        failures: list[str] = []
         with Containers(client, name, jobs, limits) as containers, _recording(job, names):
             containers.go()
+            if job.mode == "serve":
+                servers = [
+                    Server(socket, partial(containers.ended, number))
+                    for number, socket in enumerate(sockets)
+                ]
+                try:
+                    clients = drive(job.model, servers, _client(job), job.note, _until(job))
+                except BrokenJobError as error:
+                    failures.append(str(error))
+                except subprocess.TimeoutExpired:
+                    failures.append(took_too_long(job.longest_s))
+                containers.terminate()
             ended = containers.wait(job.longest_s)
-    failures = [f"{one.name}: {one.failure}" for one in ended if one.failure]
+    # What a server says itself tells more than that it did not answer.
+    failures = [f"{one.name}: {one.failure}" for one in ended if one.failure] or failures
+    summaries = [one.summary for one in ended]
+    for number, asked in enumerate(clients):
+        if ended[number].failure:
+            continue
+        try:
+            summaries[number] = _served(summaries[number], asked)
+        except _FailedError as failure:
+            failures.append(f"{names[number]}: {failure}")
+            summaries[number] = None
     where = "container" if count == 1 else f"{count} containers"
-    return Ran(where, [one.summary for one in ended], failures, there, name)
+    return Ran(where, summaries, failures, there, name)
+
+
+def _in_container(job: Job, number: int, socket: Path) -> ContainerJob:
+    """One container's part of the job; its folders are made here."""
+    from workloads.containers.run import ContainerJob
+
+    assert job.data is not None
+    output = job.output / f"container-{number}"
+    marks = output / "marks"
+    marks.mkdir(parents=True, exist_ok=True)
+    folders = {output: "/output", marks: "/marks", job.output: "/model"}
+    if job.mode == "serve":
+        socket.parent.mkdir()
+        folders[socket.parent] = "/serve"
+        arguments = job.server_arguments("/model", f"/serve/{SOCKET}")
+    else:
+        folders[job.data] = "/data"
+        arguments = job.arguments("/data", "/output", "/model")
+    name = f"traintrace-{job.model}-{os.getpid()}-{number}"
+    return ContainerJob(name, arguments, folders, {"TRACER_MARKS": "/marks"})
 
 
 @contextlib.contextmanager
@@ -158,6 +279,7 @@ def _recording(job: Job, containers: list[str]) -> Iterator[None]:
             recorder.send_signal(signal.SIGINT)
             rest = recorder.stderr.read()
             status = recorder.wait()
+            sessions.forget(job.note, recorder.pid)
         if status:
             raise BrokenJobError(f"the recording failed: {_last_words(rest)}")
 
@@ -174,16 +296,15 @@ def _workloads(arguments: list[str]) -> list[str]:
     return [sys.executable, "-m", "workloads", *arguments]
 
 
-def _options_for_data(options: list[str]) -> list[str]:
-    """Those that say which data set is meant."""
-    wanted = ("--seed", "--samples", "--dataset", "--scale")
+def _chosen(options: list[str], wanted: tuple[str, ...], others: bool = False) -> list[str]:
+    """The options of these names with their values, or all others."""
     found = []
-    for number, option in enumerate(options):
-        name = option.partition("=")[0]
-        if name in wanted:
+    chosen = False
+    for option in options:
+        if option.startswith("--"):
+            chosen = option.partition("=")[0] in wanted
+        if chosen != others:
             found.append(option)
-            if "=" not in option:
-                found += options[number + 1 : number + 2]
     return found
 
 

@@ -68,15 +68,16 @@ class InferOptions(JobOptions):
 class ServeOptions:
     """Serving over HTTP with the weights in `checkpoint`.
 
-    `port` 0: a free one. `handlers` is how many requests are answered at once, each with
-    `threads` of torch's threads; None: torch's own choice. `patience_s` is what a client may take
-    to send its request.
+    `port` 0: a free one. `socket`: a Unix socket to listen at instead. `handlers` is how many
+    requests are answered at once, each with `threads` of torch's threads; None: torch's own
+    choice. `patience_s` is what a client may take to send its request.
     """
 
     model: str
     checkpoint: Path
     host: str = "127.0.0.1"
     port: int = 8080
+    socket: Path | None = None
     handlers: int = 4
     threads: int | None = None
     device: Device = Device.AUTO
@@ -86,6 +87,8 @@ class ServeOptions:
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions(JobOptions):
     """Requests to the server at `url`, `rate` of them a second, with samples of the test set.
+
+    `url` is http://HOST:PORT, or unix:PATH of a socket.
 
     Either `requests` of them or as many as fall into `seconds`, each of `batch_size` samples;
     `seed` draws samples and arrivals. At most `connections` are underway at once, and an answer is

@@ -7,12 +7,56 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import psutil
 
 _PATIENCE_S = 15
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command that runs in a session of its own, and what it prints."""
+
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    err: IO[bytes]
+
+    def wait(self, longest_s: float | None = None) -> subprocess.CompletedProcess[bytes]:
+        """Wait for its end. Raises subprocess.TimeoutExpired where that takes longer."""
+        status = self.process.wait(longest_s)
+        self.out.seek(0)
+        self.err.seek(0)
+        return subprocess.CompletedProcess(
+            self.process.args, status, self.out.read(), self.err.read()
+        )
+
+
+@contextlib.contextmanager
+def started(command: list[str], note: Path | None = None) -> Iterator[Started]:
+    """A command in a session of its own, which ends with the block if it has not ended by itself.
+
+    It gets SIGINT, and SIGKILL with all that it started if that does not help; so it does where
+    the block raises, such as for Ctrl-C. While it runs, `note` says which session it is, for
+    `end_left`.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+        try:
+            say(note, process.pid)
+            yield Started(process, out, err)
+        except BaseException:
+            _end(process)
+            raise
+        if process.poll() is None:
+            _end(process)
+    forget(note, process.pid)
 
 
 def run(
@@ -20,58 +64,63 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command in a session of its own to its end, with what it printed.
 
-    Raises subprocess.TimeoutExpired where that takes longer. An exception here, such as Ctrl-C,
-    ends the whole session: it gets SIGINT, and SIGKILL if that
-    does not help. While it runs, `note` says which session it is, for `end_left`.
+    Raises subprocess.TimeoutExpired where that takes longer.
     """
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            say(note, process.pid)
-            out, err = process.communicate(timeout=longest_s)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=_PATIENCE_S)
-            for member in _members(process.pid):
-                _kill(member)
-            raise
-    if note is not None:
-        note.unlink(missing_ok=True)
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    with started(command, note) as running:
+        return running.wait(longest_s)
 
 
 def say(note: Path | None, session: int) -> None:
-    """Write down which session runs, for `end_left`."""
+    """Write down that a session runs, for `end_left`: a line each."""
     if note is not None:
-        started = psutil.Process(session).create_time()
-        note.write_text(json.dumps({"session": session, "started": started}))
+        began = psutil.Process(session).create_time()
+        with note.open("a") as file:
+            file.write(json.dumps({"session": session, "started": began}) + "\n")
+
+
+def forget(note: Path | None, session: int) -> None:
+    """Strike out a session that has ended; an empty note is removed."""
+    if note is None or not note.exists():
+        return
+    own = f'{{"session": {session},'
+    left = [line for line in note.read_text().splitlines() if not line.startswith(own)]
+    if left:
+        note.write_text("\n".join(left) + "\n")
+    else:
+        note.unlink()
 
 
 def end_left(note: Path) -> None:
-    """Kill what is left of the session of a runner that was killed."""
+    """Kill what is left of the sessions of a runner that was killed."""
     try:
-        told = json.loads(note.read_text())
-        session, started = int(told["session"]), float(told["started"])
+        lines = note.read_text().splitlines()
     except FileNotFoundError:
         return
-    except (ValueError, KeyError, TypeError):
-        note.unlink(missing_ok=True)
-        return
+    for line in lines:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            told = json.loads(line)
+            _end_left(int(told["session"]), float(told["started"]))
+    note.unlink(missing_ok=True)
+
+
+def _end_left(session: int, began: float) -> None:
     members = list(_members(session))
     # A number is not given away while a session has it; one that began later has taken it over.
     leader = next((member for member in members if member.pid == session), None)
-    if leader is None or leader.create_time() == started:
+    if leader is None or leader.create_time() == began:
         for member in members:
             _kill(member)
         psutil.wait_procs(members, timeout=_PATIENCE_S)
-    note.unlink(missing_ok=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_PATIENCE_S)
+    for member in _members(process.pid):
+        _kill(member)
+    process.wait()
 
 
 def _members(session: int) -> Iterator[psutil.Process]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD, Optimizer
 
 from tracer import phases
@@ -31,6 +31,7 @@ from workloads.job import (
     make_batches,
     make_output,
     open_data,
+    sample_shape,
     seed_torch,
 )
 from workloads.models.workload import Workload
@@ -143,7 +144,7 @@ class _Loop:
     def _step(self, batches: Iterator[Batch]) -> float:
         with phases.phase("fetch"):
             inputs, targets = next(batches)
-        self.sample = self.sample or _sample_shape(self.data, inputs)
+        self.sample = self.sample or sample_shape(self.data, inputs)
         with phases.phase("forward"):
             loss = self.workload.loss(self.model(inputs), targets)
         with phases.phase("backward"):
@@ -168,17 +169,6 @@ class _Loop:
             epoch=trained.epochs,
             step=trained.steps,
         )
-
-
-def _sample_shape(data: DataShape, inputs: Tensor) -> SampleShape:
-    """The shape of one sample, as a batch of them has it: asking the data set would read it."""
-    return SampleShape(
-        classes=data.classes,
-        vocabulary=data.vocabulary,
-        side=data.side,
-        dimensions=tuple(inputs.shape[1:]),
-        dtype=inputs.dtype,
-    )
 
 
 def _open_log(path: Path) -> FileIO:

@@ -32,6 +32,11 @@ VERSION = 4
 
 _CAPACITY_SHARE = 0.1
 """Of the distinct pages, for the flush layer: the paper gives no capacity."""
+_OF_CLIENTS = {
+    "latency_p50_ms": "latency_ms.p50",
+    "latency_p99_ms": "latency_ms.p99",
+    "achieved_per_s": "achieved_per_s",
+}
 _TOP = 10
 _HOTTEST = 0.01
 
@@ -71,6 +76,25 @@ def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Value]:
             values = {}
         found |= {name: _finite(values.get(name)) for name in names}
     return found
+
+
+def of_summaries(summaries: object) -> dict[str, Value]:
+    """What the clients of servers saw, from the summaries in run.json: the mean over the servers.
+
+    None: nothing was served.
+    """
+    clients = [
+        one["client"]
+        for one in (summaries if isinstance(summaries, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("client"), dict)
+    ]
+    frame = pd.json_normalize(clients)
+    return {
+        name: _finite(pd.to_numeric(frame[column], errors="coerce").mean())
+        if column in frame
+        else None
+        for name, column in _OF_CLIENTS.items()
+    }
 
 
 def _finite(value: Any) -> Value:

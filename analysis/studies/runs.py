@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.studies.measures import measure
+from analysis.studies.measures import measure, of_summaries
 from analysis.views.energy import all_of, energy
 from probes.errors import BadTrace, TracerError, UsageError
 from tracer.store.files import read_bounded
@@ -27,7 +27,7 @@ _NO_BASELOAD = (
 
 FACTORS = (
     "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",
-    "memory", "seccomp", "cache", "repeat",
+    "memory", "seccomp", "cache", "medium", "rate", "requests", "repeat",
 )  # fmt: skip
 """What runs can differ in, as `workloads/studies/study.py` declares it."""
 
@@ -59,7 +59,8 @@ def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str
             failed.append({**row, "reason": str(facts.get("reason"))})
             continue
         try:
-            rows.append({**row, **measure(place, facts.get("dev"))})
+            served = of_summaries(facts.get("summaries"))
+            rows.append({**row, **served, **measure(place, facts.get("dev"))})
         except TracerError as error:
             failed.append({**row, "reason": str(error)})
     columns = ["id", "model", "where", "mode", "repeat"]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.studies import claims
-from analysis.studies.measures import measure, of_trace
+from analysis.studies.measures import measure, of_summaries, of_trace
 from analysis.studies.runs import read_runs
 from probes.errors import UsageError
 from tests.support.traces import make_trace
@@ -120,6 +120,42 @@ def test_inference_s_overhead_is_held_against_training_s_of_the_same_model():
     ]  # fmt: skip
     found = verdict("C9", pd.DataFrame(rows))
     assert (found.value, found.values) == (pytest.approx(-0.15), 2)
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "expected"), [(1.0, claims.AGREES), (30.0, claims.DIFFERS), (5.0, claims.UNDECIDED)]
+)
+def test_what_a_faster_disk_saves_is_summed_over_models(left_ms, expected):
+    """Without cache and workers 100 ms of mobilenet's stall, and nothing of lenet's."""
+    rows = [
+        {"model": model, "mode": "train", "where": "host", "cache": "dropped", "workers": workers,
+         "medium": medium, "repeat": repeat,
+         "stall_first_epoch_ms": 10 + (slower if workers == 0 else 70) * (medium == "hdd"),
+         "stall_later_epochs_ms": 10 + (kept * slower + repeat / 10 if workers == 4 else 60)
+         * (medium == "hdd")}
+        for model, slower in (("lenet", 0), ("mobilenet", 100))
+        for kept in (left_ms / 100,)
+        for workers in (0, 4)
+        for medium in ("hdd", "disk", "ram")
+        for repeat in range(3)
+    ]  # fmt: skip
+    found = verdict("J4", pd.DataFrame(rows))
+    # Each repeat adds a tenth of its number to the stall of either model.
+    assert (found.value, found.values) == (pytest.approx((left_ms + 0.2) / 100), 3)
+    assert found.verdict == expected
+    alike = pd.DataFrame(rows).assign(stall_first_epoch_ms=10.0)
+    assert verdict("J4", alike).verdict == claims.UNMEASURED
+
+
+def test_what_clients_saw_is_the_mean_over_the_servers():
+    client = {"latency_ms": {"p50": 2.0, "p99": 9.0}, "achieved_per_s": 20.0}
+    other = {"latency_ms": {"p50": 4.0, "p99": 11.0}, "achieved_per_s": 10.0}
+    found = of_summaries([{"server": {}, "client": client}, {"server": {}, "client": other}])
+    assert found == {"latency_p50_ms": 3.0, "latency_p99_ms": 10.0, "achieved_per_s": 15.0}
+    none = dict.fromkeys(found)
+    assert of_summaries([{"model": "lenet"}]) == of_summaries([None]) == of_summaries(None) == none
+    odd = [{"client": {"latency_ms": 3, "achieved_per_s": "x"}}]
+    assert of_summaries(odd) == none
 
 
 DEV = "7:0"

@@ -80,11 +80,12 @@ time.sleep(1000)
 
 
 def wait_for(condition, what, seconds=60):
-    """Wait until a condition holds."""
+    """Wait until a condition holds; gives what it is then."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
         time.sleep(0.01)
+    return found
 
 
 @pytest.fixture

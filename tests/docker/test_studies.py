@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from analysis.studies.runs import read_runs
 from tests.conftest import Ran, tracer_command
 from tests.docker.conftest import wait_for
 from tracer.store.trace import Trace
+from workloads.studies import throttle
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -24,6 +26,11 @@ epochs = 1
 where = ["host", "2"]
 """
 
+ON_HOST = """
+[[runs]]
+model = "lenet"
+epochs = 1
+"""
 
 BIG = """
 [[runs]]
@@ -108,6 +115,36 @@ def test_a_study_makes_every_run_with_its_trace(study, dockerd, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("s/runs/*/*")} == before
 
 
+SERVED = """
+name = "served"
+repeats = 1
+scale = 0.002
+[[runs]]
+model = "lenet"
+mode = "serve"
+rate = 50
+requests = 23
+where = ["host", "1"]
+medium = "sd-card"
+"""
+
+
+def test_served_models_and_limited_media_are_of_a_study_too(study, dockerd, tmp_path):
+    if throttle.find() is None:
+        pytest.skip("this kernel cannot limit devices")
+    assert json.loads(study(SERVED).out)["done"] == 2
+    for one in results(tmp_path).values():
+        (summary,) = one["summaries"]
+        assert summary["server"]["answered"] == summary["client"]["answered"] == 23
+        assert one["medium"]["name"] == "sd-card"
+    _, frame, failed = read_runs(tmp_path / "s")
+    assert failed == []
+    assert sorted(frame["where"]) == ["1", "host"]
+    assert (frame["latency_p99_ms"] >= frame["latency_p50_ms"]).all()
+    assert (frame["achieved_per_s"] > 0).all()
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
 def test_a_killed_study_goes_on_where_it_was(study, dockerd, tmp_path):
     runner = study.start(TINY.format(repeats=2))
     wait_for(lambda: results(tmp_path), "the first run", 200)
@@ -127,6 +164,35 @@ def test_a_run_that_fails_is_kept_with_its_reason_and_the_study_goes_on(study, d
     assert (ran["done"], ran["failed"]) == (2, 1)
     (failed,) = [one for one in results(tmp_path).values() if one["state"] == "failed"]
     assert "the memory limit was reached" in failed["reason"]
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (lambda container: container.kill(), "killed by signal 9"),
+        (lambda container: container.remove(force=True), "somebody removed it"),
+    ],
+    ids=["killed", "removed"],
+)
+def test_a_container_that_somebody_ends_fails_its_run_alone(study, dockerd, tmp_path, end, reason):
+    long = TINY.format(repeats=1).replace("epochs = 1", "epochs = 100000")
+    runner = study.start(long.replace('"host", ', "") + ON_HOST)
+    wait_for(lambda: list(tmp_path.glob("s/scratch/output/container-*/train.log")), "a step", 300)
+    end(dockerd.client.containers.list()[0])
+    assert runner.wait(300) == 0
+    found = {one["factors"]["where"]: one for one in results(tmp_path).values()}
+    assert (found["2"]["state"], found["host"]["state"]) == ("failed", "done")
+    assert reason in found["2"]["reason"]
+    assert "another container of the run had failed" in found["2"]["reason"]
+    assert_nothing_is_left(tmp_path, dockerd)
+
+
+def test_an_image_that_is_not_there_fails_the_runs_in_containers(study, dockerd, tmp_path):
+    ran = study('image = "no/such:image"\n' + TINY.format(repeats=1))
+    assert (json.loads(ran.out)["done"], json.loads(ran.out)["failed"]) == (1, 1)
+    (failed,) = [one for one in results(tmp_path).values() if one["state"] == "failed"]
+    assert "no/such:image" in failed["reason"]
     assert_nothing_is_left(tmp_path, dockerd)
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from workloads.errors import JobError
-from workloads.studies import study
+from workloads.studies import media, study
 
 TWO = """
 name = "mine"
@@ -62,6 +62,24 @@ def test_factors_are_options_of_the_job(declared):
     assert factors.options() == ["--workers", "0", "--batch-size", "8"]
 
 
+def test_a_load_and_a_medium_are_factors(declared):
+    text = (
+        'name="x"\n[[runs]]\nmodel="lenet"\nmode="serve"\nworkers=4\nthreads=1\n'
+        'rate=[1, 2.5]\nrequests=7\nmedium=["disk", "hdd", "/mnt/card"]\n'
+    )
+    found = {run.factors for run in declared(text, repeats=1).runs}
+    assert {factors.medium for factors in found} == {"disk", "hdd", "/mnt/card"}
+    assert {tuple(factors.options()) for factors in found} == {
+        ("--threads", "1", "--rate", rate, "--requests", "7") for rate in ("1", "2.5")
+    }
+
+
+def test_every_limited_medium_says_what_it_is_of():
+    limited = [media.find(name) for name in ("sd-card", "hdd", "nvme-ssd")]
+    assert all(medium.speed and medium.about and medium.source for medium in limited)
+    assert media.find("sd-card").speed.shared(4).read_iops == 419
+
+
 def test_the_shipped_ones_are_whole():
     for name in study.shipped():
         loaded = study.load(name)
@@ -86,6 +104,13 @@ def test_the_shipped_ones_are_whole():
         ('name = "x"\nscale = 0\n[[runs]]\nmodel = "lenet"', "`scale` is"),
         ('name = "x"\nrepeats = 2.5\n[[runs]]\nmodel = "lenet"', "`repeats` is"),
         ('name = "x"\nrecord = "-a"\n[[runs]]\nmodel = "lenet"', "`record` is"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "serve"\nrate = 3', "needs `rate` and"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nrate = 3', "needs `rate` and"),
+        (
+            'name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "serve"\nrate = "3"\nrequests = 1',
+            "`rate` is a number",
+        ),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmedium = "moon"', "no medium 'moon'"),
         (f'name = "x"\n[[runs]]\nmodel = "lenet"\nworkers = {list(range(3000))}', "more than"),
         ("name = ", "cannot read the study"),
     ],

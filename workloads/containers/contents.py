@@ -2,7 +2,8 @@
 
 No registry and no mirror is asked: the interpreter with its standard library, the packages that
 the jobs are made of with all that they require, and the system's shared libraries that any of
-these is linked against. Our own code is a layer of its own on top.
+these is linked against. That is the base, with what it takes to serve a model; what only training
+and its tools take, and our own code, are layers on top.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
-from workloads.containers.versions import PACKAGES, SOURCE, own_files
+from workloads.containers.versions import PACKAGES, SOURCE, TRAINING, own_files
 from workloads.errors import JobError
 
 LIBRARY = "/opt/traintrace"
 """Folder of the packages and of our own code in the image."""
 
+NOT_DEPLOYED = ("torch/bin/protoc", "torch/include/", "torch/share/", "networkx/", "urllib3/")
+"""Of the packages: what compilers take, graph partitioning, an HTTP client."""
+
 _ALSO = ("typer", "psutil")
+_NOWHERE = ("torch/test/", "torch/bin/test_")
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo", "tkinter"}
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 _CACHED = re.compile(r"^\s*(?P<soname>\S+) \((?P<abi>[^)]*)\) => (?P<path>/\S+)$", re.MULTILINE)
@@ -47,17 +52,21 @@ def python() -> Path:
     return Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
 
 
-def write_own(target: IO[bytes], dockerfile: str) -> None:
-    """Write what `docker build` needs to lay our own code over a base: a tar, `own/` in it."""
+def write_own(target: IO[bytes], dockerfile: str, kind: str) -> None:
+    """Write what `docker build` needs to make an image of the base: a tar, `own/` in it."""
     with tarfile.open(fileobj=target, mode="w") as tar:
         _add_text(tar, "Dockerfile", dockerfile)
-        for path in own_files():
+        for path in own_files(kind):
             _add(tar, path, f"own/{path.relative_to(SOURCE)}")
+        if kind == TRAINING:
+            for path, inside in _package_files(deployed=False):
+                _add(tar, path, f"own/{inside}")
 
 
 def write_base(target: IO[bytes]) -> None:
     """Write all but our own code as a tar. Raises JobError where something is missing."""
-    files = _interpreter() | _packages()
+    packages = {path: f"{LIBRARY}/{inside}" for path, inside in _package_files(deployed=True)}
+    files = _interpreter() | packages
     with tarfile.open(fileobj=target, mode="w|") as tar:
         for folder in _FOLDERS:
             entry = tarfile.TarInfo(folder)
@@ -110,15 +119,16 @@ def _interpreter() -> dict[Path, str]:
     return found
 
 
-def _packages() -> dict[Path, str]:
-    found = {}
+def _package_files(deployed: bool) -> Iterator[tuple[Path, str]]:
+    """Files of the packages that are in every image, or in that for training alone."""
     for distribution in distributions():
         for file in distribution.files or ():
             inside = PurePosixPath(str(file))
             path = Path(str(distribution.locate_file(file)))
-            if ".." not in inside.parts and not inside.is_absolute() and path.is_file():
-                found[path] = f"{LIBRARY}/{inside}"
-    return found
+            if ".." in inside.parts or inside.is_absolute() or str(inside).startswith(_NOWHERE):
+                continue
+            if path.is_file() and deployed != str(inside).startswith(NOT_DEPLOYED):
+                yield path, str(inside)
 
 
 class _Libraries:

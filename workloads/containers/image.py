@@ -1,14 +1,17 @@
-"""The two images of seed 001 (section 3): one that trains, one that serves what was trained."""
+"""The two images of seed 001 (section 3): one that trains, one that serves what was trained.
+
+Both are made of one base, which holds what serving takes; training's is that and more.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import os
 import platform
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,13 +21,11 @@ from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
 from workloads.containers import contents
-from workloads.containers.versions import Versions, versions
+from workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, versions
 from workloads.errors import BrokenJobError, JobError
 
 REPOSITORY = "traintrace"
 BASE = "base"
-TRAINING = "training"
-DEPLOYMENT = "deployment"
 _COMMAND = {TRAINING: "train", DEPLOYMENT: "serve"}
 
 
@@ -50,8 +51,9 @@ def tag(kind: str) -> str:
     """The name of an image as it would be made here and now."""
     if kind == BASE:
         packages = [f"{d.name} {d.version}" for d in contents.distributions()]
-        return _named(kind, packages, contents.LIBRARY, str(contents.python()), platform.version())
-    return _named(kind, tag(BASE), versions())
+        held = packages, contents.LIBRARY, contents.NOT_DEPLOYED
+        return _named(kind, *held, str(contents.python()), platform.version())
+    return _named(kind, tag(BASE), versions(kind))
 
 
 def ensure(client: docker.DockerClient, kind: str) -> str:
@@ -159,10 +161,11 @@ def _make_base(client: docker.DockerClient, name: str) -> None:
 def _make_own(client: docker.DockerClient, base: str, kind: str, name: str) -> None:
     """Our own code, as it is here, over the base."""
     entry = json.dumps([str(contents.python()), "-m", "workloads", _COMMAND[kind]])
-    context = io.BytesIO()
-    contents.write_own(context, f"FROM {base}\nCOPY own/ {contents.LIBRARY}/\nENTRYPOINT {entry}\n")
-    context.seek(0)
-    client.images.build(fileobj=context, custom_context=True, tag=name, rm=True, pull=False)
+    dockerfile = f"FROM {base}\nCOPY own/ {contents.LIBRARY}/\nENTRYPOINT {entry}\n"
+    with tempfile.TemporaryFile() as context:
+        contents.write_own(context, dockerfile, kind)
+        context.seek(0)
+        client.images.build(fileobj=context, custom_context=True, tag=name, rm=True, pull=False)
 
 
 def _check(said: str, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from workloads.errors import JobError
@@ -12,13 +12,32 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 @dataclass(frozen=True)
+class Speed:
+    """What a storage medium can do a second: bytes, and requests of any size."""
+
+    read_bytes_per_s: int
+    write_bytes_per_s: int
+    read_iops: int
+    write_iops: int
+
+    def shared(self, count: int) -> Speed:
+        """What each of so many gets, at least 1."""
+        return Speed(*(max(1, value // count) for value in astuple(self)))
+
+
+@dataclass(frozen=True)
 class Limits:
-    """What a container may use. None: all there is. `seccomp`: Docker's own filter of calls."""
+    """What a container may use. None: all there is. `seccomp`: Docker's own filter of calls.
+
+    `speed` is of the block device `device`, such as /dev/loop3.
+    """
 
     cpus: float | None = None
     memory_bytes: int | None = None
     seccomp: bool = True
     shm_bytes: int = 1 << 30
+    device: str | None = None
+    speed: Speed | None = None
 
     def options(self) -> dict[str, Any]:
         """As Docker's SDK has them."""
@@ -28,6 +47,14 @@ class Limits:
         if self.memory_bytes is not None:
             # No more by swapping.
             found |= {"mem_limit": self.memory_bytes, "memswap_limit": self.memory_bytes}
+        if self.device is not None and self.speed is not None:
+            rates = {
+                "device_read_bps": self.speed.read_bytes_per_s,
+                "device_write_bps": self.speed.write_bytes_per_s,
+                "device_read_iops": self.speed.read_iops,
+                "device_write_iops": self.speed.write_iops,
+            }
+            found |= {k: [{"Path": self.device, "Rate": rate}] for k, rate in rates.items()}
         if not self.seccomp:
             found["security_opt"] = ["seccomp=unconfined"]
         return found

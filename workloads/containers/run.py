@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +18,10 @@ from typing import TYPE_CHECKING
 import docker
 import psutil
 from docker.errors import APIError, DockerException, NotFound
-from requests.exceptions import RequestException
 
 from workloads.containers.image import python_command, told
 from workloads.containers.limits import Limits
-from workloads.errors import BrokenJobError
+from workloads.errors import BrokenJobError, took_too_long
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -117,20 +117,44 @@ class Containers:
                 time.sleep(_ROUND_S)
 
     def wait(self, longest_s: float | None = None) -> list[Ended]:
-        """Wait until all have ended; those that take longer are killed, and have failed."""
-        found = []
-        until = None if longest_s is None else time.monotonic() + longest_s
-        with told("say how the containers ended"):
-            for job, container in zip(self._jobs, self._started, strict=True):
-                late = not _has_ended(container, until)
-                if late:
-                    with contextlib.suppress(APIError):  # it has ended just now
-                        container.kill()
-                status = int(container.wait(timeout=None)["StatusCode"])
-                container.reload()
-                ended = _ended(job.name, status, container)
-                found.append(replace(ended, failure=took_too_long(longest_s)) if late else ended)
-        return found
+        """Wait until all have ended.
+
+        Once one has failed the others are killed, since the run has failed; so are those that
+        take longer.
+        """
+        containers = self._started
+        with (
+            told("say how the containers ended"),
+            futures.ThreadPoolExecutor(max(1, len(containers))) as pool,
+        ):
+            try:
+                ends = [pool.submit(_status, container) for container in containers]
+                why = _wait(ends, longest_s)
+                killed = [not end.done() for end in ends]
+                for container, late in zip(containers, killed, strict=True):
+                    if late:
+                        with contextlib.suppress(APIError):  # it has ended just now
+                            container.kill()
+                found = []
+                for job, container, end in zip(self._jobs, containers, ends, strict=True):
+                    found.append(_ended(job.name, end.result(), container))
+            except BaseException:
+                self.close()  # else nothing would end what the threads wait for
+                raise
+        return [replace(e, failure=why) if k else e for e, k in zip(found, killed, strict=True)]
+
+    def ended(self, number: int) -> bool:
+        """Whether the container of this number has ended."""
+        container = self._started[number]
+        with told("say how the containers are"):
+            container.reload()
+        return bool(container.status == "exited")
+
+    def terminate(self) -> None:
+        """Send SIGTERM to those that still run."""
+        for container in self._started:
+            with contextlib.suppress(APIError):  # it has ended
+                container.kill(signal="SIGTERM")
 
     def close(self) -> None:
         """Remove them, running or not; more than once does no harm."""
@@ -141,22 +165,22 @@ class Containers:
         shutil.rmtree(self._gates, ignore_errors=True)
 
 
-def took_too_long(longest_s: float | None) -> str:
-    """Why a job failed that did not end."""
-    return f"killed: it took longer than {longest_s:g} s, as a job without enough memory may"
+def _status(container: Container) -> int:
+    return int(container.wait(timeout=None)["StatusCode"])
 
 
-def _has_ended(container: Container, until: float | None) -> bool:
-    """Wait for its end, or until then; whether it has ended."""
-    if until is None:
-        return True
-    try:
-        container.wait(timeout=max(1.0, until - time.monotonic()))
-    except RequestException:  # a time-out has several kinds
-        if time.monotonic() < until:
-            raise
-        return False
-    return True
+def _wait(ends: list[futures.Future[int]], longest_s: float | None) -> str | None:
+    """Wait until all have ended; why it does not wait for the others any more, or None."""
+    until = None if longest_s is None else time.monotonic() + longest_s
+    running = set(ends)
+    while running:
+        left = None if until is None else max(0.0, until - time.monotonic())
+        done, running = futures.wait(running, left, futures.FIRST_COMPLETED)
+        if not done:
+            return took_too_long(longest_s)
+        if any(end.result() for end in done):
+            return "killed, since another container of the run had failed"
+    return None
 
 
 def remove_leftovers(client: docker.DockerClient) -> list[str]:
@@ -186,6 +210,10 @@ def _open_gate(gate: Path) -> bool:
 
 
 def _ended(name: str, status: int, container: Container) -> Ended:
+    try:
+        container.reload()
+    except NotFound:
+        return Ended(name, status, None, "somebody removed it")
     state = container.attrs.get("State", {})
     failure = None
     if state.get("OOMKilled"):

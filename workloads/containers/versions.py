@@ -13,10 +13,21 @@ from workloads.errors import JobError
 SOURCE = Path(__file__).parents[2]
 """Where our own code lies."""
 
+TRAINING = "training"
+DEPLOYMENT = "deployment"
+
 PACKAGES = ("torch", "torchvision", "transformers", "numpy", "pillow", "waitress", "urllib3")
 """What the jobs are made of."""
 
 _OURS = ("workloads", "tracer/phases")
+_NOT_DEPLOYED = (
+    *("workloads/train.py", "workloads/infer.py", "workloads/prepare.py", "workloads/launch.py"),
+    *("workloads/verb.py", "workloads/sessions.py", "workloads/studies/"),
+    *("workloads/serving/load.py", "workloads/serving/endpoint.py", "workloads/serving/unix.py"),
+    "workloads/serving/drive.py",
+)
+"""Training, studies, and the client: what the deployment image does without."""
+_PACKAGES_NOT_DEPLOYED = ("urllib3",)
 
 
 class Versions(TypedDict):
@@ -27,26 +38,32 @@ class Versions(TypedDict):
     source: str
 
 
-def versions() -> Versions:
-    """The versions of this very process."""
+def versions(kind: str = TRAINING) -> Versions:
+    """The versions of this very process; of an image of this kind, as it would be made here."""
+    lacking = _PACKAGES_NOT_DEPLOYED if kind == DEPLOYMENT else ()
     return {
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "source": source_digest(),
+        "packages": {name: _version(name) for name in PACKAGES if name not in lacking},
+        "source": _digest(own_files(kind)),
     }
 
 
-def own_files() -> list[Path]:
-    """The files of our own that a job needs, in order."""
+def own_files(kind: str = TRAINING) -> list[Path]:
+    """The files of our own that are in an image of this kind and are here, in order."""
+    lacking = _NOT_DEPLOYED if kind == DEPLOYMENT else ()
     package = SOURCE / "tracer/__init__.py"
     found = [path for folder in _OURS for path in (SOURCE / folder).rglob("*") if path.is_file()]
-    return sorted([package, *(path for path in found if "__pycache__" not in path.parts)])
+    return sorted(
+        path
+        for path in (package, *found)
+        if "__pycache__" not in path.parts and not str(path.relative_to(SOURCE)).startswith(lacking)
+    )
 
 
-def source_digest() -> str:
-    """SHA-256 over the names and contents of our own files."""
+def _digest(files: list[Path]) -> str:
+    """SHA-256 over the names and contents of files of our own."""
     digest = hashlib.sha256()
-    for path in own_files():
+    for path in files:
         content = path.read_bytes()
         digest.update(f"{path.relative_to(SOURCE)} {len(content)}\n".encode())
         digest.update(content)

@@ -8,10 +8,12 @@ from http import HTTPStatus
 from typing import Any
 
 import urllib3
+from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import HTTPError, LocationParseError, NewConnectionError
 from urllib3.exceptions import TimeoutError as TooLate
 
 from workloads.errors import JobError
+from workloads.serving import unix
 
 _MAX_ANSWER = 4 << 20
 _AT_ONCE = 64 << 10
@@ -35,6 +37,12 @@ class Endpoint:
 
     def __init__(self, url: str, connections: int = 1) -> None:
         self.url = url
+        self._path = ""
+        self._pool: HTTPConnectionPool
+        if url.startswith(unix.SCHEME):
+            path = url.removeprefix(unix.SCHEME)
+            self._pool = unix.Pool(path, maxsize=connections, block=True, retries=False)
+            return
         mend = "give an address such as http://127.0.0.1:8080 with --url"
         try:
             parsed = urllib3.util.parse_url(url)

@@ -44,7 +44,7 @@ def serve(options: ServeOptions) -> dict[str, object]:
     workload = models.load(options.model)
     device = choose_device(options.device)
     set_threads(options.threads)
-    with _bound(options.host, options.port) as listener:
+    with _listener(options) as listener:
         with phases.phase("model_load"):
             state = load_checkpoint(workload, options.checkpoint, device)
             if state.sample is None:
@@ -81,7 +81,7 @@ def _run(application: Application, listener: socket.socket, options: ServeOption
     started = time.monotonic()
     try:
         with _until_asked_to_end():
-            with explained(f"cannot listen on port {listener.getsockname()[1]}", _MEND_PORT):
+            with explained(f"cannot listen at {_address(listener)}", _MEND_PORT):
                 server = create_server(
                     application,
                     map=channels,
@@ -165,10 +165,28 @@ def _until_asked_to_end() -> Iterator[None]:
 
 
 _MEND_PORT = "name another --host or --port; port 0 is a free one"
+_MEND_SOCKET = "name another --socket, in a folder that is there"
+
+
+@contextmanager
+def _listener(options: ServeOptions) -> Iterator[socket.socket]:
+    """A socket that holds the address, and does not listen yet: the model is not there yet."""
+    if options.socket is None:
+        with _bound(options.host, options.port) as listener:
+            yield listener
+        return
+    path = options.socket
+    with socket.socket(socket.AF_UNIX) as listener:
+        with explained(f"cannot listen at {path}", _MEND_SOCKET):
+            listener.bind(str(path))
+        try:
+            path.chmod(0o666)  # as open to all of this machine as a port of it is
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that holds the port, and does not listen yet: the model is not there yet."""
     what = f"cannot listen on {host}:{port}"
     with explained(what, _MEND_PORT):
         try:
@@ -188,5 +206,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _address(listener: socket.socket) -> str:
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

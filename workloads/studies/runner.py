@@ -25,8 +25,11 @@ from workloads.containers.limits import Limits, parse_bytes
 from workloads.errors import JobError, explained
 from workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
 from workloads.sessions import end_left
-from workloads.studies.scratch import Scratch, drop_caches
+from workloads.studies import media
+from workloads.studies.scratch import Scratch, drop_caches, fill_cache, require_root
+from workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
 from workloads.studies.study import Run, Study
+from workloads.studies.throttle import Throttle
 
 STUDY = "study.json"
 RUN = "run.json"
@@ -63,13 +66,15 @@ def run_study(
         took: list[float] = []
         waiting = [run for run in study.runs if read(folder, run) is None]
         if waiting:
-            with Scratch(folder, scratch_bytes) as scratch:
-                for number, run in enumerate(waiting):
-                    left = sum(took) / len(took) * (len(waiting) - number) if took else None
-                    show(_progress(study, folder, run, left))
-                    began = time.monotonic()
-                    _make(study, run, folder, scratch)
-                    took.append(time.monotonic() - began)
+            require_root()
+        for number, run in enumerate(waiting):
+            left = sum(took) / len(took) * (len(waiting) - number) if took else None
+            show(_progress(study, folder, run, left))
+            began = time.monotonic()
+            _make(study, run, folder, scratch_bytes)
+            took.append(time.monotonic() - began)
+        for medium in {run.factors.medium for run in study.runs}:
+            Scratch(folder, scratch_bytes, media.find(medium)).remove()
         show(_progress(study, folder, None, 0.0))
         ended = [read(folder, run) for run in study.runs]
     return {
@@ -91,12 +96,13 @@ def read(folder: Path, run: Run) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and found.get("state") in ("done", "failed") else None
 
 
-def _make(study: Study, run: Run, folder: Path, scratch: Scratch) -> None:
+def _make(study: Study, run: Run, folder: Path, scratch_bytes: int) -> None:
     """Make one run from the start; what goes wrong in it is its result."""
     place = folder / RUNS / run.id
     shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
     place.mkdir()
     factors = run.factors
+    scratch = Scratch(folder, scratch_bytes, media.find(factors.medium))
     output = scratch.mount / "output"
     seed = ["--seed", str(study.seed), "--scale", str(study.scale)]
     job = Job(
@@ -114,32 +120,63 @@ def _make(study: Study, run: Run, folder: Path, scratch: Scratch) -> None:
         "factors": asdict(factors),
         "repeat": run.repeat,
         "scale": study.scale,
-        "dev": _device(scratch.mount),
         "began": time.time(),
     }
     try:
-        shutil.rmtree(output, ignore_errors=True)
-        job = prepare(job)
-        if factors.cache == "dropped":
-            drop_caches()
-        facts |= _result(_run(job, run))
+        with scratch:
+            facts["dev"] = scratch.device
+            shutil.rmtree(output, ignore_errors=True)
+            facts |= _on_medium(prepare(job), run, scratch, study.image)
+            shutil.rmtree(output, ignore_errors=True)
     except JobError as error:
         facts |= {"state": "failed", "reason": str(error), "summaries": []}
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         facts |= {"state": "failed", "reason": f"{about}{error.strerror}", "summaries": []}
-    shutil.rmtree(output, ignore_errors=True)
     facts["ended"] = time.time()
     _write(place / RUN, facts)
 
 
-def _run(job: Job, run: Run) -> Ran:
+def _on_medium(job: Job, run: Run, scratch: Scratch, image: str | None) -> dict[str, Any]:
+    """Make the run with the cache and the medium that it asks for; its result."""
+    medium = scratch.medium
+    facts: dict[str, Any] = {"medium": {"name": medium.name}}
+    with contextlib.ExitStack() as stack:
+        test = None
+        if medium.speed is not None:
+            test = stack.enter_context(SpeedTest(scratch.mount, medium.speed))
+            drop_caches()
+            beneath = test.measure()
+            require_as_fast(beneath, medium.speed, "what the medium lies on")
+        if run.factors.cache == "dropped":
+            drop_caches()
+        elif job.data is not None:
+            fill_cache(job.data)
+        if test is not None and medium.speed is not None:
+            limit = stack.enter_context(
+                Throttle(scratch.device, medium.speed, scratch.mount.parent)
+            )
+            found = test.measure()
+            require_limited(found, medium.speed)
+            facts["medium"] |= {
+                "stands_for": medium.about,
+                "source": medium.source,
+                "limited_by": limit.about,
+                "asked": asdict(medium.speed),
+                "measured": asdict(found),
+                "without_limit": asdict(beneath),
+            }
+        return facts | _result(_run(job, run, scratch, image))
+
+
+def _run(job: Job, run: Run, scratch: Scratch, image: str | None) -> Ran:
     factors = run.factors
     if not factors.containers:
         return run_on_host(job)
     memory = None if factors.memory is None else parse_bytes(factors.memory)
-    limits = Limits(factors.cpus, memory, factors.seccomp)
-    return run_in_containers(job, factors.containers, limits)
+    speed = scratch.medium.speed and scratch.medium.speed.shared(factors.containers)
+    limits = Limits(factors.cpus, memory, factors.seccomp, device=scratch.node, speed=speed)
+    return run_in_containers(job, factors.containers, limits, image)
 
 
 def _result(ran: Ran) -> dict[str, Any]:
@@ -150,12 +187,6 @@ def _result(ran: Ran) -> dict[str, Any]:
         "versions": ran.versions,
         "image": ran.image,
     }
-
-
-def _device(folder: Path) -> str:
-    """The device of a file system, as the kernel's events name it."""
-    number = folder.stat().st_dev
-    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def _progress(study: Study, folder: Path, run: Run | None, left_s: float | None) -> Progress:

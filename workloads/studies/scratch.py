@@ -3,52 +3,113 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
-from workloads.errors import BrokenJobError, JobError
+import psutil
+
+from workloads.errors import BrokenJobError, JobError, explained
+from workloads.studies import throttle
+from workloads.studies.media import RAM, Medium
 
 IMAGE = "scratch.img"
 MOUNT = "scratch"
+MEMORY = "memory"
+
+_MEND_FOLDER = "see that its folder is there, and takes a file of the size that --scratch gives"
+_OF_MEMORY = 0.5
+"""The share of the free memory that a medium of memory may take."""
 
 
 class Scratch:
-    """Made at the first start of a study, mounted while one runs; a context."""
+    """Mounted while a run is made; a context. Its image is kept from run to run.
 
-    def __init__(self, folder: Path, size_bytes: int) -> None:
-        self.image = folder / IMAGE
+    The image lies in the study's folder; of the medium `ram` on a tmpfs, which goes with the run;
+    of a user's folder there, until `remove`.
+    """
+
+    def __init__(self, folder: Path, size_bytes: int, medium: Medium) -> None:
         self.mount = folder / MOUNT
+        self.medium = medium
+        self._folder = folder
+        self._memory = folder / MEMORY
         self._size = size_bytes
+        self.image = folder / IMAGE
+        if medium.name == RAM:
+            self.image = self._memory / IMAGE
+        elif medium.folder is not None:
+            digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+            self.image = medium.folder / f"traintrace-{digest}.img"
 
     def __enter__(self) -> Scratch:
         """Mount it; what a killed run left mounted is taken down before. Raises JobError."""
-        if os.geteuid() != 0:
-            raise JobError("a study mounts a file system of its own", "run it as root (sudo)")
         self.close()
-        fresh = not self.image.exists()
-        if fresh:
-            with self.image.open("wb") as file:
-                os.truncate(file.fileno(), self._size)
-            _run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", str(self.image)])
+        try:
+            self._mount()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _mount(self) -> None:
+        if self.medium.name == RAM:
+            self._size = min(self._size, int(psutil.virtual_memory().available * _OF_MEMORY))
+            self._memory.mkdir(exist_ok=True)
+            options = f"size={self._size},mode=700"
+            _run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self._memory)])
+        if not self.image.exists():
+            with explained(f"cannot make {self.image}", _MEND_FOLDER):
+                self._make()
         self.mount.mkdir(exist_ok=True)
         _run(["mount", "-o", "loop", str(self.image), str(self.mount)])
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def device(self) -> str:
+        """MAJOR:MINOR of what is mounted, as the kernel's events name it."""
+        number = self.mount.stat().st_dev
+        return f"{os.major(number)}:{os.minor(number)}"
+
+    @property
+    def node(self) -> str:
+        """The device's file, such as /dev/loop3."""
+        return f"/dev/{Path('/sys/dev/block', self.device).resolve().name}"
+
     def close(self) -> None:
-        """Unmount it, as often as it is mounted, and free its loop devices."""
-        while os.path.ismount(self.mount):
-            if _quietly(["umount", str(self.mount)]):
-                _run(["umount", "--lazy", str(self.mount)])
-        if self.image.exists():
-            said = subprocess.run(
-                ["losetup", "-j", str(self.image)], capture_output=True, text=True, check=False
-            )
-            for line in said.stdout.splitlines():
-                _quietly(["losetup", "-d", line.partition(":")[0]])
+        """Unmount it, as often as it is mounted, and free its loop devices and their limits."""
+        devices = list(_loop_devices(self.image)) if self.image.exists() else []
+        numbers = {_number(device) for device in devices}
+        if os.path.ismount(self.mount):  # which may be another medium's, after a kill
+            numbers.add(self.device)
+        throttle.take_down(self._folder, numbers)
+        _unmount(self.mount)
+        for device in devices:
+            _quietly(["losetup", "-d", device])
+        _unmount(self._memory)
+
+    def remove(self) -> None:
+        """Remove the image from a user's folder, which it is a guest of."""
+        if self.medium.folder is not None and self.image.exists():
+            self.close()
+            self.image.unlink()
+
+    def _make(self) -> None:
+        part = self.image.with_suffix(".part")
+        with part.open("wb") as file:
+            os.truncate(file.fileno(), self._size)
+        _run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", str(part)])
+        part.rename(self.image)
+
+
+def require_root() -> None:
+    """Raise JobError where no file system can be mounted."""
+    if os.geteuid() != 0:
+        raise JobError("a study mounts a file system of its own", "run it as root (sudo)")
 
 
 def drop_caches() -> None:
@@ -56,6 +117,33 @@ def drop_caches() -> None:
     os.sync()
     with contextlib.suppress(PermissionError):
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
+
+
+def fill_cache(folder: Path) -> None:
+    """Read all files of a folder, so that the page cache has what fits into it."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while file.read(1 << 20):
+                    pass
+
+
+def _unmount(folder: Path) -> None:
+    while os.path.ismount(folder):
+        if _quietly(["umount", str(folder)]):
+            _run(["umount", "--lazy", str(folder)])
+
+
+def _loop_devices(image: Path) -> Iterable[str]:
+    said = subprocess.run(
+        ["losetup", "-j", str(image)], capture_output=True, text=True, check=False
+    )
+    return (line.partition(":")[0] for line in said.stdout.splitlines())
+
+
+def _number(device: str) -> str:
+    number = Path(device).stat().st_rdev
+    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def _quietly(command: list[str]) -> int:

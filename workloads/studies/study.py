@@ -5,6 +5,7 @@ about = "host against one and four containers, in minutes"
 paper = "001"
 repeats = 3
 scale = 0.005                  # share of the papers' samples and epochs
+image = "mine:1"               # of the containers; without it one is made of this machine
 
 [[runs]]                       # every combination of the lists is a run
 model = ["lenet", "squeezenet"]
@@ -27,6 +28,7 @@ from typing import Any
 
 from workloads import models
 from workloads.errors import JobError
+from workloads.studies import media
 
 FOLDER = Path(__file__).parent
 _MAX_RUNS = 10_000
@@ -34,14 +36,21 @@ _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,60}$")
 _WHERE = re.compile(r"^(host|[1-9]|[1-5][0-9]|6[0-4])$")
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
-_MODES = ("train", "infer")
+_MOST_A_SECOND = 1_000_000
+_MODES = ("train", "infer", "serve")
+
+
+_OPTIONS = ("dataset", "workers", "batch_size", "epochs", "threads", "rate", "requests")
+_NOT_OF = {"infer": ("epochs",), "serve": ("epochs", "workers")}
 
 
 @dataclass(frozen=True)
 class Factors:
     """What a run is of. `where`: host, or the number of containers. None: the job's own default.
 
-    `cache`: whether the page cache is dropped before the run.
+    `cache`: whether the page cache is dropped before the run, or has the data (kept). `medium`:
+    where data and output lie (`workloads.studies.media`). `rate`, `requests`: where the mode is
+    serve, how many requests a second each server is sent, and how many in all.
     """
 
     model: str
@@ -56,6 +65,9 @@ class Factors:
     memory: str | None = None
     seccomp: bool = True
     cache: str = "dropped"
+    medium: str = media.DISK
+    rate: float | None = None
+    requests: int | None = None
 
     @property
     def containers(self) -> int:
@@ -65,9 +77,9 @@ class Factors:
     def options(self) -> list[str]:
         """Of `python -m workloads`."""
         found = []
-        for name in ("dataset", "workers", "batch_size", "epochs", "threads"):
+        for name in _OPTIONS:
             value = getattr(self, name)
-            if value is not None and not (name == "epochs" and self.mode == "infer"):
+            if value is not None and name not in _NOT_OF.get(self.mode, ()):
                 found += [f"--{name.replace('_', '-')}", str(value)]
         return found
 
@@ -99,6 +111,7 @@ class Study:
     seed: int
     record: list[str]
     longest_s: float
+    image: str | None
     runs: list[Run] = field(default_factory=list)
 
 
@@ -144,6 +157,9 @@ def _parse(
     record = told.get("record", [])
     if not isinstance(record, list) or not all(isinstance(option, str) for option in record):
         raise wrong("`record` is a list of options of `tracer record`")
+    image = told.get("image")
+    if image is not None and not isinstance(image, str):
+        raise wrong("`image` is the name of an image")
     found: dict[Factors, None] = {}
     for block in blocks:
         if not isinstance(block, dict) or "model" not in block:
@@ -166,6 +182,7 @@ def _parse(
         seed,
         record,
         float(longest_s),
+        image,
         [run for *_, run in sorted(keyed, key=lambda k: k[:2])],
     )
 
@@ -177,11 +194,18 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
         unknown = sorted(set(told) - set(Factors.__dataclass_fields__))
         raise wrong(f"there is no factor {', '.join(map(repr, unknown))}") from None
     models.find(str(factors.model))
+    media.find(str(factors.medium))
     if not isinstance(factors.where, str) or not _WHERE.match(factors.where):
         raise wrong(f'`where` is "host" or "1" to "64", not {factors.where!r}')
     if factors.mode not in _MODES or factors.cache not in ("dropped", "kept"):
-        raise wrong('`mode` is "train" or "infer", `cache` "dropped" or "kept"')
-    for name in ("workers", "batch_size", "epochs", "threads"):
+        raise wrong('`mode` is "train", "infer" or "serve", `cache` "dropped" or "kept"')
+    for value in (factors.rate, factors.requests):
+        if (value is not None) != (factors.mode == "serve"):
+            raise wrong('`mode = "serve"` needs `rate` and `requests`, no other mode has them')
+    rate = factors.rate
+    if rate is not None and not (isinstance(rate, int | float) and 0 < rate < _MOST_A_SECOND):
+        raise wrong(f"`rate` is a number of requests a second, not {rate!r}")
+    for name in ("workers", "batch_size", "epochs", "threads", "requests"):
         value = getattr(factors, name)
         if value is not None and (not isinstance(value, int) or value < (name != "workers")):
             raise wrong(f"`{name}` is a whole number, not {value!r}")

@@ -1,0 +1,31 @@
+"""A medium's speed as Docker limits a container to it."""
+
+import os
+
+from workloads.containers.limits import Limits, Speed
+from workloads.studies import media
+from workloads.studies.scratch import Scratch, drop_caches
+
+MIB = 1 << 20
+KEPT = 0.75
+"""Of the time that a limit takes on average: some is let through at once at first."""
+
+READ = """
+import time
+began = time.monotonic()
+with open("/shared/file", "rb", buffering=0) as file:
+    while file.read(1 << 20): pass
+print(time.monotonic() - began)
+"""
+
+
+def test_a_container_reads_no_faster_than_its_medium(dockerd, tmp_path):
+    speed = Speed(16 * MIB, 16 * MIB, 100_000, 100_000)
+    with Scratch(tmp_path, 256 * MIB, media.find("disk")) as scratch:
+        (scratch.mount / "file").write_bytes(os.urandom(16 * MIB))
+        drop_caches()
+        limits = Limits(device=scratch.node, speed=speed.shared(2)).options()
+        box = dockerd.run("reader", READ, shared=scratch.mount, **limits)
+        assert box.wait()["StatusCode"] == 0
+        assert float(box.logs()) >= 2 * KEPT
+        box.remove()

@@ -1,0 +1,219 @@
+"""Storage media for real: limits that bite, images on other media, and nothing left behind."""
+
+import json
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran, tracer_command
+from tests.support.waiting import wait_for
+from workloads.containers.limits import Speed
+from workloads.errors import JobError
+from workloads.studies import media, throttle
+from workloads.studies.scratch import Scratch, drop_caches
+from workloads.studies.speeds import Measured, SpeedTest, require_as_fast, require_limited
+from workloads.studies.throttle import Throttle
+
+SIZE = 256 << 20
+MIB = 1 << 20
+SLOW = Speed(8 * MIB, 8 * MIB, 100_000, 100_000)
+FEW = Speed(10**9, 10**9, 40, 40)
+KEPT = 0.75
+"""Of the time that a limit takes on average: some is let through at once at first."""
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    with Scratch(tmp_path, SIZE, media.find("disk")) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def file(scratch):
+    """16 MiB that no cache has."""
+    path = scratch.mount / "file"
+    path.write_bytes(os.urandom(16 * MIB))
+    drop_caches()
+    return path
+
+
+def seconds_of(*command):
+    began = time.monotonic()
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    return time.monotonic() - began
+
+
+def limits_on(device):
+    """Lines of all groups' limits that name the device."""
+    return [
+        line
+        for name in ("blkio.throttle.*_device", "io.max")
+        for path in throttle.find().root.rglob(name)
+        for line in path.read_text().splitlines()
+        if line.split()[0] == device
+    ]
+
+
+@pytest.fixture(autouse=True)
+def limits():
+    if throttle.find() is None:
+        pytest.skip("this kernel cannot limit devices")
+
+
+def test_a_read_through_the_cache_takes_as_long_as_the_limit_has_it(scratch, file):
+    with Throttle(scratch.device, SLOW, scratch.mount.parent):
+        assert seconds_of("dd", f"if={file}", "of=/dev/null", "bs=1M") >= 2 * KEPT
+        # By now the cache has it.
+        assert file.read_bytes()
+
+
+def test_what_the_kernel_writes_back_is_limited_too(scratch):
+    with Throttle(scratch.device, SLOW, scratch.mount.parent):
+        (scratch.mount / "dirty").write_bytes(bytes(16 * MIB))
+        assert seconds_of("sync", "--file-system", scratch.mount) >= 2 * KEPT
+
+
+def test_requests_are_counted_whatever_their_size(scratch, file):
+    pages = random.Random(0).sample(range(file.stat().st_size // 4096), 60)
+    with Throttle(scratch.device, FEW, scratch.mount.parent), file.open("rb", 0) as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        began = time.monotonic()
+        for page in pages:
+            os.pread(opened.fileno(), 4096, page * 4096)
+        assert time.monotonic() - began >= 60 / 40 * KEPT
+
+
+def test_the_test_of_speed_sees_the_limit_and_its_lack(scratch):
+    with SpeedTest(scratch.mount, SLOW) as test:
+        drop_caches()
+        free = test.measure()
+        with Throttle(scratch.device, SLOW, scratch.mount.parent):
+            limited = test.measure()
+    assert limited.read_bytes_per_s < free.read_bytes_per_s
+    require_limited(limited, SLOW)
+    with pytest.raises(JobError, match="the limit is not in force"):
+        require_limited(Measured(SLOW.read_bytes_per_s * 2.0, 1.0), SLOW)
+    with pytest.raises(JobError, match="slower than the medium"):
+        require_as_fast(limited, Speed(10**12, 1, 1, 1), "the disk")
+    assert list(scratch.mount.glob("speed*")) == []
+
+
+def test_nothing_is_left_of_a_limit(scratch):
+    device, hierarchy = scratch.device, throttle.find()
+    before, groups = hierarchy.own(), set(hierarchy.root.glob("traintrace-*"))
+    with Throttle(device, SLOW, scratch.mount.parent):
+        assert limits_on(device)
+        assert hierarchy.own() != before
+    assert hierarchy.own() == before
+    assert limits_on(device) == []
+    assert set(hierarchy.root.glob("traintrace-*")) == groups
+
+
+def test_memory_and_a_folder_hold_the_image(tmp_path):
+    with Scratch(tmp_path, SIZE, media.find("ram")) as scratch:
+        assert os.path.ismount(scratch.mount)
+        assert os.path.ismount(tmp_path / "memory")
+        assert scratch.image.parent == tmp_path / "memory"
+    assert not os.path.ismount(tmp_path / "memory")
+    card = tmp_path / "card"
+    card.mkdir()
+    with Scratch(tmp_path, SIZE, media.find(str(card))) as scratch:
+        (scratch.mount / "kept").touch()
+        assert [path.suffix for path in card.iterdir()] == [".img"]
+    with Scratch(tmp_path, SIZE, media.find(str(card))) as scratch:
+        assert (scratch.mount / "kept").exists()
+    scratch.remove()
+    assert list(card.iterdir()) == []
+
+
+STUDY = """
+name = "media"
+repeats = 1
+scale = 0.002
+[[runs]]
+model = "lenet"
+workers = 0
+epochs = {epochs}
+medium = {media}
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    def command(media, epochs=1):
+        (tmp_path / "mine.toml").write_text(STUDY.format(media=json.dumps(media), epochs=epochs))
+        return tracer_command("study", "run", "mine.toml", "-o", "s", "--scratch", "512m")
+
+    def run(media):
+        ran = Ran(
+            subprocess.run(
+                command(media), capture_output=True, text=True, timeout=500, cwd=tmp_path
+            )
+        )
+        assert ran.status == 0, ran.err
+        return {
+            found["factors"]["medium"]: found
+            for path in tmp_path.glob("s/runs/*/run.json")
+            for found in [json.loads(path.read_text())]
+        }
+
+    run.command = command
+    return run
+
+
+def assert_nothing_is_left(folder):
+    for name in ("scratch", "memory"):
+        assert not os.path.ismount(folder / "s" / name)
+    said = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    assert str(folder) not in said
+
+
+def test_a_study_runs_on_each_medium_and_says_which(study, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    card = tmp_path / "card"
+    card.mkdir()
+    absent = str(tmp_path / "absent")
+    found = study(["sd-card", "ram", str(card), absent])
+    assert {name: one["state"] for name, one in found.items()} == {
+        "sd-card": "done", "ram": "done", str(card): "done", absent: "failed",
+    }  # fmt: skip
+    assert "No such file or directory; see that its folder is there" in found[absent]["reason"]
+    asked, measured = (found["sd-card"]["medium"][name] for name in ("asked", "measured"))
+    assert measured["read_bytes_per_s"] <= 1.5 * asked["read_bytes_per_s"]
+    assert "cgroup" in found["sd-card"]["medium"]["limited_by"]
+    assert found["ram"]["medium"] == {"name": "ram"}
+    losses = {one["summaries"][0]["last_loss"] for one in found.values() if one["summaries"]}
+    assert len(losses) == 1
+    assert list(card.iterdir()) == []
+    assert_nothing_is_left(tmp_path)
+
+
+def test_a_killed_run_on_a_limited_medium_is_taken_down(study, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    hierarchy = throttle.find()
+    groups = set(hierarchy.root.glob("traintrace-*"))
+    device = []
+    with subprocess.Popen(
+        study.command(["sd-card"], epochs=1_000_000), cwd=tmp_path, stderr=subprocess.DEVNULL
+    ) as runner:
+        wait_for(lambda: list(tmp_path.glob("s/scratch/output/train.log")), "the job", 200)
+        number = (tmp_path / "s/scratch").stat().st_dev
+        device = f"{os.major(number)}:{os.minor(number)}"
+        runner.kill()
+    assert limits_on(device)
+    (declared,) = tmp_path.glob("s/study.json")
+    declared.unlink()  # so that the same folder may go on with a shorter study
+    found = study(["ram"])
+    assert found["ram"]["state"] == "done"
+    assert limits_on(device) == []
+    assert set(hierarchy.root.glob("traintrace-*")) == groups
+    assert_nothing_is_left(tmp_path)
+    assert not any(
+        str(tmp_path) in Path("/proc", pid, "cmdline").read_text(errors="replace")
+        for pid in filter(str.isdigit, os.listdir("/proc"))
+        if Path("/proc", pid, "cmdline").exists()
+    )

@@ -1,0 +1,155 @@
+"""Servers as runs: driven from outside over a Unix socket, ended by SIGTERM, failing in a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import tracer_command
+from tests.support.waiting import wait_for
+from workloads import launch
+from workloads.errors import BrokenJobError
+from workloads.serving import unix
+from workloads.serving.drive import SOCKET, Server, drive
+from workloads.serving.endpoint import AnswerError, Endpoint
+
+LOAD = ["--rate", "100", "--requests", "23"]
+SMALL = ["--samples", "160", "--device", "cpu"]
+
+
+def running(*words: str) -> list[int]:
+    """Processes that have all these words in their command line."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = Path("/proc", pid, "cmdline").read_text(errors="replace")
+        except OSError:
+            continue
+        if all(word in line for word in words):
+            found.append(int(pid))
+    return found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., tuple[int, dict, str]]:
+    def workload(*options: str) -> tuple[int, dict, str]:
+        command = tracer_command(
+            "workload", "run", "lenet", "--mode", "serve", "-o", tmp_path / "out", *options
+        )
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        return ran.returncode, json.loads(ran.stdout or "{}"), ran.stderr
+
+    return workload
+
+
+def test_a_server_is_driven_at_its_rate_and_both_tell(run, tmp_path: Path):
+    status, result, err = run(*LOAD, *SMALL, "--handlers", "2", "--timeout", "60")
+    assert (status, err) == (0, "")
+    assert (result["mode"], result["where"], result["failures"]) == ("serve", "host", [])
+    (job,) = result["jobs"]
+    assert (job["server"]["answered"], job["server"]["handlers"]) == (23, 2)
+    assert (job["client"]["answered"], job["client"]["rate"]) == (23, 100.0)
+    assert job["client"]["latency_ms"]["p99"] >= job["client"]["latency_ms"]["p50"] > 0
+    assert running("workloads", str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--requests", "3"], "a server is driven at a rate; give --rate"),
+        (["--rate", "3"], "give --rate, and either --requests or --seconds"),
+        ([*LOAD, "--seconds", "1"], "give --rate, and either --requests or --seconds"),
+        ([*LOAD, *SMALL, "--handlers", "0"], "Invalid value for '--handlers'"),
+        ([*LOAD, *SMALL, "--arrivals", "late"], "the client failed: Invalid value for '--arrivals"),
+        ([*LOAD, *SMALL, "--workers", "2"], "the client failed: No such option: --workers"),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_a_line(run, options: list[str], complaint: str):
+    status, _, err = run(*options)
+    assert status == 2
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_a_load_is_of_servers(tmp_path: Path):
+    command = tracer_command("workload", "run", "lenet", "--rate", "3")
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "--rate is of servers; give --mode serve" in ran.stderr
+
+
+def test_ctrl_c_ends_server_and_client(tmp_path: Path):
+    command = tracer_command(
+        *("workload", "run", "lenet", "--mode", "serve", "-o", tmp_path / "out", *SMALL),
+        *("--rate", "5", "--seconds", "1000"),
+    )
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: running("request", str(tmp_path)), "the client", 120)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+    assert running("workloads", str(tmp_path)) == []
+
+
+def test_a_server_that_dies_under_load_is_a_failed_run(tmp_path: Path):
+    job = launch.prepare(
+        launch.Job(
+            "lenet", "serve", tmp_path / "out",
+            options=["--samples", "160", "--rate", "50", "--seconds", "10", "--timeout", "1"],
+        )
+    )  # fmt: skip
+
+    def kill() -> None:
+        wait_for(lambda: running("request", str(tmp_path)), "the client", 120)
+        (pid,) = running("\0serve\0", str(tmp_path))
+        os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    ran = launch.run_on_host(job)
+    killer.join()
+    assert ran.summaries == [None]
+    assert ran.failures == ["killed by signal 9"]
+
+
+def test_a_server_that_never_answers_or_has_ended_is_given_up(tmp_path: Path):
+    silent = Server(tmp_path / SOCKET, lambda: False)
+    with pytest.raises(subprocess.TimeoutExpired):
+        drive("lenet", [silent], ["false"], until=time.monotonic() + 0.2)
+    with pytest.raises(BrokenJobError, match="ended before it answered"):
+        drive("lenet", [Server(tmp_path / SOCKET, lambda: True)], ["false"])
+
+
+def test_a_server_at_a_socket_answers_and_leaves_none(start, command, trained, tmp_path: Path):
+    path = tmp_path / SOCKET
+    serving = ("serve", "lenet", "--checkpoint", trained.checkpoint, "--device", "cpu")
+    server = start(*serving, "--socket", path)
+    assert server.stderr.readline() == f"Serving lenet at unix:{path}\n"
+    assert unix.listener(str(path)) == server.pid
+    client = command(
+        *("request", "lenet", "--data", trained.data, "--url", f"unix:{path}"),
+        *("--rate", 100, "--requests", 40, "--timeout", 60),
+    )
+    summary = json.loads(client.out)
+    wrong = sum(a != b for a, b in zip(trained.labels, trained.predictions, strict=True))
+    assert (client.status, summary["answered"], summary["wrong"]) == (0, 40, wrong)
+    taken = command(*serving, "--socket", path)
+    assert (taken.status, taken.err.count("\n")) == (2, 1)
+    assert f"cannot listen at {path}: Address already in use" in taken.err
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(60) == 0
+    assert json.loads(server.stdout.read())["answered"] == 40
+    assert not path.exists()
+    endpoint = Endpoint(f"unix:{path}")
+    with pytest.raises(AnswerError, match="refused"):
+        endpoint.predict(b"", 1, 1.0)

@@ -1,0 +1,91 @@
+"""Servers driven from outside: a client for each, over a Unix socket.
+
+The clients are processes beside the job, not in it: what is measured of the host's process or of
+the container is the server alone. They share the machine's CPUs with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads import sessions
+from workloads.errors import BrokenJobError, JobError
+from workloads.serving import unix
+from workloads.serving.endpoint import Endpoint
+
+SOCKET = "server.sock"
+_ANSWER_S = 300
+"""A server that does not answer for so long has failed."""
+_ROUND_S = 0.05
+
+_Ended = subprocess.CompletedProcess[bytes]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that was started: its socket, and whether it has ended, which it should not yet."""
+
+    socket: Path
+    has_ended: Callable[[], bool]
+
+    @property
+    def url(self) -> str:
+        return f"{unix.SCHEME}{self.socket}"
+
+
+def drive(
+    model: str,
+    servers: list[Server],
+    client: list[str],
+    note: Path | None = None,
+    until: float | None = None,
+) -> list[_Ended]:
+    """Once all servers answer, run `client --url URL` for each at once, to their ends.
+
+    Raises BrokenJobError where a server ends before it has answered or never does, and
+    subprocess.TimeoutExpired where that lasts beyond `until`, of time.monotonic.
+    """
+    for server in servers:
+        _wait_for(model, server, until)
+    with contextlib.ExitStack() as stack:
+        running = [
+            stack.enter_context(sessions.started([*client, "--url", server.url], note))
+            for server in servers
+        ]
+        return [one.wait(left(until)) for one in running]
+
+
+def left(until: float | None) -> float | None:
+    """Seconds until then; None: without end."""
+    return None if until is None else max(0.0, until - time.monotonic())
+
+
+def _wait_for(model: str, server: Server, until: float | None) -> None:
+    deadline = time.monotonic() + _ANSWER_S
+    endpoint = Endpoint(server.url)
+    try:
+        while not _answers(endpoint, model, server):
+            if server.has_ended():
+                raise BrokenJobError("the server ended before it answered")
+            if until is not None and time.monotonic() > until:
+                raise subprocess.TimeoutExpired(server.url, 0)
+            if time.monotonic() > deadline:
+                raise BrokenJobError(f"the server did not answer within {_ANSWER_S} s")
+            time.sleep(_ROUND_S)
+    finally:
+        endpoint.close()
+
+
+def _answers(endpoint: Endpoint, model: str, server: Server) -> bool:
+    if not server.socket.exists():
+        return False
+    try:
+        endpoint.check(model)
+    except JobError:
+        return False
+    return True

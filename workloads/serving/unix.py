@@ -1,0 +1,53 @@
+"""HTTP over a Unix socket, for urllib3: a way to a server that has no network."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import NewConnectionError
+
+SCHEME = "unix:"
+"""What an address begins with; the path of the socket follows."""
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Pool(HTTPConnectionPool):
+    """Connections to the server that listens at the socket `path`."""
+
+    def __init__(self, path: str, **options: Any) -> None:
+        super().__init__("localhost", **options)
+        self._path = path
+
+    def _new_conn(self) -> HTTPConnection:
+        self.num_connections += 1
+        return _Connection(self._path)
+
+
+class _Connection(HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost")
+        self._path = path
+
+    def _new_conn(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(self.timeout)
+        try:
+            connection.connect(self._path)
+        except OSError as error:
+            connection.close()
+            raise NewConnectionError(self, f"cannot connect to {self._path}: {error}") from error
+        return connection
+
+
+def listener(path: str) -> int:
+    """The id of the process that listens at the socket. Raises OSError where none does."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(path)
+        told = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid: int = _CREDENTIALS.unpack(told)[0]
+    return pid

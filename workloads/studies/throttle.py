@@ -1,0 +1,146 @@
+"""A block device held to a medium's speed, by the kernel's limits on a control group.
+
+The runner moves into a group of its own, and what it starts is born there. With cgroup v2 its
+limits also hold for what the kernel writes back for the group; with v1 that is the root group's,
+which is therefore limited, too, as to writes to this device. Containers are in groups of their
+own: Docker limits these (`workloads.containers.limits`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads.containers.limits import Speed
+from workloads.errors import BrokenJobError, JobError
+
+_V1 = {
+    "read_bytes_per_s": "blkio.throttle.read_bps_device",
+    "write_bytes_per_s": "blkio.throttle.write_bps_device",
+    "read_iops": "blkio.throttle.read_iops_device",
+    "write_iops": "blkio.throttle.write_iops_device",
+}
+_V2 = {"read_bytes_per_s": "rbps", "write_bytes_per_s": "wbps",
+       "read_iops": "riops", "write_iops": "wiops"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Of control groups that can limit block devices: where it is mounted, and of which kind."""
+
+    root: Path
+    unified: bool
+
+    @property
+    def about(self) -> str:
+        return "cgroup v2 io.max" if self.unified else "cgroup v1 blkio.throttle"
+
+    def own(self) -> Path:
+        """The group that this process is in."""
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if (not controllers) if self.unified else ("blkio" in controllers.split(",")):
+                return self.root / path.lstrip("/")
+        return self.root
+
+
+class Throttle:
+    """Holds what this process starts, and this process, to a speed; a context.
+
+    `device` is MAJOR:MINOR. `key` names the group, so that it is found again after a kill.
+    """
+
+    def __init__(self, device: str, speed: Speed, key: Path) -> None:
+        self._device = device
+        self._speed = speed
+        self._key = key
+        self._before: Path | None = None
+
+    def __enter__(self) -> Hierarchy:
+        """Raises JobError where the kernel has no such limits, BrokenJobError where it refuses."""
+        hierarchy = find()
+        if hierarchy is None:
+            raise JobError(
+                "this kernel cannot limit the speed of a device for a control group",
+                "it takes blk-throttle (CONFIG_BLK_DEV_THROTTLING) and a mounted io or blkio "
+                "controller; or leave out the media that are limited",
+            )
+        group = _group(hierarchy, self._key)
+        try:
+            self._before = hierarchy.own()
+            if hierarchy.unified:
+                # Memory, too: by it the kernel knows whom a write-back is for.
+                (hierarchy.root / "cgroup.subtree_control").write_text("+io +memory")
+            group.mkdir(exist_ok=True)
+            self._limit(hierarchy, group)
+            _move_to(group)
+        except OSError as error:
+            self.__exit__()
+            raise BrokenJobError(
+                f"the kernel refused to limit {self._device}: {error.strerror}",
+                f"see {hierarchy.root}, and that nothing else manages it",
+            ) from None
+        return hierarchy
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            with contextlib.suppress(OSError):
+                _move_to(self._before)
+        take_down(self._key, [self._device])
+
+    def _limit(self, hierarchy: Hierarchy, group: Path) -> None:
+        if hierarchy.unified:
+            told = " ".join(f"{word}={getattr(self._speed, name)}" for name, word in _V2.items())
+            (group / "io.max").write_text(f"{self._device} {told}")
+            return
+        for name, file in _V1.items():
+            line = f"{self._device} {getattr(self._speed, name)}"
+            (group / file).write_text(line)
+            if name.startswith("write"):
+                (hierarchy.root / file).write_text(line)
+
+
+def find() -> Hierarchy | None:
+    """The hierarchy that can limit devices here; None where there is none."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        first, _, second = line.partition(" - ")
+        root = Path(first.split()[4])
+        kind, _, options = second.split(" ", 2)
+        if kind == "cgroup2":
+            with contextlib.suppress(OSError):
+                if "io" in (root / "cgroup.controllers").read_text().split():
+                    return Hierarchy(root, unified=True)
+        if (
+            kind == "cgroup"
+            and "blkio" in options.split(",")
+            and (root / _V1["read_iops"]).exists()
+        ):
+            return Hierarchy(root, unified=False)
+    return None
+
+
+def take_down(key: Path, devices: Iterable[str]) -> None:
+    """Remove the group of this key and all limits on the devices, also those that a kill left."""
+    hierarchy = find()
+    if hierarchy is None:
+        return
+    if not hierarchy.unified:
+        for device in devices:
+            for file in _V1.values():
+                limited = hierarchy.root / file
+                if any(line.split()[0] == device for line in limited.read_text().splitlines()):
+                    limited.write_text(f"{device} 0")
+    with contextlib.suppress(OSError):
+        _group(hierarchy, key).rmdir()
+
+
+def _group(hierarchy: Hierarchy, key: Path) -> Path:
+    return hierarchy.root / f"traintrace-{hashlib.sha256(str(key).encode()).hexdigest()[:16]}"
+
+
+def _move_to(group: Path) -> None:
+    (group / "cgroup.procs").write_text(str(os.getpid()))

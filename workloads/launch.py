@@ -281,7 +281,7 @@ def _recording(job: Job, containers: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            recorder.send_signal(signal.SIGINT)
+            recorder.send_signal(signal.SIGTERM)  # a background job may ignore SIGINT
             rest = recorder.stderr.read()
             status = recorder.wait()
             sessions.forget(job.note, recorder.pid)

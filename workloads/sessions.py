@@ -40,7 +40,7 @@ class Started:
 def started(command: list[str], note: Path | None = None) -> Iterator[Started]:
     """A command in a session of its own, which ends with the block if it has not ended by itself.
 
-    It gets SIGINT, and SIGKILL with all that it started if that does not help; so it does where
+    It gets SIGTERM, and SIGKILL with all that it started if that does not help; so it does where
     the block raises, such as for Ctrl-C. While it runs, `note` says which session it is, for
     `end_left`.
     """
@@ -115,7 +115,7 @@ def _end_left(session: int, began: float) -> None:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, signal.SIGTERM)  # a background job may ignore SIGINT
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_PATIENCE_S)
     for member in _members(process.pid):

@@ -82,6 +82,22 @@ def test_the_share_of_four_is_less_that_of_one():
     assert verdict("P10", frame).verdict == claims.AGREES
 
 
+def test_what_does_not_grow_at_all_does_not_grow():
+    assert verdict("P10", runs([], [0.2] * 3, [0.2] * 3, "writebacks_background")).verdict == (
+        claims.DIFFERS
+    )
+
+
+def test_a_claim_of_two_parts_holds_where_both_do():
+    """Containers write back more often, which is half of P5; the other is how evenly."""
+    frame = runs([4.0] * 3, [2.0] * 3, measure="writeback_interval_s")
+    frame["writeback_interval_std_s"] = [1.0] * 3 + [1.5] * 3
+    assert verdict("P5", frame).verdict == claims.AGREES
+    frame["writeback_interval_std_s"] = [1.0] * 3 + [0.5] * 3
+    assert verdict("P5", frame).verdict == claims.DIFFERS
+    assert "standard deviation" in verdict("P5", frame).why
+
+
 def test_runs_with_limits_are_compared_with_nothing_else():
     frame = runs([100.0] * 3, [250.0] * 3)
     frame["cpus"], frame["seccomp"] = None, True

@@ -1,4 +1,4 @@
-"""What seed 002 draws: epochs by workers, batch size and caching, and how they vary."""
+"""What seed 002 draws: epochs by workers, batch size, caching, storage media and power modes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis.figures.dots import Axis, dots
-from analysis.figures.style import NEUTRAL, colour, joined, look, numbered, symbol
+from analysis.figures.style import NEUTRAL, colour, joined, look, numbered, symbol, text
 
 _PARTS = {"stall_s": "fetch stall", "compute_s": "compute", "overhead_s": "overhead"}
 _HATCHES = ("", "/", ".")
@@ -85,6 +85,74 @@ def stall_by_epoch(frame: pd.DataFrame) -> go.Figure:
     named = frame.assign(run=joined([frame["model"], workers, frame["settings"]]))
     axis = Axis("fetch stall of an epoch, s", log=True)
     return dots(named[named["stall_s"] > 0], "stall_s", axis, category="run", series="epoch")
+
+
+def stall_by_medium(frame: pd.DataFrame) -> go.Figure:
+    """An epoch's time by storage medium.
+
+    Columns: model, settings, medium, epoch (first or later), epoch_s (_low, _high).
+    """
+    names = [f"{epoch} epoch" for epoch in frame["epoch"]]
+    named = frame.assign(run=joined([frame["model"], frame["settings"], names]))
+    return dots(named, "epoch_s", Axis("an epoch, s", log=True), category="run", series="medium")
+
+
+def predicted_times(frame: pd.DataFrame) -> go.Figure:
+    """Epoch times as predicted against as measured, beside the line where both are equal.
+
+    Columns: job, power_mode, epoch_s, predicted_s, profiled. Without a prediction there are only
+    the axes.
+    """
+    figure = go.Figure()
+    known = frame[frame["predicted_s"].notna()] if "predicted_s" in frame else frame.iloc[:0]
+    for job, number in numbered(known["job"]).items():
+        own = known[known["job"] == job]
+        learned = own["profiled"].astype(bool)
+        markers = [f"{symbol(number)}-open" if one else symbol(number) for one in learned]
+        figure.add_trace(
+            go.Scatter(
+                x=own["epoch_s"], y=own["predicted_s"], mode="markers", name=text(job),
+                text=[text(mode) for mode in own["power_mode"]],
+                marker={"color": colour(number), "symbol": markers, "size": 10},
+                hovertemplate="%{text}: %{x:.3g} s, predicted %{y:.3g} s",
+            )
+        )  # fmt: skip
+    if len(known):
+        ends = [known["epoch_s"].min(), known["epoch_s"].max()]
+        figure.add_trace(
+            go.Scatter(
+                x=ends, y=ends, mode="lines", name="equal", hoverinfo="skip",
+                line={"color": NEUTRAL, "dash": "dot"},
+            )
+        )  # fmt: skip
+    figure.update_xaxes(title_text="an epoch as measured, s (hollow: learned from)")
+    figure.update_yaxes(title_text="as predicted, s")
+    return look(figure)
+
+
+def time_and_energy(frame: pd.DataFrame) -> go.Figure:
+    """Power modes by time and energy of an epoch, those on the Pareto front joined by a line.
+
+    Columns: job, power_mode, epoch_s, energy_j, on_front. Without energy there are only the axes.
+    """
+    figure = go.Figure()
+    known = frame[frame["energy_j"].notna()] if "energy_j" in frame else frame.iloc[:0]
+    for job, number in numbered(known["job"]).items():
+        own = known[known["job"] == job].sort_values("epoch_s")
+        front = own[own["on_front"].astype(bool)]
+        for part, mode, shown in ((front, "lines", False), (own, "markers", True)):
+            figure.add_trace(
+                go.Scatter(
+                    x=part["epoch_s"], y=part["energy_j"], mode=mode, name=text(job),
+                    legendgroup=text(job), showlegend=shown, line={"color": colour(number)},
+                    text=[text(name) for name in part["power_mode"]],
+                    marker={"color": colour(number), "symbol": symbol(number), "size": 9},
+                    hovertemplate="%{text}: %{x:.3g} s, %{y:.3g} J",
+                )
+            )  # fmt: skip
+    figure.update_xaxes(title_text="an epoch, s")
+    figure.update_yaxes(title_text="energy of an epoch, J", rangemode="tozero")
+    return look(figure)
 
 
 def epoch_violins(frame: pd.DataFrame) -> go.Figure:

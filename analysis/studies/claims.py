@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from analysis.studies.power_modes import mode_table, on_front, power_modes, why_no_energy
-from analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS
+from analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS, UNLIMITED
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 
@@ -170,10 +170,6 @@ def _bounds(test: Test) -> str:
 _Where = dict[str, object]
 """Factors and the values that they have."""
 
-_UNLIMITED: _Where = {
-    "cpus": None, "memory": None, "seccomp": True, "power_mode": DEFAULT_MODE,
-}  # fmt: skip
-
 
 class _Unmeasured(Exception):
     """What is to be computed was not measured; the text says why."""
@@ -181,7 +177,7 @@ class _Unmeasured(Exception):
 
 def _are(runs: pd.DataFrame, factors: _Where) -> pd.DataFrame:
     """The runs with these factors, and without limits unless they are asked for."""
-    for name, value in {**_UNLIMITED, **factors}.items():
+    for name, value in {**UNLIMITED, **factors}.items():
         if name not in runs:
             continue
         runs = runs[runs[name].isna() if value is None else runs[name] == value]

@@ -37,6 +37,11 @@ FACTORS = (
 )  # fmt: skip
 """What runs can differ in, as `workloads/studies/study.py` declares it."""
 
+UNLIMITED: dict[str, object] = {
+    "cpus": None, "memory": None, "seccomp": True, "power_mode": DEFAULT_MODE,
+}  # fmt: skip
+"""The factors of a run that nothing holds back. None: not given."""
+
 
 def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str, Any]]]:
     """What was declared, a row a run that was done, and the runs that failed.

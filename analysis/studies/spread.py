@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.studies.claims import interval
-from analysis.studies.runs import FACTORS
+from analysis.studies.runs import FACTORS, UNLIMITED
 
 PLACES = {"host": "host", "1": "one container"}
 """Where runs were, in words; so many containers where it is not here."""
@@ -104,8 +104,8 @@ def _plain(value: object) -> str:
 
 
 def without_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose containers had neither limits nor seccomp off."""
-    for name, usual in {"cpus": None, "memory": None, "seccomp": True}.items():
+    """The runs that nothing held back: neither limits, nor a power mode, nor seccomp off."""
+    for name, usual in UNLIMITED.items():
         if name in frame:
             kept = frame[name].isna() if usual is None else frame[name] == usual
             frame = frame[kept]

@@ -128,3 +128,25 @@ def test_an_epoch_is_a_stack_of_what_it_was_spent_on():
     ]  # fmt: skip
     assert [list(place) for place in figure.data[0].x] == [["a", "a"], ["0", "4"]]
     assert len({trace.marker.color for trace in figure.data}) == 4
+
+
+def test_predictions_lie_beside_the_line_where_they_are_right():
+    frame = pd.DataFrame(
+        {"job": "a", "power_mode": ["cores 1", "<b>"], "epoch_s": [2.0, 4.0],
+         "predicted_s": [2.0, 5.0], "profiled": [True, False]}
+    )  # fmt: skip
+    points, line = prashanthi2022.predicted_times(frame).data
+    assert list(points.y) == [2, 5] and list(line.x) == list(line.y) == [2, 4]
+    assert list(points.marker.symbol) == ["circle-open", "circle"]
+    assert points.text[1] == "&lt;b&gt;"
+    assert not prashanthi2022.predicted_times(frame.drop(columns="predicted_s")).data
+
+
+def test_the_pareto_front_is_a_line_of_the_modes_that_are_on_it():
+    frame = pd.DataFrame(
+        {"job": "a", "power_mode": ["x", "y", "z"], "epoch_s": [1.0, 2.0, 3.0],
+         "energy_j": [9.0, 10.0, 4.0], "on_front": [1.0, 0.0, 1.0]}
+    )  # fmt: skip
+    line, points = prashanthi2022.time_and_energy(frame).data
+    assert list(line.x) == [1, 3] and list(points.x) == [1, 2, 3]
+    assert not prashanthi2022.time_and_energy(frame.assign(energy_j=None)).data

@@ -309,6 +309,23 @@ def test_epochs_by_workers_leave_out_the_first_and_runs_that_differ_otherwise():
     ]  # fmt: skip
 
 
+def test_epochs_by_medium_have_the_first_apart():
+    rows = [
+        epoch(number, repeat=repeat, epoch_s=s if number else 3 * s, medium=medium)
+        for medium, s in (("disk", 2.0), ("hdd", 8.0))
+        for repeat in (0, 1)
+        for number in (0, 1, 2)
+    ]
+    for row in rows:
+        row["id"] += row["medium"]
+    found = prashanthi2022.stall_by_medium(pd.DataFrame(rows))
+    assert found[["medium", "epoch", "epoch_s", "runs"]].to_numpy().tolist() == [
+        ["disk", "first", 6, 2], ["disk", "later", 2, 2],
+        ["hdd", "first", 24, 2], ["hdd", "later", 8, 2],
+    ]  # fmt: skip
+    assert prashanthi2022.stall_by_medium(pd.DataFrame(rows[:6])).empty
+
+
 def test_the_first_epoch_s_stall_is_apart_and_what_is_not_known_is_null():
     rows = [
         epoch(number, stall_s=stall, read_bytes=read)

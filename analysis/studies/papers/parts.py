@@ -187,7 +187,14 @@ def _prashanthi2022() -> list[Part]:
             prashanthi2022.stall_by_epoch,
             [draw.stall_by_epoch],
         ),
-        # Figure 3, storage media, belongs here.
+        Part(
+            "Figure 3: an epoch by the storage medium",
+            "On the host. sd-card, hdd and nvme-ssd are this machine's disk, held to their speed by"
+            " the kernel.",
+            "epochs",
+            prashanthi2022.stall_by_medium,
+            [draw.stall_by_medium],
+        ),
         Part(
             "Figure 4: an epoch by the size of a batch",
             "Without the first epoch, on the host.",
@@ -212,5 +219,11 @@ def _prashanthi2022() -> list[Part]:
             [draw.epoch_violins],
             shown=False,
         ),
-        # Figures 8 and 10, power modes and their prediction, belong here.
+        Part(
+            "Figures 8 and 10: power modes, and what was predicted of them",
+            "An epoch after the first. The modes that were learned from are `profiled`.",
+            RUNS,
+            prashanthi2022.mode_times,
+            [draw.predicted_times, draw.time_and_energy],
+        ),
     ]

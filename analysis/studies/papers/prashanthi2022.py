@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from analysis.studies.power_modes import power_modes
 from analysis.studies.spread import over_runs, settings, without_limits
 
 _TIMES = ["stall_s", "compute_s", "overhead_s", "epoch_s"]
@@ -26,6 +27,31 @@ def stall_by_workers(epochs: pd.DataFrame) -> pd.DataFrame:
     epoch_s (means of a run's epochs; each with _low, _high over runs), runs.
     """
     return _later_epochs(epochs, "workers")
+
+
+def stall_by_medium(epochs: pd.DataFrame) -> pd.DataFrame:
+    """Figure 3: an epoch's time by the storage medium of its data, first and later epochs.
+
+    Columns: model, settings, medium, epoch (first or later), stall_s, compute_s, overhead_s,
+    epoch_s (means of such epochs; each with _low, _high over runs), runs.
+    """
+    if "medium" not in epochs:
+        raise KeyError("medium")
+    own = _alone(epochs, ["medium"])
+    own = own[own.groupby(["model", "settings"])["medium"].transform("nunique") > 1]
+    own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
+    keys = ["model", "settings", "medium", "epoch"]
+    found = over_runs(_of_a_run(own, keys, _TIMES), keys, _TIMES)
+    return found.sort_values(keys, ignore_index=True)
+
+
+def mode_times(runs: pd.DataFrame) -> pd.DataFrame:
+    """Figures 8 and 10: time and energy of an epoch by power mode, measured and predicted.
+
+    Columns: as `modes` of `analysis.studies.power_modes.PowerModes` has them.
+    """
+    found = power_modes(runs)
+    return pd.DataFrame(columns=["job", "power_mode"]) if found is None else found.modes
 
 
 def stall_by_batch(epochs: pd.DataFrame) -> pd.DataFrame:

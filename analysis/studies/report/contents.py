@@ -83,7 +83,7 @@ def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> Section:
         why = "this study has no runs for it"
         return Section(part.title, part.about, [], nothing, [], why, "")
     columns, cells = rows(records(table), list(table.columns)) if part.shown else ([], nothing)
-    figures = [draw(table) for draw in part.figures]
+    figures = [figure for draw in part.figures if (figure := draw(table)).data]
     used = frame[frame["where"].isin(part.places)] if part.places else frame
     lost = _lost(extracts.facts, set(used["id"]))
     return Section(part.title, part.about, columns, cells, figures, "", lost)

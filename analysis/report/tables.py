@@ -104,7 +104,7 @@ def writeback_reasons(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     return trace.sql(
         """
         SELECT reason, count(*) AS writebacks, count(*) / sum(count(*)) OVER () AS ratio
-        FROM writeback WHERE event = 'start' AND (? IS NULL OR dev = ?)
+        FROM writeback WHERE event = 'start' AND (? IS NULL OR bdi = ?)
         GROUP BY reason ORDER BY writebacks DESC, reason
         """,
         dev,
@@ -132,7 +132,7 @@ def flushed_pages(trace: Trace) -> pd.DataFrame:
 def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Times between successive write-back starts on one device (seed 001, Figure 3).
 
-    `dev` is the only device that counts; None: all of them, each by itself.
+    `dev` is the only backing device that counts; None: all of them, each by itself.
 
     Columns: reason ("all": whatever the reason), intervals, mean_s, std_s, min_s, p50_s, p90_s,
     p99_s, max_s. The standard deviation is the sample's; null for fewer than two intervals.
@@ -142,7 +142,7 @@ def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
         """
         WITH starts AS (
             SELECT ts, bdi, reason FROM writeback
-            WHERE event = 'start' AND (? IS NULL OR dev = ?)
+            WHERE event = 'start' AND (? IS NULL OR bdi = ?)
         ),
         gaps AS (
             SELECT 'all' AS reason, (ts - lag(ts) OVER (PARTITION BY bdi ORDER BY ts)) / 1e9 AS s
@@ -174,7 +174,7 @@ def writeback_interval_quantiles(trace: Trace, dev: str | None = None) -> pd.Dat
         f"""
         WITH gaps AS (
             SELECT (ts - lag(ts) OVER (PARTITION BY bdi ORDER BY ts)) / 1e9 AS s FROM writeback
-            WHERE event = 'start' AND (? IS NULL OR dev = ?)
+            WHERE event = 'start' AND (? IS NULL OR bdi = ?)
         ), spread AS (
             SELECT quantile_cont(s, {shares}) AS spread FROM gaps HAVING count(s) > 0
         )

@@ -35,7 +35,7 @@ from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace, dump
 
 FILE = "extracts.json"
-VERSION = 1
+VERSION = 2
 """Of what is extracted and how: extracts of another version are made anew."""
 
 _MAX_BYTES = 1 << 26

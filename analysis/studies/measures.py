@@ -27,7 +27,7 @@ from probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 4
+VERSION = 5
 """Of what is measured and how: measures of another version are made anew."""
 
 _CAPACITY_SHARE = 0.1

@@ -181,7 +181,7 @@ DEV = "7:0"
 def trace_of(folder, samples=None, why=None):
     """Two faults of the job and one of the daemon; write-backs on two devices; maybe samples."""
     sampled = {} if samples is None else {"samples": samples}
-    start = {"tid": 50, "event": "start"}
+    start = {"tid": 50, "event": "start", "dev": "0:0"}
     with make_trace(
         folder,
         {
@@ -194,7 +194,7 @@ def trace_of(folder, samples=None, why=None):
                 for n, (pid, kind) in enumerate(((7, "minor"), (7, "major"), (9, "minor")))
             ],
             "writeback": [
-                {**start, "ts": second * 10**9, "dev": dev, "bdi": dev, "reason": reason}
+                {**start, "ts": second * 10**9, "bdi": dev, "reason": reason}
                 for second, dev, reason in (
                     (1, DEV, "periodic"), (3, DEV, "background"), (8, DEV, "periodic"),
                     (4, "254:0", "sync"), (9, "254:0", "sync"),

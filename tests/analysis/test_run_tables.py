@@ -136,7 +136,7 @@ def test_use_is_of_the_training_and_of_all_cpus(trace):
 def test_times_between_write_backs_by_how_many_are_shorter(trace):
     starts = [0, 1, 3, 6, 10]
     rows = [
-        {"ts": s * S, "tid": 50, "event": "start", "dev": DEV, "bdi": DEV, "reason": "periodic"}
+        {"ts": s * S, "tid": 50, "event": "start", "dev": "0:0", "bdi": DEV, "reason": "periodic"}
         for s in starts
     ]
     made = trace({"writeback": rows})

@@ -151,6 +151,7 @@ def test_a_killed_study_goes_on_where_it_was(study, dockerd, tmp_path):
     runner = study.start(TINY.format(repeats=2))
     wait_for(lambda: results(tmp_path), "the first run", 200)
     wait_for(lambda: len(list(tmp_path.glob("s/runs/*"))) > 1, "the second run", 60)
+    wait_for(lambda: loops(tmp_path), "its file system", 60)
     runner.kill()
     runner.wait()
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("s/runs/*/run.json")}

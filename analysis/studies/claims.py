@@ -110,9 +110,10 @@ def _judge(claim: Claim, runs: pd.DataFrame, test: Test | None = None) -> Verdic
         return unmeasured(error.args[0], test.measured)
     except KeyError as missing:
         return unmeasured(f"no run has {missing.args[0]}", test.measured)
+    compared = len(values)
     values = values[np.isfinite(values)]
     if len(values) < _LEAST:
-        why = _why_none(test, runs) if not len(values) else "one value has no interval"
+        why = "one value has no interval" if len(values) else _why_none(test, runs, compared)
         return unmeasured(why, test.measured)
     value, low, high = interval(values)
     verdict, why = _within(test, low, high)
@@ -146,10 +147,14 @@ def _said(verdict: Verdict) -> str:
     return f"{verdict.value:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
 
 
-def _why_none(test: Test, runs: pd.DataFrame) -> str:
-    """As the traces say why a measure is missing, or that there was nothing to compare."""
-    told = list(runs[test.why].dropna()) if test.why in runs else []
-    return max(told, key=told.count) if told else "this study has no runs for it"
+def _why_none(test: Test, runs: pd.DataFrame, compared: int) -> str:
+    """As the traces say why a measure is missing; else whether there were runs to compare."""
+    told = runs[test.why].dropna().astype(str).tolist() if test.why in runs else []
+    if told:
+        return str(max(told, key=told.count))
+    if compared:
+        return "its runs recorded nothing of the kind, or too little"
+    return "this study has no runs for it"
 
 
 def interval(values: _Values) -> tuple[float, float, float]:

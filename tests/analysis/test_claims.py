@@ -67,6 +67,9 @@ def test_what_was_not_measured_says_why():
     assert "no run has 'cpu_s'" in found["P1"].why.replace('"', "'") or "cpu_s" in found["P1"].why
     assert claims.TESTS.keys() == found.keys()
     assert found["J8"].why == "this study has no runs for it"
+    nothing = runs([1.0] * 2, [1.0] * 2).assign(writeback_interval_s=np.nan)
+    assert verdict("P6", nothing).why == "this study has no runs for it"
+    assert verdict("P5", nothing).why == "its runs recorded nothing of the kind, or too little"
     assert {v.seed for v in claims.claims().values()} == {"000", "001", "002"}
     assert all(v.id.startswith("P") for v in claims.judge(frame, "001"))
 

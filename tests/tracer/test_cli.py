@@ -258,6 +258,10 @@ def test_a_hostile_name_cannot_speak_to_the_terminal(tracer, tmp_path):
 
 
 class TestQuery:
+    def test_no_progress_bar_is_among_the_rows(self, tracer):
+        query = "SELECT current_setting('enable_progress_bar') AS shown"
+        assert tracer("query", FIXTURE, query, "--json").json == [{"shown": False}]
+
     def test_json_is_one_list_of_rows(self, tracer):
         rows = tracer(
             "query", FIXTURE, "SELECT name, count(*) AS n FROM phases GROUP BY 1", "--json"

@@ -92,6 +92,7 @@ def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
     config = {"memory_limit": _MOST_BYTES, "temp_directory": str(tables / "spilled")}
     try:
         with duckdb.connect(config=config) as connection:
+            connection.execute("SET enable_progress_bar=false")  # it would be on standard output
             rows: list[tuple[str, str | None, int | None, int]] = connection.execute(
                 query, parameters
             ).fetchall()

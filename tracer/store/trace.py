@@ -136,6 +136,8 @@ class Trace:
             folders = f"[{_quoted(self.folder.resolve())}]"
             connection.execute(f"SET allowed_directories={folders}")
             connection.execute("SET enable_external_access=false")
+            # DuckDB has one, on standard output, wherever Python was not given a file to run.
+            connection.execute("SET enable_progress_bar=false")
             connection.execute("SET lock_configuration=true")
             self._connection = connection
         return self._connection

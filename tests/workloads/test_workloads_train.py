@@ -64,7 +64,8 @@ def test_there_are_as_many_steps_as_asked_for_and_a_mark_for_each(
     ]
     spans = marks()
     assert (summary["steps"], summary["epochs"]) == (len(expected), len(steps_of_epochs))
-    assert [(span.epoch, span.step) for span in spans if span.name == "step"] == expected
+    steps = [span for span in spans if span.name == "step" and span.inside == ("train", "epoch")]
+    assert [(span.epoch, span.step) for span in steps] == expected
     assert [(epoch, step) for epoch, step, _ in logged(tmp_path / "output")] == expected
     for once_an_epoch in ("epoch", "checkpoint"):
         found = [span.epoch for span in spans if span.name == once_an_epoch]
@@ -216,7 +217,8 @@ def test_workers_change_no_number_and_mark_their_own_fetches(
     assert len(digests) == 1
 
     found = spans(tmp_path / "marks")
-    assert sum(span.name == "step" for span in found) == 7
+    steps = [span.inside for span in found if span.name == "step"]
+    assert Counter(steps) == {("train", "epoch"): 7, ("inference",): 1}
     by_workers = [span for span in found if span.pid != job.pid]
     assert {span.name for span in by_workers} == {"fetch"}
     # Three batches an epoch, fetched ahead also where the last epoch stops early; one to test.

@@ -1,6 +1,6 @@
 """Inference over the test set: a prediction a sample, written to predictions.csv.
 
-The marks nest as `inference` > `eval`, one a batch with its step > `fetch`.
+The marks nest as `inference` > `step`, one a batch > `fetch`, `forward`.
 """
 
 from __future__ import annotations

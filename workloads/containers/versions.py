@@ -23,6 +23,7 @@ _OURS = ("workloads", "tracer/phases")
 _NOT_DEPLOYED = (
     *("workloads/train.py", "workloads/infer.py", "workloads/prepare.py", "workloads/launch.py"),
     *("workloads/verb.py", "workloads/sessions.py", "workloads/studies/"),
+    "workloads/modes/",
     *("workloads/serving/load.py", "workloads/serving/endpoint.py", "workloads/serving/unix.py"),
     "workloads/serving/drive.py",
 )

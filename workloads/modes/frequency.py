@@ -44,9 +44,7 @@ class Limits:
 
     def some(self) -> list[float]:
         """A few of them, spread from the lowest to the highest, in MHz."""
-        every = self.all()
-        places = {round(n * (len(every) - 1) / (_STEPS - 1)) for n in range(_STEPS)}
-        return [every[place] / self.per_mhz for place in sorted(places)]
+        return [value / self.per_mhz for value in spread(self.all())]
 
     def hold(self, mhz: float) -> None:
         """Make it the lowest and the highest. Raises JobError where there is no such frequency."""
@@ -70,6 +68,12 @@ class Limits:
             told = ", ".join(f"{value / self.per_mhz:g}" for value in every)
             raise JobError(f"{self.high.parent} has no {mhz:g} MHz", f"take one of {told}")
         return nearest
+
+
+def spread(values: list[int]) -> list[int]:
+    """A few of sorted values, from the lowest to the highest; all where they are few."""
+    places = {round(n * (len(values) - 1) / (_STEPS - 1)) for n in range(_STEPS)}
+    return [values[place] for place in sorted(places)]
 
 
 def put_back(before: Before) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import JobError
+from workloads.modes.frequency import spread
 from workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism
 
-_STEPS = 4
+_NAMED = 4
 
 
 class _Clock(Mechanism):
@@ -46,10 +47,7 @@ class _Clock(Mechanism):
     def choices(self) -> list[float]:
         """MHz; empty where the driver does not tell."""
         every = self._all()
-        if not every:
-            return []
-        places = {round(n * (len(every) - 1) / (_STEPS - 1)) for n in range(_STEPS)}
-        return [float(every[place]) for place in sorted(places)]
+        return [float(value) for value in spread(every)] if every else []
 
     def remember(self) -> Before:
         """Nothing: the library does not tell."""
@@ -60,7 +58,7 @@ class _Clock(Mechanism):
         mhz = round(value)
         every = self._all()
         if every and mhz not in every:
-            nearest = sorted(every, key=lambda one: abs(one - mhz))[:_STEPS]
+            nearest = sorted(every, key=lambda one: abs(one - mhz))[:_NAMED]
             raise JobError(f"the GPU has no {self.sets} of {mhz}", f"take one of {nearest}")
         self._told(f"lock {self.sets} at {mhz}", lambda gpu: self._lock(gpu, mhz))
         self._locked = mhz

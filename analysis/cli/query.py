@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
 from typing import Annotated
@@ -16,31 +15,57 @@ from tracer.cli.opening import AsJson, TracePath, open_trace
 def _examples() -> str:
     from rich.markup import escape
 
+    from analysis.views.catalogue import VIEWS
     from tracer.store.trace import ALL_TABLES
 
-    lines = [escape(f"{name}: {table.example}") for name, table in ALL_TABLES.items()]
-    return "[bold]Tables, with an example each[/bold]\n\n" + "\n\n".join(lines)
+    tables = [escape(f"{name}: {table.example}") for name, table in ALL_TABLES.items()]
+    views = [escape(f"{name}: {view.example}") for name, view in VIEWS.items()]
+    return "\n\n".join(
+        [
+            *("[bold]Tables, with an example each[/bold]", *tables),
+            *("[bold]Views, with an example each[/bold]", *views),
+        ]
+    )
+
+
+def _complete(incomplete: str) -> list[str]:
+    """What the last word of a query may become: a table, a view, or a column of those named."""
+    from analysis.views.catalogue import VIEWS
+    from analysis.views.in_phase import IN_PHASE, SUFFIX
+    from tracer.store.trace import ALL_TABLES
+
+    columns = {name: table.columns for name, table in ALL_TABLES.items()}
+    columns |= {name: view.columns for name, view in VIEWS.items()}
+    words = re.findall(r"\w+", incomplete)
+    named = {c.name for word in words for c in columns.get(word.removesuffix(SUFFIX), ())}
+    begun = re.search(r"\w*$", incomplete)
+    assert begun is not None
+    before, word = incomplete[: begun.start()], begun.group()
+    tables = {*columns, *(name + SUFFIX for name in IN_PHASE)}
+    return [before + name for name in sorted(tables | named) if name.startswith(word)]
 
 
 @verb(epilog=_examples)
 def query(
     trace: TracePath,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query; - reads it from stdin.")],
+    sql: Annotated[
+        str,
+        typer.Argument(
+            metavar="SQL", help="A query; - reads it from stdin.", autocompletion=_complete
+        ),
+    ],
     json: AsJson = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Ask a trace in SQL (DuckDB). --json prints one list of row objects.
 
-    The views requests, flushes and steps are there, too; and each table as TABLE_in_phase,
-    with the columns phase, stage, epoch and step.
+    The views below are there, too, made when they are asked for; and each table as
+    TABLE_in_phase, with the columns phase, stage, epoch and step.
     """
     import duckdb
 
     from analysis.report.tables import records
-    from analysis.views.flushes import flushes
-    from analysis.views.in_phase import SUFFIX, in_phase
-    from analysis.views.requests import requests
-    from analysis.views.steps import steps
+    from analysis.views.catalogue import make_named
     from probes.errors import UsageError
     from tracer.store.trace import dump
 
@@ -50,16 +75,7 @@ def query(
     if not text.strip():
         raise UsageError("the query is empty", "e.g. SELECT count(*) FROM syscalls")
     with open_trace(trace) as opened:
-        if "block" in opened.tables:
-            for name, make in (("requests", requests), ("flushes", flushes)):
-                if name in text.lower():
-                    make(opened)
-        if "phases" in opened.tables:
-            if "steps" in text.lower():
-                steps(opened)
-            for table in re.findall(rf"(\w+){SUFFIX}\b", text.lower()):
-                with contextlib.suppress(KeyError):
-                    in_phase(opened, table)
+        make_named(opened, text)
         try:
             frame = opened.connection.execute(text).df()
         except duckdb.Error as error:

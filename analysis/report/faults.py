@@ -4,7 +4,46 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.report.mergeable import Mergeable
 from tracer.store.trace import Trace
+
+_KINDS = {"minor": "minor", "major": "major", "neither": "unknown"}
+_ACCESS = {"reads": "read", "writes": "write", "execs": "exec"}
+
+
+def _faults_of(trace: Trace) -> pd.DataFrame:
+    trace.require("page_faults", "processes")
+    kinds = [f"count(*) FILTER (kind = '{kind}') AS {column}" for column, kind in _KINDS.items()]
+    access = [f"count(*) FILTER (access = '{one}') AS {column}" for column, one in _ACCESS.items()]
+    return trace.sql(
+        f"""
+        WITH names AS (
+            SELECT pid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) ELSE 'other' END
+                AS role, arg_max(comm, coalesce(start_ns, 0)) AS comm
+            FROM processes WHERE tid = pid GROUP BY pid
+        ), counted AS (
+            SELECT pid, count(*) AS faults, {", ".join(kinds)},
+                count(*) FILTER ("user") AS "user", count(*) FILTER (NOT "user") AS kernel,
+                {", ".join(access)}, count(access) AS accesses
+            FROM page_faults GROUP BY pid
+        )
+        SELECT c.pid, t.comm, t.role, c.* EXCLUDE (pid) FROM counted c LEFT JOIN names t USING (pid)
+        """
+    )
+
+
+def _faults(parts: pd.DataFrame) -> pd.DataFrame:
+    found = parts.astype(dict.fromkeys(parts.columns[3:], "Int64"))
+    told = found["minor"] + found["major"] > 0
+    known = found["accesses"] == found["faults"]
+    for columns, there in ((_KINDS, told), (_ACCESS, known)):
+        for column in columns:
+            found[column] = found[column].where(there)
+    found = found.sort_values(["faults", "pid"], ascending=[False, True], ignore_index=True)
+    return found.drop(columns="accesses")
+
+
+PAGE_FAULTS = Mergeable(("pid", "comm", "role"), _faults_of, _faults)
 
 
 def page_faults(trace: Trace) -> pd.DataFrame:
@@ -14,34 +53,38 @@ def page_faults(trace: Trace) -> pd.DataFrame:
     null where no fault of the process was told apart), user, kernel (mode), reads, writes, execs
     (null: not known on this architecture).
     """
+    return PAGE_FAULTS.of(trace)
+
+
+def _causes_of(trace: Trace) -> pd.DataFrame:
     trace.require("page_faults", "processes")
     return trace.sql(
         """
         WITH names AS (
-            SELECT pid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) ELSE 'other' END
-                AS role, arg_max(comm, coalesce(start_ns, 0)) AS comm
-            FROM processes WHERE tid = pid GROUP BY pid
+            SELECT tid, arg_max(comm, coalesce(start_ns, 0)) AS comm FROM processes GROUP BY tid
+        ), counted AS (
+            SELECT tid, ip_file, symbol, count(*) AS faults,
+                count(*) FILTER (kind = 'minor') AS minor,
+                count(*) FILTER (kind = 'major') AS major
+            FROM page_faults GROUP BY ALL
         )
-        SELECT f.pid, any_value(t.comm) AS comm, any_value(t.role) AS role,
-            count(*) AS faults,
-            CASE WHEN bool_or(kind != 'unknown') THEN count(*) FILTER (kind = 'minor') END
-                AS minor,
-            CASE WHEN bool_or(kind != 'unknown') THEN count(*) FILTER (kind = 'major') END
-                AS major,
-            CASE WHEN bool_or(kind != 'unknown') THEN count(*) FILTER (kind = 'unknown') END
-                AS neither,
-            count(*) FILTER (f.user) AS "user",
-            count(*) FILTER (NOT f.user) AS kernel,
-            CASE WHEN count(access) = count(*) THEN count(*) FILTER (access = 'read') END
-                AS reads,
-            CASE WHEN count(access) = count(*) THEN count(*) FILTER (access = 'write') END
-                AS writes,
-            CASE WHEN count(access) = count(*) THEN count(*) FILTER (access = 'exec') END
-                AS execs
-        FROM page_faults f LEFT JOIN names t USING (pid)
-        GROUP BY f.pid ORDER BY faults DESC, f.pid
+        SELECT t.comm, f.ip_file AS file, f.symbol, sum(f.faults)::BIGINT AS faults,
+            sum(f.minor)::BIGINT AS minor, sum(f.major)::BIGINT AS major
+        FROM counted f LEFT JOIN names t USING (tid) GROUP BY ALL
         """
     )
+
+
+def _causes(parts: pd.DataFrame) -> pd.DataFrame:
+    found = parts.assign(percent=100.0 * parts["faults"] / parts["faults"].sum())
+    return found.sort_values(
+        ["faults", "comm", "file", "symbol"],
+        ascending=[False, True, True, True],
+        ignore_index=True,
+    )
+
+
+FAULT_CAUSES = Mergeable(("comm", "file", "symbol"), _causes_of, _causes)
 
 
 def fault_causes(trace: Trace) -> pd.DataFrame:
@@ -50,17 +93,4 @@ def fault_causes(trace: Trace) -> pd.DataFrame:
     Columns: comm, file (of the instruction; null: not known), symbol (null: not known), faults,
     minor, major, percent (of all faults). Most first.
     """
-    trace.require("page_faults", "processes")
-    return trace.sql(
-        """
-        WITH names AS (
-            SELECT tid, arg_max(comm, coalesce(start_ns, 0)) AS comm FROM processes GROUP BY tid
-        )
-        SELECT t.comm, f.ip_file AS file, f.symbol, count(*) AS faults,
-            count(*) FILTER (kind = 'minor') AS minor,
-            count(*) FILTER (kind = 'major') AS major,
-            100.0 * count(*) / sum(count(*)) OVER () AS percent
-        FROM page_faults f LEFT JOIN names t USING (tid)
-        GROUP BY ALL ORDER BY faults DESC, t.comm, file, symbol
-        """
-    )
+    return FAULT_CAUSES.of(trace)

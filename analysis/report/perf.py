@@ -43,7 +43,7 @@ def call_chains(trace: Trace) -> pd.DataFrame:
         ), stacks AS (
             SELECT event, chain, stack, sum(count) AS n FROM {view} GROUP BY ALL
         )
-        SELECT s.event, s.chain, sum(s.n)::BIGINT AS count,
+        SELECT s.event, s.chain, least(sum(s.n), 9223372036854775807)::BIGINT AS count,
             sum(s.n) / sum(sum(s.n)) OVER (PARTITION BY s.event) AS share,
             (SELECT arg_max(comm, (n, comm)) FROM names
              WHERE names.event = s.event AND names.chain = s.chain) AS comm,
@@ -65,7 +65,8 @@ def call_graphs(trace: Trace) -> pd.DataFrame:
     view = call_chains_view(trace)
     return trace.sql(
         f"""
-        SELECT event, chain, sum(count)::BIGINT AS count, sum(share) AS share, stack
+        SELECT event, chain, least(sum(count), 9223372036854775807)::BIGINT AS count,
+            sum(share) AS share, stack
         FROM {view} v GROUP BY event, chain, stack
         QUALIFY row_number() OVER (PARTITION BY event ORDER BY sum(v.count) DESC, stack)
             <= {_MOST_STACKS}

@@ -19,7 +19,7 @@ def samples(trace: Trace) -> pd.DataFrame:
     frame = trace.sql(
         """
         WITH steps AS (
-            SELECT *, value - lag(value) OVER w AS grown, ts - lag(ts) OVER w AS ns
+            SELECT *, value - lag(value) OVER w AS grown, ts::HUGEINT - lag(ts) OVER w AS ns
             FROM samples WINDOW w AS (PARTITION BY target, name, instance ORDER BY ts)
         )
         SELECT target, name, instance, unit, count(*) AS samples, min(value) AS min,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.report.histogram import buckets, spread
+from analysis.report.mergeable import Mergeable
 from analysis.views.steps import steps
 from tracer.store.trace import Trace
 
@@ -22,26 +24,50 @@ _PARTS = {
 }
 
 
+_KEYS = ["stage", "part"]
+
+
+def _parts(trace: Trace) -> pd.DataFrame:
+    view = steps(trace)
+    rows = " UNION ALL ".join(
+        f"SELECT stage, '{part}' AS part, {buckets(column)} FROM {view}"
+        f" WHERE {column} IS NOT NULL AND total_ns IS NOT NULL GROUP BY ALL"
+        for part, column in _PARTS.items()
+    )
+    return trace.sql(rows)
+
+
+def _finish(parts: pd.DataFrame) -> pd.DataFrame:
+    times = spread(parts, _KEYS).reset_index()
+    of_cpu = ~times["part"].str.startswith("gpu ")
+    whole = times[times["part"] == "end to end"][["stage", "total"]]
+    times = times.merge(whole.rename(columns={"total": "end_to_end"}), on="stage", how="left")
+    found = pd.DataFrame(
+        {
+            "stage": times["stage"],
+            "part": times["part"],
+            "steps": times["values"].astype("int64"),
+            "mean_ms": times["mean"] / 1e6,
+            "p50_ms": times["p50"] / 1e6,
+            "p99_ms": times["p99"] / 1e6,
+            "share": (times["total"] / times["end_to_end"]).where(of_cpu),
+        }
+    )
+    place = {part: number for number, part in enumerate(_PARTS)}
+    found = found.assign(last=found["stage"] != "train", place=found["part"].map(place))
+    found = found.sort_values(["last", "stage", "place"], ignore_index=True)
+    return found.drop(columns=["last", "place"])
+
+
+STEP_TIMES = Mergeable((*_KEYS, "bucket"), _parts, _finish)
+
+
 def step_times(trace: Trace) -> pd.DataFrame:
     """Each part of a minibatch, over the steps that ended.
 
     Columns: stage (train, eval, inference; null: not marked), part, steps, mean_ms, p50_ms,
     p99_ms, share (of the end-to-end time; fetch stall, compute, checkpoint and overhead make 1;
     null of the GPU's times, which lie beside the CPU's). What the parts are, `steps` says. GPU
-    rows are there where any step has them.
+    rows are there where any step has them. Quantiles as `histogram.spread`.
     """
-    view = steps(trace)
-    rows = " UNION ALL ".join(
-        f"SELECT {number} AS number, '{part}' AS part, stage, {column} AS ns, total_ns FROM {view}"
-        for number, (part, column) in enumerate(_PARTS.items())
-    )
-    return trace.sql(
-        f"""
-        SELECT stage, part, count(ns) AS steps, avg(ns) / 1e6 AS mean_ms,
-            quantile_cont(ns, 0.5) / 1e6 AS p50_ms, quantile_cont(ns, 0.99) / 1e6 AS p99_ms,
-            CASE WHEN part NOT LIKE 'gpu %' THEN sum(ns) / sum(total_ns) END AS share
-        FROM ({rows}) WHERE ns IS NOT NULL AND total_ns IS NOT NULL
-        GROUP BY stage, number, part
-        ORDER BY stage != 'train', stage, number
-        """
-    )
+    return STEP_TIMES.of(trace)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+from rich.table import Table
 
+from analysis.findings.finding import Finding
 from analysis.report.sample_text import print_samples
 from analysis.report.tables import records
 from tracer.cli.output import console, print_table, safe, show
@@ -209,9 +212,13 @@ _NOTES = {
 
 
 def print_report(
-    name: str, manifest: Manifest, tables: dict[str, pd.DataFrame], notes: list[str]
+    name: str,
+    manifest: Manifest,
+    tables: dict[str, pd.DataFrame],
+    notes: list[str],
+    findings: Sequence[Finding] = (),
 ) -> None:
-    """Print every table, losses and notes first where there are any."""
+    """Print every table; losses, notes and findings first where there are any."""
     out = console()
     out.print(safe(name), style="bold")
     for target in manifest["targets"]:
@@ -238,6 +245,8 @@ def print_report(
     for note in notes:
         out.print(safe(f"Note: {note}."))
     out.print()
+    if findings:
+        _print_findings(findings)
     if "event_counts" in tables:
         _print_counts(tables["event_counts"])
     if "counters" in tables:
@@ -268,6 +277,20 @@ def print_report(
         )
         if key == "call_chains":
             _print_paths(rows[:_MOST_PATHS])
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    """Sentences, one below the other, what weighs most first."""
+    out = console()
+    out.print("Findings", style="bold")
+    made = Table.grid(padding=(0, 1, 0, 0))
+    made.add_column(justify="right", no_wrap=True)
+    made.add_column(overflow="fold")
+    for number, one in enumerate(findings, 1):
+        made.add_row(f"{number}.", safe(one.sentence))
+    out.print(made)
+    out.print("The query of each number is in --json.", style="italic")
+    out.print()
 
 
 def _print_counters(frame: pd.DataFrame) -> None:

@@ -135,7 +135,7 @@ _PLAIN = rf"regexp_replace(stack, '\.[^;]*{_MARK}', '{KERNEL}', 'g')"
 _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
 WITH counted AS (
-    SELECT event, comm, pid, stack, sum(count)::BIGINT AS count
+    SELECT event, comm, pid, stack, least(sum(count), 9223372036854775807)::BIGINT AS count
     FROM call_graphs GROUP BY ALL
 ), split AS (
     SELECT *, string_split({_PLAIN}, ';') AS frames FROM counted

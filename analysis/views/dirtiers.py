@@ -9,6 +9,7 @@ that waits, and a system call fsync or fdatasync on xfs and btrfs.
 
 from __future__ import annotations
 
+from analysis.views.holding import LATEST, make_calls_before
 from tracer.store.trace import Trace
 
 _LOOK_AT = 200_000
@@ -34,7 +35,7 @@ SELECT disk, ino, row_number() OVER () AS node FROM (
 )
 """
 
-_CLEANED = """
+_CLEANED = f"""
 CREATE OR REPLACE TEMP TABLE cleaned AS
 WITH inodes AS (
     SELECT ts, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
@@ -58,10 +59,10 @@ WITH inodes AS (
         AND "offset" = 0 AND "last" = 9223372036854775807 AND sync_mode = 1
         AND nr_to_write > 4611686018427387904
     UNION ALL
-    SELECT disk, ino, f.ts, c.ts + c.dur_ns
+    SELECT disk, ino, f.ts, c.returned
     FROM (SELECT * FROM files WHERE event = 'fsync') f
-    ASOF JOIN syscalls c ON f.tid = c.tid AND f.ts >= c.ts
-    WHERE c.name IN ('fsync', 'fdatasync') AND f.ts <= c.ts + c.dur_ns
+    ASOF JOIN calls_of_fsyncs c ON f.tid = c.tid AND f.ts >= c.ts
+    WHERE c.call IN ('fsync', 'fdatasync') AND f.ts <= c.returned AND c.returned < {LATEST}
 ), ordered AS (
     SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end"
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end
@@ -85,7 +86,7 @@ WITH asked AS (
     -- So does who writes out what others have dirtied.
     SELECT m.*, s.latest.event = 'writepages_start' AND s.latest.ino = m.ino AS writes_out
     FROM (SELECT * FROM asked WHERE NOT folio) m
-    ASOF LEFT JOIN steps s ON m.tid = s.tid AND m.ts >= s.ts
+    ASOF LEFT JOIN file_steps s ON m.tid = s.tid AND m.ts >= s.ts
 )
 SELECT * EXCLUDE (tid, ino) FROM asked WHERE folio
 UNION ALL
@@ -131,5 +132,7 @@ def make_dirtiers(trace: Trace) -> None:
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """
+    fsyncs = "SELECT tid, ts FROM file_writes WHERE event = 'fsync'"
+    make_calls_before(trace, fsyncs, "calls_of_fsyncs")
     for statement in (_DIRTY_PAGES, _NODES, _CLEANED, _DIRTIED, _PARTS):
         trace.execute(statement)

@@ -26,7 +26,7 @@ _ENERGY = """
 WITH sources(reader, name, counter) AS (VALUES {sources}),
 steps AS (
     SELECT s.reader, s.name, s.counter, instance, value,
-        value - lag(value) OVER w AS grown, (ts - lag(ts) OVER w) / 1e9 AS s
+        value - lag(value) OVER w AS grown, (ts::HUGEINT - lag(ts) OVER w) / 1e9 AS s
     FROM samples JOIN sources s USING (name)
     WHERE target IS NULL AND ts BETWEEN {since} AND {until}
     WINDOW w AS (PARTITION BY name, instance ORDER BY ts)

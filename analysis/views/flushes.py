@@ -17,8 +17,11 @@ system call (`submissions`). The dirtier is whoever last dirtied a page of that 
 from __future__ import annotations
 
 from analysis.views.dirtiers import make_dirtiers
+from analysis.views.holding import LATEST
 from analysis.views.submissions import make_submissions
+from analysis.views.view import View
 from analysis.views.volumes import make_volumes
+from probes.schema import DEV, TS, Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "flushes"
@@ -30,8 +33,17 @@ _OPTIONAL = (
 _STAGES = ("data_load", "model_load", "train", "inference")
 _KTHREADD = 2
 _STEPS_ON_THE_WAY = (
-    *("bios", "steps", "worked", "placed", "brackets", "in_call", "in_step", "after_loss"),
-    *("submissions", "dirty_pages", "nodes", "cleaned", "dirtied", "parts"),
+    *("bios", "file_steps", "worked", "placed", "brackets", "in_call", "in_step", "after_loss"),
+    *(
+        "calls_of_bios",
+        "calls_of_fsyncs",
+        "submissions",
+        "dirty_pages",
+        "nodes",
+        "cleaned",
+        "dirtied",
+        "parts",
+    ),
     *("stage_steps", "dirtied_by", "in_phase", "threads", "own_inodes", "mounted"),
 )
 
@@ -49,7 +61,7 @@ FROM processes GROUP BY tid
 _STAGES_SQL = f"""
 CREATE OR REPLACE TEMP TABLE stage_steps AS
 WITH stages AS (
-    SELECT start, coalesce("end", 9223372036854775806) AS ended, pid, name
+    SELECT start, least(coalesce("end", {LATEST}), {LATEST} - 1) AS ended, pid, name
     FROM phases WHERE name IN {_STAGES}
 ), moments AS (
     SELECT pid, start AS ts FROM stages UNION SELECT pid, ended + 1 FROM stages
@@ -142,27 +154,8 @@ ORDER BY r.ts
 """
 
 
-def flushes(trace: Trace) -> str:
-    """Make the view `flushes`; returns its name.
-
-    One row a write bio. Columns: ts (ns); dev; sector, nr_sector (512 bytes); rwbs; page, pages
-    (4096 bytes, on the device); ino (null: not known), root (btrfs: the subvolume in which ino
-    counts); path (a name of the file at the end of the recording; null: gone, metadata, or not
-    found); reason (background, periodic, sync, vmscan, ... as the flusher has it; fsync: also of
-    O_SYNC writes; journal, direct, other); call (the system call it happened in); pid, comm (who
-    submitted it); dirtier (process that last dirtied a page of the inode, or wrote directly), its
-    target and container (null, too, where the dirtiers' differ); phase (data_load, model_load,
-    train, inference); certainty (exact, ambiguous, inferred, unknown); dirtiers (processes that
-    dirtied the inode since it was last clean); own (the recorder's own file).
-
-    Needs table block; the others sharpen what it says. A process that writes to a page that is
-    dirty already, within a tick of somebody else, leaves no event.
-    """
-    trace.require("block")
+def _build(trace: Trace) -> None:
     connection = trace.connection
-    made = "SELECT 1 FROM duckdb_tables() WHERE table_name = ?"
-    if connection.execute(made, [VIEW]).fetchone():
-        return VIEW
     for table in _OPTIONAL:
         trace.empty_if_missing(table)
     make_volumes(trace)
@@ -181,4 +174,57 @@ def flushes(trace: Trace) -> str:
     trace.execute(_SQL.replace("$start", str(trace.manifest["clock"]["start_ns"])))
     for table in _STEPS_ON_THE_WAY:
         trace.execute(f"DROP TABLE {table}")
-    return VIEW
+
+
+FLUSHES = View(
+    VIEW,
+    "One row a write bio, in order of time.",
+    (
+        TS,
+        DEV,
+        Column("sector", Type.UINT64, "first sector", "sectors"),
+        Column("nr_sector", Type.INT64, "length", "sectors"),
+        Column("rwbs", Type.TEXT, "operation and flags, as the kernel writes them"),
+        Column("page", Type.UINT64, "its first page on the device", "pages"),
+        Column("pages", Type.INT64, "pages of 4096 bytes that it lies on", "pages"),
+        Column("ino", Type.UINT64, "inode; null: not known"),
+        Column("root", Type.UINT64, "btrfs: the subvolume in which `ino` counts"),
+        Column(
+            "path",
+            Type.TEXT,
+            "a name of the file at the end of the recording; null: gone, metadata, or not found",
+        ),
+        Column(
+            "reason",
+            Type.TEXT,
+            "background, periodic, sync, vmscan, ... as the flusher has it; fsync: also of O_SYNC "
+            "writes; journal, direct, other",
+        ),
+        Column("call", Type.TEXT, "system call that it happened in"),
+        Column("pid", Type.INT32, "process that submitted it"),
+        Column("comm", Type.TEXT, "name of that thread"),
+        Column(
+            "dirtier",
+            Type.INT32,
+            "process that last dirtied a page of the inode, or wrote directly",
+        ),
+        Column("target", Type.TEXT, "target of the dirtier; null, too, where several differ"),
+        Column("container", Type.TEXT, "container of the dirtier, by its id; null likewise"),
+        Column("phase", Type.TEXT, "data_load, model_load, train or inference of the dirtier"),
+        Column("certainty", Type.TEXT, "exact, ambiguous, inferred or unknown: what of it is fact"),
+        Column("dirtiers", Type.INT32, "processes that dirtied the inode since it was last clean"),
+        Column("own", Type.BOOL, "of a file of the recorder's own"),
+    ),
+    needs=("block",),
+    build=_build,
+    example="SELECT reason, certainty, sum(pages) FROM flushes WHERE NOT own GROUP BY ALL",
+)
+
+
+def flushes(trace: Trace) -> str:
+    """Make the view `flushes`; returns its name. Columns and units: `FLUSHES`.
+
+    Needs table block; the others sharpen what it says. A process that writes to a page that is
+    dirty already, within a tick of somebody else, leaves no event.
+    """
+    return FLUSHES.make(trace)

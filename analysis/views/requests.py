@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from analysis.views.view import View, apart
 from analysis.views.volumes import make_partitions
+from probes.schema import DEV, Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "requests"
@@ -65,25 +67,51 @@ WITH events AS (
 SELECT dev, sector, nr_sector, rwbs, {OPERATION} AS operation, pid, tid, comm,
     queue_ns, insert_ns, issue_ns, complete_ns,
     CASE WHEN complete_ns IS NOT NULL THEN error_at END AS error,
-    issue_ns - queue_ns AS queue_latency_ns,
-    complete_ns - issue_ns AS service_latency_ns
+    {apart("issue_ns", "queue_ns")} AS queue_latency_ns,
+    {apart("complete_ns", "issue_ns")} AS service_latency_ns
 FROM known ORDER BY issue_ns
 """
 
 
-def requests(trace: Trace) -> str:
-    """Make the view `requests`; returns its name.
-
-    Columns: dev, sector, nr_sector, rwbs, operation (read, write, discard, flush, other), pid,
-    tid, comm; queue_ns (the bio at its first sector was queued), insert_ns (into the scheduler;
-    null without one), issue_ns (to the driver, for the last time), complete_ns; error;
-    queue_latency_ns (queue to issue) and service_latency_ns (issue to completion), null where an
-    end was not seen (the rest of a split bio, for one, was never queued). `dev` is the disk, also
-    where the bio was of a partition.
-
-    Needs table block.
-    """
-    trace.require("block")
+def _build(trace: Trace) -> None:
     make_partitions(trace)
     trace.execute(_SQL)
-    return VIEW
+
+
+REQUESTS = View(
+    VIEW,
+    "One row a block request, by when it was issued.",
+    (
+        DEV,
+        Column("sector", Type.UINT64, "first sector", "sectors"),
+        Column("nr_sector", Type.INT64, "length", "sectors"),
+        Column("rwbs", Type.TEXT, "operation and flags, as the kernel writes them"),
+        Column("operation", Type.TEXT, "read, write, discard, flush or other"),
+        Column("pid", Type.INT32, "process that issued it"),
+        Column("tid", Type.INT32, "thread that issued it"),
+        Column("comm", Type.TEXT, "name of that thread"),
+        Column("queue_ns", Type.INT64, "when the bio at its first sector was queued", "ns"),
+        Column("insert_ns", Type.INT64, "when the scheduler took it; null: there is none", "ns"),
+        Column("issue_ns", Type.INT64, "when the driver got it, for the last time", "ns"),
+        Column("complete_ns", Type.INT64, "when it was done; null: not seen", "ns"),
+        Column("error", Type.INT32, "status of its completion; 0: no error"),
+        Column(
+            "queue_latency_ns",
+            Type.INT64,
+            "queued to issued; null: the rest of a bio that was split, for one, was never queued",
+            "ns",
+        ),
+        Column("service_latency_ns", Type.INT64, "issued to completed; null: not seen", "ns"),
+    ),
+    needs=("block",),
+    build=_build,
+    example="SELECT operation, count(*), avg(service_latency_ns)/1e6 ms FROM requests GROUP BY 1",
+)
+
+
+def requests(trace: Trace) -> str:
+    """Make the view `requests`; returns its name. Columns and units: `REQUESTS`.
+
+    `dev` is the disk, also where the bio was of a partition. Needs table block.
+    """
+    return REQUESTS.make(trace)

@@ -6,6 +6,8 @@ stall + compute + overhead; compute is forward + backward + optimizer.
 
 from __future__ import annotations
 
+from analysis.views.view import View
+from probes.schema import Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "steps"
@@ -13,22 +15,31 @@ VIEW = "steps"
 _PARTS = ("fetch", "forward", "backward", "optimizer", "checkpoint")
 _STAGES = ("train", "eval", "inference")
 _FOREVER = 1 << 62
+_LATEST = 1 << 58
 _COMPUTE = ("forward", "backward", "optimizer")
 
 _SUMS = ", ".join(
-    [f"coalesce(sum(ns) FILTER (name = '{n}'), 0)::BIGINT AS {n}_ns" for n in _PARTS]
-    + [f"(sum(gpu_ns) FILTER (name = '{n}'))::BIGINT AS gpu_{n}_ns" for n in _COMPUTE]
+    [
+        f"least(coalesce(sum(ns) FILTER (name = '{n}'), 0), {_LATEST})::BIGINT AS {n}_ns"
+        for n in _PARTS
+    ]
+    + [f"try_cast(sum(gpu_ns) FILTER (name = '{n}') AS BIGINT) AS gpu_{n}_ns" for n in _COMPUTE]
 )
 
 _SQL = f"""
 CREATE TEMP TABLE {VIEW} AS
-WITH step AS (
-    SELECT row_number() OVER (ORDER BY start, pid, tid) AS id, * FROM phases
+WITH mine AS (
+    -- What lies years from the machine's start is no time, and would not add up.
+    SELECT * FROM phases
+    WHERE start BETWEEN -{_LATEST} AND {_LATEST}
+        AND coalesce("end" BETWEEN start AND {_LATEST}, true)
+), step AS (
+    SELECT row_number() OVER (ORDER BY start, pid, tid) AS id, * FROM mine
     WHERE name = 'step' AND pid IS NOT NULL
 ), part AS (
     SELECT row_number() OVER (ORDER BY start, "end" DESC) AS number, pid, tid, name, start, "end",
         gpu_ns
-    FROM phases WHERE name IN {_PARTS} AND "end" IS NOT NULL
+    FROM mine WHERE name IN {_PARTS} AND "end" IS NOT NULL
 ), within AS (
     SELECT part.*, CASE WHEN part.start < coalesce(step."end", {_FOREVER}) THEN id END AS id
     FROM part ASOF LEFT JOIN step
@@ -54,7 +65,7 @@ WITH step AS (
     GROUP BY ALL
 ), own AS (
     SELECT p.id, p.name, p.start, p."end" - p.start - coalesce(i.ns, 0) AS ns,
-        p.gpu_ns - coalesce(i.gpu_ns, 0) AS gpu_ns
+        p.gpu_ns::HUGEINT - coalesce(i.gpu_ns, 0) AS gpu_ns
     FROM outer_part p LEFT JOIN inner_time i USING (id, number)
 ), sums AS (
     SELECT id, min(start) AS first,
@@ -75,30 +86,58 @@ SELECT whole.pid, whole.tid,
         AS overhead_ns,
     {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)},
     whole.source
-FROM whole ASOF LEFT JOIN (SELECT * FROM phases WHERE name IN {_STAGES}) stage
+FROM whole ASOF LEFT JOIN (SELECT * FROM mine WHERE name IN {_STAGES}) stage
     ON whole.pid = stage.pid AND whole.tid = stage.tid AND whole.start >= stage.start
 ORDER BY begun, whole.pid, whole.tid
 """
 
 
+def _build(trace: Trace) -> None:
+    trace.execute(_SQL)
+
+
+def _time(name: str, about: str) -> Column:
+    return Column(name, Type.INT64, about, "ns")
+
+
+STEPS = View(
+    VIEW,
+    "One row a minibatch, by when it began.",
+    (
+        Column("pid", Type.INT32, "process that marked it"),
+        Column("tid", Type.INT32, "thread that marked it"),
+        Column("stage", Type.TEXT, "train, eval or inference around it; null: none is marked"),
+        Column("epoch", Type.INT64, "from 0"),
+        Column("step", Type.INT64, "from 0"),
+        _time("start", "when it began, with the fetch before it"),
+        _time("end", "when it ended; null, as what follows: it did not"),
+        _time("total_ns", "end to end"),
+        _time(
+            "fetch_stall_ns",
+            "the step's own thread waited for data; a worker's fetch meanwhile is no stall",
+        ),
+        _time("compute_ns", "forward, backward and optimizer"),
+        _time("forward_ns", "forward, without what lies in it of other parts"),
+        _time("backward_ns", "backward, likewise"),
+        _time("optimizer_ns", "optimizer, likewise"),
+        _time("checkpoint_ns", "checkpoint, likewise"),
+        _time("overhead_ns", "what is left of the total"),
+        _time("gpu_forward_ns", "forward, by CUDA events around it; null: not measured"),
+        _time("gpu_backward_ns", "backward, likewise"),
+        _time("gpu_optimizer_ns", "optimizer, likewise"),
+        Column("source", Type.TEXT, "of the step: script or inferred"),
+    ),
+    needs=("phases",),
+    build=_build,
+    example="SELECT stage, avg(fetch_stall_ns) / avg(total_ns) AS stalled FROM steps GROUP BY 1",
+)
+
+
 def steps(trace: Trace) -> str:
-    """Make the view `steps`; returns its name.
+    """Make the view `steps`; returns its name. Columns and units: `STEPS`.
 
-    One row a minibatch. Columns: pid, tid; stage (train, eval or inference: the phase around it,
-    null: none is marked); epoch, step (from 0); start, end (ns); total_ns, end to
-    end; fetch_stall_ns (the step's own thread waited for data; a worker's fetch meanwhile is no
-    stall); forward_ns, backward_ns, optimizer_ns, without what lies within each other;
-    compute_ns, their sum; checkpoint_ns; overhead_ns, what is left of the total; source (of the
-    step: script or inferred). Null: the step did not end. These times are of the CPU: what a GPU
-    still computes after a call has returned is in whatever waits for it, unless the recording had
-    each part wait for the GPU (`tracer record --cuda-sync`). gpu_forward_ns, gpu_backward_ns,
-    gpu_optimizer_ns: from CUDA events around each part, on the stream current there; null where
-    there are none, as without CUDA.
-
-    Needs table phases.
+    These times are of the CPU: what a GPU still computes after a call has returned is in whatever
+    waits for it, unless the recording had each part wait for the GPU (`tracer record
+    --cuda-sync`). Needs table phases.
     """
-    trace.require("phases")
-    made = "SELECT 1 FROM duckdb_tables() WHERE table_name = ?"
-    if not trace.connection.execute(made, [VIEW]).fetchone():
-        trace.execute(_SQL)
-    return VIEW
+    return STEPS.make(trace)

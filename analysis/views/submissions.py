@@ -7,14 +7,15 @@ is it in a write-back bracket, in a system call, and which inode did its file sy
 
 from __future__ import annotations
 
+from analysis.views.calls_by_kind import SYNC_ALL, SYNC_FILE
+from analysis.views.holding import make_calls_before
 from analysis.views.requests import OPERATION
+from analysis.views.view import apart
 from tracer.store.trace import Trace
 
 SECTORS_PER_PAGE = 8
 """A page of 4096 bytes; sectors have 512."""
 
-FSYNC_CALLS = ("fsync", "fdatasync", "sync_file_range", "sync_file_range2", "msync")
-SYNC_CALLS = ("sync", "syncfs")
 WRITE_CALLS = (
     *("write", "pwrite64", "writev", "pwritev", "pwritev2"),
     *("io_submit", "io_uring_enter"),
@@ -36,7 +37,7 @@ WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
 """
 
 _STEPS = """
-CREATE OR REPLACE TEMP TABLE steps AS
+CREATE OR REPLACE TEMP TABLE file_steps AS
 WITH named AS (
     SELECT w.ts, w.tid, w.event, coalesce(f.bdi, d.bdi, w.fsid, w.dev) AS fs, w.root, w.ino
     FROM file_writes w LEFT JOIN btrfs_names f ON w.fsid = f.name
@@ -92,8 +93,8 @@ SELECT s.id,
         WHEN u.latest.event = 'ordered_extent' AND u.latest.ts >= s.run2_at THEN u.latest
         END AS extent
 FROM second_queue s
-ASOF LEFT JOIN steps t ON s.tid = t.tid AND s.ts >= t.ts
-ASOF LEFT JOIN steps u ON s.by_tid = u.tid AND s.at_ns >= u.ts
+ASOF LEFT JOIN file_steps t ON s.tid = t.tid AND s.ts >= t.ts
+ASOF LEFT JOIN file_steps u ON s.by_tid = u.tid AND s.at_ns >= u.ts
 """
 
 # Each join by itself and narrow: DuckDB sorts what it joins by time, with all of its columns.
@@ -124,19 +125,17 @@ SELECT * FROM in_work JOIN in_inode USING (id)
 
 _CALLS = """
 CREATE OR REPLACE TEMP TABLE in_call AS
-SELECT p.id, CASE WHEN p.at_ns <= c.returned THEN c.name END AS call,
+SELECT p.id, CASE WHEN p.at_ns <= c.returned THEN c.call END AS call,
     CASE WHEN p.at_ns <= c.returned THEN c.ts END AS call_at
 FROM (SELECT id, by_tid, at_ns FROM placed) p
-ASOF LEFT JOIN (
-    SELECT ts, tid, name, ts + coalesce(dur_ns, 9223372036854775807 - ts) AS returned FROM syscalls
-) c ON p.by_tid = c.tid AND p.at_ns >= c.ts
+ASOF LEFT JOIN calls_of_bios c ON p.by_tid = c.tid AND p.at_ns >= c.ts
 """
 
 _IN_STEP = """
 CREATE OR REPLACE TEMP TABLE in_step AS
 SELECT p.id, s.latest, s.direct, s.synced, s.committed
 FROM (SELECT id, by_tid, at_ns FROM placed) p
-ASOF LEFT JOIN steps s ON p.by_tid = s.tid AND p.at_ns >= s.ts
+ASOF LEFT JOIN file_steps s ON p.by_tid = s.tid AND p.at_ns >= s.ts
 """
 
 _LOST = """
@@ -190,8 +189,8 @@ WITH joined AS (
                 OR (committed IS NOT NULL AND metadata) OR (on_btrfs AND metadata) THEN 'log'
             WHEN direct IS NOT NULL THEN 'direct'
             WHEN synced.event = 'fsync_start' THEN 'fsync'
-            WHEN call IN {FSYNC_CALLS} THEN 'fsync_call'
-            WHEN call IN {SYNC_CALLS} THEN 'sync_call'
+            WHEN call IN {SYNC_FILE} THEN 'fsync_call'
+            WHEN call IN {SYNC_ALL} THEN 'sync_call'
             WHEN call IS NOT NULL AND synced IS NOT NULL THEN 'fsync'
             WHEN call IN {WRITE_CALLS} THEN 'write_call'
             WHEN call IS NOT NULL THEN 'call'
@@ -216,7 +215,8 @@ WITH joined AS (
     FROM told
 )
 SELECT id, ts, at_ns, dev, disk, fs, sector, nr_sector, rwbs, metadata, page, pages, pid, tid, comm,
-    ino, root, call, bracket_ino IS NOT NULL AS in_bracket, inode_at - age AS dirty_since,
+    ino, root, call, bracket_ino IS NOT NULL AS in_bracket,
+    {apart("inode_at", "age")} AS dirty_since,
     -- What a direct write writes is its caller's, but for pages that others left in its way.
     evidence = 'direct' AND latest.event IS DISTINCT FROM 'writepages_start' AS direct,
     latest.event IN ('map_blocks', 'ordered_extent') AS extents, machine_lost,
@@ -254,8 +254,8 @@ def make_submissions(trace: Trace) -> None:
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), and `threads`, `partitions` and `btrfs_names`.
     """
-    for statement in (
-        *(_BIOS, _STEPS, _WORKED, _PLACED),
-        *(_BRACKETS, _CALLS, _IN_STEP, _LOST, _JOINED),
-    ):
+    for statement in (_BIOS, _STEPS, _WORKED, _PLACED):
+        trace.execute(statement)
+    make_calls_before(trace, "SELECT by_tid AS tid, at_ns AS ts FROM placed", "calls_of_bios")
+    for statement in (_BRACKETS, _CALLS, _IN_STEP, _LOST, _JOINED):
         trace.execute(statement)

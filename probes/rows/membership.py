@@ -33,7 +33,7 @@ _MAX_PATH = 4096
 _STREAM = "joins"
 _ALL_CPUS = -1
 
-Thread = tuple[int, int, int, str, str | None]
+Thread = tuple[int, int, int | None, str, str | None]
 """A thread at the start: (tid, pid, ppid, comm, cgroup path)"""
 Finding = tuple[int, int, int, int, int, bool]
 """What the recorder's looks have found, as `tracer.store.manifest.MemberFacts` says."""
@@ -114,7 +114,7 @@ class Membership:
         """Slots of the processes that belong to a target by descent, at the start."""
 
     def _at_the_start(self, threads: Sequence[Thread]) -> dict[int, int]:
-        children: dict[int, list[int]] = {}
+        children: dict[int | None, list[int]] = {}
         cgroups: dict[int, str | None] = {}
         for tid, pid, ppid, _, cgroup in threads:
             if tid == pid:

@@ -1,0 +1,80 @@
+"""Quantiles of any number of values in little memory, and of several traces together.
+
+Values are counted in buckets: each power of two is cut into 128 equal ones, and values below 256
+in size have one each. A bucket keeps its least and greatest value, and what lies between them is
+taken to be spread evenly. So a quantile is exact where its bucket holds no more than two values,
+and else off by less than 1/128 of itself. Buckets of the same number add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+CUTS = 128
+"""Buckets in each power of two."""
+_BITS = 7
+_GREATEST = (1 << 63) - 1
+
+
+def bucket(value: str) -> str:
+    """SQL for the number of the bucket of a whole number (BIGINT); null for null."""
+    size = f"abs(greatest({value}, -{_GREATEST}))"
+    # Should log2 be rounded up to the next power, the shifted rest is one too small to matter.
+    power = f"greatest({_BITS}, floor(log2(greatest({size}, 1))))::INTEGER"
+    return f"(sign({value}) * ({power}::BIGINT * {CUTS} + ({size} >> ({power} - {_BITS}))))::BIGINT"
+
+
+def buckets(value: str) -> str:
+    """SQL for what is kept of a whole number, in a query that is grouped by all that is not a sum.
+
+    Columns: bucket (null: of nulls), n, sum_ns (as a float), min_ns, max_ns.
+    """
+    return (
+        f"{bucket(value)} AS bucket, count(*) AS n, sum({value})::DOUBLE AS sum_ns, "
+        f"min({value}) AS min_ns, max({value}) AS max_ns"
+    )
+
+
+def spread(
+    parts: pd.DataFrame, keys: Sequence[str], shares: Sequence[float] = (0.5, 0.99)
+) -> pd.DataFrame:
+    """What buckets say of each group of `keys`, nulls left out.
+
+    Indexed by `keys`. Columns: values (how many), total, mean, min, max, and pQ a share: the
+    quantile, between two values where it lies between two, as SQL's quantile_cont.
+    """
+    by = list(keys)
+    kept = parts[parts["bucket"].notna()].sort_values([*by, "bucket"])
+    kept = kept.astype({"min_ns": float, "max_ns": float})
+    groups = kept.groupby(by, dropna=False)
+    found = groups.agg(
+        values=("n", "sum"), total=("sum_ns", "sum"), min=("min_ns", "min"), max=("max_ns", "max")
+    )
+    found.insert(2, "mean", found["total"] / found["values"])
+    last = groups["n"].cumsum() - 1
+    first = last - kept["n"] + 1
+    most = groups["n"].transform("sum") - 1
+    for share in shares:
+        rank = share * most
+        low, high = (_at(kept, first, last, whole) for whole in (np.floor(rank), np.ceil(rank)))
+        part = ((rank - np.floor(rank))[low.index]).to_numpy()
+        between = low.to_numpy() + (high.to_numpy() - low.to_numpy()) * part
+        found[f"p{100 * share:g}"] = between
+    return found
+
+
+def _at(
+    kept: pd.DataFrame,
+    first: pd.Series[Any],
+    last: pd.Series[Any],
+    rank: pd.Series[Any],
+) -> pd.Series[Any]:
+    """The value of that rank in each group, in order of the groups."""
+    here = (first <= rank) & (rank <= last)
+    inside: pd.Series[Any] = (rank - first)[here] / np.maximum(kept["n"][here] - 1, 1)
+    least, most = kept["min_ns"][here], kept["max_ns"][here]
+    return least + (most - least) * inside

@@ -1,0 +1,146 @@
+"""Tables of write-back: reasons, intervals between starts, and pages by reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.report.histogram import buckets, spread
+from analysis.report.mergeable import Mergeable, whole
+from analysis.views.flushes import flushes
+from analysis.views.view import apart
+from tracer.store.trace import Trace
+
+_INTERVAL_SHARES = [step / 50 for step in range(51)]
+
+
+def _reasons_of(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    trace.require("writeback")
+    return trace.sql(
+        "SELECT reason, count(*) AS writebacks FROM writeback"
+        " WHERE event = 'start' AND (? IS NULL OR bdi = ?) GROUP BY reason",
+        dev,
+        dev,
+    )
+
+
+def _reasons(parts: pd.DataFrame) -> pd.DataFrame:
+    found = parts.assign(ratio=parts["writebacks"] / parts["writebacks"].sum())
+    return found.sort_values(["writebacks", "reason"], ascending=[False, True], ignore_index=True)
+
+
+REASONS = Mergeable(("reason",), _reasons_of, _reasons)
+
+
+def writeback_reasons(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """Write-backs by reason (seed 001, Tables 9 and 10), of one device or of all.
+
+    Columns: reason, writebacks (writeback_start events), ratio (of all of them; sums to 1).
+    """
+    return _reasons(_reasons_of(trace, dev))
+
+
+def _flushed_of(trace: Trace) -> pd.DataFrame:
+    return trace.sql(
+        f"""
+        SELECT reason, certainty, count(*) AS bios, sum(pages)::DOUBLE AS pages,
+            coalesce(sum(pages) FILTER (own), 0)::DOUBLE AS own_pages
+        FROM {flushes(trace)} GROUP BY ALL
+        """
+    )
+
+
+def _flushed(parts: pd.DataFrame) -> pd.DataFrame:
+    found = parts.assign(
+        ratio=parts["pages"] / parts["pages"].sum(),
+        pages=whole(parts["pages"]),
+        own_pages=whole(parts["own_pages"]),
+    )
+    found = found.sort_values(
+        ["pages", "reason", "certainty"], ascending=[False, True, True], ignore_index=True
+    )
+    return found[["reason", "certainty", "bios", "pages", "ratio", "own_pages"]]
+
+
+FLUSHED_PAGES = Mergeable(("reason", "certainty"), _flushed_of, _flushed)
+
+
+def flushed_pages(trace: Trace) -> pd.DataFrame:
+    """Pages written to devices by reason and certainty, the recorder's own apart.
+
+    Columns: reason, certainty, bios, pages (4096 bytes), ratio (of all pages; sums to 1), own_pages
+    (of files that the recorder wrote).
+    """
+    return FLUSHED_PAGES.of(trace)
+
+
+_GAPS = f"""
+WITH starts AS (
+    SELECT ts, bdi, reason FROM writeback WHERE event = 'start' AND (? IS NULL OR bdi = ?)
+),
+gaps AS (
+    SELECT 'all' AS reason, {apart("ts", "lag(ts) OVER of_bdi")} AS ns
+    FROM starts WINDOW of_bdi AS (PARTITION BY bdi ORDER BY ts)
+    UNION ALL
+    SELECT reason, {apart("ts", "lag(ts) OVER of_reason")}
+    FROM starts WINDOW of_reason AS (PARTITION BY bdi, reason ORDER BY ts)
+)
+"""
+
+
+def _intervals_of(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    trace.require("writeback")
+    return trace.sql(
+        f"{_GAPS} SELECT reason, {buckets('ns')}, sum((ns / 1e9) * (ns / 1e9)) AS squares"
+        " FROM gaps WHERE ns IS NOT NULL GROUP BY ALL",
+        dev,
+        dev,
+    )
+
+
+def _intervals(parts: pd.DataFrame) -> pd.DataFrame:
+    times = spread(parts, ["reason"], (0.5, 0.9, 0.99))
+    count, mean = times["values"], times["mean"] / 1e9
+    beyond = parts.groupby("reason", dropna=False)["squares"].sum() - count * mean**2
+    # Of values that are all alike, rounding may leave less than nothing.
+    variance = beyond.clip(lower=0) / (count - 1).where(count > 1)
+    found = pd.DataFrame({"intervals": count, "mean_s": mean, "std_s": np.sqrt(variance)})
+    for column in ("min", "p50", "p90", "p99", "max"):
+        found[f"{column}_s"] = times[column] / 1e9
+    found = found.reset_index()
+    found["place"] = found["reason"] != "all"
+    found = found.sort_values(
+        ["place", "intervals", "reason"], ascending=[True, False, True], ignore_index=True
+    )
+    return found.drop(columns="place")
+
+
+INTERVALS = Mergeable(("reason", "bucket"), _intervals_of, _intervals)
+
+
+def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """Times between successive write-back starts on one device (seed 001, Figure 3).
+
+    `dev` is the only backing device that counts; None: all of them, each by itself.
+
+    Columns: reason ("all": whatever the reason), intervals, mean_s, std_s, min_s, p50_s, p90_s,
+    p99_s, max_s. The standard deviation is the sample's; null for fewer than two intervals.
+    Quantiles as `histogram.spread`.
+    """
+    return _intervals(_intervals_of(trace, dev))
+
+
+def writeback_interval_quantiles(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """How the times between successive write-back starts are spread, whatever their reason.
+
+    `dev` as for `writeback_intervals`. Columns: share (0 to 1 in steps of a fiftieth), interval_s
+    (the quantile at that share). Empty where there are fewer than two starts.
+    """
+    parts = _intervals_of(trace, dev)
+    times = spread(parts[parts["reason"] == "all"], ["reason"], _INTERVAL_SHARES)
+    rows = [
+        (share, float(times[f"p{100 * share:g}"].iloc[0]) / 1e9)
+        for share in _INTERVAL_SHARES
+        if len(times)
+    ]
+    return pd.DataFrame(rows, columns=["share", "interval_s"])

@@ -1,0 +1,22 @@
+"""System calls with whose they are and the phase that they were entered in."""
+
+from __future__ import annotations
+
+from analysis.views.context import COLUMNS, make_in_context
+from analysis.views.view import View
+from probes.syscalls import TABLE
+from tracer.store.trace import Trace
+
+
+def _build(trace: Trace) -> None:
+    make_in_context(trace, TABLE.name, "calls")
+
+
+CALLS = View(
+    "calls",
+    "One row a system call, in the order in which calls ended.",
+    (*TABLE.columns, *COLUMNS),
+    needs=(TABLE.name,),
+    build=_build,
+    example="SELECT phase, name, sum(dur_ns)/1e9 s FROM calls GROUP BY ALL ORDER BY s DESC LIMIT 9",
+)

@@ -1,0 +1,120 @@
+"""Which of a thread's cuts a moment lies after: for SQL over tables of any length.
+
+DuckDB's ASOF join sorts both of its sides. Here only the cuts lie in memory; rows come as they
+are, and what comes in some order of time is found next to what was found before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from probes.compiled import compiled
+from tracer.store.trace import Trace
+
+
+class Cuts:
+    """Moments at which the time of each lane (a thread, say) is cut."""
+
+    def __init__(self, lane: NDArray[np.int64], ts: NDArray[np.int64]) -> None:
+        """`lane` (from 0) ascends, and so does `ts` (ns) in each."""
+        lanes = int(lane[-1]) + 1 if len(lane) else 0
+        self._first = np.searchsorted(lane, np.arange(lanes + 1)).astype(np.int64)
+        self._ts = np.ascontiguousarray(ts, np.int64)
+        self._hint = self._first[:-1].copy()
+
+    def last(
+        self, lane: NDArray[np.int64], ts: NDArray[np.int64], before: bool = False
+    ) -> NDArray[np.int64]:
+        """Of each moment, the number of the last cut of its lane that is not after it.
+
+        `before`: that is before it. -1: there is none, or no such lane.
+        """
+        found = np.empty(len(ts), np.int64)
+        _last(lane, ts, before, self._first, self._ts, self._hint, found)
+        return found
+
+    def sums_before(
+        self, rows: Iterable[tuple[NDArray[np.int64], ...]], values: int
+    ) -> NDArray[np.float64]:
+        """Sums of rows by where they lie: [value, n] of all rows before cut n, lane after lane.
+
+        A row's values lie between two cuts of its lane, so that the difference between two sums is
+        what lies between those. `rows` are batches of lane, ts and then `values` columns.
+        """
+        between = np.zeros((values, len(self._ts) + 1))
+        for lane, ts, *columns in rows:
+            at = self.last(lane, ts)
+            for value, column in enumerate(columns):
+                _add(at, column, between[value])
+        return np.cumsum(between, axis=1)
+
+
+def define(trace: Trace, name: str, cuts: Cuts, before: bool = False) -> None:
+    """Give SQL the function NAME(lane BIGINT, ts BIGINT): `Cuts.last`; null where either is."""
+
+    def last(lane: pa.ChunkedArray, ts: pa.ChunkedArray) -> pa.Array:
+        return pa.array(cuts.last(lane.to_numpy(), ts.to_numpy(), before))
+
+    connection: Any = trace.connection
+    with contextlib.suppress(duckdb.Error):
+        connection.remove_function(name)
+    connection.create_function(
+        name, last, ["BIGINT", "BIGINT"], "BIGINT", type="arrow", side_effects=False
+    )
+
+
+@compiled
+def _add(at: NDArray[np.int64], column: NDArray[np.int64], between: NDArray[np.float64]) -> None:
+    for row in range(len(at)):
+        if at[row] >= 0:
+            between[at[row] + 1] += column[row]
+
+
+@compiled
+def _last(
+    lane: NDArray[np.int64],
+    ts: NDArray[np.int64],
+    before: bool,
+    first: NDArray[np.int64],
+    cuts: NDArray[np.int64],
+    hint: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> None:
+    # Threads may share `hint`: whatever it says of a lane is somewhere in that lane.
+    for row in range(len(ts)):
+        at = lane[row]
+        if at < 0 or at >= len(first) - 1:
+            found[row] = -1
+            continue
+        least, most, moment = first[at], first[at + 1], ts[row]
+        low = high = hint[at]
+        stride = 1
+        if low < most and (cuts[low] < moment if before else cuts[low] <= moment):
+            low += 1
+            high = low
+            while high < most and (cuts[high] < moment if before else cuts[high] <= moment):
+                low = high + 1
+                high = min(high + stride, most)
+                stride *= 2
+        else:
+            while low > least and not (
+                cuts[low - 1] < moment if before else cuts[low - 1] <= moment
+            ):
+                high = low - 1
+                low = max(low - stride, least)
+                stride *= 2
+        while low < high:
+            middle = (low + high) // 2
+            if cuts[middle] < moment if before else cuts[middle] <= moment:
+                low = middle + 1
+            else:
+                high = middle
+        hint[at] = low
+        found[row] = low - 1 if low > least else -1

@@ -1,0 +1,22 @@
+"""Page faults with whose they are and the phase that they were taken in."""
+
+from __future__ import annotations
+
+from analysis.views.context import COLUMNS, make_in_context
+from analysis.views.view import View
+from probes.page_faults import TABLE
+from tracer.store.trace import Trace
+
+
+def _build(trace: Trace) -> None:
+    make_in_context(trace, TABLE.name, "faults")
+
+
+FAULTS = View(
+    "faults",
+    "One row a page fault taken in a target's context.",
+    (*TABLE.columns, *COLUMNS),
+    needs=(TABLE.name,),
+    build=_build,
+    example="SELECT stage, file, count(*) FROM faults WHERE kind = 'major' GROUP BY ALL",
+)

@@ -1,0 +1,125 @@
+"""Phases of a thread lie within each other: which one is innermost when, and what lies in which.
+
+Spans are arrays of one length, ordered by lane (a thread's number), start, and latest end first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.compiled import compiled
+
+Ints = NDArray[np.int64]
+
+NEVER = 2**63 - 1
+DEEPEST = 64
+"""Of so many phases around it, the innermost, a span is looked for."""
+
+
+def cut(lane: Ints, start: Ints, end: Ints, stage: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Each lane's time, cut where its innermost span changes.
+
+    `stage` is a span's own stage, or -1. Returns lane and ts of each cut, the span that is
+    innermost from then on (-1: none) and its stage: its own, or that of the spans around it. The
+    end of a span that never ends is `NEVER`.
+    """
+    room = 2 * len(lane)
+    out = [np.empty(room, np.int64) for _ in range(4)]
+    cuts = _cut(lane, start, end, stage, *out)
+    found = [column[:cuts] for column in out]
+    return found[0], found[1], found[2], found[3]
+
+
+@compiled
+def _cut(
+    lane: Ints,
+    start: Ints,
+    end: Ints,
+    stage: Ints,
+    out_lane: Ints,
+    out_ts: Ints,
+    out_span: Ints,
+    out_stage: Ints,
+) -> int:
+    stack = np.empty(len(lane), np.int64)
+    within = np.empty(len(lane), np.int64)  # the stage that a span is in
+    depth = cuts = 0
+    for span in range(len(lane) + 1):
+        last = span == len(lane)
+        new_lane = last or (span > 0 and lane[span] != lane[span - 1])
+        now = np.int64(NEVER - 1) if new_lane else start[span]
+        while depth and end[stack[depth - 1]] <= now:
+            ended = end[stack[depth - 1]]
+            of = lane[stack[depth - 1]]
+            # What lies around it may have ended before it.
+            while depth and end[stack[depth - 1]] <= ended:
+                depth -= 1
+            inner = stack[depth - 1] if depth else -1
+            if not (cuts and out_lane[cuts - 1] == of and out_ts[cuts - 1] == ended):
+                cuts += 1
+            out_lane[cuts - 1], out_ts[cuts - 1] = of, ended
+            out_span[cuts - 1] = inner
+            out_stage[cuts - 1] = within[inner] if inner >= 0 else -1
+        if last:
+            break
+        if new_lane:
+            depth = 0
+        within[span] = stage[span]
+        if stage[span] < 0 and depth:
+            within[span] = within[stack[depth - 1]]
+        stack[depth] = span
+        depth += 1
+        if not (cuts and out_lane[cuts - 1] == lane[span] and out_ts[cuts - 1] == start[span]):
+            cuts += 1
+        out_lane[cuts - 1], out_ts[cuts - 1] = lane[span], start[span]
+        out_span[cuts - 1], out_stage[cuts - 1] = span, within[span]
+    return cuts
+
+
+def numbers_within(lane: Ints, start: Ints, end: Ints, name: Ints, number: Ints) -> Ints:
+    """Which numbers are marked in phases of which name, in themselves or in what lies in them.
+
+    `number` stands for a span's numbers, -1: none. Returns rows of lane, name and number, each at
+    least once: what comes again right after itself is not repeated.
+    """
+    names = int(name.max()) + 1 if len(name) else 0
+    rows = np.empty((0, 3), np.int64)
+    for _ in ("counted", "written"):
+        last = np.full((names, 2), -1, np.int64)
+        found = _numbers(lane, start, end, name, number, last, rows)
+        if found > len(rows):
+            rows = np.empty((found, 3), np.int64)
+    return rows
+
+
+@compiled
+def _numbers(
+    lane: Ints, start: Ints, end: Ints, name: Ints, number: Ints, last: Ints, rows: Ints
+) -> int:
+    stack = np.empty(len(lane), np.int64)
+    depth = found = 0
+    for span in range(len(lane)):
+        if span and lane[span] != lane[span - 1]:
+            depth = 0
+        while depth and end[stack[depth - 1]] <= start[span]:
+            depth -= 1
+        stack[depth] = span
+        depth += 1
+        if number[span] < 0:
+            continue
+        for level in range(max(0, depth - DEEPEST), depth):
+            around = stack[level]
+            if end[around] <= start[span] and around != span:
+                continue
+            if last[name[around], 0] == number[span] and last[name[around], 1] == lane[span]:
+                continue
+            last[name[around], 0], last[name[around], 1] = number[span], lane[span]
+            if found < len(rows):
+                rows[found, 0], rows[found, 1], rows[found, 2] = (
+                    lane[span],
+                    name[around],
+                    number[span],
+                )
+            found += 1
+    return found

@@ -1,0 +1,44 @@
+"""Parts of tables add up: over one trace they are its own, over two of a kind all counts double."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.report.tables import MERGEABLE, TABLES
+from tracer.store.trace import Trace
+
+FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "lenet.trace"
+COUNTS = ("calls", "errors", "faults", "bios", "pages", "requests", "bytes", "writebacks", "count")
+COUNTS += ("steps", "total", "total_s", "call_s", "intervals", "unfinished", "minor")
+AS_ONE = ("p50_us", "max_us", "mean_us", "ratio", "percent", "share", "service_max_ms", "mean_ms")
+
+
+@pytest.fixture(scope="module")
+def trace():
+    with Trace(FIXTURE) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", [name for name in MERGEABLE if name != "summaries"])
+def test_of_one_trace_nothing_changes_and_of_two_counts_double(trace, name):
+    table = MERGEABLE[name]
+    alone = TABLES[name][0](trace)
+    assert len(alone)
+    parts = table.parts(trace)
+    assert not parts.duplicated(list(table.keys)).any()
+    pd.testing.assert_frame_equal(
+        table.finish(table.together([parts])), alone, check_dtype=False, rtol=1e-9
+    )
+    twice = table.finish(table.together([parts, parts]))
+    keys = [key for key in ("event", *table.keys) if key in alone]
+    both = alone.merge(twice, on=keys, suffixes=("", "_twice"))
+    assert len(both) == len(alone) == len(twice)
+    checked = 0
+    for columns, factor in ((COUNTS, 2), (AS_ONE, 1)):
+        for column in columns:
+            if column in alone and column not in keys:
+                one, two = both[column].astype(float), both[f"{column}_twice"].astype(float)
+                pd.testing.assert_series_equal(one * factor, two, check_names=False, rtol=1e-2)
+                checked += 1
+    assert checked

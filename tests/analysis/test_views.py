@@ -1,0 +1,133 @@
+"""What holds of every view: its columns are those that it declares, and it says what it needs."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from analysis.views.catalogue import VIEWS, make_named
+from analysis.views.view import is_made
+from probes.catalogue import TABLES
+from probes.errors import BadTrace
+from probes.schema import Type
+from tests.support.traces import make_trace
+from tracer.store.trace import Trace
+
+FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "lenet.trace"
+SQL = {
+    Type.INT16: "SMALLINT",
+    Type.INT32: "INTEGER",
+    Type.INT64: "BIGINT",
+    Type.UINT64: "UBIGINT",
+    Type.BOOL: "BOOLEAN",
+    Type.TEXT: "VARCHAR",
+}
+views = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+
+
+@views
+@pytest.mark.parametrize("empty", [False, True], ids=["recorded", "empty"])
+def test_a_view_has_the_columns_that_it_declares(tmp_path, view, empty):
+    trace = make_trace(tmp_path / "t", {name: [] for name in TABLES}) if empty else Trace(FIXTURE)
+    with trace:
+        described = trace.sql(f"DESCRIBE {view.make(trace)}")
+        assert list(zip(described["column_name"], described["column_type"], strict=True)) == [
+            (column.name, SQL[column.type]) for column in view.columns
+        ]
+        frame = view.frame(trace)
+        assert list(frame.columns) == [column.name for column in view.columns]
+        # The fixture's job waited for nothing that events tell of.
+        assert frame.empty == (empty or view.name == "stalls")
+
+
+@views
+def test_a_view_names_the_table_that_it_lacks(tmp_path, view):
+    with make_trace(tmp_path / "t", {}) as trace, pytest.raises(BadTrace) as caught:
+        view.make(trace)
+    assert f"no table {view.needs[0]}" in str(caught.value)
+    assert "record it: " in str(caught.value)
+
+
+@views
+def test_the_tables_that_a_view_needs_are_enough(tmp_path, view):
+    with make_trace(tmp_path / "t", {name: [] for name in view.needs}) as trace:
+        assert view.frame(trace).empty
+
+
+@views
+def test_the_example_of_a_view_works(view):
+    with Trace(FIXTURE) as trace:
+        make_named(trace, view.example)
+        found = trace.sql(view.example)
+    assert len(found.columns)
+
+
+def test_views_can_be_made_twice_and_in_any_order():
+    with Trace(FIXTURE) as trace:
+        rows = {}
+        for names in (VIEWS, reversed(VIEWS)):
+            for name in names:
+                count = trace.sql(f"SELECT count(*) AS n FROM {VIEWS[name].make(trace)}")["n"][0]
+                assert rows.setdefault(name, count) == count
+
+
+def test_no_view_is_made_that_a_query_does_not_name():
+    with Trace(FIXTURE) as trace:
+        make_named(trace, "SELECT count(*) AS calls, 'flushes' AS faults FROM requests")
+        made = [name for name in VIEWS if is_made(trace, name)]
+    assert made == ["requests"]
+
+
+def test_a_frame_keeps_whole_numbers_whole(tmp_path):
+    late = (1 << 62) + 1
+    rows = [{"ts": late, "tid": 7, "nr": 0, "name": "read"}]
+    rows += [{"ts": 1, "tid": 7, "nr": 0, "name": "read", "dur_ns": late}]
+    with make_trace(tmp_path / "t", {"syscalls": rows}) as trace:
+        frame = VIEWS["calls"].frame(trace, columns=("ts", "dur_ns"))
+        few = VIEWS["calls"].frame(trace, where="dur_ns > 0")
+    assert frame["ts"].tolist() == [late, 1]
+    assert frame["dur_ns"].isna().tolist() == [True, False]
+    assert frame["dur_ns"][1] == late
+    assert len(few) == 1
+
+
+class TestSpilling:
+    @pytest.fixture
+    def temporary(self, tmp_path, monkeypatch):
+        folder = tmp_path / "tmp"
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        return folder
+
+    def spill(self, trace):
+        trace.connection.execute("CREATE TEMP TABLE wide AS SELECT range AS i FROM range(10000)")
+        (spill,) = Path(tempfile.gettempdir()).iterdir()
+        assert spill.stat().st_mode & 0o777 == 0o700
+        return trace.connection.execute("SELECT current_setting('temp_directory')").fetchone()[0]
+
+    def test_its_folder_is_private_and_goes_with_the_trace(self, tmp_path, temporary):
+        with make_trace(tmp_path / "t", {}) as trace:
+            assert Path(self.spill(trace)).parent == temporary
+        assert not os.listdir(temporary)
+
+    def test_it_goes_after_an_error_too(self, tmp_path, temporary):
+        with pytest.raises(BadTrace), make_trace(tmp_path / "t", {}) as trace:
+            self.spill(trace)
+            trace.sql("SELECT error('damaged')")
+        assert not os.listdir(temporary)
+
+    def test_it_goes_when_nobody_closes_the_trace(self, tmp_path, temporary):
+        trace = make_trace(tmp_path / "t", {})
+        self.spill(trace)
+        del trace
+        assert not os.listdir(temporary)
+
+    def test_what_is_held_in_memory_is_bounded(self, tmp_path):
+        with make_trace(tmp_path / "t", {}) as trace:
+            limit = "SELECT current_setting('memory_limit'), current_setting('threads')"
+            held, threads = trace.connection.execute(limit).fetchone()
+        assert threads <= 8
+        number, unit = held.split()
+        mib = float(number) * {"MiB": 1, "GiB": 1024}[unit]
+        assert mib == pytest.approx(96 * (threads + 2), rel=0.1)

@@ -14,12 +14,12 @@ say() { echo "setup: $*" >&2; }
 # What each package is for: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
 # and call graphs; docker.io: containers; libseccomp2: names of system calls; libstdc++6:
 # readable C++ names. Of the tests and benchmarks: e2fsprogs, xfsprogs, btrfs-progs, mount: file
-# systems; strace, bpftrace, sysstat, time: asked the same questions; gcc, libc6-dev, binutils:
-# programs, and what is in them; chromium: pages as a browser shows them.
+# systems; strace, bpftrace, sysstat, time, trace-cmd, blktrace: asked the same questions; gcc,
+# libc6-dev, binutils: programs, and what is in them; chromium: pages as a browser shows them.
 packages=(
     python3-venv python3-bpfcc linux-perf docker.io libseccomp2 libstdc++6
-    e2fsprogs xfsprogs btrfs-progs mount strace bpftrace sysstat time gcc libc6-dev
-    binutils chromium
+    e2fsprogs xfsprogs btrfs-progs mount strace bpftrace sysstat time trace-cmd blktrace
+    gcc libc6-dev binutils chromium
 )
 headers=linux-headers-$(dpkg --print-architecture 2>/dev/null || true)
 
@@ -91,6 +91,6 @@ if [[ ! -e $stamp || pyproject.toml -nt $stamp ]]; then
     [[ -x .venv/bin/python ]] || "${PYTHON:-python3}" -m venv .venv
     # A machine without an NVIDIA GPU wants no CUDA packages: pin PIP_INDEX_URL or
     # PIP_EXTRA_INDEX_URL to PyTorch's CPU wheels if yours would bring them.
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[workloads,dev]'
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[workloads,cluster,dev]'
     touch "$stamp"
 fi

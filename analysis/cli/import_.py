@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
+from tracer.cli.main import verb
 
+
+def _formats() -> str:
+    from analysis.exchange.formats import FORMATS
+
+    lines = [f"{one.name}: {one.doc}" for one in FORMATS.values()]
+    return "[bold]Formats[/bold]\n\n" + "\n\n".join(lines)
+
+
+@verb(epilog=_formats)
 def import_trace(
     source: Annotated[
         Path, typer.Argument(metavar="FILE", help="File to import.", show_default=False)
@@ -15,21 +25,35 @@ def import_trace(
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR.trace", help="Trace to make.")
     ],
-    format: Annotated[str, typer.Option("--format", help="What the file is: csv.")] = "csv",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="What the file is; guessed where it shows."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the trace -o.")] = False,
 ) -> None:
     """Make a trace from another tool's file, for reports and what-ifs.
 
-    csv has the columns ts_ns,dev,page,pages,op with op R, W or F and pages of 4096 bytes,
-    sorted by time.
+    What the file does not tell is null; tracer info says what was assumed and what was
+    not understood.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
-      tracer import writes.csv -o writes.trace --format csv
+      perf script > run.txt && tracer import run.txt -o run.trace
+
+      tracer import trace.dat -o run.trace
+
+      tracer import sda.blktrace.0 -o run.trace
+
+      tracer import hm_0.csv -o hm_0.trace --format msr-csv
     """
-    from analysis.exchange.csv_pages import import_csv
-    from probes.errors import UsageError
+    from analysis.exchange.formats import import_file
+    from tracer.store import manifest as manifests
 
-    if format != "csv":
-        raise UsageError(f"there is no format {format!r}", "known: csv")
-    rows = import_csv(source, output)
-    typer.echo(f"{output}: {rows} operations", err=True)
+    name = import_file(source, output, format, force)
+    manifest = manifests.read(output)
+    rows = ", ".join(f"{facts['rows']} {table}" for table, facts in manifest["tables"].items())
+    typer.echo(f"{output}: {name}: {rows}", err=True)
+    for what, count in manifest.get("imported", {}).get("not_understood", {}).items():
+        typer.echo(f"not in a table: {what}: {count}", err=True)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from analysis.exchange.block_rows import block_rows
 from probes.block import SECTOR_BYTES, TABLE
 from probes.errors import BadTrace
-from tracer.store.importing import ImportedTrace
+from tracer.store.importing import ImportedTrace, Source
 
 PAGE_BYTES = 4096
 COLUMNS = {
@@ -28,13 +30,14 @@ _MOST_PAGE = (1 << 64) // _SECTORS - 1
 _BLOCK_BYTES = 4 << 20
 
 
-def import_csv(source: Path, output: Path) -> int:
+def import_csv(source: Path, output: Path, force: bool = False) -> int:
     """Make the trace `output` from the CSV file `source`; returns its rows.
 
     Raises BadTrace, with the row, for a file that is no such CSV, is empty, has times that are
     negative or go back, or sizes that cannot be.
     """
-    with ImportedTrace(output, f"csv:{source.name}") as trace:
+    facts = Source("csv", source.name, notes=["of each page operation only its begin is known"])
+    with ImportedTrace(output, facts, force) as trace:
         try:
             with pyarrow.csv.open_csv(
                 source,
@@ -48,7 +51,15 @@ def import_csv(source: Path, output: Path) -> int:
                     if batch.num_rows:
                         first = first if rows else batch.column("ts_ns")[0].as_py()
                         last = _check(source, batch, rows, last)
-                        trace.add(TABLE, _block_rows(batch))
+                        rows_of_batch = block_rows(
+                            batch.column("ts_ns").to_numpy(),
+                            "bio_queue",
+                            batch.column("dev"),
+                            batch.column("page").to_numpy() * np.uint64(_SECTORS),
+                            batch.column("pages").to_numpy() * _SECTORS,
+                            batch.column("op"),
+                        )
+                        trace.add(TABLE, rows_of_batch)
                         rows += batch.num_rows
         except FileNotFoundError:
             raise BadTrace(f"there is no file {source}", "check its name") from None
@@ -97,33 +108,3 @@ def _check(source: Path, batch: pa.RecordBatch, before: int, last: int) -> int:
     )
     final: int = ts[-1].as_py()
     return final
-
-
-def _block_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    n = batch.num_rows
-
-    def same(value: object, kind: pa.DataType) -> pa.Array:
-        return pa.array([value], kind).take(pa.array([0] * n)) if n else pa.array([], kind)
-
-    text = pa.dictionary(pa.int32(), pa.string())
-    columns = {
-        "ts": batch.column("ts_ns"),
-        "cpu": same(0, pa.int16()),
-        "pid": pa.nulls(n, pa.int32()),
-        "tid": same(0, pa.int32()),
-        "comm": pa.nulls(n, pa.string()).dictionary_encode(),
-        "event": same("bio_queue", pa.string()).dictionary_encode(),
-        "dev": batch.column("dev").dictionary_encode(),
-        "sector": pc.multiply(batch.column("page"), pa.scalar(_SECTORS, pa.uint64())),
-        "nr_sector": pc.multiply(batch.column("pages"), _SECTORS),
-        "rwbs": batch.column("op").dictionary_encode(),
-        "error": pa.nulls(n, pa.int32()),
-    }
-    schema = TABLE.arrow_schema()
-    return pa.RecordBatch.from_arrays(
-        [
-            columns[f.name].cast(text) if pa.types.is_dictionary(f.type) else columns[f.name]
-            for f in schema
-        ],
-        schema=schema,
-    )

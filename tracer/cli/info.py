@@ -40,6 +40,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "clock": manifest["clock"],
         "backend": manifest["backend"],
         "backend_why": manifest.get("backend_why"),
+        "imported": manifest.get("imported"),
         "missing": manifest["ftrace"].get("missing") or {},
         "cuda_sync": manifest.get("cuda_sync", False),
         "unmarked": manifest.get("unmarked", []),
@@ -69,6 +70,11 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     out.print(f"  recording   {show(duration)} s, {how}")
     why = f": {facts['backend_why']}" if facts["backend_why"] else ""
     out.print(safe(f"  backend     {facts['backend']}{why}"))
+    imported = facts["imported"] or {}
+    for note in imported.get("notes", []):
+        out.print(safe(f"  note        {note}"[:300]))
+    for what, count in imported.get("not_understood", {}).items():
+        out.print(safe(f"  left out    {what}: {count}"[:300]))
     for probe, absent in facts["missing"].items():
         out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
     if facts["cuda_sync"]:
@@ -84,13 +90,15 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(safe(f"  target      {_target(target)}"[:200]))
     kernel = facts["kernel"] or {}
     host = facts["host"]
-    out.print(
-        safe(
-            f"  machine     Linux {kernel.get('release')}, {host.get('cpus')} CPUs, "
-            f"{show_size(host.get('memory_bytes') or 0)}"
+    if not imported:
+        out.print(
+            safe(
+                f"  machine     Linux {kernel.get('release')}, {host.get('cpus')} CPUs, "
+                f"{show_size(host.get('memory_bytes') or 0)}"
+            )
         )
-    )
-    out.print(safe(f"  clock       {facts['clock'].get('name')}, ns since boot"))
+    since = "" if imported else ", ns since boot"
+    out.print(safe(f"  clock       {facts['clock'].get('name')}{since}"))
     cost = facts["own_cost"]
     if cost:
         out.print(

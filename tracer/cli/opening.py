@@ -1,4 +1,7 @@
-"""Opening a trace for a verb: what a killed recorder left is decoded, visibly."""
+"""Opening a trace for a verb: what a killed recorder left is decoded, visibly.
+
+A pack (`tracer pack`) is unpacked into a temporary folder first.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rich.progress import Progress, TaskID
 from tracer.store.trace import Trace
 
 TracePath = Annotated[
-    Path, typer.Argument(metavar="T", help="Trace directory.", show_default=False)
+    Path, typer.Argument(metavar="T", help="Trace directory, or a pack.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -19,6 +22,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def open_trace(folder: Path) -> Trace:
     """Open a trace, with a progress bar where it has to be decoded first."""
     from tracer.cli.progress import show_decoding
+    from tracer.store.packing import is_pack, open_pack
+
+    if is_pack(folder):
+        return open_pack(folder)
 
     bar: Progress | None = None
     task: TaskID | None = None

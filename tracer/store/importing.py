@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,67 +20,117 @@ from tracer.store.tables import TableWriter, write_table
 from tracer.version import VERSION
 
 
+@dataclass
+class Source:
+    """Where imported events come from, and what is not known of them."""
+
+    format: str
+    file: str
+    """Its name, without the folder."""
+    clock: str = "of the source"
+    """What is known of the clock of its times."""
+    realtime_offset_ns: int | None = None
+    notes: list[str] = field(default_factory=list)
+    """Sentences: what was assumed, left out, or is not known."""
+    not_understood: dict[str, int] = field(default_factory=dict)
+    """How many lines or events of which kind were no row of a table."""
+
+    def facts(self) -> manifests.Imported:
+        """For the manifest."""
+        return {
+            "format": self.format,
+            "file": self.file,
+            "notes": self.notes,
+            "not_understood": self.not_understood,
+        }
+
+
+def check_output(folder: Path, force: bool) -> Path:
+    """Where to build the trace `folder`; UsageError where that cannot be made."""
+    if folder.is_symlink() or (folder.exists() and not force):
+        raise UsageError(f"{folder} exists", "give another name with -o, or --force")
+    if folder.exists() and not (folder / manifests.FILE).is_file():
+        raise UsageError(f"{folder} exists and is no trace", "give another name with -o")
+    if not folder.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {folder.absolute().parent}", "make it first")
+    return folder.absolute().parent / f".{folder.name}.{os.getpid()}"
+
+
+def put_in_place(building: Path, folder: Path) -> None:
+    """Make the trace that was built the one that was asked for."""
+    if folder.exists():
+        old = building.with_name(f"{building.name}.old")
+        folder.rename(old)
+        building.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        building.rename(folder)
+
+
+def first_manifest(source: Source, start_ns: int, end_ns: int | None) -> manifests.Manifest:
+    """The manifest of an imported trace without tables."""
+    clock: manifests.Clock = {"name": source.clock, "start_ns": start_ns, "end_ns": end_ns}
+    if source.realtime_offset_ns is not None:
+        clock["realtime_offset_ns"] = source.realtime_offset_ns
+    return {
+        "schema": manifests.SCHEMA,
+        "tool": {"name": "traintrace", "version": VERSION},
+        "state": "finalized",
+        "complete": True,
+        "ended_by": "import",
+        "recorder": {},
+        "host": {},
+        "kernel": {},
+        "clock": clock,
+        "duration_s": None if end_ns is None else (end_ns - start_ns) / 1e9,
+        "command": None,
+        "targets": [],
+        "probes": [],
+        "backend": f"import {source.format}:{source.file}",
+        "imported": source.facts(),
+        "ftrace": {},
+        "syscall_names": {},
+        "vm": {},
+        "mounts": [],
+        "disks": [],
+        "own_files": {},
+        "own_cost": {},
+        "tables": {},
+        "loss": {"events": 0, "windows": 0, "unknown": 0},
+    }
+
+
 class ImportedTrace:
     """Writes tables into a new trace; leaves nothing behind where that fails."""
 
-    def __init__(self, folder: Path, source: str) -> None:
-        """`source` says where the events come from. UsageError where `folder` exists."""
-        if folder.exists() or folder.is_symlink():
-            raise UsageError(f"{folder} exists", "give another name with -o")
-        if not folder.absolute().parent.is_dir():
-            raise UsageError(f"there is no folder {folder.absolute().parent}", "make it first")
+    def __init__(self, folder: Path, source: Source, force: bool = False) -> None:
+        """UsageError where `folder` exists, and `force` is not given."""
         self.folder = folder
         self.source = source
+        self._building = check_output(folder, force)
         self._writers: dict[str, TableWriter] = {}
-        self._finished = False
 
     def __enter__(self) -> ImportedTrace:
-        make_folder(self.folder)
-        make_folder(self.folder / "events")
+        make_folder(self._building)
+        make_folder(self._building / "events")
         return self
 
     def add(self, table: Table, rows: pa.RecordBatch) -> None:
         """Take rows of a table."""
         if table.name not in self._writers:
-            self._writers[table.name] = TableWriter(table, self.folder / "events")
+            self._writers[table.name] = TableWriter(table, self._building / "events")
         self._writers[table.name].add(rows)
 
-    def finish(self, start_ns: int, end_ns: int) -> None:
-        """Write what is left and the manifest."""
+    def finish(self, start_ns: int, end_ns: int, **facts: Any) -> None:
+        """Write what is left and the manifest, with more `facts` in it."""
         tables: dict[str, manifests.TableFacts] = {}
         for name, writer in self._writers.items():
             writer.close()
             tables[name] = {"rows": writer.rows, "bytes": writer.path.stat().st_size}
-        write_table(LOSS, self.folder, None)
-        manifests.write(
-            self.folder,
-            {
-                "schema": manifests.SCHEMA,
-                "tool": {"name": "traintrace", "version": VERSION},
-                "state": "finalized",
-                "complete": True,
-                "ended_by": "import",
-                "recorder": {},
-                "host": {},
-                "kernel": {},
-                "clock": {"name": "of the source", "start_ns": start_ns, "end_ns": end_ns},
-                "duration_s": (end_ns - start_ns) / 1e9,
-                "command": None,
-                "targets": [],
-                "probes": [],
-                "backend": f"import {self.source}",
-                "ftrace": {},
-                "syscall_names": {},
-                "vm": {},
-                "mounts": [],
-                "disks": [],
-                "own_files": {},
-                "own_cost": {},
-                "tables": tables,
-                "loss": {"events": 0, "windows": 0, "unknown": 0},
-            },
-        )
-        self._finished = True
+        write_table(LOSS, self._building, None)
+        made: Any = {**first_manifest(self.source, start_ns, end_ns), "tables": tables, **facts}
+        manifests.write(self._building, made)
+        put_in_place(self._building, self.folder)
 
     def __exit__(
         self,
@@ -85,5 +138,6 @@ class ImportedTrace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._finished:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        for writer in self._writers.values():
+            writer.discard()
+        shutil.rmtree(self._building, ignore_errors=True)

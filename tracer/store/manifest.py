@@ -239,6 +239,18 @@ class Btrfs(TypedDict):
     devices: list[str]
 
 
+class Imported(TypedDict, total=False):
+    """Where an imported trace comes from: `notes` say what was assumed and what is not known.
+
+    `not_understood`: how many lines or events of which kind made no row.
+    """
+
+    format: str
+    file: str
+    notes: list[str]
+    not_understood: dict[str, Count]
+
+
 class OwnCost(TypedDict, total=False):
     """What the recorder itself used; `bytes_written` of raw data and tables.
 
@@ -298,6 +310,7 @@ class Manifest(TypedDict):
     probes: list[str]
     backend: str
     backend_why: NotRequired[str]
+    imported: NotRequired[Imported]
     summed_up: NotRequired[list[str]]
     ftrace: Ftrace
     perf: NotRequired[Perf]
@@ -314,8 +327,8 @@ class Manifest(TypedDict):
     loss: LossFacts
 
 
-ThreadFacts = tuple[Pid, Pid, Pid, str, str | None]
-"""A thread at the start: (tid, pid, ppid, comm, cgroup path)."""
+ThreadFacts = tuple[Pid, Pid, Pid | None, str, str | None]
+"""A thread at the start: (tid, pid, ppid or null: not known, comm, cgroup path)."""
 
 MemberFacts = tuple[
     Count, Pid, Annotated[int, Field(ge=-1, lt=4096)], Annotated[int, Field(ge=-1, lt=1 << 15)],

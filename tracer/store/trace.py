@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import tempfile
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ from tracer.store.manifest import Manifest
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
+    import pyarrow as pa
 
     from tracer.store.finalize import Progress
 
@@ -39,6 +43,11 @@ _SQL_TYPES = {
 
 
 _GUARDIAN_S = 60.0
+_THREADS = 8
+"""More of them ask for more memory than they save time."""
+_THREAD_BYTES = 96 << 20
+"""What DuckDB may hold for each of its threads, and for two more: the rest is spilled."""
+_BATCH = 1 << 17
 
 
 class Trace:
@@ -63,6 +72,12 @@ class Trace:
         self._absent: dict[str, list[Column]] = {}
         self._paths = self._checked_paths()
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._close: weakref.finalize[Any, Any] | None = None
+        self._cpus: int | None = None
+
+    def use_cpus(self, number: int) -> None:
+        """Query with so many CPUs, not with all. To be said before the first query."""
+        self._cpus = number
 
     def _checked_paths(self) -> dict[str, Path]:
         import pyarrow as pa
@@ -114,18 +129,27 @@ class Trace:
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection with a view of each table, that can read nothing else."""
+        """A DuckDB connection with a view of each table, that can read nothing else.
+
+        Its memory is bounded, whatever the trace: what does not fit is spilled to a folder of its
+        own (TMPDIR), which goes when the trace is closed.
+        """
         if self._connection is None:
             import duckdb
 
+            threads = min(_THREADS, self._cpus or len(os.sched_getaffinity(0)))
+            spill = tempfile.mkdtemp(prefix="tracer-")
             connection = duckdb.connect(
                 config={
                     "autoinstall_known_extensions": False,
                     "autoload_known_extensions": False,
-                    # Where a query spills what memory does not hold.
-                    "temp_directory": str(Path(tempfile.gettempdir()) / f"tracer-{os.getpid()}"),
+                    "temp_directory": spill,
+                    "threads": threads,
+                    "memory_limit": f"{(threads + 2) * _THREAD_BYTES}B",
                 }
             )
+            # Also where nobody closes the trace.
+            self._close = weakref.finalize(self, _close, connection, spill)
             for name, path in self._paths.items():
                 nulls = "".join(
                     f', NULL::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in self._absent[name]
@@ -137,7 +161,9 @@ class Trace:
             connection.execute(f"SET allowed_directories={folders}")
             connection.execute("SET enable_external_access=false")
             # DuckDB has one, on standard output, wherever Python was not given a file to run.
-            connection.execute("SET enable_progress_bar=false")
+            # In a notebook without ipywidgets there is none, and no setting either.
+            with contextlib.suppress(duckdb.InvalidInputException):
+                connection.execute("SET enable_progress_bar=false")
             connection.execute("SET lock_configuration=true")
             self._connection = connection
         return self._connection
@@ -153,6 +179,23 @@ class Trace:
         """The result of a query of our own as a frame; BadTrace where a table is damaged."""
         frame: pd.DataFrame = self._own(lambda: self.connection.execute(query, parameters).df())
         return frame
+
+    def arrow(self, query: str) -> pa.Table:
+        """The result of a query of our own as an Arrow table; BadTrace likewise."""
+        found: pa.Table = self._own(lambda: self.connection.sql(query).to_arrow_table())
+        return found
+
+    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """The result of a query of our own, as it comes; BadTrace likewise."""
+        reader = self._own(lambda: self.connection.sql(query).to_arrow_reader(_BATCH))
+        while (batch := self._own(lambda: next(reader, None))) is not None:
+            yield batch
+
+    def keep(self, name: str, rows: pa.Table) -> None:
+        """Make a table of rows that were made outside of SQL."""
+        self.connection.register("kept rows", rows)
+        self.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM "kept rows"')
+        self.connection.unregister("kept rows")
 
     def execute(self, query: str) -> None:
         """Run a statement of our own; BadTrace where a table is damaged."""
@@ -171,16 +214,21 @@ class Trace:
             ) from None
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Close the connection; what it spilled is removed."""
+        if self._close is not None:
+            self._close()
+            self._connection = self._close = None
 
     def __enter__(self) -> Trace:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _close(connection: duckdb.DuckDBPyConnection, spill: str) -> None:
+    connection.close()
+    shutil.rmtree(spill, ignore_errors=True)
 
 
 def _quoted(path: Path) -> str:

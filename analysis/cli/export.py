@@ -1,0 +1,49 @@
+"""`tracer export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracer.cli.opening import TracePath, open_trace
+
+
+def export(
+    trace: TracePath,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="PATH", help="File; of csv and parquet a folder."),
+    ],
+    format: Annotated[
+        str, typer.Option("--format", help="perfetto, chrome, csv or parquet.")
+    ] = "perfetto",
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    start: Annotated[
+        float | None,
+        typer.Option("--from", metavar="S", help="Leave out what ended before (s from begin)."),
+    ] = None,
+    end: Annotated[
+        float | None, typer.Option("--to", metavar="S", help="Leave out what began after.")
+    ] = None,
+) -> None:
+    """Write a trace for other tools: Perfetto's UI, chrome://tracing, spreadsheets, pandas.
+
+    perfetto and chrome show phases, calls, faults, requests, write-backs, samples and
+    losses over time; csv and parquet are a file a table, requests and flushes, too. A name
+    that begins with = stands in a CSV as it is: let a spreadsheet import it as text.
+
+    [bold]Examples[/bold]
+
+      tracer export run.trace -o run.pftrace
+
+      tracer export run.trace --format chrome -o run.json.gz --from 10 --to 12
+
+      tracer export run.trace --format parquet -o tables
+    """
+    from analysis.exchange.exporting import export as export_trace
+
+    with open_trace(trace) as opened:
+        said = export_trace(opened, format, output, force, start, end)
+    typer.echo(f"{output}: " + ", ".join(f"{n} {what}" for what, n in said.items()), err=True)

@@ -1,0 +1,118 @@
+"""Rows of the table block from what formats of storage traces tell: when, where, how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from probes.block import SECTOR_BYTES, TABLE
+from probes.errors import BadTrace
+
+NO_CPU = -1
+NO_THREAD = -1
+"""In columns that may not be null: the source does not tell."""
+
+MOST_BYTES = 1 << 40
+"""No single request is longer."""
+_MOST_DEVICES = 1 << 16
+
+
+def block_rows(
+    ts: NDArray[np.int64],
+    event: str | pa.Array,
+    dev: pa.Array,
+    sector: NDArray[np.uint64],
+    nr_sector: NDArray[np.int64],
+    rwbs: pa.Array,
+) -> pa.RecordBatch:
+    """Rows with these columns; process, name and CPU are not known.
+
+    `event`: one for all, or a text column; `dev`, `rwbs`: text columns.
+    """
+    n = len(ts)
+    text = pa.dictionary(pa.int32(), pa.string())
+    events = pa.array([event] * n, pa.string()) if isinstance(event, str) else event
+    columns: dict[str, Any] = {
+        "ts": pa.array(ts, pa.int64()),
+        "cpu": pa.array(np.full(n, NO_CPU, np.int16)),
+        "pid": pa.nulls(n, pa.int32()),
+        "tid": pa.array(np.full(n, NO_THREAD, np.int32)),
+        "comm": pa.nulls(n, pa.string()),
+        "event": events,
+        "dev": dev,
+        "sector": pa.array(sector, pa.uint64()),
+        "nr_sector": pa.array(nr_sector, pa.int64()),
+        "rwbs": rwbs,
+        "error": pa.nulls(n, pa.int32()),
+    }
+    schema = TABLE.arrow_schema()
+    arrays = []
+    for column in schema:
+        array = columns[column.name]
+        if pa.types.is_dictionary(column.type):
+            if not pa.types.is_dictionary(array.type):
+                array = array.dictionary_encode()
+            array = array.cast(text)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def sectors_of(
+    offset: NDArray[np.uint64], size: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """First sector and number of sectors of byte ranges, which need not begin at a sector."""
+    unit = np.uint64(SECTOR_BYTES)
+    first = offset // unit
+    after = (offset + size + (unit - np.uint64(1))) // unit
+    return first, (after - first).astype(np.int64)
+
+
+class Devices:
+    """Device numbers for disks or files that a source only names: 0:1, 0:2, ..."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, str] = {}
+
+    def number(self, name: str) -> str:
+        """The number of this one; BadTrace where there are too many to be disks."""
+        if name not in self._numbers:
+            if len(self._numbers) >= _MOST_DEVICES:
+                raise BadTrace(f"more than {_MOST_DEVICES} devices", "split the file")
+            self._numbers[name] = f"0:{len(self._numbers) + 1}"
+        return self._numbers[name]
+
+    def column(self, names: pa.Array) -> pa.Array:
+        """The numbers of a column of names."""
+        encoded = names.dictionary_encode()
+        numbers = [self.number(str(name)) for name in encoded.dictionary.to_pylist()]
+        return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(numbers, pa.string()))
+
+    def facts(self) -> list[dict[str, str]]:
+        """For the manifest: which number is which."""
+        return [{"name": name, "dev": number} for name, number in self._numbers.items()]
+
+
+class InOrder:
+    """Rows that are not met in order of time: those later than what is to come are held back."""
+
+    def __init__(self, most: int = 1 << 20) -> None:
+        """`most`: so many are held back at the most; then the oldest are let go."""
+        self._most = most
+        self._held: pa.Table | None = None
+
+    def ready(self, rows: Sequence[pa.RecordBatch], until: int | None) -> list[pa.RecordBatch]:
+        """Rows in order of time: of those held back and these, all before `until`."""
+        tables = [] if self._held is None else [self._held]
+        tables += [pa.Table.from_batches([batch]) for batch in rows]
+        every = pa.concat_tables(tables).unify_dictionaries()
+        ts = every.column("ts").to_numpy()
+        order = np.argsort(ts, kind="stable")
+        count = len(ts) if until is None else int(np.searchsorted(ts[order], until))
+        count = max(count, len(ts) - self._most)
+        self._held = every.take(order[count:]) if count < len(ts) else None
+        batches: list[pa.RecordBatch] = every.take(order[:count]).combine_chunks().to_batches()
+        return batches

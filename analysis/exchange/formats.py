@@ -1,0 +1,174 @@
+"""The formats that can be imported: what each is, how a file shows that it is one, who reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from probes.errors import UsageError
+
+_HEAD_BYTES = 64 << 10
+
+_Reader = Callable[[Path, Path, bool], None]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format that `tracer import` knows."""
+
+    name: str
+    doc: str
+    shows: Callable[[bytes], bool]
+    """Whether the first bytes of a file plainly show that it is one."""
+    read: _Reader
+    """Makes the trace: (file, output, force)."""
+
+
+def _perf_script(path: Path, output: Path, force: bool) -> None:
+    from analysis.exchange.printed.importing import PERF_SCRIPT, import_lines
+
+    import_lines(path, output, PERF_SCRIPT, force)
+
+
+def _trace_cmd(path: Path, output: Path, force: bool) -> None:
+    if _head(path).startswith(_TRACE_DAT):
+        from analysis.exchange.trace_dat import import_trace_dat
+
+        import_trace_dat(path, output, force)
+    else:
+        from analysis.exchange.printed.importing import TRACE_CMD, import_lines
+
+        import_lines(path, output, TRACE_CMD, force)
+
+
+def _blktrace(path: Path, output: Path, force: bool) -> None:
+    head = _head(path) if path.is_file() else _BLK_MAGIC
+    if head[1:4] in (_BLK_MAGIC[1:4], b"\x74\x61\x65"):
+        from analysis.exchange.blktrace import import_blktrace
+
+        import_blktrace(path, output, force)
+    else:
+        from analysis.exchange.printed.importing import BLKPARSE, import_lines
+
+        import_lines(path, output, BLKPARSE, force)
+
+
+def _fio(path: Path, output: Path, force: bool) -> None:
+    from analysis.exchange.fio_iolog import import_fio
+
+    import_fio(path, output, force)
+
+
+def _msr(path: Path, output: Path, force: bool) -> None:
+    from analysis.exchange.msr_csv import import_msr
+
+    import_msr(path, output, force)
+
+
+def _oracle_general(path: Path, output: Path, force: bool) -> None:
+    from analysis.exchange.oracle_general import import_oracle_general
+
+    import_oracle_general(path, output, force)
+
+
+def _csv(path: Path, output: Path, force: bool) -> None:
+    from analysis.exchange.csv_pages import import_csv
+
+    import_csv(path, output, force)
+
+
+_TRACE_DAT = b"\x17\x08\x44tracing"
+_BLK_MAGIC = b"\x07\x74\x61\x65"
+_BLKPARSE_LINE = re.compile(rb"^ *\d+,\d+ +\d+ +\d+ +\d+\.\d{9} +\d+ +[A-Za-z]{1,2} ", re.M)
+_EVENT_LINE = rb"^ *\S.*%s *(?:\([ \d-]+\) )?\[\d+\] +(?:\S{4,8} +)?\d+\.\d+: +\S+:"
+_TRACE_CMD_LINE = re.compile(_EVENT_LINE % rb"-\d+", re.M)
+_PERF_LINE = re.compile(_EVENT_LINE % rb" \d+(?:/\d+)?", re.M)
+_MSR_LINE = re.compile(rb"^\d{15,19},[^,\n]{1,64},\d+,(?:Read|Write),\d+,\d+,\d+\r?\n", re.I)
+
+FORMATS: dict[str, Format] = {
+    one.name: one
+    for one in (
+        Format(
+            "perf-script",
+            "output of perf script",
+            lambda head: _PERF_LINE.search(head) is not None,
+            _perf_script,
+        ),
+        Format(
+            "trace-cmd",
+            "trace.dat (versions 6 and 7), or output of trace-cmd report",
+            lambda head: head.startswith(_TRACE_DAT) or _TRACE_CMD_LINE.search(head) is not None,
+            _trace_cmd,
+        ),
+        Format(
+            "blktrace",
+            "DEVICE.blktrace.0 (all CPUs beside it are taken), or output of blkparse",
+            lambda head: head.startswith(_BLK_MAGIC) or _BLKPARSE_LINE.search(head) is not None,
+            _blktrace,
+        ),
+        Format(
+            "fio-iolog",
+            "what fio writes with write_iolog, versions 2 and 3",
+            lambda head: head.startswith((b"fio version 2 iolog", b"fio version 3 iolog")),
+            _fio,
+        ),
+        Format(
+            "msr-csv",
+            "block traces of MSR Cambridge (Timestamp,Hostname,DiskNumber,Type,...)",
+            lambda head: _MSR_LINE.match(head) is not None,
+            _msr,
+        ),
+        Format(
+            "oracle-general",
+            "libCacheSim's oracleGeneral; never guessed, since it has no mark",
+            lambda head: False,
+            _oracle_general,
+        ),
+        Format(
+            "csv",
+            "page operations, columns ts_ns,dev,page,pages,op",
+            lambda head: (
+                {b"ts_ns", b"dev", b"page", b"pages", b"op"}
+                <= set(head.split(b"\n")[0].strip().split(b","))
+            ),
+            _csv,
+        ),
+    )
+}
+"""By name."""
+
+
+def import_file(source: Path, output: Path, name: str | None = None, force: bool = False) -> str:
+    """Make the trace `output` from a file; returns the format's name.
+
+    Without a name the format is guessed from the file's first bytes. Raises UsageError where it
+    is not known or cannot be guessed, BadTrace where the file is no such one.
+    """
+    if name is not None and name not in FORMATS:
+        raise UsageError(f"there is no format {name!r}", f"known: {', '.join(FORMATS)}")
+    found = FORMATS[name] if name is not None else guessed(source)
+    found.read(source, output, force)
+    return found.name
+
+
+def guessed(source: Path) -> Format:
+    """The format that a file plainly is of; UsageError where that is none, or several."""
+    head = _head(source)
+    found = [one for one in FORMATS.values() if one.shows(head)]
+    if not found and source.suffix == ".csv":
+        return FORMATS["csv"]  # which says what such a file has
+    if len(found) != 1:
+        raise UsageError(
+            f"what {source} is cannot be told from its begin",
+            f"say it with --format: {', '.join(FORMATS)}",
+        )
+    return found[0]
+
+
+def _head(path: Path) -> bytes:
+    from analysis.exchange.reading import opened
+
+    with opened(path) as file:
+        return file.read(_HEAD_BYTES)

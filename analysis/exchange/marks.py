@@ -1,0 +1,136 @@
+"""What a trace viewer draws: tracks, and slices, instants and counters on them.
+
+Between the trace (`drawing.py`) and the formats of viewers (`perfetto.py`, `chrome.py`). Marks come
+in batches of arrays, so that memory stays flat whatever the length of a trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+LATEST_NS = 1 << 62
+"""No time is later: what claims to be is damaged."""
+
+
+class Kind(Enum):
+    """What a track is."""
+
+    PROCESS = "process"
+    THREAD = "thread"
+    GROUP = "group"
+    """Has no marks itself: others lie below it."""
+    SLICES = "slices"
+    COUNTER = "counter"
+
+
+@dataclass(frozen=True)
+class Track:
+    """One line of a viewer. Tracks of one name and parent are drawn as one where that is known."""
+
+    number: int
+    """From 1, in the order in which tracks are made."""
+    kind: Kind
+    name: str
+    parent: int | None = None
+    pid: int | None = None
+    tid: int | None = None
+    unit: str = ""
+
+
+@dataclass
+class Texts:
+    """A text for each mark: codes into `values`, -1 for none."""
+
+    codes: NDArray[np.int32]
+    values: list[str]
+
+
+class What(Enum):
+    """What a batch of marks is."""
+
+    SLICES = "slices"
+    INSTANTS = "instants"
+    COUNTERS = "counters"
+
+
+@dataclass
+class Marks:
+    """A batch of marks of one kind. Arrays are aligned with each other."""
+
+    what: What
+    category: str
+    track: NDArray[np.int64]
+    ts: NDArray[np.int64]
+    name: Texts
+    dur: NDArray[np.int64] | None = None
+    """Of slices, in ns."""
+    value: NDArray[np.float64] | None = None
+    """Of counters."""
+    numbers: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = field(default_factory=dict)
+    """More about each: values, and which are there."""
+    texts: dict[str, Texts] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def possible(self) -> Marks:
+        """Those whose times can be, and whose values are numbers."""
+        kept = (self.ts >= 0) & (self.ts < LATEST_NS)
+        if self.dur is not None:
+            kept &= (self.dur >= 0) & (self.dur < LATEST_NS)
+        if self.value is not None:
+            kept &= np.isfinite(self.value)
+        return self if kept.all() else self.where(kept)
+
+    def where(self, kept: NDArray[Any]) -> Marks:
+        """Some of the marks: by a mask, or by their places."""
+
+        def some(texts: Texts) -> Texts:
+            return Texts(texts.codes[kept], texts.values)
+
+        return Marks(
+            self.what,
+            self.category,
+            self.track[kept],
+            self.ts[kept],
+            some(self.name),
+            None if self.dur is None else self.dur[kept],
+            None if self.value is None else self.value[kept],
+            {name: (values[kept], there[kept]) for name, (values, there) in self.numbers.items()},
+            {name: some(texts) for name, texts in self.texts.items()},
+        )
+
+
+def same(name: str, count: int) -> Texts:
+    """One text for all."""
+    return Texts(np.zeros(count, np.int32), [name])
+
+
+def texts_of(column: pa.Array) -> Texts:
+    """A text column as codes and values; bytes that are no UTF-8 are replaced."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    return Texts(codes, readable(encoded.dictionary))
+
+
+def readable(values: pa.Array) -> list[str]:
+    """Texts as str; bytes that are no UTF-8 are replaced, nulls are empty."""
+    raw = values.cast(pa.binary()) if not pa.types.is_null(values.type) else values
+    return [(value or b"").decode("utf-8", "replace") for value in raw.to_pylist()]
+
+
+def numbers_of(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """An integer column as values (bits of an unsigned one) and which are there."""
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_uint64(column.type):
+        values = column.fill_null(0).to_numpy(zero_copy_only=False).view(np.int64)
+    else:
+        filled = column.cast(pa.int64()).fill_null(0)
+        values = filled.to_numpy(zero_copy_only=False)
+    return values, there

@@ -1,0 +1,138 @@
+"""How the kernel prints the events of our tables, as patterns of their fields.
+
+In a pattern {NAME:KIND} is a field of the event's format, everything else stands as it is.
+Kinds: dec, hex (an integer), dev (MAJOR,MINOR or MAJOR:MINOR), text (up to what follows), name
+(the same, of an integer that is printed by its name), zero (a field that is 0 when it is not
+printed), head (the device in the line's head); {} is what no column needs. An event has several
+patterns where kernels differ, newest first.
+
+Source: `print fmt` of events/SYSTEM/EVENT/format; blkparse: blkparse_fmt.c, by its default formats.
+"""
+
+from __future__ import annotations
+
+TEXT_BYTES = {"comm": 16, "newcomm": 16, "rwbs": 16, "name": 32, "bdi": 32, "dst_path": 512}
+"""Texts are cut at so many bytes."""
+
+OPTIONAL = ("cgroup_ino",)
+"""Fields that some patterns of an event lack; of those a line has not, the column is null."""
+
+_BIO = "{dev:dev} {rwbs:text} {sector:dec} + {nr_sector:dec} [{comm:text}]"
+_REQUEST = "{dev:dev} {rwbs:text} {} ({}) {sector:dec} + {nr_sector:dec}{} [{comm:text}]"
+_DONE = "{dev:dev} {rwbs:text} ({}) {sector:dec} + {nr_sector:dec}{} [{error:dec}]"
+_WORK = (
+    "bdi {name:text}: sb_dev {sb_dev:dev} nr_pages={nr_pages:dec} sync_mode={sync_mode:dec} "
+    "kupdate={for_kupdate:dec} range_cyclic={} background={for_background:dec} reason={reason:name}"
+)
+_WORKS = (f"{_WORK} cgroup_ino={{cgroup_ino:dec}}", f"{_WORK} cgroup={{}}", _WORK)
+_BUFFER = "{dev:dev} sector={sector:dec} size={size:dec}"
+_FOLIO = "bdi {name:text}: ino={ino:dec} index={index:dec}"
+_SINGLE = (
+    "bdi {name:text}: ino={ino:dec} state={} dirtied_when={dirtied_when:dec} age={} index={} "
+    "to_write={nr_to_write:dec} wrote={wrote:dec}{}"
+)
+_FAULT = "address={address:hex} ip={ip:hex} error_code={error_code:hex}"
+_EXT4 = "dev {dev:dev} ino {ino:dec}{}"
+
+PRINTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("block:block_bio_queue", "block:block_bio_backmerge", "block:block_bio_frontmerge"),
+        (_BIO,),
+    ),
+    "block:block_bio_remap": ("{dev:dev} {rwbs:text} {sector:dec} + {nr_sector:dec} <- {}",),
+    **dict.fromkeys(
+        ("block:block_rq_insert", "block:block_rq_merge", "block:block_rq_issue"), (_REQUEST,)
+    ),
+    **dict.fromkeys(
+        ("block:block_rq_requeue", "block:block_rq_complete", "block:block_rq_error"), (_DONE,)
+    ),
+    **dict.fromkeys(("block:block_touch_buffer", "block:block_dirty_buffer"), (_BUFFER,)),
+    **dict.fromkeys(
+        (
+            *("writeback:writeback_queue", "writeback:writeback_exec"),
+            *("writeback:writeback_start", "writeback:writeback_written"),
+            "writeback:writeback_wait",
+        ),
+        _WORKS,
+    ),
+    "writeback:writeback_wake_background": (
+        "bdi {name:text}: cgroup_ino={cgroup_ino:dec}",
+        "bdi {name:text}",
+    ),
+    "writeback:writeback_dirty_folio": (_FOLIO,),
+    "writeback:writeback_dirty_page": (_FOLIO,),
+    "writeback:writeback_mark_inode_dirty": ("bdi {name:text}: ino={ino:dec} state={}",),
+    "writeback:balance_dirty_pages": ("bdi {bdi:text}: limit={} pause={pause:dec} period={}",),
+    "writeback:writeback_single_inode_start": (_SINGLE,),
+    "writeback:writeback_single_inode": (_SINGLE,),
+    "writeback:writeback_write_inode": ("bdi {name:text}: ino={ino:dec} sync_mode={}",),
+    "raw_syscalls:sys_enter": ("NR {id:dec} ({}",),
+    "raw_syscalls:sys_exit": ("NR {id:dec} = {ret:dec}",),
+    "exceptions:page_fault_user": (_FAULT,),
+    "exceptions:page_fault_kernel": (_FAULT,),
+    "signal:signal_generate": ("sig={sig:dec} errno={} code={code:dec} comm={}",),
+    "task:task_newtask": ("pid={pid:dec} comm={comm:text} clone_flags={clone_flags:hex} {}",),
+    "task:task_rename": ("pid={pid:dec} oldcomm={} newcomm={newcomm:text} oom_score_adj={}",),
+    "sched:sched_process_exec": ("filename={} pid={pid:dec} old_pid={old_pid:dec}",),
+    "sched:sched_process_exit": ("comm={comm:text} pid={pid:dec} prio={}",),
+    "cgroup:cgroup_attach_task": (
+        "dst_root={dst_root:dec} dst_id={} dst_path={dst_path:text} pid={pid:dec} comm={}",
+    ),
+    "ext4:ext4_writepages": (
+        "dev {dev:dev} ino {ino:dec} nr_to_write {nr_to_write:dec} pages_skipped {} "
+        "range_start {range_start:dec} range_end {range_end:dec} sync_mode {sync_mode:dec}{}",
+    ),
+    **dict.fromkeys(
+        (
+            *("ext4:ext4_writepages_result", "ext4:ext4_sync_file_enter"),
+            *("ext4:ext4_sync_file_exit", "ext4:ext4_free_inode"),
+        ),
+        (_EXT4,),
+    ),
+    "ext4:ext4_fc_commit_start": ("dev {dev:dev}{}",),
+    "ext4:ext4_fc_commit_stop": ("dev {dev:dev} {}",),
+    "iomap:iomap_dio_rw_begin": (
+        "dev {dev:dev} ino {ino:hex} size {} offset {pos:hex} length {count:hex} {}",
+    ),
+    "iomap:iomap_dio_rw_queued": ("dev {dev:dev} ino {ino:hex} {}",),
+    "iomap:iomap_dio_complete": ("dev {dev:dev} ino {ino:hex} {}",),
+    **dict.fromkeys(
+        ("xfs:xfs_file_fsync", "xfs:xfs_dir_fsync", "xfs:xfs_inode_inactivating"),
+        ("dev {dev:dev} ino {ino:hex} {}",),
+    ),
+    **dict.fromkeys(
+        ("xfs:xfs_map_blocks_found", "xfs:xfs_map_blocks_alloc"),
+        ("dev {dev:dev} ino {ino:hex} disize {} pos {offset:hex} bytecount {count:hex} {}",),
+    ),
+    "xfs:xlog_iclog_write": ("dev {dev:dev} state {}",),
+}
+"""Patterns of each event, as perf script and trace-cmd report print it."""
+
+_SIZED = "{dev:head}{rwbs:text} {sector:dec} + {nr_sector:dec} "
+_FLUSH = "{dev:head}{sector:zero}{nr_sector:zero}{rwbs:text} "
+_BLK = (f"{_SIZED}[{{comm:text}}]", f"{_FLUSH}[{{comm:text}}]")
+_BLK_DONE = (
+    f"{_SIZED}[{{error:dec}}]",
+    "{dev:head}{nr_sector:zero}{rwbs:text} {sector:dec} [{error:dec}]",
+    f"{_FLUSH}[{{error:dec}}]",
+)
+
+BLKPARSE_EVENTS = {
+    "Q": "block:block_bio_queue",
+    "M": "block:block_bio_backmerge",
+    "F": "block:block_bio_frontmerge",
+    "I": "block:block_rq_insert",
+    "D": "block:block_rq_issue",
+    "C": "block:block_rq_complete",
+    "A": "block:block_bio_remap",
+    "R": "block:block_rq_requeue",
+}
+"""What blkparse calls the events of our table."""
+
+BLKPARSE_PRINTS: dict[str, tuple[str, ...]] = {
+    **{BLKPARSE_EVENTS[action]: _BLK for action in "QMFID"},
+    "block:block_rq_complete": _BLK_DONE,
+    "block:block_bio_remap": (f"{_SIZED}<- {{}}",),
+    "block:block_rq_requeue": _BLK_DONE + _BLK,
+}
+"""Patterns of each event, as blkparse prints it."""

@@ -1,0 +1,123 @@
+"""The tables of a trace, and what is derived of them, as a folder of CSV or Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from analysis.exchange.drawing import Window
+from analysis.exchange.marks import readable
+from analysis.exchange.streaming import query_batches, table_batches
+from analysis.views.flushes import flushes
+from analysis.views.requests import requests
+from analysis.views.steps import steps
+from tracer.store.files import create
+from tracer.store.trace import ALL_TABLES, Trace
+
+VIEWS: dict[str, tuple[str, Callable[[Trace], str], str]] = {
+    "requests": ("block", requests, "issue_ns"),
+    "flushes": ("block", flushes, "ts"),
+    "steps": ("phases", steps, "start"),
+}
+"""Derived tables: the table that each needs, what makes it, and its column of time."""
+
+TIME = {"phases": ("start", "end"), "loss": ("from", "to"), "syscalls": ("ts", "dur_ns")}
+"""Columns of time of the tables where it is not `ts` alone."""
+
+
+def write_tables(trace: Trace, folder: Path, format: str, window: Window | None) -> dict[str, int]:
+    """Write each table that the trace has to FOLDER/TABLE.csv or .parquet; returns their rows.
+
+    Rows that lie in the window at least in part; tables without a time whole.
+    Texts stand as they were recorded but for bytes that are no UTF-8. In particular a name that
+    begins with = stays so: what opens a CSV must take it for the text that it is.
+    """
+    rows = {}
+    for name in trace.tables:
+        batches = (_within(name, batch, window) for batch in table_batches(trace, name))
+        rows[name] = _write(folder, name, format, batches, _schema(name))
+    for name, (needs, make, time) in VIEWS.items():
+        if needs in trace.tables:
+            view = make(trace)
+            sql = f"SELECT * FROM {view}"
+            if window is not None:
+                sql += f' WHERE "{time}" BETWEEN {window.start} AND {window.end}'
+            rows[name] = _write(folder, name, format, query_batches(trace, sql), None)
+    return rows
+
+
+def _schema(name: str) -> pa.Schema:
+    return ALL_TABLES[name].arrow_schema()
+
+
+def _within(name: str, batch: pa.RecordBatch, window: Window | None) -> pa.RecordBatch:
+    first, last = TIME.get(name, ("ts", "ts"))
+    if window is None or first not in batch.schema.names:
+        return batch
+    start, end = window.start, window.end
+    begun = pc.coalesce(batch.column(first), pa.scalar(start, pa.int64()))
+    over = begun
+    if last == "dur_ns":
+        over = pc.add(begun, pc.coalesce(batch.column(last), pa.scalar(0, pa.int64())))
+    elif last != first:
+        over = pc.coalesce(batch.column(last), pa.scalar(end, pa.int64()))
+    return batch.filter(pc.and_(pc.less_equal(begun, end), pc.greater_equal(over, start)))
+
+
+def _write(
+    folder: Path,
+    name: str,
+    format: str,
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema | None,
+) -> int:
+    rows = 0
+    writer: pa.csv.CSVWriter | pq.ParquetWriter | None = None
+    with create(folder / f"{name}.{format}") as file:
+        for batch in batches:
+            plain = _plain(batch)
+            if writer is None:
+                writer = _writer(file, format, plain.schema)
+            writer.write_batch(plain)
+            rows += batch.num_rows
+        if writer is None and schema is not None:
+            writer = _writer(file, format, _plain_schema(schema))
+        if writer is not None:
+            writer.close()
+    return rows
+
+
+def _writer(file: object, format: str, schema: pa.Schema) -> pa.csv.CSVWriter | pq.ParquetWriter:
+    if format == "csv":
+        return pyarrow.csv.CSVWriter(file, schema)
+    return pq.ParquetWriter(file, schema, compression="zstd")
+
+
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type)
+            for f in schema
+        ]
+    )
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Text columns as plain strings, in which every byte is UTF-8."""
+    arrays = []
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            values = pa.array(readable(column.dictionary), pa.string())
+            column = (
+                values.take(column.indices) if len(values) else pa.nulls(len(column), pa.string())
+            )
+        elif pa.types.is_string(column.type):
+            encoded = column.dictionary_encode()
+            column = pa.array(readable(encoded.dictionary), pa.string()).take(encoded.indices)
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

@@ -1,0 +1,88 @@
+"""Tracks by what they are of, and lanes for slices that overlap."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysis.exchange.marks import Kind, Track
+
+_MOST_LANES = 256
+"""What overlaps more than that is drawn on the last lane."""
+
+
+@dataclass
+class Tracks:
+    """Tracks made so far, by what they are of; those not yet handed out wait in `new`."""
+
+    names: dict[int, str]
+    new: list[Track] = field(default_factory=list)
+    _made: dict[Any, int] = field(default_factory=dict)
+
+    def track(self, kind: Kind, key: Any, name: str, **more: Any) -> int:
+        """The number of the track of this key."""
+        number = self._made.get(key)
+        if number is None:
+            number = self._made[key] = len(self._made) + 1
+            self.new.append(Track(number, kind, name, **more))
+        return number
+
+    def thread(self, pid: int | None, tid: int) -> int:
+        """The track of a thread, and of its process."""
+        process = pid if pid is not None and pid >= 0 else max(tid, 0)
+        name = self.names.get(process, "")
+        self.track(Kind.PROCESS, ("process", process), name, pid=process)
+        tid = max(tid, 0)
+        key = ("thread", process, tid)
+        return self.track(Kind.THREAD, key, self.names.get(tid, ""), pid=process, tid=tid)
+
+    def of_thread(self, pid: int | None, tid: int, name: str) -> int:
+        """A track below a thread's."""
+        parent = self.thread(pid, tid)
+        return self.track(Kind.SLICES, (name, parent), name, parent=parent)
+
+    def of_device(self, dev: str, name: str, lane: int = 0) -> int:
+        """A track below a block device's."""
+        parent = self.track(Kind.GROUP, ("device", dev), f"block device {dev}")
+        return self.track(Kind.SLICES, (name, parent, lane), name, parent=parent)
+
+    def taken(self) -> Iterator[Track]:
+        """Tracks to hand out before the marks on them."""
+        yield from self.new
+        self.new.clear()
+
+
+def nested(lanes: list[list[int]], start: int, stop: int) -> int:
+    """The first lane on which a slice lies within, or behind, those that came before it."""
+    for number, ends in enumerate(lanes):
+        while ends and ends[-1] <= start:
+            ends.pop()
+        if not ends or stop <= ends[-1] or number == _MOST_LANES - 1:
+            ends.append(stop)
+            return number
+    lanes.append([stop])
+    return len(lanes) - 1
+
+
+class Lanes:
+    """Lanes on which slices do not overlap; slices come by their begin."""
+
+    def __init__(self) -> None:
+        self._busy: list[tuple[int, int]] = []
+        self._free: list[int] = []
+        self._made = 0
+
+    def lane(self, start: int, stop: int) -> int:
+        """The lane of a slice."""
+        while self._busy and self._busy[0][0] <= start:
+            heapq.heappush(self._free, heapq.heappop(self._busy)[1])
+        if self._free:
+            number = heapq.heappop(self._free)
+        elif self._made < _MOST_LANES:
+            number, self._made = self._made, self._made + 1
+        else:
+            return _MOST_LANES
+        heapq.heappush(self._busy, (stop, number))
+        return number

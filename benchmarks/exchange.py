@@ -1,0 +1,112 @@
+"""How fast foreign files are read and traces are written for other tools.
+
+python benchmarks/exchange.py --json [--lines N]
+
+Prints one JSON object: for each importer `rows_per_s` (lines or records of the file), for each
+exporter `marks_per_s`, and `max_rss_bytes` of the whole run. Files are made in a temporary folder;
+compiled loops are warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import struct
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.exchange.exporting import export
+from analysis.exchange.formats import import_file
+from tracer.store.trace import Trace
+
+
+def _perf_script(n: int) -> str:
+    us = 10 * n
+    head = f"          python  1234/1240  [001]  {us // 10**6}.{us % 10**6:06d}: "
+    match n % 4:
+        case 0:
+            return f"{head}block:block_rq_issue: 8,0 WS 4096 () {n * 8} + 8 none,0,0 [python]\n"
+        case 1:
+            return f"{head}block:block_rq_complete: 8,0 WS () {(n - 1) * 8} + 8 none,0,0 [0]\n"
+        case 2:
+            return f"{head}raw_syscalls:sys_enter: NR 1 (3, 7f00, 1000, 0, 0, 0)\n"
+    return f"{head}raw_syscalls:sys_exit: NR 1 = 4096\n"
+
+
+def _blk(n: int) -> bytes:
+    action = 7 if n % 2 == 0 else 8
+    fields = (0x65617407, n, 1000 * n, n // 2 * 8, 4096, action | 2 << 16, 77, 8 << 20, 0, 0, 0)
+    return struct.pack("<IIQQIIIIIHH", *fields)
+
+
+def _files(folder: Path, lines: int) -> dict[str, Path]:
+    """One file of each format, of so many lines or records."""
+    texts: dict[str, Callable[[int], str]] = {
+        "perf-script": _perf_script,
+        "msr-csv": lambda n: f"{10**17 + n * 10},hm,0,Write,{n * 4096},4096,500\n",
+        "fio-iolog": lambda n: f"{n} /dev/a write {n * 4096} 4096\n",
+        "csv": lambda n: f"{n},8:0,{n % 1000},1,W\n",
+    }
+    heads = {"fio-iolog": "fio version 3 iolog\n", "csv": "ts_ns,dev,page,pages,op\n"}
+    made = {}
+    for name, line in texts.items():
+        made[name] = folder / name
+        with made[name].open("w") as out:
+            out.write(heads.get(name, ""))
+            out.writelines(map(line, range(lines)))
+    made["blktrace"] = folder / "blktrace"
+    with made["blktrace"].open("wb") as file:
+        file.writelines(map(_blk, range(lines)))
+    made["oracle-general"] = folder / "oracle"
+    records = np.zeros(lines, [("t", "<u4"), ("o", "<u8"), ("s", "<u4"), ("n", "<i8")])
+    records["t"] = np.arange(lines) // 1000
+    records["o"] = np.arange(lines) % 1000
+    made["oracle-general"].write_bytes(records.tobytes())
+    return made
+
+
+def measure(lines: int) -> dict[str, Any]:
+    """The figures."""
+    found: dict[str, Any] = {"lines": lines, "import": {}, "export": {}}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for kind, path in _files(folder, 1000).items():  # compiles the loops
+            import_file(path, folder / f"{kind}.trace", kind, force=True)
+        for kind, path in _files(folder, lines).items():
+            started = time.monotonic()
+            import_file(path, folder / f"{kind}.trace", kind, force=True)
+            found["import"][kind] = {"rows_per_s": round(lines / (time.monotonic() - started))}
+        with Trace(folder / "perf-script.trace") as trace:
+            for format in ("perfetto", "chrome", "csv", "parquet"):
+                started = time.monotonic()
+                said = export(trace, format, folder / f"out.{format}", force=True)
+                marks = said["marks"] if "marks" in said else sum(said.values())
+                took = time.monotonic() - started
+                found["export"][format] = {"marks_per_s": round(marks / took), "marks": marks}
+    found["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="of each file")
+    options = parser.parse_args()
+    found = measure(options.lines)
+    if options.json:
+        print(json.dumps(found))
+        return
+    for way in ("import", "export"):
+        for kind, figures in found[way].items():
+            print(f"{way} {kind}: {figures}")
+
+
+if __name__ == "__main__":
+    main()

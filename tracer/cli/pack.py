@@ -1,0 +1,61 @@
+"""`tracer pack` and `tracer unpack`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracer.cli.opening import TracePath
+
+
+def pack(
+    trace: TracePath,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="File to make; T.tar.zst."),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="With the raw streams, to decode anew.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+) -> None:
+    """Pack a trace into one compressed file, to send.
+
+    The tables and the manifest, each with a checksum. info, report and the others read a
+    pack as it is; tracer unpack makes a trace directory of it.
+
+    [bold]Example[/bold]
+
+      tracer pack run.trace -o run.trace.tar.zst
+    """
+    from tracer.cli.sizes import show_size
+    from tracer.store.packing import SUFFIX
+    from tracer.store.packing import pack as pack_trace
+
+    target = output or Path(f"{trace.resolve().name}{SUFFIX}")
+    size = pack_trace(trace, target, raw, force)
+    typer.echo(f"{target}: {show_size(size)}", err=True)
+
+
+def unpack(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A pack.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR.trace", help="Trace to make; FILE's name."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the trace.")] = False,
+) -> None:
+    """Make a trace directory of a pack, if all of it is as it was packed.
+
+    [bold]Example[/bold]
+
+      tracer unpack run.trace.tar.zst
+    """
+    from tracer.store.packing import SUFFIX
+    from tracer.store.packing import unpack as unpack_trace
+
+    name = file.name.removesuffix(SUFFIX).removesuffix(".trace")
+    target = unpack_trace(file, output or Path(f"{name}.trace"), force)
+    typer.echo(f"{target}", err=True)

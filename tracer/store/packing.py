@@ -1,0 +1,276 @@
+"""A trace as one compressed file to send, and back.
+
+A pack is a tar archive under zstd, so that `tar --zstd -xf` opens it, too. Its first member,
+`pack.json`, lists the others with size and SHA-256; they follow in that order, the manifest first.
+What is unpacked may come from anybody: nothing but the listed files of a trace is made, of the
+listed sizes, below a new folder that is there when all of it is right, or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import pyarrow as pa
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from probes.errors import BadTrace, PermissionMissing, UsageError
+from tracer.store import manifest as manifests
+from tracer.store.files import create, make_folder
+from tracer.store.importing import check_output, put_in_place
+from tracer.store.manifest import Count, checker, what_is_wrong
+from tracer.store.trace import ALL_TABLES, Trace
+
+SUFFIX = ".tar.zst"
+LIST = "pack.json"
+VERSION = 1
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+_BLOCK = 512
+_COPY = 1 << 20
+_MOST_MEMBERS = 1 << 17
+_MOST_LIST = 64 << 20
+_MOST_BYTES = 1 << 40
+_MOST_RATIO = 200
+_SMALL = 64 << 20
+"""A pack may hold so much, however small it is."""
+_RAW = re.compile(r"raw/(marks/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
+_TABLES = {f"events/{name}.parquet" for name in ALL_TABLES}
+_AGAIN = "have it packed and sent again"
+
+
+class Member(TypedDict):
+    """One file of a pack."""
+
+    name: str
+    size: Count
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+@with_config(ConfigDict(strict=True, extra="ignore"))
+class PackList(TypedDict):
+    """The first member."""
+
+    pack: Count
+    members: Annotated[list[Member], Field(max_length=_MOST_MEMBERS)]
+
+
+def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> int:
+    """Pack the trace `folder` into the file `output`; returns its bytes.
+
+    `raw`: with the raw streams, from which tables can be made anew. Raises UsageError where
+    `output` exists and `force` is not given, or the trace is still being recorded.
+    """
+    if output.is_symlink() or output.is_dir() or (output.exists() and not force):
+        raise UsageError(f"{output} exists", "give another name with -o, or --force")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {output.absolute().parent}", "make it first")
+    Trace(folder).close()  # finalizes what a killed recorder left, checks the rest
+    members = [_member(folder, name) for name in _files(folder, raw)]
+    listed = json.dumps({"pack": VERSION, "members": members}).encode()
+    building = output.absolute().parent / f".{output.name}.{os.getpid()}"
+    building.unlink(missing_ok=True)
+    try:
+        with create(building) as file, pa.CompressedOutputStream(file, "zstd") as out:
+            out.write(_header(LIST, len(listed)))
+            out.write(_padded(listed))
+            for member in members:
+                out.write(_header(member["name"], member["size"]))
+                left = member["size"]
+                with (folder / member["name"]).open("rb") as source:
+                    while left:
+                        data = source.read(min(left, _COPY))
+                        if not data:
+                            raise BadTrace(
+                                f"{folder / member['name']} shrank while it was packed", "try again"
+                            )
+                        left -= len(data)
+                        out.write(data)
+                out.write(b"\0" * (-member["size"] % _BLOCK))
+            out.write(b"\0" * (2 * _BLOCK))
+        building.replace(output)
+    finally:
+        building.unlink(missing_ok=True)
+    return output.stat().st_size
+
+
+def _files(folder: Path, raw: bool) -> list[str]:
+    """The files of a trace that are packed."""
+    names = [manifests.FILE, "loss.parquet", *sorted(_TABLES)]
+    if raw:
+        found = (path.relative_to(folder).as_posix() for path in (folder / "raw").rglob("*"))
+        names += sorted(name for name in found if _RAW.fullmatch(name))
+    return [
+        name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()
+    ]
+
+
+def _member(folder: Path, name: str) -> Member:
+    digest = hashlib.sha256()
+    size = 0
+    with (folder / name).open("rb") as file:
+        while data := file.read(_COPY):
+            digest.update(data)
+            size += len(data)
+    return {"name": name, "size": size, "sha256": digest.hexdigest()}
+
+
+def _header(name: str, size: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    info.mode = 0o600
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % _BLOCK)
+
+
+def unpack(path: Path, output: Path, force: bool = False) -> Path:
+    """Make the trace `output` from a pack; returns it.
+
+    Raises BadTrace for what is no pack of a trace, is cut off or altered, or would be larger than
+    can be; UsageError where `output` exists and `force` is not given, or the disk has no room.
+    """
+    building = check_output(output, force)
+    try:
+        make_folder(building)
+        _unpack(path, building)
+        manifests.read(building)
+        put_in_place(building, output)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return output
+
+
+def open_pack(path: Path) -> Trace:
+    """The trace of a pack, in a folder that is there for as long as it is."""
+    folder = tempfile.TemporaryDirectory(prefix="tracer-pack-")
+    try:
+        trace = Trace(unpack(path, Path(folder.name) / "pack.trace"))
+    except BaseException:
+        folder.cleanup()
+        raise
+    weakref.finalize(trace, folder.cleanup)
+    return trace
+
+
+def is_pack(path: Path) -> bool:
+    """Whether a file looks like a pack."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC
+    except OSError:
+        return False
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    try:
+        size = path.stat().st_size
+        if not path.is_file():
+            raise BadTrace(f"{path} is no regular file", "give a pack")
+        with path.open("rb") as file:
+            if file.read(len(ZSTD_MAGIC)) != ZSTD_MAGIC:
+                raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
+            file.seek(0)
+            with pa.CompressedInputStream(file, "zstd") as stream:
+                _members(path, stream, size, folder)
+    except FileNotFoundError:
+        raise BadTrace(f"there is no file {path}", "check its name") from None
+    except PermissionError as error:
+        raise PermissionMissing(
+            f"{error.filename or path} may not be used by this user", "run as its owner, or as root"
+        ) from None
+    except pa.ArrowException as error:
+        raise BadTrace(f"{path} is damaged: {error}", _AGAIN) from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise BadTrace(f"{path} is damaged: {error}", _AGAIN) from None
+
+
+def _members(path: Path, stream: Any, size: int, folder: Path) -> None:
+    name, length = _next(path, stream)
+    if name != LIST or length > _MOST_LIST:
+        raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
+    try:
+        listed: PackList = checker(PackList).validate_json(_exactly(path, stream, length))
+    except ValueError as error:
+        raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", _AGAIN) from None
+    _exactly(path, stream, -length % _BLOCK)
+    if listed["pack"] > VERSION:
+        raise BadTrace(
+            f"{path} is a pack of version {listed['pack']}; this tracer knows {VERSION}",
+            "upgrade: pip install -U traintrace",
+        )
+    _check_list(path, listed["members"], size, folder)
+    for member in listed["members"]:
+        if _next(path, stream) != (member["name"], member["size"]):
+            raise BadTrace(f"{path} holds other files than it lists", _AGAIN)
+        target = folder / member["name"]
+        for above in reversed(target.relative_to(folder).parents[:-1]):
+            if not (folder / above).exists():
+                make_folder(folder / above)
+        with create(target) as out:
+            digest = _copy(path, stream, member["size"], out)
+        if digest != member["sha256"]:
+            raise BadTrace(f"{path}: {member['name']} is not what was packed", _AGAIN)
+        _exactly(path, stream, -member["size"] % _BLOCK)
+    if _exactly(path, stream, 2 * _BLOCK).strip(b"\0") or stream.read(1):
+        raise BadTrace(f"{path} holds more than it lists", _AGAIN)
+
+
+def _check_list(path: Path, members: list[Member], size: int, folder: Path) -> None:
+    names = [member["name"] for member in members]
+    if names[:1] != [manifests.FILE] or len(set(names)) != len(names):
+        raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
+    for name in names[1:]:
+        if name not in _TABLES and name != "loss.parquet" and not _RAW.fullmatch(name):
+            raise BadTrace(f"{path} holds {name[:200]!r}, which no trace has", "do not trust it")
+    total = sum(member["size"] for member in members)
+    if total > _MOST_BYTES or (total > _SMALL and total > size * _MOST_RATIO):
+        raise BadTrace(
+            f"{path} of {size} bytes says that it holds {total}, which cannot be", "do not trust it"
+        )
+    if total > shutil.disk_usage(folder).free:
+        raise UsageError(
+            f"{path} holds {total} bytes, for which {folder.parent} has no room",
+            "free space, or unpack elsewhere with -o",
+        )
+
+
+def _next(path: Path, stream: Any) -> tuple[str, int]:
+    """Name and size of the next member, which must be a plain file."""
+    try:
+        info = tarfile.TarInfo.frombuf(_exactly(path, stream, _BLOCK), "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        raise BadTrace(f"{path} is no pack of a trace, or damaged", _AGAIN) from None
+    if info.type != tarfile.REGTYPE or info.size < 0:
+        raise BadTrace(f"{path} holds something else than plain files", "do not trust it")
+    return info.name, info.size
+
+
+def _exactly(path: Path, stream: Any, count: int) -> bytes:
+    data: bytes = stream.read(count) if count else b""
+    if len(data) != count:
+        raise BadTrace(f"{path} is cut off", _AGAIN)
+    return data
+
+
+def _copy(path: Path, stream: Any, size: int, out: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while size:
+        data = _exactly(path, stream, min(size, _COPY))
+        digest.update(data)
+        out.write(data)
+        size -= len(data)
+    return digest.hexdigest()

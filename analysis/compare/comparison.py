@@ -1,0 +1,342 @@
+"""All measures of all groups, what changed most first; what chance explains is called noise.
+
+Every measure that has an interval is a test, and of many tests some come out by chance: a
+difference is called one where its p, corrected for all of them by Benjamini and Hochberg (1995),
+is below 5 %. So of what is called changed at most one in twenty is expected to be noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from analysis.compare.groups import Group, Grouping, different_work, pairs, told
+from analysis.compare.measured import Measured, measured
+from analysis.compare.ratio import Values, ratio
+from analysis.studies.identity import Identity, identity
+from probes.errors import UsageError
+from tracer.store.trace import Trace
+
+CHANGED, NOISE, UNTOLD, MISSING = "changed", "inside the noise", "not told", "not measured"
+"""Verdicts: beyond chance; not; too few runs to tell; no ratio, and why."""
+
+LEVEL = 0.05
+_KEYS = ["topic", "measure", "unit"]
+
+ROWS = [
+    *_KEYS, "group", "base", "runs", "base_runs", "mean", "median", "base_mean", "base_median",
+    "ratio", "ratio_low", "ratio_high", "pairs", "method", "p", "p_corrected", "verdict", "why",
+    "weight", "score", "lossy",
+]  # fmt: skip
+"""Columns of `Comparison.rows`."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a comparison needs of one trace, which need not be opened again."""
+
+    path: Path
+    identity: Identity
+    measured: Measured
+    lost: str
+    recording: tuple[object, ...] | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Groups of traces held against the first of them.
+
+    `grouping`: the groups, and how they were told. `runs`: the traces. `values`: a row a trace and
+    measure (topic, measure, unit, group, trace, value). `rows`: a row a measure and group but the
+    first, with the columns of `ROWS`, what changed most first: ratio of the means to `base`'s, its
+    95 % interval (null: fewer than two runs, and `why`), p, and p_corrected of all `tests`;
+    verdict; weight (the share of the job's time that it is about); score (the weight times the
+    part of the ratio's logarithm that is beyond the interval); lossy (a trace of the two groups
+    lost events). `notes`: what is to be said of it all.
+    """
+
+    grouping: Grouping
+    runs: list[Run]
+    values: pd.DataFrame
+    rows: pd.DataFrame
+    tests: int
+    notes: list[str]
+
+
+def look(trace: Trace) -> Run:
+    """What a comparison needs of this trace: the part that takes time, a trace at a time."""
+    who = identity(trace)
+    manifest = trace.manifest
+    recorder, clock = manifest["recorder"], manifest["clock"]
+    recording = (recorder.get("boot_id"), recorder.get("pid"), clock["start_ns"], clock["end_ns"])
+    return Run(
+        trace.folder,
+        who,
+        measured(trace, who.dev),
+        _lost(manifest["loss"], manifest["complete"]),
+        recording if recorder.get("pid") is not None else None,
+    )
+
+
+def _lost(loss: Mapping[str, Any], complete: bool) -> str:
+    said = []
+    if loss.get("events"):
+        said.append(f"{loss['events']:,} events lost")
+    if loss.get("unknown") or (loss.get("windows") and not said):
+        said.append(f"{loss.get('unknown') or loss['windows']:,} gaps of unknown size")
+    if not complete:
+        said.append("the recording was cut off")
+    return ", ".join(said)
+
+
+def compare(
+    traces: Sequence[Path],
+    groups: Mapping[str, Sequence[Path]] | None = None,
+    pair: bool = False,
+    opener: Callable[[Path], Trace] = Trace,
+) -> Comparison:
+    """Hold traces against each other, the first group being the base.
+
+    `groups`: traces by the name of their group; None: as `traces` tell them. `pair`: the runs of
+    two groups pair by their order, where they do not by themselves. `opener` opens a trace.
+
+    Raises UsageError for fewer than two groups, for a trace that is in two of them, and for groups
+    that cannot pair; BadTrace where one cannot be read.
+    """
+    notes: list[str] = []
+    named = _once(groups, notes) if groups is not None else None
+    paths = list(itertools.chain(*named.values())) if named else _unique(traces, notes)
+    if len(paths) < 2:
+        raise UsageError("a comparison needs two traces", "e.g. tracer compare a.trace b.trace")
+    runs = []
+    for path in paths:
+        with opener(path) as trace:
+            runs.append(look(trace))
+    return compared(runs, named, pair, notes)
+
+
+def _unique(paths: Sequence[Path], notes: list[str]) -> list[Path]:
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if found.setdefault(path.resolve(), path) is not path:
+            notes.append(f"{path} is named twice, and counts once")
+    return list(found.values())
+
+
+def _once(groups: Mapping[str, Sequence[Path]], notes: list[str]) -> dict[str, list[Path]]:
+    found = {name: _unique(paths, notes) for name, paths in groups.items()}
+    of: dict[Path, str] = {}
+    for name, paths in found.items():
+        for path in paths:
+            if (other := of.setdefault(path.resolve(), name)) != name:
+                raise UsageError(
+                    f"{path} is in the groups {other} and {name}", "put it into one of them"
+                )
+    return found
+
+
+def compared(
+    runs: Sequence[Run],
+    groups: Mapping[str, Sequence[Path]] | None = None,
+    pair: bool = False,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """The comparison of traces that were looked at, in the order of their groups, if any."""
+    identities = [run.identity for run in runs]
+    if groups is None:
+        grouping = told(identities)
+    else:
+        numbers = iter(range(len(runs)))
+        made = [Group(name, tuple(next(numbers) for _ in paths)) for name, paths in groups.items()]
+        grouping = Grouping(made, "as given")
+    if len(grouping.groups) < 2 or not all(group.traces for group in grouping.groups):
+        raise UsageError("a comparison needs two groups of traces", "give --group NAME=T,T twice")
+    values = _values(runs, grouping)
+    said = [*notes, *grouping.notes, *_about(runs, grouping, identities)]
+    rows: list[dict[str, Any]] = []
+    base = grouping.groups[0]
+    for group in grouping.groups[1:]:
+        paired = pairs(base, group, identities, by_order=pair)
+        if pair and paired is None:
+            raise UsageError(
+                f"{base.name} has {len(base.traces)} runs and {group.name} {len(group.traces)}",
+                "--pair needs as many of each, in the same order",
+            )
+        said += _about_pairs(base, group, paired, identities)
+        rows += _rows(values, runs, base, group, paired)
+    frame = _judged(pd.DataFrame(rows, columns=ROWS))
+    tests = int(frame["p"].notna().sum())
+    return Comparison(grouping, list(runs), values, frame, tests, said)
+
+
+def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identity]) -> list[str]:
+    said = different_work(grouping.groups, identities)
+    seen: dict[tuple[object, ...], Run] = {}
+    for run in runs:
+        if run.recording is None:
+            continue
+        first = seen.setdefault(run.recording, run)
+        if first is not run:
+            said.append(f"{first.path} and {run.path} are one and the same recording")
+    for group in grouping.groups:
+        lossy = [runs[number] for number in group.traces if runs[number].lost]
+        if lossy:
+            more = f" and {len(lossy) - 1} more" if len(lossy) > 1 else ""
+            said.append(
+                f"events are missing in {group.name}: {lossy[0].path}{more} ({lossy[0].lost}), so"
+                " that its counts are too low"
+            )
+        if len(group.traces) == 1:
+            said.append(f"{group.name} is one run: whether a difference is noise, nobody can tell")
+    return said
+
+
+def _about_pairs(
+    base: Group,
+    group: Group,
+    paired: list[tuple[int, int]] | None,
+    identities: Sequence[Identity],
+) -> list[str]:
+    if paired is not None:
+        left = len(base.traces) + len(group.traces) - 2 * len(paired)
+        said = f"{len(paired)} pairs of runs of {base.name} and {group.name}"
+        return [f"{said}, {left} runs without one are left out" if left else said]
+    works = {identities[n].work for n in (*base.traces, *group.traces)} - {""}
+    if len(works) > 1:
+        return [
+            f"{base.name} and {group.name} hold several kinds of work that do not pair: their"
+            " spread is that of the work, too"
+        ]
+    return []
+
+
+def _values(runs: Sequence[Run], grouping: Grouping) -> pd.DataFrame:
+    """A row a trace and measure; what a trace with the topic lacks is what its absence means."""
+    of = {number: group.name for group in grouping.groups for number in group.traces}
+    parts = [
+        run.measured.frame.assign(trace=number, group=of[number])
+        for number, run in enumerate(runs)
+        if number in of and len(run.measured.frame)
+    ]
+    if not parts:
+        raise UsageError("the traces hold nothing that could be compared", "see tracer info T")
+    frame = pd.concat(parts, ignore_index=True)
+    frame["value"] = pd.to_numeric(frame["value"], errors="coerce")
+    frame = frame[np.isfinite(frame["value"].astype(float))]
+    missing = []
+    for keys, one in frame[frame["absent"].notna()].groupby(_KEYS, sort=False):
+        topic = keys[0] if isinstance(keys, tuple) else keys
+        for number in of:
+            if number in set(one["trace"]) or topic in runs[number].measured.whys:
+                continue
+            told = dict(zip(_KEYS, keys, strict=True)) | {"trace": number, "group": of[number]}
+            missing.append(told | {"value": one["absent"].iloc[0], "weight": 0.0})
+    if missing:
+        frame = pd.concat([frame.drop(columns="absent"), pd.DataFrame(missing)], ignore_index=True)
+    return frame[[*_KEYS, "group", "trace", "value", "weight"]]
+
+
+def _rows(
+    values: pd.DataFrame,
+    runs: Sequence[Run],
+    base: Group,
+    group: Group,
+    paired: list[tuple[int, int]] | None,
+) -> list[dict[str, Any]]:
+    rows = []
+    lossy = any(runs[number].lost for number in (*base.traces, *group.traces))
+    for keys, one in values.groupby(_KEYS, sort=False):
+        by_trace = one.set_index("trace")["value"]
+        row = dict(zip(_KEYS, keys, strict=True)) | {"group": group.name, "base": base.name}
+        sides = [_of(by_trace, list(part.traces)) for part in (base, group)]
+        row |= _middle("base_", sides[0]) | _middle("", sides[1]) | {"lossy": lossy}
+        row["weight"] = float(one["weight"].max())
+        if not (len(sides[0]) and len(sides[1])):
+            gone = group if len(sides[0]) else base
+            row["why"] = f"not in {gone.name}: {_why(runs, gone, str(row['topic']))}"
+            rows.append(row)
+            continue
+        couples = _couples(by_trace, paired)
+        found = ratio(*couples, paired=True) if couples is not None else ratio(sides[0], sides[1])
+        rows.append(
+            row
+            | {
+                "ratio": found.ratio, "ratio_low": found.low, "ratio_high": found.high,
+                "pairs": len(couples[0]) if couples is not None else None,
+                "method": found.method, "p": found.p, "why": found.why or None,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _of(by_trace: pd.Series[float], traces: Sequence[int]) -> Values:
+    return np.asarray([by_trace[n] for n in traces if n in by_trace.index], np.float64)
+
+
+def _couples(
+    by_trace: pd.Series[float], paired: list[tuple[int, int]] | None
+) -> tuple[Values, Values] | None:
+    if paired is None:
+        return None
+    both = [(a, b) for a, b in paired if a in by_trace.index and b in by_trace.index]
+    if not both:
+        return None
+    return _of(by_trace, [a for a, _ in both]), _of(by_trace, [b for _, b in both])
+
+
+def _middle(prefix: str, values: Values) -> dict[str, Any]:
+    known = len(values) > 0
+    return {
+        f"{prefix}runs": len(values),
+        f"{prefix}mean": float(values.mean()) if known else None,
+        f"{prefix}median": float(np.median(values)) if known else None,
+    }
+
+
+def _why(runs: Sequence[Run], group: Group, topic: str) -> str:
+    for number in group.traces:
+        if (why := runs[number].measured.whys.get(topic)) is not None:
+            return why
+    return "nothing of the kind was recorded"
+
+
+def _floats(column: pd.Series[Any], otherwise: float = np.nan) -> Values:
+    return np.asarray(pd.to_numeric(column).fillna(otherwise), np.float64)
+
+
+def _judged(rows: pd.DataFrame) -> pd.DataFrame:
+    """With corrected p, verdicts and scores, in their order."""
+    if not len(rows):
+        return rows
+    p = pd.to_numeric(rows["p"])
+    corrected = pd.Series(np.nan, index=rows.index)
+    tested = p.notna()
+    if tested.any():
+        corrected[tested] = stats.false_discovery_control(p[tested], method="bh")
+    rows["p_corrected"] = corrected
+    known = pd.to_numeric(rows["ratio"])
+    rows["verdict"] = np.select(
+        [known.isna(), ~tested, corrected < LEVEL], [MISSING, UNTOLD, CHANGED], NOISE
+    )
+    weight = _floats(rows["weight"], 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high, middle = (
+            np.log(_floats(rows[name])) for name in ("ratio_low", "ratio_high", "ratio")
+        )
+    # An interval that is open to one side still has its other end.
+    beyond = np.fmax(np.fmax(low, -high), 0.0)
+    # A ratio of 0 is no more than one of a third, so that it does not come first.
+    of_one = np.nan_to_num(np.abs(middle), nan=0.0, posinf=1.0)
+    rows["score"] = weight * np.where(rows["verdict"] == UNTOLD, of_one, beyond)
+    order = {CHANGED: 0, UNTOLD: 1, NOISE: 2, MISSING: 3}
+    ranked = rows.assign(
+        _verdict=rows["verdict"].map(order), _score=-rows["score"], _size=-(weight * of_one)
+    ).sort_values(["_verdict", "_score", "_size", *_KEYS, "group"], ignore_index=True)
+    return ranked[ROWS]

@@ -1,0 +1,135 @@
+"""Which traces are repeats of each other, and which of two groups pair."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from analysis.studies.identity import Identity
+from analysis.studies.runs import FACTORS
+from analysis.studies.spread import place
+
+_NUMBER = re.compile(r"[-_. ]*\d+$")
+_FEWEST_PAIRS = 2
+
+
+@dataclass(frozen=True)
+class Group:
+    """Traces that are repeats of each other, by their numbers among all."""
+
+    name: str
+    traces: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups, the base first; `how` they were told; what else is to be said."""
+
+    groups: list[Group]
+    how: str
+    notes: list[str] = field(default_factory=list)
+
+
+def told(identities: Sequence[Identity]) -> Grouping:
+    """Groups as the traces tell them.
+
+    By where they ran, the host first, then by the number of containers; traces of one place by
+    their names, without a number at the end; where that is one name, each trace for itself.
+    """
+    places = _by([one.where for one in identities])
+    if len(places) > 1:
+        ordered = sorted(places, key=lambda where: (where != "host", len(where), where))
+        groups = [Group(place(where), tuple(places[where])) for where in ordered]
+        return Grouping(groups, "by where they ran, as the traces tell")
+    names = _by([_NUMBER.sub("", one.id) or one.id for one in identities])
+    if len(names) > 1:
+        groups = [Group(name, tuple(numbers)) for name, numbers in names.items()]
+        return Grouping(groups, "by their names, without a number at the end")
+    single = [Group(one.id, (number,)) for number, one in enumerate(identities)]
+    if len({group.name for group in single}) < len(single):
+        single = [Group(f"{g.name} ({n})", g.traces) for n, g in enumerate(single, 1)]
+    return Grouping(single, "each trace for itself: nothing tells them apart")
+
+
+def _by(keys: Sequence[str]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, key in enumerate(keys):
+        found.setdefault(key, []).append(number)
+    return found
+
+
+def pairs(
+    base: Group, other: Group, identities: Sequence[Identity], by_order: bool = False
+) -> list[tuple[int, int]] | None:
+    """Traces of two groups that are alike in all but the group; None: they do not pair.
+
+    By the factors of a study's runs and their repeat, or else by command and seed: each such must
+    be there once in either group. `by_order`: by their order, where they do not pair so.
+    """
+    found = _alike(base, other, identities)
+    if found is None and by_order and len(base.traces) == len(other.traces):
+        return list(zip(base.traces, other.traces, strict=True))
+    return found
+
+
+def _alike(
+    base: Group, other: Group, identities: Sequence[Identity]
+) -> list[tuple[int, int]] | None:
+    sides = []
+    of_both = [identities[number] for number in (*base.traces, *other.traces)]
+    left_out = _varying(base, other, identities)
+    if any(one.of_study != of_both[0].of_study for one in of_both):
+        return None
+    for group in (base, other):
+        keys = [_key(identities[number], left_out) for number in group.traces]
+        if None in keys or len(set(keys)) < len(keys):
+            return None
+        sides.append(dict(zip(keys, group.traces, strict=True)))
+    matched = [(number, sides[1][key]) for key, number in sides[0].items() if key in sides[1]]
+    return matched if len(matched) >= _FEWEST_PAIRS else None
+
+
+def _varying(base: Group, other: Group, identities: Sequence[Identity]) -> set[str]:
+    """Factors that tell the groups apart: one value in each group, and not the same."""
+    found = {"where"}
+    for name in FACTORS:
+        values = [
+            {repr(identities[number].factors.get(name)) for number in group.traces}
+            for group in (base, other)
+        ]
+        if name != "repeat" and all(len(one) == 1 for one in values) and values[0] != values[1]:
+            found.add(name)
+    return found
+
+
+def _key(identity: Identity, left_out: set[str]) -> Hashable:
+    """What two runs of a pair have in common; None where nothing tells the repeat."""
+    repeat = identity.factors.get("repeat")
+    if repeat is None:
+        return None
+    if not identity.of_study:
+        return (identity.factors["model"], identity.factors["mode"], str(repeat))
+    return (
+        *(repr(identity.factors.get(name)) for name in FACTORS if name not in left_out),
+        str(repeat),
+    )
+
+
+def different_work(groups: Sequence[Group], identities: Sequence[Identity]) -> list[str]:
+    """Sentences on groups that do not do the same work, as far as the traces tell."""
+    works = {
+        group.name: {identities[n].work for n in group.traces if identities[n].work}
+        for group in groups
+    }
+    known = {name: work for name, work in works.items() if work}
+    if len(known) < 2 or all(one == next(iter(known.values())) for one in known.values()):
+        return []
+    said = "; ".join(f"{name}: {_listed(work)}" for name, work in known.items())
+    return [f"the groups do not do the same work, so ratios compare that, too ({said})"]
+
+
+def _listed(work: set[str]) -> str:
+    ordered = sorted(work)
+    more = f" and {len(ordered) - 3} more" if len(ordered) > 3 else ""
+    return ", ".join(one[:80] for one in ordered[:3]) + more

@@ -1,0 +1,261 @@
+"""What one trace comes to, measure by measure, so that traces can be held against each other.
+
+What is of the jobs is per job, where several run at once. A measure that a trace cannot give is not
+there, and `whys` tells the reason; a call that was never made, a reason that never came up is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pandas as pd
+
+from analysis.findings.finding import ELSEWHERE
+from analysis.findings.window import JOBS
+from analysis.report.step_times import step_times
+from analysis.report.tables import records, syscalls, writeback_reasons
+from analysis.studies.measures import of_trace
+from analysis.views.calls_by_kind import SYNC
+from analysis.views.flushes import flushes
+from analysis.views.requests import requests
+from probes.errors import BadTrace
+from tracer.store.manifest import duration_s
+from tracer.store.trace import Trace
+
+_WHOLE = "end to end"
+_TOP_CALLS = 20
+_MOST_NAMES = 100
+"""Of what is counted by name: a trace may have any number of them."""
+
+
+class Row(NamedTuple):
+    """A measure of a trace. `weight` (0 to 1): what share of the job's time it is, where that can
+    be said. `absent`: what it is in a trace that has the topic and not this measure."""
+
+    topic: str
+    measure: str
+    unit: str
+    value: float | None
+    weight: float
+    absent: float | None = None
+
+
+COLUMNS = list(Row._fields)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`frame`: a row a measure, with the columns of `Row`. `whys`: topics that are not there, and
+    why not."""
+
+    frame: pd.DataFrame
+    whys: dict[str, str]
+
+
+def measured(trace: Trace, dev: str | None = None) -> Measured:
+    """All measures of a trace; of what is written, that on `dev`, or on all devices."""
+    rows: list[Row] = []
+    whys: dict[str, str] = {}
+    for topic, make in _MAKERS.items():
+        try:
+            made = [row for row in make(trace, dev) if row.value is None or pd.notna(row.value)]
+        except BadTrace as error:  # it lacks the table
+            whys[topic] = error.what.replace(f"{trace.folder} has", "a trace has")
+            continue
+        if not made:
+            whys[topic] = "nothing of the kind was recorded"
+        rows += made
+    return Measured(pd.DataFrame(rows, columns=COLUMNS), whys)
+
+
+def _jobs(trace: Trace) -> int:
+    return max(1, sum(1 for one in trace.manifest["targets"] if one["role"] != "daemon"))
+
+
+def _length_s(trace: Trace) -> float:
+    length = duration_s(trace.manifest)
+    if not length or length <= 0:
+        raise BadTrace(f"{trace.folder} has no length", "record again")
+    return length
+
+
+def _steps(trace: Trace, dev: str | None) -> list[Row]:
+    frame = step_times(trace)
+    totals = {one["stage"]: one["mean_ms"] for one in records(frame) if one["part"] == _WHOLE}
+    rows = []
+    for one in records(frame):
+        total = totals.get(one["stage"], 0.0)
+        weight = one["mean_ms"] / total if total > 0 else 0.0
+        label = f"{one['stage'] or 'step'}: {one['part']}"
+        rows.append(Row("minibatch", label, "ms", one["mean_ms"], weight))
+    return rows
+
+
+def _stages(trace: Trace, dev: str | None) -> list[Row]:
+    trace.require("phases")
+    length = _length_s(trace)
+    frame = trace.sql(
+        """
+        SELECT name, avg(s) AS s FROM (
+            SELECT name, pid, sum("end" - start) / 1e9 AS s FROM phases
+            WHERE "end" > start AND name IN ('data_load', 'model_load', 'train', 'inference')
+            GROUP BY ALL
+        ) GROUP BY name ORDER BY name
+        """
+    )
+    rows = [
+        Row("stages", str(name), "s", float(s), min(1.0, float(s) / length))
+        for name, s in zip(frame["name"], frame["s"], strict=True)
+    ]
+    epoch_s = of_trace(trace, dev, ("epoch_s",)).get("epoch_s")
+    if isinstance(epoch_s, float):
+        rows.append(Row("stages", "an epoch", "s", epoch_s, 1.0))
+    return rows
+
+
+def _calls(trace: Trace, dev: str | None) -> list[Row]:
+    frame = syscalls(trace)
+    length, jobs = _length_s(trace), _jobs(trace)
+    total_s = float(frame["total_s"].sum()) / jobs
+    rows = [
+        Row("calls", "all", "calls/s", float(frame["calls"].sum()) / jobs / length, ELSEWHERE),
+        Row("calls", "time in all", "s", total_s, ELSEWHERE),
+    ]
+    for one in records(frame.head(_TOP_CALLS)):
+        seconds = (one["total_s"] or 0.0) / jobs
+        weight = ELSEWHERE * min(1.0, seconds / length)
+        rows.append(Row("calls", f"time in {one['name']}", "s", seconds, weight, 0.0))
+        per_s = one["calls"] / jobs / length
+        rows.append(Row("calls", str(one["name"]), "calls/s", per_s, weight, 0.0))
+    return rows
+
+
+def _faults(trace: Trace, dev: str | None) -> list[Row]:
+    found = of_trace(trace, dev, ("faults",))
+    rows = []
+    for name, label in (("faults", "all"), ("major_faults", "major")):
+        value = found.get(name)
+        if isinstance(value, float):
+            rows.append(Row("page faults", label, "faults", value, ELSEWHERE))
+    return rows
+
+
+def _writebacks(trace: Trace, dev: str | None) -> list[Row]:
+    frame = writeback_reasons(trace, dev).head(_MOST_NAMES)
+    minutes = _length_s(trace) / 60
+    total = float(frame["writebacks"].sum())
+    rows = [Row("write-backs", "all", "1/min", total / minutes, ELSEWHERE)]
+    for reason, count in zip(frame["reason"], frame["writebacks"], strict=True):
+        weight = ELSEWHERE * float(count) / total
+        rows.append(Row("write-backs", str(reason), "1/min", float(count) / minutes, weight, 0.0))
+    return rows
+
+
+def _flushed(trace: Trace, dev: str | None) -> list[Row]:
+    view = flushes(trace)
+    frame = trace.sql(
+        f"SELECT reason, sum(pages)::DOUBLE AS pages FROM {view} WHERE NOT own"
+        " AND (? IS NULL OR dev = ?) GROUP BY reason ORDER BY pages DESC, reason",
+        dev,
+        dev,
+    ).head(_MOST_NAMES)
+    total = float(frame["pages"].sum())
+    rows = [Row("flushed pages", "all", "pages", total, ELSEWHERE)]
+    for reason, pages in zip(frame["reason"], frame["pages"], strict=True):
+        weight = ELSEWHERE * float(pages) / total if total else 0.0
+        rows.append(Row("flushed pages", str(reason), "pages", float(pages), weight, 0.0))
+    return rows
+
+
+def _requests(trace: Trace, dev: str | None) -> list[Row]:
+    view = requests(trace)
+    frame = trace.sql(
+        f"""
+        SELECT operation, count(*)::DOUBLE AS n,
+            avg(queue_latency_ns) FILTER (queue_latency_ns >= 0) / 1e6 AS queue_ms,
+            avg(service_latency_ns) FILTER (service_latency_ns >= 0) / 1e6 AS service_ms
+        FROM {view} WHERE ? IS NULL OR dev = ? GROUP BY operation ORDER BY operation
+        """,
+        dev,
+        dev,
+    )
+    length = _length_s(trace)
+    total = float(frame["n"].sum())
+    rows = []
+    for one in records(frame):
+        weight = ELSEWHERE * one["n"] / total
+        of = str(one["operation"])
+        rows += [
+            Row("requests", of, "1/s", one["n"] / length, weight, 0.0),
+            Row("requests", f"{of}: queue", "ms", one["queue_ms"], weight),
+            Row("requests", f"{of}: service", "ms", one["service_ms"], weight),
+        ]
+    return rows
+
+
+def _stalls(trace: Trace, dev: str | None) -> list[Row]:
+    trace.require("dirty", "processes")
+    length, jobs = _length_s(trace), _jobs(trace)
+    frame = trace.sql(
+        "SELECT coalesce(sum(pause_ns), 0) / 1e9 AS s FROM dirty"
+        f" WHERE event = 'balance_dirty_pages' AND pause_ns > 0 AND tid IN {JOBS}"
+    )
+    seconds = float(frame["s"].iloc[0]) / jobs
+    return [Row("stalls", "write-back stalls", "s", seconds, min(1.0, seconds / length))]
+
+
+def _syncs(trace: Trace, dev: str | None) -> list[Row]:
+    trace.require("syscalls", "processes")
+    length, jobs = _length_s(trace), _jobs(trace)
+    frame = trace.sql(
+        "SELECT coalesce(sum(dur_ns), 0) / 1e9 AS s FROM syscalls"
+        f" WHERE name IN {SYNC} AND dur_ns >= 0 AND tid IN {JOBS}"
+    )
+    seconds = float(frame["s"].iloc[0]) / jobs
+    return [Row("syncs", "fsync and the like", "s", seconds, min(1.0, seconds / length))]
+
+
+_OF_STUDIES: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "CPU": (
+        ("cpu_s", "CPU time of a job", "s"),
+        ("cpu_use_percent", "use of the machine's CPUs", "%"),
+        ("gpu_use_percent", "use of the GPU", "%"),
+    ),
+    "memory": (("memory_used_bytes", "most memory of the machine in use", "bytes"),),
+    "energy": (("energy_j", "energy", "J"),),
+}
+"""Topics whose measures are those of studies: their names there, ours, and units."""
+
+
+def _of_studies(topic: str) -> Callable[[Trace, str | None], list[Row]]:
+    wanted = _OF_STUDIES[topic]
+
+    def make(trace: Trace, dev: str | None) -> list[Row]:
+        found = of_trace(trace, dev, [name for name, _, _ in wanted])
+        why = next((str(v) for k, v in found.items() if k.endswith("_why") and v), None)
+        rows = [
+            Row(topic, label, unit, value, ELSEWHERE)
+            for name, label, unit in wanted
+            if isinstance(value := found.get(name), float)
+        ]
+        if not rows and why is not None:
+            raise BadTrace(why)
+        return rows
+
+    return make
+
+
+_MAKERS: dict[str, Callable[[Trace, str | None], list[Row]]] = {
+    "minibatch": _steps,
+    "stages": _stages,
+    "calls": _calls,
+    "page faults": _faults,
+    "write-backs": _writebacks,
+    "flushed pages": _flushed,
+    "requests": _requests,
+    "stalls": _stalls,
+    "syncs": _syncs,
+    **{topic: _of_studies(topic) for topic in _OF_STUDIES},
+}

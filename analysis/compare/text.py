@@ -1,0 +1,136 @@
+"""A comparison for a terminal, in at most 80 columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.compare.comparison import CHANGED, MISSING, NOISE, UNTOLD, Comparison
+from analysis.report.tables import records
+from tracer.cli.output import console, print_table, safe, show
+
+_HEADS = {
+    CHANGED: "Changed, what matters most first",
+    UNTOLD: "Of too few runs: this may be noise",
+}
+_MOST_NAMES = 12
+_MOST_GROUPS = 3
+"""More do not stand side by side in 80 columns."""
+_EQUAL = 0.005
+_MIB = 1 << 20
+
+
+def print_comparison(found: Comparison, most: int) -> None:
+    """Print the groups, the notes, at most so many measures of each verdict, and what is noise."""
+    out = console()
+    base, *others = found.grouping.groups
+    out.print(safe(f"Groups, {found.grouping.how}:"), style="bold")
+    for group in found.grouping.groups:
+        names = ", ".join(found.runs[number].identity.id for number in group.traces[:4])
+        more = f" and {len(group.traces) - 4} more" if len(group.traces) > 4 else ""
+        said = " (the base)" if group is base else ""
+        runs = "1 run" if len(group.traces) == 1 else f"{len(group.traces)} runs"
+        out.print(safe(f"  {group.name}{said}: {runs}, {names}{more}"))
+    for note in found.notes:
+        out.print(safe(f"Note: {note}."))
+    out.print()
+    rows = records(found.rows)
+    for verdict, title in _HEADS.items():
+        chosen = [row for row in rows if row["verdict"] == verdict and not _equal(row)]
+        _print_rows(chosen, rows, [group.name for group in others], title, most)
+    noise = [row for row in rows if row["verdict"] == NOISE]
+    if noise:
+        out.print(safe(f"Inside the noise: {len(noise)}."), style="bold")
+        out.print(safe(f"  {_listed(noise)}"))
+        out.print()
+    same = [row for row in rows if row["verdict"] == UNTOLD and _equal(row)]
+    if same:
+        out.print(safe(f"The same to half a per cent: {len(same)}."), style="bold")
+        out.print(safe(f"  {_listed(same)}"))
+        out.print()
+    missing = [row for row in rows if row["verdict"] == MISSING]
+    if missing:
+        out.print(safe(f"Without a ratio: {len(missing)}."), style="bold")
+        for why, of in list(_by(missing, "why").items())[:_MOST_NAMES]:
+            out.print(safe(f"  {why}: {_listed(of)}"))
+        out.print()
+    if found.tests:
+        out.print(
+            safe(
+                f"{found.tests} ratios were tested. A change is one whose p, corrected for that"
+                " many (Benjamini-Hochberg), is below 5 %. In brackets: 95 % intervals over runs."
+                " ~: inside the noise. !: events were lost."
+            ),
+            style="italic",
+        )
+
+
+def _print_rows(
+    chosen: list[dict[str, Any]],
+    rows: list[dict[str, Any]],
+    groups: list[str],
+    title: str,
+    most: int,
+) -> None:
+    """A line a measure, with the ratio of every group beside it, or of one where it is one."""
+    measures = list(dict.fromkeys(_measure(row) for row in chosen))
+    if not measures:
+        return
+    by_measure = {
+        name: {row["group"]: row for row in of}
+        for name, of in _by([{**row, "name": _measure(row)} for row in rows], "name").items()
+    }
+    alone = len(groups) == 1
+    shown = groups[:_MOST_GROUPS]
+    cells = []
+    for name in measures[:most]:
+        of = by_measure[name]
+        first = next(iter(of.values()))
+        line: list[Any] = [name, _value(first, "base_mean")]
+        line += [_value(first, "mean")] if alone else []
+        cells.append(line + [_ratio(of.get(group)) for group in shown])
+    heads = ["measure", "base", *(["here", "ratio"] if alone else shown)]
+    left_out = len(measures) - most
+    notes = [f"{left_out} more with --top or --json."] if left_out > 0 else []
+    if len(shown) < len(groups):
+        notes.append(f"{len(groups) - len(shown)} more groups with --json.")
+    left = [name for name in heads if name not in ("base", "here")]
+    print_table(console(), title, heads, cells, left=left, note=" ".join(notes))
+
+
+def _measure(row: dict[str, Any]) -> str:
+    unit = "MiB" if row["unit"] == "bytes" else row["unit"]
+    return f"{row['topic']}: {row['measure']}, {unit}"
+
+
+def _value(row: dict[str, Any], name: str) -> float | None:
+    value: float | None = row[name]
+    return value / _MIB if value is not None and row["unit"] == "bytes" else value
+
+
+def _ratio(row: dict[str, Any] | None) -> str:
+    if row is None or row["ratio"] is None:
+        return str(show(None))
+    said = f"{row['ratio']:.3g}"
+    low, high = row["ratio_low"], row["ratio_high"]
+    if low is not None or high is not None:
+        ends = [str(show(None)) if end is None else f"{end:.3g}" for end in (low, high)]
+        said += f" [{ends[0]}, {ends[1]}]"
+    marks = ("~" if row["verdict"] == NOISE else "") + ("!" if row["lossy"] else "")
+    return f"{said} {marks}".strip()
+
+
+def _equal(row: dict[str, Any]) -> bool:
+    return row["ratio"] is not None and abs(row["ratio"] - 1) < _EQUAL
+
+
+def _listed(rows: list[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(f"{row['topic']}: {row['measure']}" for row in rows))
+    more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _by(rows: list[dict[str, Any]], key: str) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(str(row[key]), []).append(row)
+    return found

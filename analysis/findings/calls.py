@@ -1,0 +1,47 @@
+"""What of the training's own time is spent in system calls."""
+
+from __future__ import annotations
+
+from analysis.findings.finding import Finding, ask, finding, percent
+from analysis.findings.finding import name as named
+from analysis.findings.window import Scope, window
+from tracer.store.trace import Trace
+
+
+def calls(trace: Trace) -> list[Finding]:
+    """System calls of the very threads that train (or infer), most of them by name.
+
+    Calls of one thread do not overlap: it is their share, and no bound. Needs tables syscalls,
+    phases, with a stage marked.
+    """
+    over = window(trace)
+    if over is None or not over.stage:
+        return []
+    threads = f"(SELECT tid FROM phases WHERE name = '{over.stage}')"
+    answer = ask(
+        trace,
+        f"SELECT 100 * sum(sum(dur_ns)) OVER () / {over.ns} AS value, name,"
+        f" 100 * sum(dur_ns) / {over.ns} AS of_most, sum(count(*)) OVER () AS calls FROM syscalls"
+        f" WHERE dur_ns >= 0 AND {over.holds()} AND tid IN {threads}"
+        " GROUP BY name ORDER BY sum(dur_ns) DESC, name LIMIT 1",
+    )
+    if answer is None:
+        return []
+    most = named(answer.row["name"], "a call that is not known")
+    sentence = (
+        f"the training thread spends {percent(answer.value)} of {over.what} in system calls"
+        f" ({answer.count('calls'):,} of them), {percent(answer.number('of_most'))} in {most}"
+        f"{_MEANING.get(most, '')}"
+    )
+    weight = answer.value / 100
+    return [finding(trace, over, (Scope.TARGET,), "calls", answer, sentence, "%", weight)]
+
+
+_MEANING = {
+    "futex": ", where threads wait for each other",
+    "poll": ", where it waits for a pipe or a socket, as for a worker's batch",
+    "select": ", where it waits for a pipe or a socket, as for a worker's batch",
+    "epoll_wait": ", where it waits for a pipe or a socket",
+    "ioctl": ", where it talks to a device, as to a GPU",
+    "sched_yield": ", where it waits for other threads by asking again and again",
+}

@@ -1,0 +1,75 @@
+"""All findings, ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from analysis.findings import (
+    calls,
+    devices,
+    faults,
+    loading,
+    memory,
+    processors,
+    recorder,
+    steps,
+    syncs,
+    tenants,
+    writeback,
+    writes,
+)
+from analysis.findings.finding import Finding
+from tracer.store.trace import Trace
+
+TRIVIAL = 0.005
+"""Findings that weigh less are left out, but for those of `ALWAYS`."""
+
+ALWAYS = (writes.CEILING, recorder.COST, recorder.LOSSES)
+"""Topics that are asked about even where the answer is "nothing"."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A function that finds something in a trace, and the tables without which it does not."""
+
+    find: Callable[[Trace], list[Finding]]
+    needs: tuple[str, ...]
+
+
+TOPICS = (
+    Topic(writes.writes, ("dirty", "syscalls", "processes")),
+    Topic(syncs.syncs, ("syscalls", "processes")),
+    Topic(syncs.checkpoints, ("phases",)),
+    Topic(loading.stalls, ("phases",)),
+    Topic(loading.readers, ("phases", "syscalls")),
+    Topic(steps.steps, ("phases",)),
+    Topic(calls.calls, ("phases", "syscalls")),
+    Topic(faults.faults, ("page_faults",)),
+    Topic(writeback.reasons, ("writeback",)),
+    Topic(writeback.waited_for, ("block",)),
+    Topic(tenants.tenants, ("block", "syscalls", "processes")),
+    Topic(devices.latency, ("block",)),
+    Topic(devices.reads, ("block", "processes")),
+    Topic(devices.use, ("samples",)),
+    Topic(processors.processors, ("samples",)),
+    Topic(memory.pressure, ("samples",)),
+    Topic(memory.reclaim, ("block", "writeback")),
+    Topic(recorder.cost, ()),
+    Topic(recorder.losses, ("loss",)),
+)
+
+
+def findings(trace: Trace) -> list[Finding]:
+    """What this trace comes to, what weighs most first.
+
+    A finding whose tables the trace lacks is not there. Raises BadTrace where a table is damaged.
+    """
+    found = [
+        one
+        for topic in TOPICS
+        if all(need in trace.tables for need in topic.needs)
+        for one in topic.find(trace)
+    ]
+    kept = [one for one in found if one.weight >= TRIVIAL or one.topic in ALWAYS]
+    return sorted(kept, key=lambda one: -one.weight)

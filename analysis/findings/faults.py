@@ -1,0 +1,72 @@
+"""Page faults: of which file, in which function, in which phase."""
+
+from __future__ import annotations
+
+from analysis.findings.finding import Finding, ask, file_name, finding, of_events, percent
+from analysis.findings.finding import name as named
+from analysis.findings.window import Scope, Window, whole
+from tracer.store.trace import Trace
+
+_TARGET = (Scope.TARGET,)
+_STAGES = ("data_load", "model_load", "train", "inference")
+
+
+def faults(trace: Trace) -> list[Finding]:
+    """The file (and stage) with most major faults, and the file and function that take most faults.
+
+    A major fault waited for a disk; its file is what lay behind the address, that of other faults
+    where the instruction lay. Where none of these is known there is no finding. Needs table
+    page_faults; `phases` tells the stage.
+    """
+    over = whole(trace)
+    if over is None:
+        return []
+    return [*_major(trace, over), *_any(trace, over)]
+
+
+def _major(trace: Trace, over: Window) -> list[Finding]:
+    trace.empty_if_missing("phases")
+    answer = ask(
+        trace,
+        # Where one process alone marks stages, those that mark none are of its job.
+        f'WITH stages AS (SELECT pid, name, start, coalesce("end", {over.end}) AS ended'
+        f" FROM phases WHERE name IN {_STAGES} AND pid IS NOT NULL), one AS (SELECT any_value(pid)"
+        " AS pid FROM stages HAVING count(DISTINCT pid) = 1), major AS (SELECT file, ts,"
+        " coalesce((SELECT pid FROM one), pid) AS pid FROM page_faults WHERE kind = 'major')"
+        " SELECT 100 * count(*) / sum(count(*)) OVER () AS value, file, stage, count(*) AS faults,"
+        " sum(count(*)) OVER () AS of FROM (SELECT file, CASE WHEN ts <= ended THEN name END AS"
+        " stage FROM major m ASOF LEFT JOIN stages s ON m.pid = s.pid AND m.ts >= s.start)"
+        " GROUP BY file, stage QUALIFY file IS NOT NULL"
+        " ORDER BY count(*) DESC, file, stage LIMIT 1",
+    )
+    if answer is None:
+        return []
+    where = named(answer.row["stage"], "")
+    during = f" in {where}" if where else ""
+    sentence = (
+        f"{percent(answer.value)} of major faults are {file_name(answer.row['file'])}{during}"
+        f" ({answer.count('faults'):,} of {answer.count('of'):,}): pages of it were not in memory"
+        " and had to be read from disk"
+    )
+    weight = of_events(answer.value / 100, answer.number("of"))
+    return [finding(trace, over, _TARGET, "major faults", answer, sentence, "%", weight)]
+
+
+def _any(trace: Trace, over: Window) -> list[Finding]:
+    answer = ask(
+        trace,
+        "SELECT 100 * n / sum(n) OVER () AS value, ip_file, symbol, n AS faults, sum(n) OVER ()"
+        " AS of FROM (SELECT ip_file, symbol, count(*) AS n FROM page_faults GROUP BY ALL)"
+        " QUALIFY ip_file IS NOT NULL ORDER BY n DESC, ip_file, symbol LIMIT 1",
+    )
+    if answer is None:
+        return []
+    symbol, file = answer.row["symbol"], answer.row["ip_file"]
+    place = file_name(file)
+    where = f"{named(symbol)} of {place}" if symbol is not None and symbol == symbol else place
+    sentence = (
+        f"{percent(answer.value)} of all page faults are taken in {where}"
+        f" ({answer.count('faults'):,} of {answer.count('of'):,})"
+    )
+    weight = of_events(answer.value / 100, answer.number("of"))
+    return [finding(trace, over, _TARGET, "page faults", answer, sentence, "%", weight)]

@@ -1,0 +1,153 @@
+"""What a finding is: a sentence with a number, and the query that gives the number."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.findings.window import Scope, Window, lossy
+from tracer.store.trace import Trace
+
+EXACT, AT_MOST, AT_LEAST, INFERRED = "exact", "at most", "at least", "inferred"
+"""How certain a finding is: as recorded; a bound from above; one from below; by inference."""
+
+ELSEWHERE = 0.25
+"""What a share of events, or of another clock than the training's, weighs of a share of the
+training's own time: what an event costs the training nobody has measured."""
+FEW_EVENTS = 20
+"""Shares of fewer events than this are chance: they weigh nothing."""
+
+_LOST = "events were lost meanwhile, so the number is not complete"
+_MOST_CHARACTERS = 80
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence about a trace.
+
+    `value` (in `unit`) is the first cell of what `query` gives, run by `tracer query` on the same
+    trace. `weight` (0 to 1) orders findings: the share of the training's time that it is about, or
+    `ELSEWHERE` times the share of something else. `lossy`: events were lost in the time that it is
+    over, which the sentence then says. `certainty`: exact, at most, at least, or inferred.
+    """
+
+    topic: str
+    sentence: str
+    value: float
+    unit: str
+    weight: float
+    query: str
+    lossy: bool
+    certainty: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The first row of what a query gives; `value` is its first cell, in the finding's unit."""
+
+    query: str
+    value: float
+    row: dict[str, Any]
+
+    def number(self, name: str) -> float:
+        """A cell as a number; 0 where there is none."""
+        found = _number(self.row[name])
+        return 0.0 if found is None else found
+
+    def count(self, name: str) -> int:
+        """A cell as a whole number; 0 where there is none."""
+        return int(self.number(name))
+
+
+def ask(trace: Trace, query: str) -> Answer | None:
+    """The first row of a query; None where there is none, or its first cell is no number.
+
+    A query that bounds a share by `least(1, x)` has a HAVING: DuckDB's least passes over null.
+
+    Raises BadTrace where a table is damaged.
+    """
+    frame = trace.sql(query)
+    if not len(frame):
+        return None
+    row = {str(name): value for name, value in frame.iloc[0].items()}
+    value = _number(next(iter(row.values())))
+    return None if value is None else Answer(query, value, row)
+
+
+def finding(
+    trace: Trace,
+    window: Window,
+    scopes: tuple[Scope, ...],
+    topic: str,
+    answer: Answer,
+    sentence: str,
+    unit: str,
+    weight: float,
+    certainty: str = EXACT,
+) -> Finding:
+    """The finding of an answer. `scopes`: whose events it counts, in `window`: losses of these
+    touch it."""
+    lost = lossy(trace, window, scopes)
+    said = f"{sentence}; {_LOST}" if lost else sentence
+    bounded = min(1.0, max(0.0, weight))
+    return Finding(topic, said, answer.value, unit, bounded, answer.query, lost, certainty)
+
+
+def of_events(share: float, events: float) -> float:
+    """The weight of a finding about a share (0 to 1) of so many events."""
+    return ELSEWHERE * share if events >= FEW_EVENTS else 0.0
+
+
+def percent(value: float) -> str:
+    """A percentage with the digits that matter: "71 %", "0.4 %", "less than 0.1 %"."""
+    if value == 0:
+        return "0 %"
+    if 0 < value < 0.1:
+        return "less than 0.1 %"
+    if 99.5 <= value < 100:
+        return "more than 99 %"
+    return f"{value:.0f} %" if abs(value) >= 10 else f"{value:.1f} %"
+
+
+def seconds(value: float) -> str:
+    """A time in s, ms or us, with three digits."""
+    for unit, size in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if abs(value) * size >= 1:
+            return f"{value * size:,.3g} {unit}" if value * size < 1000 else f"{value:,.0f} s"
+    return "0 s" if value == 0 else f"{value * 1e9:.0f} ns"
+
+
+def size(value: float) -> str:
+    """Bytes in KiB, MiB, GiB or TiB."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20)):
+        if value >= 1 << power:
+            return f"{value / (1 << power):,.1f} {unit}"
+    return f"{value / 1024:,.1f} KiB"
+
+
+def name(value: object, otherwise: str = "a file that is not known") -> str:
+    """A name of the trace's as part of a sentence: short, and without control characters.
+
+    Of a long one the end is kept: of a path that is the file.
+    """
+    if value is None or value != value:
+        return otherwise
+    text = str(value)
+    if len(text) > _MOST_CHARACTERS:
+        text = f"...{text[-_MOST_CHARACTERS:]}"
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def file_name(value: object) -> str:
+    """The last part of a path of the trace's, or all of a name such as [anon]."""
+    known = value is not None and value == value
+    return name(str(value).rpartition("/")[2] or value if known else None)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

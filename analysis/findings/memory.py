@@ -1,0 +1,68 @@
+"""Memory that is short: swap, tasks that wait for memory, pages written to reclaim them."""
+
+from __future__ import annotations
+
+from analysis.findings.finding import (
+    ELSEWHERE,
+    Finding,
+    ask,
+    finding,
+    of_events,
+    percent,
+    size,
+)
+from analysis.findings.pressure import waiting
+from analysis.findings.window import Scope, Window, whole
+from analysis.views.flushes import flushes
+from tracer.store.trace import Trace
+
+_PAGE_BYTES = 4096
+_MORE = "more memory, a smaller batch, or fewer workers"
+
+
+def pressure(trace: Trace) -> list[Finding]:
+    """What went to and from swap, and the share of time in which a task waits for memory.
+
+    Needs table samples.
+    """
+    over = whole(trace)
+    if over is None:
+        return []
+    return [*_swap(trace, over), *waiting(trace, over, "memory", f"memory ({_MORE})")]
+
+
+def _swap(trace: Trace, over: Window) -> list[Finding]:
+    answer = ask(
+        trace,
+        f"SELECT sum(grown) * {_PAGE_BYTES} / 1048576 AS value FROM (SELECT max(value) - min(value)"
+        " AS grown FROM samples WHERE name IN ('pswpin', 'pswpout') AND target IS NULL"
+        " AND isfinite(value) GROUP BY name)",
+    )
+    if answer is None or answer.value <= 0:
+        return []
+    swapped = answer.value * (1 << 20)
+    memory = trace.manifest["host"].get("memory_bytes") or 0
+    sentence = f"{size(swapped)} went to swap or came back: memory is short ({_MORE})"
+    weight = ELSEWHERE * min(1.0, swapped / memory if memory else 1.0)
+    return [finding(trace, over, (), "swap", answer, sentence, "MiB", weight)]
+
+
+def reclaim(trace: Trace) -> list[Finding]:
+    """Pages that were written because memory was to be had back. Needs tables block, writeback."""
+    over = whole(trace)
+    if over is None:
+        return []
+    flushes(trace)
+    answer = ask(
+        trace,
+        "SELECT 100 * sum(pages) FILTER (reason = 'vmscan') / sum(pages) AS value, count(*) AS bios"
+        " FROM flushes WHERE NOT own",
+    )
+    if answer is None:
+        return []
+    sentence = (
+        f"{percent(answer.value)} of what was written to disks was written because memory was"
+        f" short ({_MORE})"
+    )
+    weight = of_events(answer.value / 100, answer.number("bios"))
+    return [finding(trace, over, (Scope.MACHINE,), "reclaim", answer, sentence, "%", weight)]

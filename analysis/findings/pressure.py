@@ -1,0 +1,33 @@
+"""The share of the time in which a task waits for CPUs or memory, as the kernel's PSI has it."""
+
+from __future__ import annotations
+
+from analysis.findings.finding import Finding, ask, finding, percent
+from analysis.findings.finding import name as named
+from analysis.findings.window import Window
+from tracer.store.trace import Trace
+
+_TOPICS = {"cpu": "CPU pressure", "memory": "memory pressure"}
+
+
+def waiting(
+    trace: Trace, over: Window, resource: str, what: str, weighs: float = 1.0
+) -> list[Finding]:
+    """How long some task waited for `resource` (cpu, memory): of the target that waited most.
+
+    Of the machine where no target's is known. `what`: what it waited for, in words, and what helps;
+    `weighs`: of the share. Needs table samples.
+    """
+    answer = ask(
+        trace,
+        "SELECT 100 * (max(value) - min(value)) / ((max(ts) - min(ts)) / 1e9) AS value, target"
+        f" FROM samples WHERE name = 'pressure_{resource}_some_time' AND isfinite(value)"
+        " GROUP BY target HAVING max(ts) > min(ts) ORDER BY target IS NULL, 1 DESC, target LIMIT 1",
+    )
+    if answer is None or answer.value <= 0:
+        return []
+    of = answer.row["target"]
+    whose = f"of {named(of)}" if of is not None and of == of else "of the machine"
+    sentence = f"in {percent(answer.value)} of the time a task {whose} waits for {what}"
+    weight = weighs * answer.value / 100
+    return [finding(trace, over, (), _TOPICS[resource], answer, sentence, "%", weight)]

@@ -1,0 +1,64 @@
+"""What the recorder itself took of the machine, and what it lost."""
+
+from __future__ import annotations
+
+from analysis.findings.finding import EXACT, INFERRED, Finding, ask, finding, percent, seconds
+from analysis.findings.window import whole
+from tracer.store.trace import Trace
+
+COST, LOSSES = "own cost", "losses"
+
+
+def cost(trace: Trace) -> list[Finding]:
+    """The recorder's CPU time while events were let in, of all CPUs' time; from the manifest.
+
+    A trace from before that was measured has the CPU time of all its work, decoding among it, which
+    is no answer: it gives none.
+    """
+    over = whole(trace)
+    own, cpus = trace.manifest["own_cost"], trace.manifest["host"].get("cpus")
+    used = own.get("capture_cpu_s")
+    if over is None or used is None or not cpus:
+        return []
+    length = (over.end - over.start) / 1e9
+    answer = ask(trace, f"SELECT 1e2 * {float(used)!r} / ({length!r} * {cpus}) AS value")
+    if answer is None:
+        return []
+    sentence = (
+        f"recording took {percent(answer.value)} of the machine's CPU time"
+        f" ({seconds(float(used))} of {cpus} CPUs)"
+    )
+    return [finding(trace, over, (), COST, answer, sentence, "%", answer.value / 100)]
+
+
+def losses(trace: Trace) -> list[Finding]:
+    """How much of the recording has a gap in some stream of events. Needs table loss."""
+    over = whole(trace)
+    if over is None:
+        return []
+    answer = ask(
+        trace,
+        "SELECT 100 * sum(greatest(0, b - greatest(a, coalesce(before, a)))) /"
+        f" {over.ns} AS value, count(*) AS gaps, sum(events) AS events,"
+        " count(*) FILTER (events IS NULL) AS unknown FROM (SELECT a, b, events, max(b) OVER"
+        " (ORDER BY a, b ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM"
+        f' (SELECT greatest(coalesce("from", {over.start}), {over.start}) AS a,'
+        f' least(coalesce("to", {over.end}), {over.end}) AS b, count AS events FROM loss))',
+    )
+    if answer is None:
+        return []
+    gaps, unknown = answer.count("gaps"), answer.count("unknown")
+    said = f"{answer.count('events'):,} events"
+    if unknown == gaps:
+        said = "events nobody counted"
+    elif unknown:
+        said = f"{said} and more that nobody counted"
+    where = "one gap" if gaps == 1 else f"{gaps:,} gaps"
+    sentence = (
+        f"{said} are missing, in {where} over {percent(answer.value)} of the recording:"
+        " counts over these are too low (a larger buffer, -b; fewer probes, -e)"
+    )
+    certainty = INFERRED if unknown else EXACT
+    weight = max(answer.value / 100, 0.01)  # never the last of all: it is about the others
+    made = finding(trace, over, (), LOSSES, answer, sentence, "%", weight, certainty)
+    return [made]

@@ -1,0 +1,77 @@
+"""What minibatches are spent on, and how even they are."""
+
+from __future__ import annotations
+
+from analysis.findings.finding import Finding, ask, finding, percent, seconds
+from analysis.findings.window import Window, window
+from analysis.views.steps import steps as steps_view
+from tracer.store.trace import Trace
+
+_PARTS = ("forward", "backward", "optimizer")
+_MUCH = 5.0
+
+
+def steps(trace: Trace) -> list[Finding]:
+    """What of a minibatch is computing, what is neither that nor waiting, what slow ones cost.
+
+    Of the CPU's time, as the view `steps` has it. Needs table phases, with steps marked.
+    """
+    over = window(trace)
+    if over is None:
+        return []
+    steps_view(trace)
+    return [*_computing(trace, over), *_overhead(trace, over), *_slow(trace, over)]
+
+
+def _computing(trace: Trace, over: Window) -> list[Finding]:
+    parts = ", ".join(f"100 * sum({part}_ns) / sum(total_ns) AS {part}" for part in _PARTS)
+    answer = ask(
+        trace,
+        f"SELECT 100 * sum(compute_ns) / sum(total_ns) AS value, {parts},"
+        f" avg(total_ns) / 1e9 AS s, count(*) AS steps FROM steps WHERE {over.steps}",
+    )
+    if answer is None or not answer.value:
+        return []
+    said = ", ".join(f"{part} {percent(answer.number(part))}" for part in _PARTS)
+    sentence = (
+        f"computing takes {percent(answer.value)} of a minibatch's {seconds(answer.number('s'))}"
+        f" ({said}; {answer.count('steps'):,} minibatches)"
+    )
+    weight = answer.value / 100
+    return [finding(trace, over, (), "computing", answer, sentence, "%", weight)]
+
+
+def _overhead(trace: Trace, over: Window) -> list[Finding]:
+    answer = ask(
+        trace,
+        "SELECT 100 * sum(overhead_ns) / sum(total_ns) AS value, avg(overhead_ns) / 1e9 AS s"
+        f" FROM steps WHERE {over.steps}",
+    )
+    if answer is None or answer.value < _MUCH:
+        return []
+    sentence = (
+        f"{percent(answer.value)} of a minibatch's time is neither waiting for data nor computing"
+        f" ({seconds(answer.number('s'))} each): moving data, reading the loss out, logging"
+    )
+    weight = answer.value / 100
+    return [finding(trace, over, (), "overhead", answer, sentence, "%", weight)]
+
+
+def _slow(trace: Trace, over: Window) -> list[Finding]:
+    answer = ask(
+        trace,
+        "SELECT 100 * sum(total_ns - usual) FILTER (total_ns > 2 * usual) / sum(total_ns) AS value,"
+        " count(*) FILTER (total_ns > 2 * usual) AS slow, count(*) AS steps, any_value(usual) / 1e9"
+        " AS s, max(total_ns) / 1e9 AS longest_s FROM steps,"
+        f" (SELECT quantile_disc(total_ns, 0.5) AS usual FROM steps WHERE {over.steps})"
+        f" WHERE {over.steps}",
+    )
+    if answer is None or not answer.count("slow"):
+        return []
+    sentence = (
+        f"{answer.count('slow'):,} of {answer.count('steps'):,} minibatches take more than twice"
+        f" the median of {seconds(answer.number('s'))} (the longest"
+        f" {seconds(answer.number('longest_s'))}), which costs {percent(answer.value)} of the time"
+    )
+    weight = answer.value / 100
+    return [finding(trace, over, (), "slow minibatches", answer, sentence, "%", weight)]

@@ -1,0 +1,103 @@
+"""What targets do to each other: whose pages are written while another one waits."""
+
+from __future__ import annotations
+
+from analysis.findings.finding import (
+    AT_LEAST,
+    EXACT,
+    INFERRED,
+    Finding,
+    ask,
+    finding,
+    of_events,
+    percent,
+)
+from analysis.findings.finding import name as named
+from analysis.findings.window import Scope, Window, whole
+from analysis.views.calls_by_kind import SYNC
+from analysis.views.flushes import flushes
+from tracer.store.trace import Trace
+
+_BOTH = (Scope.TARGET, Scope.MACHINE)
+_OWNERS = (
+    "(SELECT pid, any_value(target) AS target FROM processes WHERE role IN ('target', 'child')"
+    " AND target IS NOT NULL GROUP BY pid HAVING count(DISTINCT target) = 1)"
+)
+
+
+def tenants(trace: Trace) -> list[Finding]:
+    """Pages of files that were written for a target's fsync or sync, by who had dirtied them.
+
+    For a target are written: what its own processes write out in such a call, and what a kernel
+    thread writes out for a sync or as part of a journal's commit while the last such call that was
+    made lasts (that is inferred). A page's dirtier is its inode's, as `flushes` has it: where
+    several targets had a part, it is nobody's, and the share of any is at least what it says.
+
+    Needs tables block, syscalls, processes, and two targets.
+    """
+    over = whole(trace)
+    jobs = [one for one in trace.manifest["targets"] if one["role"] != "daemon"]
+    if over is None or len(jobs) < 2:
+        return []
+    flushes(trace)
+    return [*_waits(trace, over), *_shares(trace, over)]
+
+
+def _waits(trace: Trace, over: Window) -> list[Finding]:
+    answer = ask(
+        trace,
+        f"WITH owners AS {_OWNERS},"
+        " calls AS (SELECT c.ts, c.dur_ns, o.target FROM syscalls c JOIN owners o"
+        f" ON c.pid = o.pid WHERE c.name IN {SYNC} AND c.dur_ns >= 0),"
+        " pages AS (SELECT ts, pid, reason, target, pages, certainty FROM flushes"
+        " WHERE reason IN ('fsync', 'sync', 'journal') AND ino IS NOT NULL"
+        " AND NOT contains(rwbs, 'M') AND NOT own),"
+        " written AS (SELECT o.target AS waiting, p.target AS dirtier, p.pages, p.certainty"
+        " FROM pages p JOIN owners o ON p.pid = o.pid UNION ALL"
+        " SELECT c.target, p.target, p.pages, 'inferred' FROM (SELECT * FROM pages WHERE pid NOT IN"
+        " (SELECT pid FROM owners)) p ASOF JOIN calls c ON p.ts >= c.ts"
+        " WHERE p.ts - c.ts <= c.dur_ns)"
+        " SELECT 100 * n / sum(n) OVER of_call AS value, waiting, dirtier, n AS pages,"
+        " sum(n) OVER of_call AS of, sum(n) FILTER (dirtier IS NULL) OVER of_call AS unknown, exact"
+        " FROM (SELECT waiting, dirtier, sum(pages) AS n, bool_and(certainty = 'exact') AS exact"
+        " FROM written GROUP BY ALL) WINDOW of_call AS (PARTITION BY waiting)"
+        " QUALIFY dirtier IS NOT NULL AND dirtier != waiting"
+        " ORDER BY n DESC, waiting, dirtier LIMIT 1",
+    )
+    if answer is None:
+        return []
+    partly = answer.number("unknown") > 0
+    exact = answer.row["exact"] is not None and bool(answer.row["exact"])
+    certainty = AT_LEAST if partly else EXACT if exact else INFERRED
+    dirtier, waiting = (_called(trace, answer.row[one]) for one in ("dirtier", "waiting"))
+    sentence = (
+        f"{dirtier} dirtied {'at least ' if partly else ''}{percent(answer.value)} of what was"
+        f" written for {waiting}'s fsync ({answer.count('pages'):,} of {answer.count('of'):,}"
+        " pages): it waits for the other's writes (give them disks or file systems of their own)"
+    )
+    weight = of_events(answer.value / 100, answer.number("of"))
+    return [finding(trace, over, _BOTH, "tenants", answer, sentence, "%", weight, certainty)]
+
+
+def _shares(trace: Trace, over: Window) -> list[Finding]:
+    answer = ask(
+        trace,
+        "SELECT 100 * n / sum(n) OVER () AS value, target, n AS pages, sum(n) OVER () AS of"
+        " FROM (SELECT target, sum(pages) AS n FROM flushes WHERE NOT own GROUP BY target)"
+        " QUALIFY target IS NOT NULL ORDER BY n DESC, target LIMIT 1",
+    )
+    if answer is None:
+        return []
+    sentence = (
+        f"{_called(trace, answer.row['target'])} dirtied at least {percent(answer.value)} of all"
+        f" that was written to disks ({answer.count('pages'):,} of {answer.count('of'):,} pages)"
+    )
+    weight = of_events(answer.value / 100, answer.number("of"))
+    return [finding(trace, over, _BOTH, "writers", answer, sentence, "%", weight, AT_LEAST)]
+
+
+def _called(trace: Trace, target: object) -> str:
+    kinds = {one["name"]: one for one in trace.manifest["targets"]}
+    facts = kinds.get(str(target))
+    is_container = facts is not None and (facts["kind"] == "container" or "container" in facts)
+    return f"{'container ' if is_container else ''}{named(target, 'somebody')}"

@@ -1,0 +1,97 @@
+"""The time that findings take shares of: the training's, or else all of the recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probes.schema import Scope
+from tracer.store.trace import Trace
+
+__all__ = ["JOBS", "Scope", "Window", "lossy", "whole", "window"]
+
+JOBS = "(SELECT tid FROM processes WHERE role IN ('target', 'child'))"
+"""The threads of the jobs, without those of a Docker daemon."""
+
+_STAGES = {"train": "training time", "inference": "inference time"}
+_FOREVER = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of time.
+
+    `what` it is called; `stage`: the phase that it is of, "" for the whole recording. `start` and
+    `end` (ns): the first and the last of it. `ns`: SQL for its length, of several jobs that train
+    at once the sum; where `start` to `end` is longer than that, what is summed up over it is too
+    much and not too little.
+    """
+
+    what: str
+    stage: str
+    start: int
+    end: int
+    ns: str
+
+    def holds(self, ts: str = "ts") -> str:
+        """SQL: whether a time lies in it."""
+        return f"{ts} BETWEEN {self.start} AND {self.end}"
+
+    @property
+    def steps(self) -> str:
+        """SQL: whether a row of the view `steps` is of it, whole and ended."""
+        stage = f"stage = '{self.stage}' AND " if self.stage else ""
+        return f"{stage}total_ns > 0 AND start >= {self.start}"
+
+
+def window(trace: Trace) -> Window | None:
+    """When the jobs trained; if none did, when they inferred; else the recording as a whole.
+
+    None where the recording has no length.
+    """
+    recording = whole(trace)
+    if recording is None or "phases" not in trace.tables:
+        return recording
+    begun, ended = recording.start, recording.end
+    last = f'coalesce("end", {ended})'
+    within = f"start < {ended} AND {last} > {begun} AND {last} > start"
+    found = trace.sql(
+        f"SELECT name, min(greatest(start, {begun}))::BIGINT AS start,"
+        f" max(least({last}, {ended}))::BIGINT AS ended FROM phases"
+        f" WHERE name IN {tuple(_STAGES)} AND {within} GROUP BY name"
+        f" ORDER BY name != 'train' LIMIT 1"
+    )
+    if not len(found):
+        return recording
+    stage = str(found["name"].iloc[0])
+    ns = (
+        f"(SELECT sum(least({last}, {ended}) - greatest(start, {begun})) FROM phases"
+        f" WHERE name = '{stage}' AND {within})"
+    )
+    start, end = int(found["start"].iloc[0]), int(found["ended"].iloc[0])
+    return Window(_STAGES[stage], stage, start, end, ns)
+
+
+def whole(trace: Trace) -> Window | None:
+    """All of the recording; None where it has no length."""
+    clock = trace.manifest["clock"]
+    start, end = int(clock["start_ns"]), clock["end_ns"]
+    if end is None or int(end) <= start:
+        return None
+    return Window("the recording", "", start, int(end), str(int(end) - start))
+
+
+def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:
+    """Whether a gap in events of these scopes, or of a stream that tells none, touches it.
+
+    Without scopes nothing does: marks and samples are no events of the kernel's.
+    """
+    if not scopes:
+        return False
+    trace.empty_if_missing("loss")
+    others = [scope.value for scope in Scope if scope not in scopes]
+    elsewhere = "".join(f" AND NOT contains(stream, '{other}')" for other in others)
+    frame = trace.sql(
+        f'SELECT count(*) AS gaps FROM loss WHERE coalesce("from", 0) <= {window.end}'
+        f' AND coalesce("to", {_FOREVER}) >= {window.start}{elsewhere}'
+    )
+    return bool(frame["gaps"].iloc[0])

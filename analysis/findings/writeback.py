@@ -1,0 +1,117 @@
+"""Why write-backs begin and how often, and what of them anybody waits for."""
+
+from __future__ import annotations
+
+from analysis.findings.finding import (
+    Finding,
+    ask,
+    finding,
+    of_events,
+    percent,
+    seconds,
+    size,
+)
+from analysis.findings.finding import name as named
+from analysis.findings.window import Scope, Window, whole
+from analysis.views.flushes import flushes
+from tracer.store.trace import Trace
+
+_MACHINE = (Scope.MACHINE,)
+_WAITED_FOR = ("fsync", "sync", "direct", "journal")
+_PAGE_BYTES = 4096
+_UNCERTAIN = 1.0
+
+_WHY = {
+    "periodic": "the timer found pages that were dirty for too long (vm.dirty_expire_centisecs)",
+    "background": "more was dirty than vm.dirty_background_ratio allows",
+    "sync": "somebody called sync",
+    "vmscan": "memory was short",
+}
+
+
+def reasons(trace: Trace) -> list[Finding]:
+    """The reason of most write-backs, and the mean time between two on one device.
+
+    Needs table writeback.
+    """
+    over = whole(trace)
+    if over is None:
+        return []
+    return [*_reason(trace, over), *_intervals(trace, over)]
+
+
+def _reason(trace: Trace, over: Window) -> list[Finding]:
+    answer = ask(
+        trace,
+        "SELECT 100 * count(*) / sum(count(*)) OVER () AS value, reason, count(*) AS n,"
+        " sum(count(*)) OVER () AS of FROM writeback WHERE event = 'start'"
+        " GROUP BY reason ORDER BY n DESC, reason LIMIT 1",
+    )
+    if answer is None:
+        return []
+    reason = named(answer.row["reason"], "of a reason that is not known")
+    why = f": {_WHY[reason]}" if reason in _WHY else ""
+    sentence = (
+        f"{percent(answer.value)} of write-backs are {reason} ({answer.count('n'):,} of"
+        f" {answer.count('of'):,}){why}"
+    )
+    weight = of_events(answer.value / 100, answer.number("of"))
+    return [finding(trace, over, _MACHINE, "write-back reasons", answer, sentence, "%", weight)]
+
+
+def _intervals(trace: Trace, over: Window) -> list[Finding]:
+    answer = ask(
+        trace,
+        "SELECT avg(s) AS value, stddev_samp(s) AS std, count(s) AS n FROM (SELECT (ts - lag(ts)"
+        " OVER (PARTITION BY bdi ORDER BY ts)) / 1e9 AS s FROM writeback WHERE event = 'start')",
+    )
+    timer = trace.manifest["vm"].get("dirty_writeback_centisecs", 0) / 100
+    if answer is None or answer.value <= 0 or timer <= 0:
+        return []
+    often = answer.value < timer
+    sentence = (
+        f"a write-back begins every {seconds(answer.value)} on average,"
+        f" {'more' if often else 'no more'} often than the timer's {seconds(timer)}"
+        f" (vm.dirty_writeback_centisecs)"
+        f"{': something else than the timer asks for them' if often else ''}"
+    )
+    rarer = min(1.0, answer.value / timer)
+    weight = of_events(1 - rarer, answer.number("n"))
+    return [finding(trace, over, _MACHINE, "write-back interval", answer, sentence, "s", weight)]
+
+
+def waited_for(trace: Trace) -> list[Finding]:
+    """How much of what reaches the disk a thread of somebody's waits for, and what is not known.
+
+    The flusher's pages nobody waits for, unless the kernel puts writers to sleep meanwhile, which
+    are stalls. The recorder's own files do not count. Needs table block.
+    """
+    over = whole(trace)
+    if over is None:
+        return []
+    flushes(trace)
+    answer = ask(
+        trace,
+        f"SELECT 100 * coalesce(sum(pages) FILTER (reason IN {_WAITED_FOR}), 0) / sum(pages)"
+        " AS value, sum(pages) AS pages, count(*) AS bios FROM flushes WHERE NOT own",
+    )
+    if answer is None:
+        return []
+    written = size(answer.number("pages") * _PAGE_BYTES)
+    sentence = (
+        f"somebody waits, or may wait, for {percent(answer.value)} of the {written} that were"
+        " written to disks (fsync, sync, direct writes, the journal): the rest is written in the"
+        " background"
+    )
+    weight = of_events(answer.value / 100, answer.number("bios"))
+    found = [finding(trace, over, _MACHINE, "waited for", answer, sentence, "%", weight)]
+    unknown = ask(
+        trace,
+        "SELECT 100 * sum(pages) FILTER (certainty = 'unknown') / sum(pages) AS value,"
+        " count(*) AS bios FROM flushes WHERE NOT own",
+    )
+    if unknown is not None and unknown.value >= _UNCERTAIN:
+        sentence = f"of {percent(unknown.value)} of what was written the reason is not known"
+        weight = of_events(unknown.value / 100, unknown.number("bios"))
+        found.append(finding(trace, over, _MACHINE, "unknown", unknown, sentence, "%", weight))
+    return found

@@ -1,0 +1,377 @@
+"""Groups of traces side by side: ratios, intervals, what is noise, and what has to be said."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.compare.comparison import CHANGED, MISSING, NOISE, ROWS, UNTOLD, compare
+from analysis.compare.groups import Group, pairs, told
+from analysis.compare.ratio import BOOTSTRAP, CONSTANT, STUDENT, ratio
+from analysis.figures.comparison import ratios
+from analysis.studies.identity import Identity, identity
+from probes.errors import BadTrace, UsageError
+from tests.support.studies import EVIL, make_study
+from tests.support.traces import make_trace
+
+S = 1_000_000_000
+
+
+def values(*numbers):
+    return np.array(numbers, np.float64)
+
+
+def test_a_ratio_is_that_of_the_means_and_its_interval_holds_it():
+    found = ratio(values(9, 10, 11, 10, 10), values(19, 20, 21, 20, 20))
+    assert found.ratio == pytest.approx(2) and found.method == BOOTSTRAP
+    assert found.low < 2 < found.high and found.low > 1.5 and found.high < 2.6
+    assert found.p < 0.01
+
+
+def test_pairs_that_move_together_have_a_narrow_interval():
+    base = values(10, 20, 40, 80, 160)
+    noise = values(1.01, 0.99, 1.0, 1.02, 0.98)
+    apart = ratio(base, 1.5 * base * noise)
+    together = ratio(base, 1.5 * base * noise, paired=True)
+    assert together.low > 1 and together.p < 0.05
+    assert apart.low is None or apart.low < 1  # the spread is that of the models
+
+
+def test_too_few_repeats_for_a_bootstrap_have_student_s_interval():
+    found = ratio(values(10, 11, 9), values(20, 22, 18))
+    assert found.method == STUDENT
+    # Relative means 1, 1.1, 0.9 on both sides: a standard error of sqrt(2 * 0.01 / 3), t of 4.
+    reach = 2.776445 * (2 * 0.01 / 3) ** 0.5
+    assert np.log(found.high / found.ratio) == pytest.approx(reach, rel=1e-5)
+    assert np.log(found.ratio / found.low) == pytest.approx(reach, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "expected", "why"),
+    [
+        ((0, 0), (0, 0), None, "0 in both"),
+        ((0, 0), (1, 2), None, "0 in the base"),
+        ((1, 2), (0, 0), 0.0, "0 here"),
+        ((-1, 2), (1, 2), None, "below 0"),
+        ((2,), (3,), 1.5, "one run has no spread"),
+    ],
+)
+def test_what_has_no_interval_says_why(base, other, expected, why):
+    found = ratio(values(*base), values(*other))
+    assert found.ratio == expected and why in found.why
+    assert (found.low, found.high, found.p) == (None, None, None)
+
+
+def test_counts_that_never_vary_are_compared_as_they_are():
+    same, more = ratio(values(5, 5), values(5, 5)), ratio(values(*[5] * 4), values(*[6] * 4))
+    assert (same.method, same.p, same.ratio) == (CONSTANT, 1.0, 1.0)
+    assert (more.low, more.high) == (1.2, 1.2)
+    assert more.p == pytest.approx(2 / 70)  # of the 70 ways to take four of eight runs
+    few = ratio(values(5, 5), values(6, 6))
+    assert few.ratio == 1.2 and few.p is None and "too few to tell" in few.why
+    assert ratio(values(*[5] * 6), values(*[6] * 6), paired=True).p == 2 / 64
+
+
+def test_runs_that_are_mostly_0_have_no_bootstrap():
+    found = ratio(values(0, 0, 0, 0, 5), values(1, 1, 2, 1, 1))
+    assert found.method == STUDENT and found.low < found.ratio < found.high
+
+
+@pytest.mark.parametrize(("runs", "paired"), [(3, False), (5, False), (5, True), (10, False)])
+def test_intervals_hold_the_truth_in_about_95_of_100_cases(runs, paired):
+    """Runs whose logarithms are normal: 10 % of spread, pairs with 50 % between them."""
+    random = np.random.default_rng(7)
+    cases, truth, held, clear = 400, 1.3, 0, 0
+    for _ in range(cases):
+        of_pair = np.exp(random.normal(0, 0.5 if paired else 0, runs))
+        base = of_pair * np.exp(random.normal(0, 0.1, runs))
+        other = of_pair * truth * np.exp(random.normal(0, 0.1, runs))
+        found = ratio(base, other, paired)
+        held += found.low <= truth <= found.high
+        null = ratio(base, other / truth, paired)
+        clear += null.p < 0.05
+    assert 0.92 <= held / cases <= 0.985
+    assert clear / cases <= 0.08
+
+
+def ran(id, where="host", repeat=None, model="lenet", of_study=False, **more):
+    factors = {"model": model, "where": where, "mode": "train", "repeat": repeat, **more}
+    return Identity(id, factors, of_study=of_study, work=model)
+
+
+def test_groups_are_told_by_place_then_by_name():
+    by_place = told([ran("a", "4"), ran("b"), ran("c", "1"), ran("d", "16"), ran("e")])
+    assert [(g.name, g.traces) for g in by_place.groups] == [
+        ("host", (1, 4)), ("one container", (2,)), ("4 containers", (0,)), ("16 containers", (3,)),
+    ]  # fmt: skip
+    by_name = told([ran("plain-1"), ran("slow-1"), ran("plain-2"), ran("slow_2")])
+    assert [(g.name, g.traces) for g in by_name.groups] == [("plain", (0, 2)), ("slow", (1, 3))]
+    alone = told([ran("run1"), ran("run2")])
+    assert [g.name for g in alone.groups] == ["run1", "run2"]
+    assert "each trace for itself" in alone.how
+    same = told([ran("run"), ran("run")])
+    assert len({g.name for g in same.groups}) == 2
+
+
+def of_two(identities, **options):
+    half = len(identities) // 2
+    base, other = Group("a", tuple(range(half))), Group("b", tuple(range(half, len(identities))))
+    return pairs(base, other, identities, **options)
+
+
+def test_runs_pair_by_seed_or_by_what_their_study_says():
+    seeds = [ran("", "host", "1"), ran("", "host", "2"), ran("", "1", "2"), ran("", "1", "1")]
+    assert of_two(seeds) == [(0, 3), (1, 2)]
+    studied = [
+        ran("", where, repeat, model, of_study=True)
+        for where in ("host", "1") for model in ("lenet", "lstm") for repeat in (0, 1)
+    ]  # fmt: skip
+    assert of_two(studied) == [(0, 4), (1, 5), (2, 6), (3, 7)]
+    by_factor = [ran("", repeat=n, of_study=True, workers=w) for w in (1, 4) for n in (0, 1)]
+    assert of_two(by_factor) == [(0, 2), (1, 3)]
+
+
+def test_runs_that_nothing_tells_apart_do_not_pair_unless_asked_to():
+    unknown = [ran(str(n)) for n in range(4)]
+    assert of_two(unknown) is None
+    assert of_two(unknown, by_order=True) == [(0, 2), (1, 3)]
+    same_seed = [ran(str(n), repeat="0") for n in range(4)]
+    assert of_two(same_seed) is None
+    other_work = [ran("", repeat=n, model=m, of_study=True) for m in "ab" for n in (0, 1)]
+    assert of_two(other_work) == [(0, 2), (1, 3)]  # the model is what tells the groups apart
+
+
+def run(folder, seconds, **manifest):
+    """A trace of ten steps of so long, each half of it computing, and of some calls."""
+    step = int(seconds * S)
+    phases = [{"pid": 7, "tid": 7, "name": "train", "start": 0, "end": 10 * step}]
+    for n in range(10):
+        at = {"pid": 7, "tid": 7, "step": n, "epoch": 0}
+        phases.append({**at, "name": "step", "start": n * step, "end": (n + 1) * step})
+        phases.append({**at, "name": "forward", "start": n * step, "end": n * step + step // 2})
+    tables = {
+        "processes": [{"pid": 7, "tid": 7, "role": "target", "target": "job", "comm": "python"}],
+        "phases": phases,
+        "syscalls": [
+            {"ts": n, "pid": 7, "tid": 7, "name": "read", "dur_ns": 1000, "ret": 1}
+            for n in range(100)
+        ],
+        "dirty": [],
+    }
+    manifest.setdefault("clock", {"name": "mono", "start_ns": 0, "end_ns": 100 * S})
+    manifest.setdefault("targets", [{"name": "job", "role": "target", "kind": "pid", "pid": 7}])
+    make_trace(folder, tables, **manifest).close()
+    return folder
+
+
+@pytest.fixture
+def repeats(tmp_path):
+    """Runs of a base and of one that is 1.5 times as slow, with 2 % of noise."""
+    random = np.random.default_rng(3)
+    found = {}
+    for name, factor in (("base", 1.0), ("slow", 1.5), ("same", 1.0)):
+        found[name] = [
+            run(tmp_path / f"{name}-{n}.trace", factor * float(np.exp(random.normal(0, 0.02))))
+            for n in range(5)
+        ]
+    return found
+
+
+def row(found, topic, measure, group=None):
+    rows = found.rows[(found.rows["topic"] == topic) & (found.rows["measure"] == measure)]
+    if group is not None:
+        rows = rows[rows["group"] == group]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_a_known_change_is_found_first_and_what_is_equal_is_noise(repeats):
+    found = compare([path for paths in repeats.values() for path in paths])
+    assert [group.name for group in found.grouping.groups] == ["base", "slow", "same"]
+    step = row(found, "minibatch", "train: end to end", "slow")
+    assert step["verdict"] == CHANGED and step["ratio"] == pytest.approx(1.5, rel=0.05)
+    assert step["ratio_low"] < 1.5 < step["ratio_high"]
+    assert (step["runs"], step["base_runs"], step["method"]) == (5, 5, BOOTSTRAP)
+    assert row(found, "minibatch", "train: end to end", "same")["verdict"] == NOISE
+    assert row(found, "calls", "time in read", "slow")["verdict"] == NOISE
+    assert found.rows.columns.tolist() == ROWS
+    first = found.rows.iloc[0]
+    assert (first["group"], first["weight"]) == ("slow", 1.0)
+    assert set(found.rows.loc[found.rows["group"] == "same", "verdict"]) <= {NOISE, MISSING}
+    assert found.tests == found.rows["p"].notna().sum() > 10
+    corrected = found.rows.dropna(subset=["p"])
+    assert (corrected["p_corrected"] >= corrected["p"] - 1e-12).all()
+
+
+def test_one_run_of_each_has_ratios_and_no_verdict(tmp_path):
+    found = compare([run(tmp_path / "a.trace", 1), run(tmp_path / "b.trace", 2)])
+    step = row(found, "minibatch", "train: end to end")
+    assert (step["ratio"], step["verdict"]) == (2, UNTOLD)
+    assert pd.isna(step["ratio_low"]) and step["why"] == "one run has no spread"
+    assert CHANGED not in set(found.rows["verdict"])
+    assert sum("nobody can tell" in note for note in found.notes) == 2
+
+
+def test_a_measure_that_one_group_lacks_is_null_with_the_reason(tmp_path):
+    first = run(tmp_path / "a.trace", 1)
+    with make_trace(tmp_path / "b.trace", {"syscalls": []}) as trace:
+        second = trace.folder
+    step = row(compare([first, second]), "minibatch", "train: end to end")
+    assert step["verdict"] == MISSING and pd.isna(step["ratio"])
+    assert step["why"] == "not in b: a trace has no table phases"
+
+
+def test_a_call_that_is_never_made_is_0_and_not_missing(tmp_path):
+    first, second = run(tmp_path / "a.trace", 1), tmp_path / "b.trace"
+    tables = {"syscalls": [{"ts": 1, "tid": 7, "name": "write", "dur_ns": 1000}]}
+    make_trace(second, tables, clock={"name": "mono", "start_ns": 0, "end_ns": 100 * S}).close()
+    found = compare([first, second])
+    assert row(found, "calls", "time in read")["ratio"] == 0
+    assert row(found, "calls", "time in write")["why"] == "it is 0 in the base"
+
+
+def test_a_study_s_runs_group_by_place_and_pair(tmp_path):
+    folder = make_study(tmp_path / "s")
+    found = compare(sorted(folder.glob("runs/*/run.trace")))
+    assert [group.name for group in found.grouping.groups] == [
+        "host", "one container", "4 containers",
+    ]  # fmt: skip
+    step = row(found, "minibatch", "train: end to end", "one container")
+    assert step["ratio"] == pytest.approx(2) and step["pairs"] == 2
+    assert (step["ratio_low"], step["verdict"]) == (pytest.approx(2), UNTOLD)  # of two pairs
+    assert not step["lossy"]
+    assert row(found, "minibatch", "train: end to end", "4 containers")["lossy"]
+    assert any("events are missing in 4 containers" in note for note in found.notes)
+    assert any("2 pairs of runs of host and one container" in note for note in found.notes)
+
+
+def test_a_trace_that_is_named_twice_counts_once_and_is_said(tmp_path):
+    a, b = run(tmp_path / "a.trace", 1), run(tmp_path / "b.trace", 2)
+    found = compare([a, b, tmp_path / "." / "a.trace"])
+    assert len(found.runs) == 2 and any("named twice" in note for note in found.notes)
+    with pytest.raises(UsageError, match="in the groups x and y"):
+        compare([], {"x": [a], "y": [a, b]})
+
+
+def test_copies_of_one_recording_are_said(tmp_path):
+    recorder = {"pid": 5, "boot_id": "b", "start_time": 1}
+    a = run(tmp_path / "a.trace", 1, recorder=recorder)
+    b = run(tmp_path / "b.trace", 1, recorder=recorder)
+    assert any("one and the same recording" in note for note in compare([a, b]).notes)
+
+
+def test_groups_that_do_other_work_are_said(tmp_path):
+    def job(name, *command):
+        target = {"name": "job", "role": "target", "kind": "command", "pid": 7}
+        return run(tmp_path / name, 1, targets=[{**target, "command": ["python", *command]}])
+
+    other = compare([job("a.trace", "train.py"), job("b.trace", "infer.py")])
+    assert any("do not do the same work" in note for note in other.notes)
+    same = compare(
+        [job("c.trace", "train.py", "--seed", "1"), job("d.trace", "train.py", "--seed=2")]
+    )
+    assert not any("same work" in note for note in same.notes)
+
+
+def test_a_trace_s_identity_is_told_by_its_targets(tmp_path):
+    command = ["python", "-m", "workloads", "train", "lstm", "--seed", "3", "--workers", "2"]
+    target = {"name": "c", "role": "target", "kind": "container", "pid": 7, "command": command}
+    daemon = {"name": "dockerd", "role": "daemon", "kind": "daemon", "pid": 9}
+    folder = run(tmp_path / "c.trace", 1, targets=[target, {**target, "name": "d"}, daemon])
+    with make_trace(tmp_path / "host.trace", {}) as host:
+        assert (identity(host).id, identity(host).where) == ("host", "host")
+    from tracer.store.trace import Trace
+
+    with Trace(folder) as trace:
+        found = identity(trace)
+    assert found.factors == {
+        "model": "lstm", "where": "2", "mode": "train", "repeat": "3", "workers": 2,
+    }  # fmt: skip
+
+
+def test_what_cannot_be_compared_is_said(tmp_path):
+    a = run(tmp_path / "a.trace", 1)
+    with pytest.raises(UsageError, match="needs two traces"):
+        compare([a])
+    with pytest.raises(UsageError, match="needs two groups"):
+        compare([], {"x": [a, run(tmp_path / "b.trace", 1)]})
+    with pytest.raises(UsageError, match="--pair needs as many"):
+        three = [run(tmp_path / f"{n}.trace", 1) for n in range(2)]
+        compare([], {"x": [a], "y": three}, pair=True)
+    with pytest.raises(BadTrace):
+        compare([a, tmp_path / "none.trace"])
+    empty = []
+    for name in ("e.trace", "f.trace"):
+        with make_trace(tmp_path / name, {}) as trace:
+            empty.append(trace.folder)
+    with pytest.raises(UsageError, match="nothing that could be compared"):
+        compare(empty)
+
+
+def test_several_groups_stand_side_by_side(tracer, repeats):
+    text = tracer("compare", *[path for paths in repeats.values() for path in paths]).out
+    assert max(map(len, text.splitlines())) <= 80
+    line = next(line for line in text.splitlines() if "minibatch: train: end" in line)
+    assert line.count("[") == 2 and "~" in line  # changed in one, noise in the other
+    assert r"\x0a" not in text
+
+
+def test_the_verb_prints_what_changed_and_what_is_noise(tracer, repeats):
+    paths = [*repeats["base"], *repeats["slow"]]
+    text = tracer("compare", *paths).out
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.index("Changed, what matters most first") < text.index("Inside the noise")
+    assert "base (the base): 5 runs" in text and "ratios were tested" in text
+    told = tracer("compare", *paths, "--json").json
+    assert [group["name"] for group in told["groups"]] == ["base", "slow"]
+    assert told["rows"][0]["verdict"] == CHANGED and told["tests"] > 5
+    given = tracer(
+        "compare", "--group", f"x={','.join(map(str, repeats['slow']))}",
+        "--group", f"y={','.join(map(str, repeats['base']))}", "--pair", "--json",
+    ).json  # fmt: skip
+    step = next(one for one in given["rows"] if one["measure"] == "train: end to end")
+    assert step["base"] == "x" and step["pairs"] == 5
+    assert step["ratio"] == pytest.approx(1 / 1.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "needs two traces"),
+        (("--group", "x"), "'x' is no group"),
+        (("--group", "x=a", "--group", "x=b"), "given twice"),
+        (("t", "--group", "x=a"), "with --group and without"),
+    ],
+)
+def test_mistakes_in_groups_are_usage_errors(tracer, arguments, said):
+    assert said in tracer("compare", *arguments, status=2).err
+
+
+def test_names_of_an_enemy_are_only_ever_text(tracer, tmp_path):
+    evil = f"{EVIL}\x1b[2J\n"
+    calls = [{"ts": n, "tid": 7, "name": evil, "dur_ns": S} for n in range(9)]
+    most = [{"ts": 1, "tid": 7, "name": "read", "dur_ns": (1 << 63) - 1}] * 2
+    odd = [{"ts": t, "name": "memory_used", "value": v} for t, v in ((1, float("nan")), (0, 2.0))]
+    folders = []
+    for name in ("a", "b"):
+        target = {"name": evil, "role": "target", "kind": "pid", "pid": 7, "command": [evil]}
+        tables = {"syscalls": [*calls, *most], "samples": odd, "block": [], "phases": []}
+        with make_trace(tmp_path / f"{name}.trace", tables, targets=[target]) as trace:
+            folders.append(trace.folder)
+    out = tracer("compare", *folders).out
+    assert "\x1b" not in out and r"\x1b" in out
+    rows = tracer("compare", *folders, "--json").json["rows"]
+    assert any(evil in one["measure"] for one in rows)
+    frame = pd.DataFrame(rows)
+    assert "<img" not in ratios(frame).to_json()
+
+
+def test_the_figure_has_a_dot_for_each_ratio_and_marks_1(repeats):
+    found = compare([*repeats["base"], *repeats["slow"]])
+    figure = ratios(found.rows)
+    drawn = json.loads(figure.to_json())
+    assert drawn["layout"]["xaxis"]["type"] == "log"
+    assert any(shape["x0"] == 1 for shape in drawn["layout"]["shapes"])
+    assert sum(len(trace.x) for trace in figure.data) == (found.rows["ratio"] > 0).sum()
+    assert not ratios(found.rows.iloc[:0]).data

@@ -24,8 +24,12 @@ _HEAD_PX = 28
 
 
 def text(value: object) -> str:
-    """A name as text: plotly takes some tags for its own, and names are others'."""
-    return html.escape(str(value), quote=False)
+    """A name as text: plotly takes some tags for its own, and names are others'.
+
+    What cannot be printed is escaped, too.
+    """
+    said = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value))
+    return html.escape(said, quote=False)
 
 
 def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:

@@ -1,0 +1,79 @@
+"""`tracer report --html`: the page is made, and written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from probes.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.findings.finding import Finding
+    from tracer.store.trace import Trace
+
+_STDOUT = Path("-")
+
+
+def check_output(output: Path, force: bool, json: bool) -> None:
+    """Raise UsageError where the page could not be written, before it is made."""
+    if output == _STDOUT:
+        if json:
+            raise UsageError("--html - and --json both write to stdout", "name a file for the page")
+        return
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder", "name a file for the page")
+    if os.path.lexists(output) and not force:
+        raise UsageError(f"{output} exists", "name another file, or give --force to replace it")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {output.absolute().parent}", "make it first")
+
+
+def write_report_page(
+    trace: Trace,
+    tables: dict[str, pd.DataFrame],
+    notes: list[str],
+    findings: Sequence[Finding],
+    output: Path,
+) -> None:
+    """Make the page of a trace and write it, mode 0600. Says on stderr what was written."""
+    from analysis.page.trace import trace_page
+    from analysis.studies.papers.of_traces import sections
+    from tracer.cli.sizes import show_size
+    from tracer.store.files import write_whole
+
+    with _shown() as progress:
+        progress("papers")
+        text = trace_page(trace, tables, notes, findings, sections(trace), progress)
+    page = text.encode("utf-8", "replace")
+    if output == _STDOUT:
+        sys.stdout.buffer.write(page)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        write_whole(output, page)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {output}: {error.strerror}", "name another file with --html"
+        ) from None
+    typer.echo(f"{output}: {show_size(len(page))}", err=True)
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[Callable[[str], None]]:
+    """Says on a terminal's stderr what is being made; nothing elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what: None
+        return
+    with console.status("") as status:
+        yield lambda what: status.update(f"making the page: {what}")

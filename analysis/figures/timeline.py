@@ -1,0 +1,289 @@
+"""Lanes of a timeline: figures that share an axis of time, so that they can be zoomed together.
+
+Each takes a frame of `analysis.timeline`, `end_s` (how long the axis is, in s) and `lost`, the
+frame of stretches in which events were lost (from_s, to_s, gaps, events), which are shaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis.figures.style import COLOURS, NEUTRAL, colour, look, numbered, text
+
+LANE_PX = 110
+_LATENCY_PX = 150
+LOST_COLOUR = "rgba(213, 94, 0, 0.20)"
+"""Vermilion of Okabe and Ito (2008), thin enough to see what lies below."""
+LOST_EDGE = "rgba(213, 94, 0, 0.7)"
+"""So that a gap narrower than a pixel is seen, too."""
+
+LEFT_PX, RIGHT_PX = 76, 22
+"""Margins: the same in every lane, so that one moment lies below itself."""
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_REST = ("the rest", "other", "not known")
+_KNOWN = {
+    "periodic": 0, "background": 1, "sync": 2, "fsync": 3, "journal": 4, "direct": 5,
+    "minor": 4, "major": 5, "write": 1, "read": 0, "target": 0, "child": 4, "flusher": 1,
+    "daemon": 2,
+}  # fmt: skip
+"""Series that have one colour wherever they are drawn."""
+
+_PHASES = (
+    *("train", "fetch", "backward", "forward", "step", "optimizer"),
+    *("inference", "data_load", "model_load", "checkpoint", "eval", "epoch"),
+)
+# As many phases as there are colours are plain, as many more are hatched.
+_HATCHES = ("", "/", ".")
+_ROW_PX, _HEAD_PX = 18, 17
+_MOST_CHARACTERS = 60
+_LONG_SPAN = 0.02
+"""A span at least so long, of the whole axis, has its name on it."""
+_GAP = 5
+"""A line is broken where its next value is so many times later than usual."""
+
+
+def areas(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
+    """Series that add up, one on the other.
+
+    Columns: from_s, to_s, and one a series; a row a bin, all of one width.
+    """
+    series = [name for name in frame.columns if name not in ("from_s", "to_s")]
+    width = float(frame["to_s"].iloc[0] - frame["from_s"].iloc[0]) if len(frame) else 1.0
+    figure = go.Figure()
+    colours = _colours(series)
+    # From the top of the pile on, each opaque: so an outline is that of a series that is there, and
+    # none of a series that is 0 lies on it. The last value is there twice: it holds to its end.
+    piled = frame[series].cumsum(axis=1)
+    for name in reversed(series):
+        tops, own = (
+            np.append(values, values.iloc[-1:]).astype(np.float32)
+            for values in (piled[name], frame[name])
+        )
+        figure.add_trace(
+            go.Scatter(
+                x0=0, dx=width, y=tops, customdata=own, name=_name(name), mode="lines",
+                fill="tozeroy", fillcolor=colours[name],
+                line={"shape": "hv", "width": 1, "color": colours[name]},
+                hovertemplate="%{customdata:,.4~g} " + unit,
+            )
+        )  # fmt: skip
+    figure.update_layout(legend_traceorder="reversed", meta={"piled": True})
+    figure.update_yaxes(rangemode="tozero")
+    return _lane(figure, unit, end_s, lost)
+
+
+def lines(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
+    """Values over time, a line a series. Columns: series, at_s, value.
+
+    A line is broken where a value is missing: where the next is much later than usual.
+    """
+    figure = go.Figure()
+    for name, number in numbered(frame["series"]).items():
+        own = frame[frame["series"] == name]
+        at, value = _broken(own["at_s"].to_numpy(float), own["value"].to_numpy(float))
+        figure.add_trace(
+            go.Scatter(
+                x=at, y=value, name=_name(name), mode="lines" if len(own) > 1 else "markers",
+                line={"color": colour(number), "width": 1.5,
+                      "dash": _DASHES[number % len(_DASHES)]}, connectgaps=False,
+                hovertemplate="%{y:,.4~g} " + unit,
+            )
+        )  # fmt: skip
+    figure.update_yaxes(rangemode="tozero")
+    return _lane(figure, unit, end_s, lost)
+
+
+def latencies(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
+    """Median and 99th percentile of requests by bin, on a logarithmic scale.
+
+    Columns: series (a part of a request's time), from_s, to_s, requests, p50_ms, p99_ms.
+    """
+    figure = go.Figure()
+    for name, number in numbered(frame["series"]).items():
+        own = frame[frame["series"] == name]
+        middle = ((own["from_s"] + own["to_s"]) / 2).to_numpy(np.float32)
+        for column, shown, marker in (("p50_ms", "median", "circle"), ("p99_ms", "p99", "line-ew")):
+            figure.add_trace(
+                go.Scatter(
+                    x=middle, y=own[column].where(own[column] > 0).to_numpy(np.float32),
+                    name=f"{_name(name)}, {shown}", mode="markers",
+                    marker={
+                        "color": colour(2 * number), "symbol": marker,
+                        "size": 4 if shown == "median" else 6,
+                        "line": {"width": 0 if shown == "median" else 1.5,
+                                 "color": colour(2 * number + 1)},
+                    },
+                    customdata=own["requests"].to_numpy(np.int32),
+                    hovertemplate="%{y:,.4~g} " + unit + " (%{customdata:,} requests)",
+                )
+            )  # fmt: skip
+    made = _lane(figure, unit, end_s, lost, _LATENCY_PX)
+    return made.update_yaxes(type="log", dtick=1, tickformat=",~g", exponentformat="none")
+
+
+def spans(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
+    """Nested phases, a band of rows a thread. `unit` is not used: a span has none.
+
+    Columns: place, thread, depth, name, epoch, step, from_s, to_s, spans (more than 1: so many
+    drawn as one), ended.
+    """
+    figure = go.Figure()
+    tops: dict[object, float] = {}
+    below = 0.0
+    for place, band in frame.groupby("place", sort=False):
+        tops[place] = below + _HEAD_PX
+        below += _HEAD_PX + (int(band["depth"].max()) + 1) * _ROW_PX + 4
+        figure.add_annotation(
+            x=0, xref="paper", xanchor="left", y=tops[place] - _HEAD_PX / 2 + 1, yanchor="middle",
+            text=_name(band["thread"].iloc[0]), showarrow=False, font={"size": 11},
+        )  # fmt: skip
+    middles = frame["place"].map(tops) + (frame["depth"] + 0.5) * _ROW_PX
+    names = numbered(frame["name"])
+    order = sorted(names, key=lambda name: (_place(name), names[name]))
+    others = [name for name in order if name not in _PHASES]
+    for name in order:
+        those = frame["name"] == name
+        own = frame[those]
+        number = _place(name) if name in _PHASES else len(_PHASES) + others.index(name)
+        figure.add_trace(
+            go.Bar(
+                orientation="h", base=own["from_s"].to_numpy(float),
+                x=(own["to_s"] - own["from_s"]).to_numpy(float), y=middles[those].to_numpy(float),
+                width=_ROW_PX - 2, name=_name(name), customdata=_said(own),
+                text=_labels(own, _LONG_SPAN * end_s),
+                textposition="inside", insidetextanchor="start", textangle=0, cliponaxis=True,
+                insidetextfont={"color": "#000000" if _light(number) else "#ffffff", "size": 11},
+                marker={
+                    "color": colour(number), "line": {"width": 0},
+                    "pattern": {"shape": _HATCHES[number // len(COLOURS) % len(_HATCHES)],
+                                "fillmode": "overlay", "fgcolor": "rgba(0, 0, 0, 0.45)", "size": 5,
+                                "solidity": 0.25},
+                },
+                hovertemplate="%{customdata}<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_layout(barmode="overlay", uniformtext={"minsize": 9, "mode": "hide"})
+    made = _lane(figure, "", end_s, lost, max(_HEAD_PX + _ROW_PX, int(below)))
+    made.update_yaxes(range=[below, 0], showticklabels=False, showgrid=False, title_text=None)
+    made.update_layout(hovermode="closest")
+    return made
+
+
+def _name(value: object) -> str:
+    return text(str(value)[:_MOST_CHARACTERS])
+
+
+def _place(name: object) -> int:
+    return _PHASES.index(str(name)) if name in _PHASES else len(_PHASES)
+
+
+def _light(number: int) -> bool:
+    return colour(number) not in ("#0072B2", "#D55E00", "#009E73")
+
+
+def _records(frame: pd.DataFrame) -> list[Any]:
+    return list(frame.itertuples(index=False))
+
+
+def _labels(frame: pd.DataFrame, least_s: float) -> list[str]:
+    """What spans are called on them, those that are long enough for a name."""
+    return [_label(row) if row.to_s - row.from_s >= least_s else "" for row in _records(frame)]
+
+
+def _label(row: Any) -> str:
+    """Step 17, train."""
+    if row.spans > 1:
+        return f"{_name(row.name)} x {row.spans:,}"
+    if row.name == "step" and not pd.isna(row.step):
+        return f"step {int(row.step)}"
+    if row.name == "epoch" and not pd.isna(row.epoch):
+        return f"epoch {int(row.epoch)}"
+    return _name(row.name)
+
+
+def _said(frame: pd.DataFrame) -> list[str]:
+    """What is said of each span that the mouse is on."""
+    said = []
+    for row in _records(frame):
+        words = [f"{_name(row.name)} x {row.spans:,}" if row.spans > 1 else _name(row.name)]
+        words += [f"epoch {int(row.epoch)}"] if not pd.isna(row.epoch) else []
+        words += [f"step {int(row.step)}"] if not pd.isna(row.step) else []
+        length = row.to_s - row.from_s
+        words.append(f"{length:,.3f} s" if length >= 1 else f"{1000 * length:,.3f} ms")
+        words += [] if row.ended else ["did not end"]
+        said.append(f"{', '.join(words)}<br>{row.from_s:,.4f} to {row.to_s:,.4f} s")
+    return said
+
+
+def _broken(
+    at: np.ndarray[Any, np.dtype[np.float64]], value: np.ndarray[Any, np.dtype[np.float64]]
+) -> tuple[Any, Any]:
+    """Both with a value that is not a number where there is a hole."""
+    if len(at) < 3:  # no two distances to compare
+        return at.astype(np.float32), value.astype(np.float32)
+    apart = np.diff(at)
+    holes = np.flatnonzero(apart > _GAP * np.median(apart)) + 1
+    return (
+        np.insert(at, holes, at[holes - 1]).astype(np.float32),
+        np.insert(value, holes, np.nan).astype(np.float32),
+    )
+
+
+def _colours(series: list[str]) -> dict[str, str]:
+    """Known series have their own colour, others what is left in turn; the rest is grey."""
+    taken = {_KNOWN[name] for name in series if name in _KNOWN}
+    free = [number for number in range(6) if number not in taken] or [0]
+    found: dict[str, str] = {}
+    turn = 0
+    for name in series:
+        if name in _REST:
+            found[name] = NEUTRAL
+        elif name in _KNOWN:
+            found[name] = colour(_KNOWN[name])
+        else:
+            found[name] = colour(free[turn % len(free)])
+            turn += 1
+    return found
+
+
+def _lane(
+    figure: go.Figure, unit: str, end_s: float, lost: pd.DataFrame, plot_px: int = LANE_PX
+) -> go.Figure:
+    """What all lanes have in common; the axis of time is the same in each."""
+    look(figure, plot_px)
+    figure.update_layout(
+        height=plot_px + 56, margin={"l": LEFT_PX, "r": RIGHT_PX, "t": 26, "b": 30},
+        hovermode="x unified", bargap=0, dragmode="zoom", showlegend=True,
+        hoverlabel={"font": {"size": 12}, "namelength": 40},
+    )  # fmt: skip
+    figure.update_xaxes(
+        range=[0, end_s], minallowed=0, maxallowed=end_s, ticksuffix=" s", automargin=False,
+        showgrid=True, nticks=8, hoverformat=",.4~f", tickfont={"size": 11},
+    )  # fmt: skip
+    figure.update_yaxes(
+        title={"text": unit, "font": {"size": 11}, "standoff": 4}, automargin=False,
+        fixedrange=True, nticks=4, tickfont={"size": 11}, exponentformat="SI",
+    )  # fmt: skip
+    shade(figure, lost)
+    return figure
+
+
+def shade(figure: go.Figure, lost: pd.DataFrame) -> None:
+    """Shade when events were lost. Columns: from_s, to_s."""
+    figure.update_layout(
+        shapes=[
+            *figure.layout.shapes,
+            *(
+                {
+                    "type": "rect", "xref": "x", "yref": "paper", "x0": row.from_s, "x1": row.to_s,
+                    "y0": 0, "y1": 1, "fillcolor": LOST_COLOUR, "name": "lost",
+                    "line": {"width": 1, "color": LOST_EDGE},
+                }
+                for row in lost.itertuples(index=False)
+            ),
+        ]
+    )  # fmt: skip

@@ -1,0 +1,57 @@
+"""What all pages share: where templates lie, how figures are written, what a page may do."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from analysis.page.cells import cell
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def render(template: str, folder: Path, figures: bool, **content: Any) -> str:
+    """The text of a page: a template of `folder` that extends `base.html.j2`.
+
+    `figures`: whether the page has any, and so needs plotly. The page forbids itself, by a policy
+    of its own, to load anything and to run any script but the ones that are put here.
+    """
+    environment = Environment(
+        loader=FileSystemLoader([folder, TEMPLATES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["figure"] = figure_json
+    environment.filters["cell"] = cell
+    scripts = [get_plotlyjs()] if figures else []
+    scripts.append((TEMPLATES / "page.js").read_text())
+    scripts = [script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts]
+    return environment.get_template(template).render(
+        scripts=[Markup(script) for script in scripts],
+        hashes=[_hash(script) for script in scripts],
+        style=Markup((TEMPLATES / "page.css").read_text()),
+        **content,
+    )
+
+
+def figure_json(figure: go.Figure) -> Markup:
+    """A figure as JSON that no name in it can break out of."""
+    told = str(figure.to_json())
+    for character in "<>&":
+        told = told.replace(character, f"\\u{ord(character):04x}")
+    return Markup(told)
+
+
+def _hash(script: str) -> str:
+    """What a policy calls a script that may run."""
+    digest = hashlib.sha256(script.encode("utf-8", "replace")).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

@@ -1,0 +1,167 @@
+"""What was recorded, of which machine, how it went, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tracer.store.manifest import Manifest, duration_s
+
+_MOST_TARGETS = 12
+_MOST_CHARACTERS = 300
+_MOST_NAME = 60
+_WHY = {
+    "command": "the command ended",
+    "target": "the target ended",
+    "signal": "it was stopped",
+    "duration": "its time was up",
+    "size": "it had its full size",
+    "disk": "the disk was full",
+    "killed": "the recorder was killed",
+    "import": "imported",
+}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that stands large: `bad`: something is wrong with the recording."""
+
+    name: str
+    value: str
+    about: str
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Tiles, names and values of facts, warnings that come before all else, and notes."""
+
+    tiles: list[Tile]
+    facts: list[tuple[str, str]]
+    warnings: list[str]
+    notes: list[str]
+
+
+def summary(manifest: Manifest, notes: list[str]) -> Summary:
+    """Of a trace's manifest. `notes` are what else has to be said of it."""
+    said = [note[: 2 * _MOST_CHARACTERS] for note in notes]
+    return Summary(_tiles(manifest), _facts(manifest), _warnings(manifest), said)
+
+
+def _tiles(manifest: Manifest) -> list[Tile]:
+    duration = duration_s(manifest)
+    rows = sum(table["rows"] for table in manifest["tables"].values())
+    tiles = [
+        Tile("Recorded", "-" if duration is None else _seconds(duration), _when(manifest)),
+        Tile("Events", _count(rows), f"rows in {len(manifest['tables'])} tables"),
+    ]
+    lost, gaps = manifest["loss"].get("events") or 0, manifest["loss"].get("windows") or 0
+    unknown = manifest["loss"].get("unknown") or 0
+    if gaps or lost:
+        about = f"in {gaps:,} {'gap' if gaps == 1 else 'gaps'}" + (
+            f", {unknown:,} of unknown size" if unknown else ""
+        )
+        said = _count(lost) if lost or not unknown else "unknown"
+        tiles.append(Tile("Lost", said, about, bad=True))
+    else:
+        tiles.append(Tile("Lost", "0", "events"))
+    complete = manifest["complete"]
+    ended = _WHY.get(manifest.get("ended_by") or "", "")
+    tiles.append(Tile("Complete", "yes" if complete else "no", ended, bad=not complete))
+    cpu = manifest["own_cost"].get("cpu_s")
+    if cpu is not None:
+        share = f"{100 * cpu / duration:.1f} % of one CPU" if duration else ""
+        tiles.append(Tile("The tracer itself", f"{cpu:,.2f} s CPU", share))
+    return tiles
+
+
+def _facts(manifest: Manifest) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    for target in manifest["targets"][:_MOST_TARGETS]:
+        command = " ".join(target.get("command") or [])
+        status = target.get("exit_status")
+        said = f"{target['kind']} {target['name']}" + (f": {command}" if command else "")
+        ended = f" (exit status {status})" if status is not None else ""
+        facts.append((target["role"], said[:_MOST_CHARACTERS] + ended))
+    if (more := len(manifest["targets"]) - _MOST_TARGETS) > 0:
+        facts.append(("targets", f"{more:,} more"))
+    host, kernel = manifest["host"], manifest.get("kernel", {})
+    machine = [
+        host.get("hostname"), host.get("cpu"), host.get("machine"),
+        f"{host['cpus']} CPUs" if host.get("cpus") else None,
+        f"{host['memory_bytes'] / 2**30:.1f} GiB memory" if host.get("memory_bytes") else None,
+    ]  # fmt: skip
+    facts.append(("machine", ", ".join(str(one) for one in machine if one) or "not known"))
+    if kernel.get("release"):
+        facts.append(("kernel", f"{kernel['release']} {kernel.get('version', '')}".strip()))
+    disks = [
+        f"{disk['name']} ({disk.get('dev', '?')}"
+        + (f", {disk['bytes'] / 1e9:,.0f} GB" if disk.get("bytes") else "")
+        + (f", {disk['scheduler']}" if disk.get("scheduler") else "")
+        + ")"
+        for disk in manifest.get("disks", [])
+        if disk.get("name") and "partition_of" not in disk
+    ]
+    if disks:
+        facts.append(("disks", ", ".join(disks)))
+    if manifest["vm"]:
+        said = ", ".join(f"{name} {value}" for name, value in sorted(manifest["vm"].items()))
+        facts.append(("write-back settings", said))
+    tool = manifest.get("tool", {})
+    by = f"{tool.get('name', 'traintrace')} {tool.get('version', '')}".strip()
+    why = f" ({manifest['backend_why']})" if manifest.get("backend_why") else ""
+    facts.append(("recorded by", f"{by}, {manifest['backend']}{why}"))
+    facts.append(("probes", ", ".join(manifest["probes"]) or "none"))
+    cost = manifest["own_cost"]
+    sizes = [
+        f"{size / 2**20:,.1f} MiB {name}"
+        for size, name in (
+            (cost.get("max_rss_bytes"), "memory"),
+            (cost.get("bytes_written"), "written"),
+        )
+        if size is not None
+    ]
+    if sizes:
+        facts.append(("the tracer's own cost", ", ".join(sizes)))
+    return [(name[:_MOST_NAME], value[: 2 * _MOST_CHARACTERS]) for name, value in facts]
+
+
+def _warnings(manifest: Manifest) -> list[str]:
+    found = []
+    if not manifest["complete"]:
+        found.append("The recording did not end as it should: what came last may be missing")
+    loss = manifest["loss"]
+    if loss.get("events") or loss.get("windows"):
+        found.append(
+            "Events were lost: numbers over the shaded times are too low. The table of events lost"
+            " says in which stream"
+        )
+    return found
+
+
+def _when(manifest: Manifest) -> str:
+    offset = manifest["clock"].get("realtime_offset_ns")
+    if offset is None:
+        return ""
+    try:
+        when = datetime.fromtimestamp((manifest["clock"]["start_ns"] + offset) / 1e9, UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _seconds(value: float) -> str:
+    if value < 1:
+        return f"{1000 * value:,.0f} ms"
+    if value < 600:  # ten minutes
+        return f"{value:,.1f} s"
+    minutes, seconds = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def _count(value: int) -> str:
+    for size, name in ((10**9, "G"), (10**6, "M")):
+        if value >= 10 * size or (value >= size and size == 10**9):
+            return f"{value / size:,.1f} {name}"
+    return f"{value:,}"

@@ -1,0 +1,324 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const all = (selector, within) => [...(within || document).querySelectorAll(selector)];
+  const drawn = [];
+  const piles = new Map();
+  root.classList.add("scripted");
+
+  // The page's colours for text, axes and grid: figures bring none of their own.
+  function colours(layout) {
+    const style = getComputedStyle(root);
+    const of = name => style.getPropertyValue(name).trim();
+    const found = {
+      "font.color": of("--ink"), "hoverlabel.bgcolor": of("--paper"),
+      "hoverlabel.bordercolor": of("--line"), "hoverlabel.font.color": of("--ink"),
+    };
+    for (const axis of Object.keys(layout).filter(key => /^[xy]axis\d*$/.test(key))) {
+      for (const part of ["gridcolor", "linecolor", "tickcolor", "zerolinecolor"])
+        found[`${axis}.${part}`] = of("--line");
+      found[`${axis}.showline`] = true;
+    }
+    return found;
+  }
+  function paint(layout) {
+    for (const [path, value] of Object.entries(colours(layout))) {
+      const steps = path.split("."), last = steps.pop();
+      let at = layout;
+      for (const step of steps) at = at[step] = at[step] || {};
+      at[last] = value;
+    }
+  }
+  function recolour() {
+    for (const place of drawn) Plotly.relayout(place, colours(place.layout));
+  }
+
+  // On narrow paper a legend has a line an entry, which figures leave no room for.
+  function narrow(told) {
+    if (innerWidth >= 700 || told.layout.showlegend === false) return;
+    const lines = told.data.filter(one => one.name && one.showlegend !== false).length;
+    const more = Math.max(0, 20 * lines - 40);
+    told.layout.margin.t += more;
+    told.layout.height += more;
+  }
+
+  // Figures bring names escaped, as plotly wants them.
+  const entities = {"&lt;": "<", "&gt;": ">", "&amp;": "&"};
+  const bare = name => name.replace(/&(lt|gt|amp);/g, found => entities[found]);
+
+  function swatch(one) {
+    const made = document.createElement("span");
+    const colour = one.fillcolor || (one.line && one.line.color) || (one.marker && one.marker.color) || "";
+    made.className = "swatch";
+    if (one.fill || one.type === "bar") {
+      made.style.background = colour;
+      if (one.marker && one.marker.pattern && one.marker.pattern.shape)
+        made.style.backgroundImage = "repeating-linear-gradient(135deg, rgba(0,0,0,.45) 0 1px, transparent 1px 4px)";
+    } else if (one.mode === "markers" && one.marker.symbol === "line-ew") {
+      made.classList.add("bar");
+      made.style.background = one.marker.line.color;
+    } else if (one.mode === "markers") {
+      made.classList.add("dot");
+      made.style.background = colour;
+    } else {
+      made.classList.add("line");
+      made.style.borderTopColor = colour;
+      const dash = one.line && one.line.dash;
+      made.style.borderTopStyle = !dash || dash === "solid" ? "solid" : /^dot$/.test(dash) ? "dotted" : "dashed";
+    }
+    return made;
+  }
+
+  // Areas lie on each other, the last on the ground: what is above one that goes comes down.
+  function pile(place, number, shown) {
+    const values = piles.get(place);
+    const visible = place.data.map((one, at) => at === number ? shown : one.visible !== false);
+    const tops = new Array(values.length);
+    let below = new Float32Array(values[0].length);
+    for (let at = values.length - 1; at >= 0; at--) {
+      if (visible[at]) below = below.map((top, bin) => top + values[at][bin]);
+      tops[at] = below;
+    }
+    Plotly.restyle(place, {y: tops, visible}, tops.map((_, at) => at));
+  }
+
+  // A lane's legend is text of the page: it wraps, can be reached by keys, and is printed.
+  function legend(place, told) {
+    const piled = told.layout.meta && told.layout.meta.piled;
+    const box = place.closest(".lane").querySelector(".legend");
+    told.layout.showlegend = false;
+    if (told.layout.margin.t === 26) {
+      told.layout.margin.t = 6;
+      told.layout.height -= 20;
+    }
+    told.data.forEach((one, number) => {
+      if (!one.name || one.showlegend === false) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.setAttribute("aria-pressed", "true");
+      button.append(swatch(one), bare(one.name));
+      button.addEventListener("click", () => {
+        const shown = button.getAttribute("aria-pressed") !== "true";
+        button.setAttribute("aria-pressed", String(shown));
+        if (piled) pile(place, number, shown);
+        else Plotly.restyle(place, {visible: shown}, [number]);
+      });
+      if (piled) box.prepend(button);
+      else box.append(button);
+    });
+  }
+
+  const coarse = matchMedia("(pointer: coarse)").matches;
+  function draw(place) {
+    const told = JSON.parse(place.querySelector("script").textContent);
+    const lane = place.closest(".lane");
+    if (lane) {
+      legend(place, told);
+      if (innerWidth < 700) {
+        told.layout.margin.l = 62;
+        told.layout.margin.r = 6;
+        told.layout.xaxis.nticks = 5;
+      }
+      // A finger on a lane scrolls the page; there are buttons to zoom with.
+      if (coarse) told.layout.dragmode = false;
+    } else narrow(told);
+    paint(told.layout);
+    place.textContent = "";
+    drawn.push(place);
+    Plotly.newPlot(place, told.data, told.layout, {
+      responsive: true, displayModeBar: false, showTips: false, doubleClickDelay: 400, doubleClick: lane ? false : "reset+autosize",
+    });
+    if (told.layout.meta && told.layout.meta.piled)
+      piles.set(place, place._fullData.map(one => Float32Array.from(one.customdata)));
+    if (lane && timeline) timeline.added(place);
+  }
+
+  // Tabs: the arrow keys go from one to the next, as in the ARIA practices.
+  function tabs() {
+    const list = document.querySelector("[role=tablist]");
+    if (!list) return;
+    const buttons = all("[role=tab]", list);
+    const panel = button => document.getElementById(button.getAttribute("aria-controls"));
+    function show(chosen, focus) {
+      for (const button of buttons) {
+        const on = button === chosen;
+        button.setAttribute("aria-selected", String(on));
+        button.tabIndex = on ? 0 : -1;
+        panel(button).hidden = !on;
+      }
+      if (focus) chosen.focus();
+    }
+    list.hidden = false;
+    buttons.forEach((button, number) => {
+      panel(button).tabIndex = 0;
+      button.addEventListener("click", () => show(button));
+      button.addEventListener("keydown", event => {
+        const to = {ArrowRight: number + 1, ArrowLeft: number - 1, Home: 0, End: -1}[event.key];
+        if (to === undefined) return;
+        event.preventDefault();
+        show(buttons.at(to % buttons.length), true);
+      });
+    });
+    function follow() {
+      const aim = location.hash && document.getElementById(location.hash.slice(1));
+      const inside = aim && buttons.find(button => panel(button).contains(aim));
+      if (!inside) return;
+      show(inside);
+      aim.scrollIntoView();
+    }
+    addEventListener("hashchange", follow);
+    show(buttons[0]);
+    follow();
+  }
+
+  // Numbers from the largest, names from the first letter; again: the other way. A dash is last.
+  function sortable(table) {
+    const heads = all("thead th", table);
+    const body = table.tBodies[0];
+    heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
+      const number = head.classList.contains("number");
+      const before = head.getAttribute("aria-sort");
+      const down = before ? before === "ascending" : number;
+      for (const other of heads) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const key = row => {
+        const cell = row.cells[column];
+        if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
+        return cell.textContent === "-" ? null : cell.textContent;
+      };
+      const rows = [...body.rows].map(row => [key(row), row]);
+      rows.sort(([a], [b]) => {
+        if (a === null || b === null) return (a === null) - (b === null);
+        const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+        return down ? -order : order;
+      });
+      body.append(...rows.map(([, row]) => row));
+    }));
+  }
+
+  // All lanes show the same stretch of time.
+  function makeTimeline() {
+    const box = document.querySelector(".lanes");
+    if (!box) return null;
+    const end = Number(box.dataset.end);
+    const places = [];
+    const bar = document.getElementById("zoom");
+    const from = document.getElementById("zoom-from"), to = document.getElementById("zoom-to");
+    const at = document.getElementById("zoom-at"), cursor = box.querySelector(".cursor");
+    let range = [0, end];
+    const shown = value => String(Number(value.toPrecision(6)));
+    function zoom(a, b) {
+      const least = end / 1e7;
+      let low = Math.min(a, b), high = Math.max(a, b);
+      if (!(high - low >= least)) high = low + least;
+      if (high - low > end) [low, high] = [0, end];
+      if (low < 0) [low, high] = [0, high - low];
+      if (high > end) [low, high] = [low - (high - end), end];
+      range = [Math.max(0, low), high];
+      from.value = shown(range[0]);
+      to.value = shown(range[1]);
+      for (const place of places) apply(place);
+    }
+    function apply(place) {
+      const now = place.layout.xaxis.range;
+      if (now[0] !== range[0] || now[1] !== range[1]) Plotly.relayout(place, {"xaxis.range": [...range]});
+    }
+    function by(what) {
+      const [a, b] = range, quarter = (b - a) / 4;
+      if (what === "in") zoom(a + quarter, b - quarter);
+      if (what === "out") zoom(a - 2 * quarter, b + 2 * quarter);
+      if (what === "left") zoom(a - quarter, b - quarter);
+      if (what === "right") zoom(a + quarter, b + quarter);
+      if (what === "all") zoom(0, end);
+    }
+    function added(place) {
+      places.push(place);
+      apply(place);
+      place.on("plotly_relayout", change => {
+        const a = change["xaxis.range[0]"], b = change["xaxis.range[1]"];
+        if (a !== undefined && b !== undefined) zoom(a, b);
+      });
+      place.on("plotly_doubleclick", () => zoom(0, end));
+    }
+    for (const button of all("[data-zoom]", bar)) button.addEventListener("click", () => by(button.dataset.zoom));
+    for (const input of [from, to]) {
+      input.max = end;
+      input.addEventListener("change", () => {
+        const a = Number(from.value), b = Number(to.value);
+        if (Number.isFinite(a) && Number.isFinite(b)) zoom(a, b);
+      });
+    }
+    bar.addEventListener("keydown", event => {
+      const what = {"+": "in", "-": "out", "0": "all"}[event.key];
+      if (what && event.target.tagName !== "INPUT") by(what);
+    });
+    for (const choice of all("[data-lane]")) {
+      choice.addEventListener("change", () => {
+        const lane = document.getElementById(choice.dataset.lane);
+        lane.hidden = !choice.checked;
+        const place = lane.querySelector(".js-plotly-plot");
+        if (choice.checked && place) Plotly.Plots.resize(place);
+      });
+    }
+    box.addEventListener("mousemove", event => {
+      const place = places[0];
+      if (!place) return;
+      const outer = box.getBoundingClientRect(), inner = place.getBoundingClientRect();
+      const margin = place.layout.margin, wide = inner.width - margin.l - margin.r;
+      const x = event.clientX - inner.left - margin.l;
+      cursor.hidden = x < 0 || x > wide;
+      at.textContent = cursor.hidden ? "" : `at ${shown(range[0] + x / wide * (range[1] - range[0]))} s`;
+      cursor.style.left = `${event.clientX - outer.left}px`;
+    });
+    box.addEventListener("mouseleave", () => { cursor.hidden = true; at.textContent = ""; });
+    bar.hidden = false;
+    zoom(0, end);
+    return {added, zoom, range: () => range};
+  }
+
+  // On paper figures are as wide as it is, and as dark as ink on white.
+  const PAPER_PX = 700;
+  addEventListener("beforeprint", () => {
+    root.dataset.print = "";
+    for (const more of all("details.more")) more.open = true;
+    finish();
+    for (const place of drawn) Plotly.relayout(place, {width: PAPER_PX, ...colours(place.layout)});
+  });
+  addEventListener("afterprint", () => {
+    delete root.dataset.print;
+    for (const place of drawn) {
+      Plotly.relayout(place, {width: null, autosize: true, ...colours(place.layout)});
+      Plotly.Plots.resize(place);
+    }
+  });
+
+  const themes = {auto: "as the system has them", light: "light", dark: "dark"};
+  const theme = document.getElementById("theme");
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    const names = Object.keys(themes);
+    const next = names[(names.indexOf(root.dataset.theme || "auto") + 1) % names.length];
+    if (next === "auto") delete root.dataset.theme;
+    else root.dataset.theme = next;
+    theme.textContent = next[0].toUpperCase() + next.slice(1);
+    theme.setAttribute("aria-label", `Colours: ${themes[next]}`);
+    recolour();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+
+  all("table.sortable").forEach(sortable);
+  tabs();
+  const timeline = makeTimeline();
+  // One figure at a time, those that are seen first, so that the page answers meanwhile.
+  const waiting = all(".figure");
+  waiting.sort((a, b) => Boolean(a.closest("[hidden]")) - Boolean(b.closest("[hidden]")));
+  function finish() { while (waiting.length) draw(waiting.shift()); }
+  (function next() {
+    if (!waiting.length) {
+      root.dataset.drawn = drawn.length;
+      return;
+    }
+    draw(waiting.shift());
+    setTimeout(next);
+  })();
+})();

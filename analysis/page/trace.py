@@ -1,0 +1,122 @@
+"""The page of a trace: what was recorded and found, over time, and in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis.figures import heat as draw_heat
+from analysis.figures import timeline as draw
+from analysis.findings.finding import Finding
+from analysis.page.base import TEMPLATES, render
+from analysis.page.summary import summary
+from analysis.page.tables import PageTable, page_table, page_tables
+from analysis.studies.papers.of_traces import Section
+from analysis.timeline.heat import table_of
+from analysis.timeline.lane import Kind, Lane
+from analysis.timeline.lanes import Timeline, timeline
+from tracer.store.trace import Trace
+
+_TEMPLATE = "trace.html.j2"
+_MOST_FINDINGS = 100
+_SHOWN_FINDINGS = 8
+"""So many are seen at once, the others when they are asked for."""
+_MOST_QUERY = 4000
+_DRAW: dict[Kind, Callable[[pd.DataFrame, str, float, pd.DataFrame], go.Figure]] = {
+    Kind.AREAS: draw.areas,
+    Kind.LINES: draw.lines,
+    Kind.LATENCIES: draw.latencies,
+    Kind.SPANS: draw.spans,
+    Kind.PLACES: draw_heat.places,
+    Kind.FILES: draw_heat.files,
+}
+
+
+@dataclass(frozen=True)
+class DrawnLane:
+    """A lane with its figure, and the table that belongs below it."""
+
+    id: str
+    lane: Lane
+    figure: go.Figure
+    table: PageTable | None
+
+
+def trace_page(
+    trace: Trace,
+    tables: dict[str, pd.DataFrame],
+    notes: list[str],
+    findings: Sequence[Finding] | None = None,
+    papers: Sequence[Section] = (),
+    progress: Callable[[str], None] = lambda what: None,
+) -> str:
+    """The text of a trace's page; it needs nothing but itself.
+
+    `tables` are those of the report, `notes` what else has to be said of the trace. `findings`:
+    None where none are made. `progress` is called with what comes next.
+    """
+    shown = timeline(trace, progress)
+    progress("page")
+    return render(
+        _TEMPLATE,
+        TEMPLATES,
+        figures=bool(shown.lanes) or any(one.figures for one in papers),
+        name=trace.folder.name,
+        summary=summary(trace.manifest, [*notes, *_left_out(shown)]),
+        findings=None if findings is None else [_said(one) for one in findings[:_MOST_FINDINGS]],
+        shown_findings=_SHOWN_FINDINGS,
+        more_findings=max(0, len(findings or ()) - _MOST_FINDINGS),
+        groups=_groups(shown),
+        timeline=shown,
+        tables=page_tables(tables),
+        papers=[
+            (one, page_table(f"paper-{number}", one.frame, one.title))
+            for number, one in enumerate(papers, 1)
+        ],
+        queries=[
+            (lane.title, " ".join(lane.query.split())[:_MOST_QUERY])
+            for lane in shown.lanes
+            if lane.query
+        ],
+    )
+
+
+def draw_lane(lane: Lane, end_s: float, lost: pd.DataFrame) -> go.Figure:
+    """A lane's figure. `lost` is the frame of stretches in which events were lost."""
+    return _DRAW[lane.kind](lane.frame, lane.unit, end_s, lost)
+
+
+def _groups(shown: Timeline) -> list[tuple[str, list[DrawnLane]]]:
+    """Lanes by group, in their order."""
+    groups: dict[str, list[DrawnLane]] = {}
+    for number, lane in enumerate(shown.lanes, 1):
+        figure = draw_lane(lane, shown.axis.length_s, shown.losses)
+        table = None
+        if lane.kind is Kind.FILES:
+            table = page_table("files", table_of(lane), "", "")
+        groups.setdefault(lane.group, []).append(DrawnLane(f"lane-{number}", lane, figure, table))
+    return list(groups.items())
+
+
+def _left_out(shown: Timeline) -> list[str]:
+    """What of the trace is not on the timeline, and why."""
+    notes = [f"The timeline lacks {name}: {why}" for name, why in shown.failed.items()]
+    if shown.outside:
+        said = ", ".join(f"{n:,} of {name}" for name, n in shown.outside.items())
+        notes.append(f"Rows outside of the recording's time are not on the timeline: {said}")
+    return notes
+
+
+def _said(finding: Finding) -> Any:
+    """A finding with a query that is not too long to be shown."""
+    return {
+        **{field: getattr(finding, field) for field in _FIELDS},
+        "query": " ".join(finding.query.split())[:_MOST_QUERY],
+    }
+
+
+_FIELDS = ("topic", "sentence", "value", "unit", "weight", "lossy", "certainty")

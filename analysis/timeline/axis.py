@@ -1,0 +1,117 @@
+"""The time that is drawn, and its bins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracer.store.trace import Trace
+
+MOST_BINS = 2000
+_NICE = (1, 2, 5)
+_EVENT_TABLES = ("syscalls", "page_faults", "writeback", "dirty", "block", "phases", "samples")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A recording's time in bins of one width. Times are ns of the trace's clock."""
+
+    start_ns: int
+    end_ns: int
+    width_ns: int
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are."""
+        return (self.end_ns - self.start_ns) // self.width_ns + 1
+
+    @property
+    def width_s(self) -> float:
+        """The width of a bin, in s."""
+        return self.width_ns / 1e9
+
+    @property
+    def length_s(self) -> float:
+        """The time that is drawn, in s."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    def coarser(self, most: int) -> Axis:
+        """The same time in at most `most` bins, that are no narrower than these."""
+        width = max(self.width_ns, _width(self.end_ns - self.start_ns, most))
+        return Axis(self.start_ns, self.end_ns, width)
+
+    def within(self, column: str) -> str:
+        """SQL: whether a time lies on the axis."""
+        return f"{column} BETWEEN {self.start_ns} AND {self.end_ns}"
+
+    def bin(self, column: str) -> str:
+        """SQL: the number of the bin of a time that lies on the axis."""
+        return f"(({column} - {self.start_ns}) // {self.width_ns})"
+
+    def span(self, column: str) -> str:
+        """SQL: from_s and to_s, the bounds in s of the bin of that number."""
+        width = f"{self.width_s!r}::DOUBLE"
+        return f"{column} * {width} AS from_s, ({column} + 1) * {width} AS to_s"
+
+    def second(self, column: str) -> str:
+        """SQL: a time that lies on the axis, in s since the recording began."""
+        return f"(({column} - {self.start_ns}) / 1e9)"
+
+
+def axis(trace: Trace, most: int = MOST_BINS) -> Axis:
+    """The recording's time in at most `most` bins, each 1, 2 or 5 times a power of ten ns wide.
+
+    The time is that of the manifest, and so are its ends: an event outside of them, as of a clock
+    that jumped, is on no bin. Where the manifest has no end, it is the last event's time.
+    """
+    start = int(trace.manifest["clock"]["start_ns"])
+    end = trace.manifest["clock"]["end_ns"]
+    last = int(end) if end is not None else _last(trace)
+    last = max(last, start + 1)
+    return Axis(start, last, _width(last - start, most))
+
+
+def _width(length_ns: int, most: int) -> int:
+    least = length_ns // most + 1
+    power = 1
+    while True:
+        for nice in _NICE:
+            if nice * power >= least:
+                return nice * power
+        power *= 10
+
+
+def _last(trace: Trace) -> int:
+    """The time of the last event; 0 where there is none."""
+    found = [0]
+    for name in _EVENT_TABLES:
+        if name in trace.tables:
+            column = "start" if name == "phases" else "ts"
+            last = trace.sql(f'SELECT coalesce(max("{column}"), 0) AS last FROM "{name}"')
+            found.append(int(last["last"].iloc[0]))
+    return max(found)
+
+
+def outside(trace: Trace, axis: Axis) -> dict[str, int]:
+    """How many rows of each table lie outside of the recording's time; none: not in it."""
+    found = {}
+    for name in _EVENT_TABLES:
+        if name not in trace.tables:
+            continue
+        column = "start" if name == "phases" else "ts"
+        # What began before the recording and reached into it is drawn from its begin.
+        early = '("end" IS NULL OR "end" >= {0})' if name == "phases" else "false"
+        rows = trace.sql(
+            f'SELECT count(*) AS n FROM "{name}" WHERE "{column}" > {axis.end_ns} OR '
+            f'("{column}" < {axis.start_ns} AND NOT {early.format(axis.start_ns)})'
+        )
+        if n := int(rows["n"].iloc[0]):
+            found[name] = n
+    return found
+
+
+def show_width(axis: Axis) -> str:
+    """A bin's width for people: 20 ms."""
+    for unit, ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if axis.width_ns >= ns:
+            return f"{axis.width_ns // ns:,} {unit}"
+    return f"{axis.width_ns} ns"

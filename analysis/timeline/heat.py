@@ -1,0 +1,205 @@
+"""Write-backs by place on the disk and time, and by file and time, in cells.
+
+A page number says little by itself: disks are large, and most of them is never written. So the
+disk is cut into pieces of one size, a power of two of pages, as small as leaves at most so many
+pieces that anything was written to; those pieces, in the order in which they lie, are the rows.
+What lies between them is left out, however far that is.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.timeline.axis import Axis
+from analysis.timeline.lane import Kind, Lane
+from analysis.views.flushes import flushes
+from tracer.store.trace import Trace
+
+MOST_COLUMNS = 600
+MOST_ROWS = 400
+MOST_FILES = 25
+_LARGEST_RUN = 1 << 17
+"""Pages of one write bio that are drawn: 512 MiB."""
+_MOST_PARTS = 20_000_000
+_FIRST_SHIFT = 8
+_LAST_SHIFT = 62
+_OTHERS = "all other files"
+_NO_FILE = "no file known (metadata, journal, or gone)"
+
+
+def heat_lanes(trace: Trace, axis: Axis) -> list[Lane]:
+    """Both heat maps, in wider bins than `axis` has; none where nothing was written.
+
+    Needs table block.
+    """
+    coarse = axis.coarser(MOST_COLUMNS)
+    lanes = [places(trace, coarse), files(trace, coarse)]
+    return [lane for lane in lanes if len(lane.frame)]
+
+
+def places(trace: Trace, axis: Axis, most_rows: int = MOST_ROWS) -> Lane:
+    """Pages written back, by where they lie and when; without the recorder's own files.
+
+    Columns: from_s, to_s, row (of pieces of the disks, from 0, in the order of dev and page), dev,
+    first_page and last_page of the piece, pages (written back to it in that time; a page that is
+    written twice counts twice). A cell without any is no row. Needs table block.
+    """
+    _make_runs(trace, axis)
+    shift = _make_pieces(trace, most_rows)
+    frame = trace.sql(
+        f"""
+        WITH ranked AS (
+            SELECT disk, piece, row_number() OVER (ORDER BY disk, piece) - 1 AS row
+            FROM (SELECT DISTINCT disk, piece FROM heat_pieces)
+        ), cells AS (
+            SELECT disk, piece, bin, sum(pages) AS pages FROM heat_pieces GROUP BY ALL
+        )
+        SELECT {axis.span("bin")}, row::INTEGER AS row, dev,
+            piece * (1::UBIGINT << {shift}) AS first_page, (piece + 1) * (1::UBIGINT << {shift}) - 1 AS last_page, pages::BIGINT AS pages
+        FROM cells JOIN ranked USING (disk, piece) JOIN heat_disks USING (disk) ORDER BY row, bin
+        """
+    )
+    long = trace.sql(f"SELECT count(*) AS n FROM heat_runs WHERE pages > {_LARGEST_RUN}")
+    for table in ("heat_runs", "heat_pieces", "heat_disks"):
+        trace.execute(f"DROP TABLE {table}")
+    size = (1 << shift) * 4096
+    notes = [
+        f"A row is a piece of {_size(size)} of a disk, aligned to its size; pieces that nothing was"
+        " written to are left out."
+    ]
+    if n := int(long["n"].iloc[0]):
+        notes.append(f"Of {n:,} write bios only the first 512 MiB are drawn.")
+    query = (
+        f"SELECT dev, page // {1 << shift} AS piece, {axis.bin('ts')} AS bin, sum(pages) AS pages"
+        " FROM flushes WHERE NOT own GROUP BY ALL"
+    )
+    title = "Pages written back, by place and time"
+    return Lane("Heat maps", title, "pages", Kind.PLACES, frame, " ".join(notes), query)
+
+
+def _make_runs(trace: Trace, axis: Axis) -> None:
+    """Write-backs by place and column, those of one place at one time as one row."""
+    view = flushes(trace)
+    trace.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE heat_runs AS
+        SELECT coalesce(dev, 'not known') AS dev, page::UBIGINT AS page, pages,
+            {axis.bin("ts")} AS bin, count(*) AS times
+        FROM {view} WHERE NOT own AND pages > 0 AND {axis.within("ts")} GROUP BY ALL
+        """
+    )
+    trace.execute(
+        "CREATE OR REPLACE TEMP TABLE heat_disks AS"
+        " SELECT dev, row_number() OVER (ORDER BY dev) - 1 AS disk"
+        " FROM (SELECT DISTINCT dev FROM heat_runs)"
+    )
+
+
+def _make_pieces(trace: Trace, most_rows: int) -> int:
+    """Make the table of pieces that were written to; returns the power of two of their pages."""
+    shift = _FIRST_SHIFT
+    while shift < _LAST_SHIFT and _parts(trace, shift) > _MOST_PARTS:
+        shift += 2
+    _cut(trace, shift)
+    if _pieces(trace) <= most_rows:
+        # So few that what they hold can be looked at page by page, at most 2^shift in each.
+        finer = shift
+        while finer > 0 and _parts(trace, finer - 1) <= _MOST_PARTS:
+            _cut(trace, finer - 1)
+            if _pieces(trace) > most_rows:
+                break
+            finer -= 1
+        _cut(trace, finer)
+        return finer
+    while _pieces(trace) > most_rows and shift < _LAST_SHIFT:
+        shift += 1
+        trace.execute(
+            "CREATE OR REPLACE TEMP TABLE heat_pieces AS"
+            " SELECT disk, piece // 2 AS piece, bin, sum(pages) AS pages"
+            " FROM heat_pieces GROUP BY ALL"
+        )
+    return shift
+
+
+def _parts(trace: Trace, shift: int) -> float:
+    """How many rows `_cut` would make on the way."""
+    found = trace.sql(
+        f"SELECT sum((least(pages, {_LARGEST_RUN}) >> {shift}) + 2)::DOUBLE AS n FROM heat_runs"
+    )["n"].iloc[0]
+    return float(found) if found == found else 0.0
+
+
+def _pieces(trace: Trace) -> int:
+    found = trace.sql("SELECT count(*) AS n FROM (SELECT DISTINCT disk, piece FROM heat_pieces)")
+    return int(found["n"].iloc[0])
+
+
+def _cut(trace: Trace, shift: int) -> None:
+    """Cut runs of pages where pieces of 2^shift pages begin."""
+    size = f"(1::UBIGINT << {shift})"
+    trace.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE heat_pieces AS
+        WITH runs AS (
+            SELECT disk, bin, times, page, page + least(pages, {_LARGEST_RUN})::UBIGINT AS beyond
+            FROM heat_runs JOIN heat_disks USING (dev)
+        ), parts AS (
+            SELECT disk, bin, times, page, beyond,
+                unnest(range((page // {size})::BIGINT, ((beyond - 1) // {size})::BIGINT + 1))
+                    ::UBIGINT AS piece
+            FROM runs
+        )
+        SELECT disk, piece, bin,
+            sum((least(beyond, (piece + 1) * {size}) - greatest(page, piece * {size}))::DOUBLE
+                * times) AS pages
+        FROM parts GROUP BY ALL
+        """
+    )
+
+
+def files(trace: Trace, axis: Axis, most: int = MOST_FILES) -> Lane:
+    """Pages written back, by file and time; without the recorder's own files.
+
+    Columns: from_s, to_s, row (from 0: the file with most pages; the last row may be of all
+    others), file (its path; "inode N of DEV" where none is known), pages. A cell without any is no
+    row. Needs table block.
+    """
+    name = (
+        "CASE WHEN path IS NOT NULL THEN path WHEN ino IS NOT NULL"
+        f" THEN concat('inode ', ino, ' of ', dev) ELSE '{_NO_FILE}' END"
+    )
+    query = (
+        f"SELECT {name} AS file, {axis.bin('ts')} AS bin, sum(pages) AS pages"
+        f" FROM {flushes(trace)} WHERE NOT own AND pages > 0 AND {axis.within('ts')} GROUP BY ALL"
+    )
+    frame = trace.sql(
+        f"""
+        WITH cells AS MATERIALIZED ({query}), ranked AS (
+            SELECT file, row_number() OVER (ORDER BY sum(pages) DESC, file) AS place,
+                count(*) OVER () AS of
+            FROM cells GROUP BY file
+        )
+        SELECT {axis.span("bin")}, (least(place, {most}) - 1)::INTEGER AS row,
+            CASE WHEN place < {most} OR of <= {most} THEN file ELSE '{_OTHERS}' END AS file,
+            least(sum(pages), 9e18)::BIGINT AS pages
+        FROM cells JOIN ranked USING (file)
+        GROUP BY bin, least(place, {most}), 4 ORDER BY row, bin
+        """
+    )
+    title = "Files written back, by time"
+    return Lane("Heat maps", title, "pages", Kind.FILES, frame, "", query)
+
+
+def _size(bytes_: int) -> str:
+    """A power of two of bytes: 64 KiB."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
+    power = (bytes_.bit_length() - 1) // 10
+    return f"{bytes_ >> 10 * power} {units[power]}"
+
+
+def table_of(lane: Lane) -> pd.DataFrame:
+    """The files of `files` by pages. Columns: file, pages, share (of all pages; sums to 1)."""
+    sums = lane.frame.groupby(["row", "file"], as_index=False)["pages"].sum()
+    sums["row"] += 1
+    whole = max(1, int(sums["pages"].sum()))
+    return pd.DataFrame(sums.assign(share=sums["pages"] / whole))

@@ -1,0 +1,394 @@
+"""A trace over time: small traces with known answers, and what bounds large and hostile ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.timeline.axis import Axis, axis, outside
+from analysis.timeline.binned import REST, counted, covered
+from analysis.timeline.block import block_lanes, latencies
+from analysis.timeline.events import calls, dirtied, faults, stalls, writebacks, written
+from analysis.timeline.heat import files
+from analysis.timeline.lane import Kind
+from analysis.timeline.lanes import timeline
+from analysis.timeline.losses import losses
+from analysis.timeline.phases import phases
+from analysis.timeline.samples import sample_lanes
+from probes.errors import BadTrace
+from tests.support.recordings import make_hostile, make_recording
+from tests.support.traces import make_trace
+
+MS, S = 10**6, 10**9
+TENTHS = Axis(0, S - 1, S // 10)
+"""A second in ten bins."""
+
+
+def made(folder, **tables):
+    return make_trace(folder / "t", tables)
+
+
+def by_bin(frame, series):
+    """The bins of a series that are not 0."""
+    values = frame[series].to_numpy()
+    return {int(n): float(values[n]) for n in np.flatnonzero(values)}
+
+
+@pytest.mark.parametrize(
+    ("length", "most", "width"),
+    [(S, 2000, MS), (60 * S, 2000, 50 * MS), (1, 2000, 1), (1999, 2000, 1), (2000, 2000, 2),
+     (1 << 62, 2000, 5 * 10**15)],
+)  # fmt: skip
+def test_bins_are_1_2_or_5_times_a_power_of_ten_wide(tmp_path, length, most, width):
+    clock = {"name": "mono", "start_ns": 7, "end_ns": 7 + length}
+    with make_trace(tmp_path / "t", {}, clock=clock) as trace:
+        found = axis(trace, most)
+    assert (found.width_ns, found.start_ns) == (width, 7)
+    assert found.bins <= most
+    assert found.width_ns * (found.bins - 1) <= length
+
+
+def test_without_an_end_the_axis_ends_with_the_last_event(tmp_path):
+    clock = {"name": "mono", "start_ns": 5, "end_ns": None}
+    rows = {"writeback": [{"ts": ts, "event": "start"} for ts in (9, 4005)], "block": []}
+    with make_trace(tmp_path / "t", rows, clock=clock) as trace:
+        assert axis(trace).end_ns == 4005
+
+
+def test_what_a_clock_that_jumped_put_outside_is_counted_and_on_no_bin(tmp_path):
+    starts = [{"ts": ts, "event": "start", "reason": "sync"} for ts in (-5, 3, 2 * S, 1 << 62)]
+    phase = {"name": "a", "pid": 1, "tid": 1}
+    marks = [{"start": -9, "end": 5, **phase}, {"start": -9, "end": -8, **phase}]
+    with made(tmp_path, writeback=starts, phases=marks) as trace:
+        found = axis(trace)
+        assert outside(trace, found) == {"writeback": 3, "phases": 1}
+        assert by_bin(writebacks(trace, found).frame, "sync") == {0: 1}
+
+
+def test_events_are_counted_bin_by_bin_and_series_by_series(tmp_path):
+    def start(ms, reason, event="start"):
+        return {"ts": ms * MS, "event": event, "reason": reason}
+
+    rows = [
+        start(0, "sync"), start(99, "sync"), start(100, "sync"), start(950, "periodic"),
+        start(500, "periodic", "written"), start(550, None),
+    ]  # fmt: skip
+    with made(tmp_path, writeback=rows) as trace:
+        lane = writebacks(trace, TENTHS)
+    assert list(lane.frame) == ["from_s", "to_s", "sync", "not known", "periodic"]
+    assert by_bin(lane.frame, "sync") == {0: 2, 1: 1}
+    assert by_bin(lane.frame, "periodic") == {9: 1}
+    assert by_bin(lane.frame, "not known") == {5: 1}
+    assert len(lane.frame) == 10 and lane.unit == "write-backs in 100 ms"
+
+
+def test_beyond_six_series_the_smallest_are_the_rest(tmp_path):
+    rows = [
+        {"ts": n, "event": "start", "reason": f"r{reason}"}
+        for reason in range(9)
+        for n in range(10 - reason)
+    ]
+    with made(tmp_path, writeback=rows) as trace:
+        frame = writebacks(trace, TENTHS).frame
+    assert list(frame)[2:] == ["r0", "r1", "r2", "r3", "r4", REST]
+    assert frame[REST].sum() == 5 + 4 + 3 + 2
+
+
+def test_a_rate_is_of_the_second_and_faults_keep_their_kind(tmp_path):
+    fault = {"ts": 0, "user": True}
+    rows = [{**fault, "kind": kind} for kind in ("minor", "minor", "minor", "unknown")]
+    with made(tmp_path, page_faults=rows) as trace:
+        frame = faults(trace, TENTHS).frame
+    assert by_bin(frame, "minor") == {0: 30}
+    assert by_bin(frame, "neither minor nor major, or not told") == {0: 10}
+
+
+def test_a_call_counts_in_each_bin_with_the_time_that_it_covers(tmp_path):
+    rows = [
+        {"ts": 50 * MS, "name": "read", "dur_ns": 200 * MS},
+        {"ts": 210 * MS, "name": "read", "dur_ns": 10 * MS},
+        {"ts": 900 * MS, "name": "futex", "dur_ns": 50 * S},
+        {"ts": 0, "name": "poll"},
+        {"ts": 0, "name": "bad", "dur_ns": -7},
+    ]
+    with made(tmp_path, syscalls=rows) as trace:
+        frame = calls(trace, TENTHS).frame
+    assert by_bin(frame, "read") == pytest.approx({0: 0.5, 1: 1, 2: 0.6})
+    assert by_bin(frame, "futex") == pytest.approx({9: 1})
+    assert list(frame)[2:] == ["read", "futex"]
+
+
+spans = st.lists(
+    st.tuples(st.sampled_from("abcdefgh"), st.integers(0, S - 1), st.integers(0, 2 * S)),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(spans=spans)
+def test_no_time_is_lost_or_made_when_intervals_are_cut_into_bins(tmp_path_factory, spans):
+    rows = [{"ts": ts, "name": name, "dur_ns": ns} for name, ts, ns in spans]
+    query = "SELECT name AS series, ts AS start, dur_ns AS ns FROM syscalls"
+    with made(tmp_path_factory.mktemp("spans"), syscalls=rows) as trace:
+        frame = covered(trace, TENTHS, query)
+        events = counted(trace, TENTHS, "SELECT ts, name AS series, dur_ns AS amount FROM syscalls")
+    inside = sum(min(ns, S - 1 - ts) for _, ts, ns in spans)
+    assert frame.drop(columns=["from_s", "to_s"]).to_numpy().sum() / 10 * S == pytest.approx(
+        inside, abs=1
+    )
+    whole = sum(ns for _, _, ns in spans)
+    assert events.drop(columns=["from_s", "to_s"]).to_numpy().sum() == pytest.approx(whole)
+    assert (frame.to_numpy() >= 0).all()
+
+
+def test_stalls_are_throttling_sync_and_fetches_of_steps(tmp_path):
+    with made(
+        tmp_path,
+        processes=[{"pid": 1, "tid": 1, "role": "target", "target": "job"},
+                   {"pid": 2, "tid": 2, "role": "other"}],
+        dirty=[{"ts": 0, "tid": tid, "event": "balance_dirty_pages", "pause_ns": 50 * MS}
+               for tid in (1, 2)],
+        syscalls=[{"ts": 100 * MS, "tid": 1, "name": "fsync", "dur_ns": 100 * MS},
+                  {"ts": 100 * MS, "tid": 1, "name": "read", "dur_ns": 100 * MS}],
+        phases=[{"start": 500 * MS, "end": 600 * MS, "pid": 1, "tid": 1, "name": "step"},
+                {"start": 500 * MS, "end": 525 * MS, "pid": 1, "tid": 1, "name": "fetch"}],
+    ) as trace:  # fmt: skip
+        frame = stalls(trace, TENTHS).frame
+    assert by_bin(frame, "dirty throttling") == pytest.approx({0: 0.5})
+    assert by_bin(frame, "sync") == pytest.approx({1: 1})
+    assert by_bin(frame, "fetch") == pytest.approx({5: 0.25})
+
+
+def requests(*told):
+    """Events of requests: queued, issued, completed (ms), sector, pages."""
+    events = []
+    for queue, issue, complete, sector, pages in told:
+        for name, ms in (("bio_queue", queue), ("issue", issue), ("complete", complete)):
+            events.append(
+                {"ts": int(ms * MS), "event": name, "dev": "254:0", "sector": sector, "tid": 50,
+                 "nr_sector": 8 * pages, "rwbs": "W"}
+            )  # fmt: skip
+    return sorted(events, key=lambda row: row["ts"])
+
+
+def test_requests_have_latency_and_throughput_by_when_they_completed(tmp_path):
+    with made(tmp_path, block=requests((0, 1, 250, 0, 256), (10, 20, 260, 4096, 256))) as trace:
+        lanes = block_lanes(trace, TENTHS)
+    assert [lane.title for lane in lanes] == ["Block latency of 254:0", "Throughput of 254:0"]
+    found = lanes[0].frame.set_index("series")
+    assert list(found["requests"]) == [2, 2] and list(found["from_s"]) == [0.2, 0.2]
+    assert found.loc["issued to completed", "p50_ms"] == pytest.approx(240, rel=0.022)
+    assert found.loc["issued to completed", "max_ms"] == pytest.approx(249)
+    assert found.loc["queued to issued", "p50_ms"] == pytest.approx(1, rel=0.022)
+    assert by_bin(lanes[1].frame, "write") == pytest.approx({2: 20})  # MiB/s
+
+
+@settings(max_examples=25, deadline=None)
+@given(took=st.lists(st.integers(1, 10**12), min_size=1, max_size=60))
+def test_quantiles_of_a_histogram_are_near_the_exact_ones(tmp_path_factory, took):
+    rows = []
+    for number, ns in enumerate(took):
+        place = {"dev": "254:0", "sector": 8 * number, "nr_sector": 8, "rwbs": "R"}
+        rows += [{"ts": 0, "event": "issue", **place}, {"ts": ns, "event": "complete", **place}]
+    rows.sort(key=lambda row: row["ts"])
+    one = Axis(0, 10**13, 10**13)
+    with made(tmp_path_factory.mktemp("quantiles"), block=rows) as trace:
+        (found,) = latencies(trace, one, "254:0").to_dict("records")
+    for column, share in (("p50_ms", 0.5), ("p99_ms", 0.99)):
+        exact = np.quantile(took, share, method="inverted_cdf") / 1e6
+        assert found[column] == pytest.approx(exact, rel=0.0221)
+    assert found["max_ms"] == max(took) / 1e6
+
+
+def test_devices_beyond_the_busiest_are_named_as_left_out(tmp_path):
+    rows = [{**row, "dev": f"7:{n}"} for n in range(9) for row in requests((0, 1, 2, 0, 1))]
+    rows += [{**row, "dev": "<b>"} for row in requests((0, 1, 2, 0, 1))]
+    with made(tmp_path, block=sorted(rows, key=lambda row: row["ts"])) as trace:
+        lanes = block_lanes(trace, TENTHS)
+    assert len(lanes) == 8 and "6 more devices" in lanes[0].note
+
+
+def test_what_is_written_back_has_its_reason_and_the_recorders_files_are_none_of_it(tmp_path):
+    bracket = {"tid": 50, "bdi": "254:0", "reason": "periodic"}
+    inode = {"tid": 50, "dev": "254:0", "event": "start"}
+    tables = {
+        "block": requests((110, 111, 112, 0, 256), (310, 311, 312, 9000, 512)),
+        "writeback": [{"ts": 100 * MS, "event": "start", **bracket}],
+        "inode_writeback": [{"ts": 101 * MS, "ino": 7, **inode},
+                            {"ts": 301 * MS, "ino": 8, **inode}],
+    }  # fmt: skip
+    with make_trace(tmp_path / "t", tables, own_files={"254:0": [8]}) as trace:
+        assert by_bin(written(trace, TENTHS).frame, "periodic") == pytest.approx({1: 10})
+        named = files(trace, TENTHS).frame
+    assert named[["row", "file", "pages"]].to_numpy().tolist() == [[0, "inode 7 of 254:0", 256]]
+
+
+def test_folios_are_made_dirty_by_threads_of_a_role(tmp_path):
+    with made(
+        tmp_path,
+        processes=[{"pid": 1, "tid": 1, "role": "target"}],
+        dirty=[{"ts": 0, "tid": 1, "event": "dirty_folio"},
+               {"ts": 0, "tid": 9, "event": "dirty_folio"},
+               {"ts": 0, "tid": 1, "event": "mark_inode_dirty"}],
+    ) as trace:  # fmt: skip
+        frame = dirtied(trace, TENTHS).frame
+    assert (frame["target"].sum(), frame["other"].sum()) == (10, 10)
+
+
+def mark(start, end, name, tid=1, **more):
+    return {"start": start * MS, "end": None if end is None else end * MS, "name": name,
+            "pid": 1, "tid": tid, **more}  # fmt: skip
+
+
+def test_phases_are_nested_as_they_were_marked(tmp_path):
+    marks = [
+        mark(0, 900, "train"), mark(0, 100, "step", step=0), mark(0, 40, "fetch", step=0),
+        mark(40, 100, "forward"), mark(100, 200, "step", step=1), mark(150, 150, "mark"),
+        mark(900, None, "inference"), mark(100, 300, "fetch", tid=2),
+    ]  # fmt: skip
+    names = [{"pid": 1, "tid": tid, "comm": comm} for tid, comm in ((1, "python"), (2, "loader"))]
+    with made(tmp_path, phases=marks, processes=names) as trace:
+        lane = phases(trace, TENTHS)
+    found = [(row.thread, row.depth, row.name) for row in lane.frame.itertuples()]
+    assert found == [
+        ("python 1", 0, "train"), ("python 1", 0, "inference"),
+        ("python 1", 1, "step"), ("python 1", 1, "step"),
+        ("python 1", 2, "fetch"), ("python 1", 2, "forward"), ("python 1", 2, "mark"),
+        ("loader 1/2", 0, "fetch"),
+    ]  # fmt: skip
+    last = lane.frame[lane.frame["name"] == "inference"].iloc[0]
+    assert not last["ended"] and last["to_s"] == pytest.approx(1)
+    assert lane.note == ""
+
+
+def test_too_many_phases_lose_their_innermost_levels_and_that_is_said(tmp_path):
+    marks = [mark(0, 900, "train")]
+    for n in range(40):
+        marks += [mark(20 * n, 20 * n + 19, "step", step=n), mark(20 * n, 20 * n + 5, "fetch")]
+    with made(tmp_path, phases=marks) as trace:
+        some = phases(trace, TENTHS, most=50)
+        few = phases(trace, TENTHS, most=20)
+    assert set(some.frame["name"]) == {"train", "step"}
+    assert "innermost level is left out (40 phases)" in some.note
+    assert set(few.frame["name"]) == {"train"} and "2 levels are left out (80 phases)" in few.note
+
+
+def test_where_the_outermost_phases_are_too_many_neighbours_are_one(tmp_path):
+    marks = [mark(4 * n, 4 * n + 3, "step", step=n) for n in range(100)]
+    marks += [mark(700 + 4 * n, 703 + 4 * n, "eval") for n in range(10)]
+    with made(tmp_path, phases=marks) as trace:
+        lane = phases(trace, TENTHS, most=5)
+    assert lane.frame[["name", "spans"]].to_numpy().tolist() == [["step", 100], ["eval", 10]]
+    assert "110 phases are drawn as 2" in lane.note
+
+
+def test_only_threads_with_most_time_in_phases_are_drawn(tmp_path):
+    marks = [mark(0, 10 + n, "fetch", tid=n) for n in range(1, 31)]
+    with made(tmp_path, phases=marks) as trace:
+        lane = phases(trace, TENTHS)
+    assert lane.frame["thread"].nunique() == 10
+    assert "20 more threads" in lane.note
+
+
+def gap(begin, end, count=1, stream="target-cpu0"):
+    return {"stream": stream, "cpu": 0, "from": begin, "to": end, "count": count, "cause": "full"}
+
+
+def test_losses_are_stretches_of_whole_bins(tmp_path):
+    lost = [gap(150 * MS, 250 * MS, 5), gap(260 * MS, 270 * MS, 7, "machine-cpu0"),
+            gap(800 * MS, None, None)]  # fmt: skip
+    with made(tmp_path, loss=lost) as trace:
+        frame = losses(trace, TENTHS)
+    assert frame["from_s"].tolist() == pytest.approx([0.1, 0.8])
+    assert frame["to_s"].tolist() == pytest.approx([0.3, 1.0])
+    assert frame["gaps"].tolist() == [2, 1] and frame["streams"].tolist() == [2, 1]
+    assert frame["events"].iloc[0] == 12 and np.isnan(frame["events"].iloc[1])
+
+
+def test_many_gaps_are_few_stretches(tmp_path):
+    fine = Axis(0, S - 1, MS // 2)
+    lost = [gap(n * 3 * MS, n * 3 * MS + 1, 2) for n in range(300)]
+    with made(tmp_path, loss=lost) as trace:
+        frame = losses(trace, fine)
+    assert len(frame) <= 200
+    assert frame["events"].sum() == 600
+
+
+def test_samples_are_drawn_by_topic_and_what_is_always_0_is_not(tmp_path):
+    def sample(ms, name, value, unit, **more):
+        return {"ts": ms * MS, "name": name, "value": value, "unit": unit, **more}
+
+    rows = [
+        sample(0, "cpu_use", 50.0, "%", target="job"),
+        sample(10, "cpu_use", 70.0, "%", target="job"),
+        sample(500, "cpu_use", 80.0, "%", target="job"), sample(0, "cpu_use", 90.0, "%"),
+        sample(0, "iowait", 0.0, "%"), sample(0, "rss", 3.0 * (1 << 20), "bytes", target="job"),
+        sample(0, "cpu_time", 9.0, "s"), sample(600, "cpu_use", float("nan"), "%"),
+    ]  # fmt: skip
+    with made(tmp_path, samples=rows) as trace:
+        lanes = {lane.title: lane for lane in sample_lanes(trace, TENTHS)}
+    assert lanes.keys() == {"CPU use (100 % is one CPU)", "Memory"}
+    cpu = lanes["CPU use (100 % is one CPU)"]
+    found = {name: own["value"].tolist() for name, own in cpu.frame.groupby("series")}
+    assert found == {"cpu use, job": [60.0, 80.0], "cpu use, machine": [90.0]}
+    assert "1 that were 0 throughout" in cpu.note
+    memory = lanes["Memory"]
+    assert (memory.unit, memory.frame["value"].tolist()) == ("MiB", [3.0])
+
+
+def test_a_trace_has_the_lanes_that_its_tables_give(tmp_path):
+    said = []
+    with make_recording(tmp_path / "t") as trace:
+        found = timeline(trace, said.append)
+    assert found.failed == {} and found.outside == {}
+    groups = list(dict.fromkeys(lane.group for lane in found.lanes))
+    assert groups == [
+        "Phases", "Write-back", "Stalls", "Memory", "Block devices", "System calls", "Samples",
+        "Heat maps",
+    ]  # fmt: skip
+    assert all(lane.query for lane in found.lanes)
+    assert len(found.losses) == 1 and any("phases" in one for one in said)
+
+
+def test_the_query_of_each_lane_gives_its_numbers(tracer, tmp_path):
+    with make_recording(tmp_path / "t") as trace:
+        lanes = {lane.title: lane for lane in timeline(trace).lanes}
+        for title, lane in lanes.items():
+            assert len(trace.sql(lane.query)), title
+    faulted = lanes["Page faults, by kind"]
+    rows = tracer("query", tmp_path / "t", faulted.query, "--json").json
+    a_second = faulted.frame.drop(columns=["from_s", "to_s"]).to_numpy().sum()
+    width = faulted.frame["to_s"].iloc[0]
+    assert sum(row["amount"] for row in rows) == pytest.approx(a_second * width)
+    for title in ("Threads that wait for storage or data", "Written back, by reason"):
+        assert tracer("query", tmp_path / "t", lanes[title].query, "--json").json
+
+
+def test_an_empty_trace_has_no_lanes_and_says_of_what(tmp_path):
+    from probes.catalogue import TABLES
+
+    with make_trace(tmp_path / "t", {name: [] for name in TABLES}) as trace:
+        found = timeline(trace)
+    assert found.lanes == [] and len(found.losses) == 0
+    assert "Phases" in found.empty and "Page faults, by kind" in found.empty
+
+
+def test_each_lane_says_which_table_it_lacks(tmp_path):
+    with make_trace(tmp_path / "t", {}) as trace:
+        for make in (writebacks, written, dirtied, faults, calls, phases, sample_lanes):
+            with pytest.raises(BadTrace, match="has no table"):
+                make(trace, TENTHS)
+        assert stalls(trace, TENTHS) is None
+        assert timeline(trace).lanes == []
+
+
+def test_lanes_of_a_hostile_trace_are_bounded(tmp_path):
+    with make_hostile(tmp_path / "t", processes=1000) as trace:
+        found = timeline(trace)
+    assert found.failed == {}
+    assert found.outside["syscalls"] == 12
+    for lane in found.lanes:
+        most = {Kind.PLACES: 600 * 400, Kind.FILES: 600 * 25}.get(lane.kind, 12_000)
+        assert len(lane.frame) <= most, lane.title
+        assert len(lane.frame.columns) <= 10, lane.title

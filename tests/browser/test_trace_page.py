@@ -1,0 +1,231 @@
+"""The page of a trace in a real browser: it draws, zooms, sorts, prints, and runs nobody's code."""
+
+import re
+
+import pytest
+
+from analysis.page.trace import trace_page
+from analysis.report.tables import all_tables
+from analysis.timeline.lanes import timeline
+from tests.support.browser import look
+from tests.support.devtools import tab
+from tests.support.recordings import make_hostile, make_recording
+
+RANGES = "[...document.querySelectorAll('.lane .js-plotly-plot')].map(p => p.layout.xaxis.range)"
+BAR = "#lane-2 .nsewdrag"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The page of a minute of training, and how many lanes it has."""
+    folder = tmp_path_factory.mktemp("page")
+    with make_recording(folder / "run.trace") as trace:
+        (folder / "run.html").write_text(trace_page(trace, all_tables(trace), []))
+        return folder / "run.html", len(timeline(trace).lanes)
+
+
+@pytest.fixture
+def page(made, tmp_path):
+    """That page, open."""
+    with tab(tmp_path) as opened:
+        opened.size(1200)
+        opened.open(made[0])
+        yield opened
+        assert opened.console == []
+        assert opened.asked == []
+
+
+def shown(page):
+    """The one stretch of time that all lanes show."""
+    ranges = page.js(RANGES)
+    assert len({tuple(one) for one in ranges}) == 1
+    return ranges[0]
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_draws_all_lanes_and_asks_nobody(made, tmp_path, width):
+    path, lanes = made
+    seen = look(path, tmp_path, width)
+    assert seen.console == [] and seen.asked == []
+    assert seen.dom.count('class="plot-container') == lanes
+    assert f'data-drawn="{lanes}"' in seen.dom
+
+
+def test_zooming_one_lane_zooms_all(page):
+    assert shown(page) == [0, 60]
+    page.drag(BAR, 0.25, 0.5)
+    begin, end = shown(page)
+    assert begin == pytest.approx(15, abs=1) and end == pytest.approx(30, abs=1)
+    assert float(page.js("document.getElementById('zoom-from').value")) == pytest.approx(
+        begin, 1e-4
+    )
+    x, y, width, height = page.place(BAR)
+    for _ in range(20):  # two clicks on a busy machine may be too far apart to be one
+        for clicks in (1, 2):
+            for kind in ("mousePressed", "mouseReleased"):
+                page.mouse(kind, x + width / 2, y + height / 2, clicks)
+        if shown(page) == [0, 60]:
+            break
+    assert shown(page) == [0, 60]
+
+
+def test_time_is_chosen_by_buttons_keys_and_numbers(page):
+    page.click("[data-zoom=in]")
+    assert shown(page) == [15, 45]
+    page.click("[data-zoom=right]")
+    assert shown(page) == [22.5, 52.5]
+    page.key("0", "0")
+    assert shown(page) == [0, 60]
+    page.js("document.getElementById('zoom-to').focus()")
+    page.js("document.getElementById('zoom-to').select()")
+    for digit in "12":
+        page.key(digit, digit)
+    page.key("Tab")
+    assert shown(page) == [0, 12]
+
+
+def test_a_series_is_hidden_by_its_legend_and_a_lane_by_its_box(page):
+    # The first of the legend lies on the ground: what was above it comes down.
+    page.click("#lane-2 .legend button")
+    data = "document.querySelector('#lane-2 .js-plotly-plot').data"
+    assert page.js(f"{data}.map(one => one.visible)") == [True, False]
+    upper = page.js(f"{data}[0].y.reduce((sum, value) => sum + value)")
+    page.click("#lane-2 .legend button")
+    assert page.js(f"{data}.map(one => one.visible)") == [True, True]
+    both = page.js(f"{data}[0].y.reduce((sum, value) => sum + value)")
+    assert 0 < upper < both == 11
+    page.click(".chooser summary")
+    page.click("[data-lane=lane-2]")
+    assert page.js("document.getElementById('lane-2').offsetHeight") == 0
+    page.click("[data-lane=lane-2]")
+    assert page.js("document.getElementById('lane-2').offsetHeight") > 100
+
+
+def visible(page):
+    return page.js(
+        "[...document.querySelectorAll('[role=tabpanel]')].filter(p => p.offsetHeight > 9)"
+        ".map(p => p.id)"
+    )
+
+
+def test_tabs_work_by_mouse_and_by_keys(page):
+    assert visible(page) == ["timeline"]
+    page.click("#tab-tables")
+    assert visible(page) == ["tables"]
+    page.key("ArrowRight")
+    assert visible(page) == ["how"]
+    page.key("ArrowRight")
+    assert visible(page) == ["timeline"]
+    page.key("End")
+    assert visible(page) == ["how"]
+    assert page.js("document.activeElement.id") == "tab-how"
+    page.js("location.hash = '#table-syscalls'")
+    page.until("!document.getElementById('tables').hidden")
+
+
+def cells(page, table, column):
+    return page.js(
+        f"[...document.querySelectorAll('#table-{table} tbody tr')]"
+        f".map(row => row.cells[{column}].textContent)"
+    )
+
+
+def test_tables_sort_by_mouse_and_by_keys(page):
+    page.click("#tab-tables")
+    head = "#table-syscalls th:nth-child({})"
+    page.click(head.format(1) + " button")
+    names = cells(page, "syscalls", 0)
+    assert names == sorted(names) and len(names) > 3
+    page.js(f"document.querySelector('{head.format(2)} button').focus()")
+    page.key("Enter", "\r")
+    calls = [int(text.replace(",", "")) for text in cells(page, "syscalls", 1)]
+    assert calls == sorted(calls, reverse=True)
+    page.key(" ", " ")
+    assert [int(text.replace(",", "")) for text in cells(page, "syscalls", 1)] == sorted(calls)
+    assert page.js(f"document.querySelector('{head.format(2)}').getAttribute('aria-sort')") == (
+        "ascending"
+    )
+
+
+def test_a_dash_is_last_whichever_way_a_table_is_sorted(page):
+    page.click("#tab-tables")
+    column = page.js(
+        "[...document.querySelectorAll('#table-samples th')].findIndex("
+        "th => th.textContent.startsWith('instance'))"
+    )
+    for _ in range(2):
+        page.click(f"#table-samples th:nth-child({column + 1}) button")
+        found = cells(page, "samples", column)
+        assert "-" in found and found[-1] == "-"
+        assert "-" not in found[: found.index("-")]
+
+
+def ink(page):
+    return page.js("getComputedStyle(document.body).color"), page.js(
+        "document.querySelector('.lane .js-plotly-plot').layout.font.color"
+    )
+
+
+def test_it_is_dark_where_the_system_is_and_where_it_is_told_to_be(page):
+    assert ink(page) == ("rgb(27, 31, 36)", "#1b1f24")
+    page.prefer("dark")
+    page.until("document.querySelector('.lane .js-plotly-plot').layout.font.color === '#e6edf3'")
+    assert ink(page)[0] == "rgb(230, 237, 243)"
+    page.click("#theme")
+    assert ink(page) == ("rgb(27, 31, 36)", "#1b1f24")
+    page.prefer("light")
+    page.click("#theme")
+    assert ink(page) == ("rgb(230, 237, 243)", "#e6edf3")
+
+
+def test_a_phone_has_no_page_to_scroll_sideways(made, tmp_path):
+    with tab(tmp_path) as page:
+        page.size(360, 700, phone=True)
+        page.open(made[0])
+        for name in ("timeline", "tables", "how"):
+            page.click(f"#tab-{name}")
+            assert page.js("document.documentElement.scrollWidth") <= 360, name
+        assert page.js("document.querySelector('.lane .js-plotly-plot').layout.dragmode") is False
+        assert page.console == []
+
+
+def test_paper_has_all_parts_and_ink_on_white(page):
+    page.click("#tab-how")
+    page.js(
+        "addEventListener('beforeprint', () => { window.printed = ["
+        "document.querySelector('.lane .js-plotly-plot').layout.font.color,"
+        "document.querySelectorAll('.lane .main-svg').length,"
+        "Math.max(...[...document.querySelectorAll('.lane .main-svg')].map(s => s.clientWidth))] })"
+    )
+    page.prefer("dark")
+    pdf = page.pdf()
+    assert pdf.startswith(b"%PDF") and len(re.findall(rb"/Type\s*/Page\b", pdf)) > 4
+    colour, drawings, widest = page.js("window.printed")
+    assert colour == "#1b1f24" and drawings > 10 and 600 < widest <= 710
+    page.ask("Emulation.setEmulatedMedia", media="print")
+    assert visible(page) == ["timeline", "tables", "how"]
+
+
+def test_a_hostile_trace_runs_nothing_and_asks_nobody(tmp_path):
+    with make_hostile(tmp_path / "evil.trace") as trace:
+        (tmp_path / "x.html").write_text(trace_page(trace, all_tables(trace), []))
+    with tab(tmp_path) as page:
+        page.size(390, 800)
+        page.open(tmp_path / "x.html")
+        for name in ("tables", "how", "timeline"):
+            page.click(f"#tab-{name}")
+        for _ in range(3):
+            page.click("[data-zoom=in]")
+        assert page.js("document.documentElement.scrollWidth") <= 390
+        assert page.js("document.querySelectorAll('img, a[href^=http], iframe').length") == 0
+        assert page.console == [] and page.asked == []
+
+
+def test_what_gets_into_the_page_all_the_same_may_do_nothing(made, tmp_path):
+    added = "<img src='http://evil.example/b.png'><script>document.title = 'evil'</script></body>"
+    (tmp_path / "x.html").write_text(made[0].read_text().replace("</body>", added))
+    with tab(tmp_path) as page:
+        page.open(tmp_path / "x.html")
+        assert page.js("document.title") == "run.trace"
+        assert len(page.console) == 2
+        assert all("Content Security Policy" in said for said in page.console)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from analysis.report.tables import (
     writeback_reasons,
 )
 from analysis.report.usage import usage
-from analysis.studies.runs import FACTORS, baseload_w, read_facts
+from analysis.studies.runs import FACTORS, baseload_w, read_facts, used
 from analysis.views.energy import energy, why_none
 from probes.errors import BadTrace, TracerError
 from tracer.store.files import read_bounded
@@ -60,19 +60,35 @@ class Extracts:
 
 def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
     """The extracts of the runs of a study's folder; `runs` as `read_runs` gives them."""
+    factors = ["id", *(name for name in FACTORS if name in runs)]
+
+    def read() -> Iterator[tuple[dict[str, Any], dict[str, Any] | str]]:
+        for row in records(runs[factors]):
+            place = folder / "runs" / str(row["id"])
+            told = read_facts(place) or {}
+            try:
+                yield row | used(told), extract(place, told.get("dev"))
+            except TracerError as error:
+                yield row, str(error)
+
+    return gathered(read(), lambda: baseload_w(folder))
+
+
+def gathered(
+    runs: Iterable[tuple[dict[str, Any], dict[str, Any] | str]],
+    baseload: Callable[[], float | None],
+) -> Extracts:
+    """The extracts of several runs, each its id and factors, and what `of_trace` gave or why not.
+
+    `baseload` gives the power of the idle machine in W, asked where there is energy.
+    """
     frames: dict[str, list[pd.DataFrame]] = {name: [] for name in MAKERS}
     why: dict[str, Counter[str]] = {name: Counter() for name in MAKERS}
     facts = []
-    factors = ["id", *(name for name in FACTORS if name in runs)]
-    for row in records(runs[factors]):
-        place = folder / "runs" / str(row["id"])
-        told = read_facts(place) or {}
-        row |= _used(told)
-        try:
-            found = extract(place, told.get("dev"))
-        except TracerError as error:
+    for row, found in runs:
+        if isinstance(found, str):
             for reasons in why.values():
-                reasons[str(error)] += 1
+                reasons[found] += 1
             continue
         facts.append({"id": row["id"], **found["facts"]})
         for name in MAKERS:
@@ -84,7 +100,7 @@ def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
             frames[name].append(frame.assign(**row)[[*row, *table["columns"]]])
     whole = {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items() if parts}
     if "energy" in whole:
-        whole["energy"]["baseload_w"] = baseload_w(folder)
+        whole["energy"]["baseload_w"] = baseload()
     return Extracts(
         whole,
         {
@@ -94,15 +110,6 @@ def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
         },
         pd.DataFrame(facts),
     )
-
-
-def _used(facts: dict[str, Any]) -> dict[str, Any]:
-    """What a run's job used of what its study may have left to the model."""
-    match facts.get("summaries"):
-        case [dict(summary), *_]:
-            used = {name: summary.get(name) for name in ("workers", "batch_size", "epochs")}
-            return {name: value for name, value in used.items() if isinstance(value, int)}
-    return {}
 
 
 def extract(folder: Path, dev: str | None = None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Where several containers run at once, what is of the jobs is per container.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,17 @@ def measure(folder: Path, dev: str | None = None) -> dict[str, Value]:
     return measures
 
 
-def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Value]:
-    """The measures of a trace, by name; of what is written, that on `dev`, or on all devices."""
+def of_trace(
+    trace: Trace, dev: str | None = None, only: Collection[str] | None = None
+) -> dict[str, Value]:
+    """The measures of a trace, by name; of what is written, that on `dev`, or on all devices.
+
+    `only`: those that are asked for, and what is made along with them; None: all.
+    """
     found: dict[str, Value] = {}
     for names, make in _MAKERS.items():
+        if only is not None and not set(names) & set(only):
+            continue
         try:
             values = make(trace, dev)
         except BadTrace:  # it lacks the table

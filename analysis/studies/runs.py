@@ -59,15 +59,7 @@ def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str
         facts = read_facts(place)
         if facts is None:
             continue  # it has not ended
-        factors = facts.get("factors")
-        told = factors if isinstance(factors, dict) else {}
-        told = {**told, "repeat": facts.get("repeat")}
-        row = {"id": place.name} | {
-            name: told[name]
-            for name in FACTORS
-            if isinstance(told.get(name), str | int | float | None) and name in told
-        }
-        row |= _power_mode(facts)
+        row = {"id": place.name} | factors_of(facts)
         if facts.get("state") != "done":
             failed.append({**row, "reason": str(facts.get("reason"))})
             continue
@@ -79,6 +71,32 @@ def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str
     columns = ["id", "model", "where", "mode", "repeat"]
     runs = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
     return study, _with_baseload(runs, baseload_w(folder)), failed
+
+
+def factors_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """The factors of a run, as its run.json has them: plain values alone, its repeat among them.
+
+    Of the power mode its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and
+    what set them (power_mode_by).
+    """
+    factors = facts.get("factors")
+    told = factors if isinstance(factors, dict) else {}
+    told = {**told, "repeat": facts.get("repeat")}
+    plain = {
+        name: told[name]
+        for name in FACTORS
+        if name in told and isinstance(told[name], str | int | float | None)
+    }
+    return plain | _power_mode(facts)
+
+
+def used(facts: dict[str, Any]) -> dict[str, Any]:
+    """What a run's job used of what its study may have left to the model."""
+    match facts.get("summaries"):
+        case [dict(summary), *_]:
+            told = {name: summary.get(name) for name in ("workers", "batch_size", "epochs")}
+            return {name: value for name, value in told.items() if isinstance(value, int)}
+    return {}
 
 
 def _power_mode(facts: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import shutil
 import pandas as pd
 import pytest
 
+from analysis.page.cells import cell, rows
 from analysis.studies.extracts import MAKERS, read_extracts
 from analysis.studies.papers.parts import parts
-from analysis.studies.report.cells import cell, rows
 from analysis.studies.report.contents import contents
 from analysis.studies.report.markdown import markdown
 from analysis.studies.report.page import page

@@ -54,6 +54,7 @@ def _run(place: Path, model: str, where: str, repeat: int) -> None:
         kernel={"release": f"6.18 {EVIL}"},
         clock={"name": "mono", "start_ns": 0, "end_ns": 20 * S},
         disks=[{"name": "loop0", "dev": DEV, "bytes": 2 << 30, "scheduler": "none"}],
+        vm={"dirty_ratio": 20, "dirty_writeback_centisecs": 500},
         samples={"hz": 1.0, "not_available": {"rapl": "there is no RAPL"}},
         loss={"events": 1234 if lost else 0, "windows": 2 if lost else 0, "unknown": 0},
     ):  # fmt: skip

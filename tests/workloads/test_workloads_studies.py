@@ -76,6 +76,18 @@ def test_a_load_and_a_medium_are_factors(declared):
     }
 
 
+def test_threads_can_be_a_fair_share_of_the_machine_s(declared, monkeypatch):
+    text = 'name="x"\n[[runs]]\nmodel="lenet"\nwhere=["host", "4"]\nthreads=["share", 7]\n'
+    shares = {}
+    for cpus in (2, 19):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, cpus=cpus: set(range(cpus)))
+        factors = {run.factors for run in declared(text, repeats=1).runs}
+        # As many on the host as in four containers: the same job, wherever it runs.
+        assert len(factors) == 4
+        shares[cpus] = sorted({f.threads for f in factors})
+    assert shares == {2: [1, 7], 19: [4, 7]}
+
+
 def test_every_limited_medium_says_what_it_is_of():
     limited = [media.find(name) for name in ("sd-card", "hdd", "nvme-ssd")]
     assert all(medium.speed and medium.about and medium.source for medium in limited)

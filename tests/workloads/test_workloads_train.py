@@ -197,19 +197,20 @@ def test_threads_are_set(run: Train):
         torch.set_num_threads(before)
 
 
-def test_workers_change_no_number_and_mark_their_own_fetches(
-    run: Train, start, spans, tmp_path: Path
-):
-    run(output="alone", steps=7)
+def test_workers_change_no_number_and_mark_their_own_fetches(start, spans, tmp_path: Path):
     (tmp_path / "marks").mkdir()
-    job = start(
-        *("train", "lenet", "--steps", 7, "--workers", 3, "--samples", 48),
-        *("--data", tmp_path / "data-48-0", "--output", tmp_path / "three"),
-        TRACER_MARKS=str(tmp_path / "marks"),
-    )
-    out, err = job.communicate(timeout=60)
-    assert (job.returncode, err) == (0, "")
-    assert len(out.splitlines()) == 1
+    for workers, output, environment in (
+        (0, "alone", {}),
+        (3, "three", {"TRACER_MARKS": str(tmp_path / "marks")}),
+    ):
+        job = start(
+            *("train", "lenet", "--steps", 7, "--workers", workers, "--samples", 48),
+            *("--data", tmp_path / "data", "--output", tmp_path / output),
+            **environment,
+        )
+        out, err = job.communicate(timeout=60)
+        assert (job.returncode, err) == (0, "")
+        assert len(out.splitlines()) == 1
     digests = {
         hashlib.sha256((tmp_path / output / "train.log").read_bytes()).hexdigest()
         for output in ("alone", "three")

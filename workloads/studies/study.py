@@ -12,6 +12,7 @@ model = ["lenet", "squeezenet"]
 where = ["host", "1", "4"]     # so many containers at once
 mode = ["train"]
 workers = [4]
+threads = ["share"]            # of torch: a number, or this machine's CPUs by the most containers
 power_mode = [{}, {cores = 1, cpu_quota = 0.5}]   # or "machine": some of the machine's own
 """
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import random
 import re
 import tomllib
@@ -166,11 +168,14 @@ def _parse(
     image = told.get("image")
     if image is not None and not isinstance(image, str):
         raise wrong("`image` is the name of an image")
+    share = _share_of_cpus(blocks)
     found: dict[Factors, None] = {}
     for block in blocks:
         if not isinstance(block, dict) or "model" not in block:
             raise wrong("each of [[runs]] names models")
         values = {key: v if isinstance(v, list) else [v] for key, v in block.items()}
+        if "threads" in values:
+            values["threads"] = [share if n == "share" else n for n in values["threads"]]
         if "power_mode" in values:
             values["power_mode"] = _power_modes(values["power_mode"], wrong)
         for combination in itertools.product(*values.values()):
@@ -193,6 +198,21 @@ def _parse(
         image,
         [run for *_, run in sorted(keyed, key=lambda k: k[:2])],
     )
+
+
+def _share_of_cpus(blocks: list[Any]) -> int:
+    """CPUs for each job when the most containers of the study run at once, on the host as well.
+
+    More threads than that wait for each other's CPUs, spinning, and a step takes several times
+    as long.
+    """
+    most = 1
+    for block in blocks:
+        told = block.get("where", []) if isinstance(block, dict) else []
+        for where in told if isinstance(told, list) else [told]:
+            if isinstance(where, str) and _WHERE.match(where) and where != "host":
+                most = max(most, int(where))
+    return max(1, len(os.sched_getaffinity(0)) // most)
 
 
 def _power_modes(told: list[Any], wrong: Any) -> list[PowerMode | None]:

@@ -16,6 +16,13 @@ from analysis.studies.spread import in_order, over_runs, without_limits
 _TOP = 10
 _CPU_TIME = "task-clock"
 """The paper does not give it; ours beside it where there is no hardware counter."""
+_PAPER_SETTINGS = {
+    "dirty_background_ratio": 10,
+    "dirty_ratio": 20,
+    "dirty_expire_centisecs": 3000,
+    "dirty_writeback_centisecs": 500,
+}
+"""Of Table 7."""
 _CORE = re.compile(r"^cpu_(?:core|atom)/(.+)/$")
 
 
@@ -103,17 +110,36 @@ def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns="less")
 
 
-def fault_causes(causes: pd.DataFrame) -> pd.DataFrame:
+def flush_settings(facts: pd.DataFrame) -> pd.DataFrame:
+    """Table 7: the kernel's settings of write-back.
+
+    `facts`: a row a run; vm has its settings as "NAME VALUE, NAME VALUE". Columns: setting, least
+    and most (of the runs; null: not recorded), runs, paper_value (null: not told).
+    """
+    rows = [
+        {"setting": name, "value": float(value)}
+        for told in facts["vm"].dropna()
+        for name, _, value in (part.strip().rpartition(" ") for part in str(told).split(","))
+        if name and value.isdecimal()
+    ]
+    own = pd.DataFrame(rows, columns=["setting", "value"]).groupby("setting")["value"]
+    found = own.agg(least="min", most="max", runs="count").reset_index()
+    paper = pd.Series(_PAPER_SETTINGS, name="paper_value").rename_axis("setting").reset_index()
+    return found.merge(paper, on="setting", how="outer")
+
+
+def fault_causes(causes: pd.DataFrame, where: str = "1") -> pd.DataFrame:
     """Table 8: the ten most frequent causes of page faults, of containers and their daemon.
 
-    `causes`: a row a run, comm, file and symbol with their percent of the run's faults.
+    `causes`: a row a run, comm, file and symbol with their percent of the run's faults. `where`:
+    the place that they are of.
 
     Columns: rank, task, file, function (null: not known), percent (_low, _high) of a run's faults,
     runs, and the paper's row of that rank: paper_task, paper_file, paper_function, paper_cause,
     paper_percent.
     """
     own = _trainings(causes)
-    own = own[own["where"] == "1"]
+    own = own[own["where"] == where]
     keys = ["comm", "file", "symbol"]
     sums = own.groupby([*keys, "id"], dropna=False)["percent"].sum()
     wide = sums.unstack("id").fillna(0.0)
@@ -177,14 +203,14 @@ def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
     return in_order(found, ["model", "share"])
 
 
-def page_heat(heat: pd.DataFrame) -> pd.DataFrame:
+def page_heat(heat: pd.DataFrame, where: str = "1") -> pd.DataFrame:
     """Figure 4: which pages are written back when, in one container, in the first repeat.
 
-    `heat`: a row a run and box with write-backs. Columns: model, from_s, to_s, first_page,
-    last_page, writebacks. A box without any is no row.
+    `heat`: a row a run and box with write-backs. `where`: the place that they are of. Columns:
+    model, from_s, to_s, first_page, last_page, writebacks. A box without any is no row.
     """
     own = _trainings(heat)
-    own = own[own["where"] == "1"]
+    own = own[own["where"] == where]
     own = own[own["repeat"] == own.groupby("model")["repeat"].transform("min")]
     columns = ["model", "from_s", "to_s", "first_page", "last_page", "writebacks"]
     return own[columns].reset_index(drop=True)

@@ -15,24 +15,28 @@ if TYPE_CHECKING:
 
 RUNS = "runs"
 """The frame of runs and their measures, in the place of an extract."""
+FACTS = "facts"
+"""The frame of runs and what their traces tell of their machines, likewise."""
 
 
 @dataclass(frozen=True)
 class Part:
     """A table or figure of a paper.
 
-    `needs`: the extract (or RUNS) that `table` takes. `figures`: each draws the table. `shown`:
-    whether the table is for people, too, or only what a figure is drawn of. `places`: where the
-    runs were that it is made of; none: everywhere.
+    `needs`: the extract (or RUNS, or FACTS) that `table` takes. `figures`: each draws the table.
+    `shown`: whether the table is for people, too, or only what a figure is drawn of. `places`:
+    where the runs were that it is made of; none: everywhere. `one_place`: `table` takes the runs of
+    one place alone, this one, unless it is told another one as `where`.
     """
 
     title: str
     about: str
     needs: str
-    table: Callable[[pd.DataFrame], pd.DataFrame]
+    table: Callable[..., pd.DataFrame]
     figures: list[Callable[[pd.DataFrame], go.Figure]] = field(default_factory=list)
     shown: bool = True
     places: tuple[str, ...] = ()
+    one_place: str = ""
 
 
 def parts(paper: str | None) -> list[Part]:
@@ -65,6 +69,12 @@ def _park2023() -> list[Part]:
             [draw.call_chains],
         ),
         Part(
+            "Table 7: settings of write-back",
+            "The kernel's sysctls vm.dirty_*, of all runs.",
+            FACTS,
+            park2023.flush_settings,
+        ),
+        Part(
             "Table 8: causes of page faults",
             "In one container and its daemon, by task, file and function of the instruction. The"
             " paper's rows stand beside ours by rank alone.",
@@ -72,6 +82,7 @@ def _park2023() -> list[Part]:
             park2023.fault_causes,
             [draw.fault_causes],
             places=("1",),
+            one_place="1",
         ),
         Part(
             "Tables 9 and 10: why write-backs began",
@@ -105,6 +116,7 @@ def _park2023() -> list[Part]:
             [draw.page_heat],
             shown=False,
             places=("1",),
+            one_place="1",
         ),
         Part(
             "Figure 6: I/O latency that a flush layer saves",
@@ -179,6 +191,7 @@ def _prashanthi2022() -> list[Part]:
             "epochs",
             prashanthi2022.stall_by_workers,
             [lambda frame: draw.epoch_bars(frame, "workers", "workers")],
+            one_place="host",
         ),
         Part(
             "Figure 2b: fetch stall of the first epoch and of later ones",
@@ -186,6 +199,7 @@ def _prashanthi2022() -> list[Part]:
             "epochs",
             prashanthi2022.stall_by_epoch,
             [draw.stall_by_epoch],
+            one_place="host",
         ),
         Part(
             "Figure 3: an epoch by the storage medium",
@@ -194,6 +208,7 @@ def _prashanthi2022() -> list[Part]:
             "epochs",
             prashanthi2022.stall_by_medium,
             [draw.stall_by_medium],
+            one_place="host",
         ),
         Part(
             "Figure 4: an epoch by the size of a batch",
@@ -204,12 +219,14 @@ def _prashanthi2022() -> list[Part]:
                 lambda frame: draw.epoch_bars(frame, "batch_size", "images a batch"),
                 lambda frame: draw.step_lines(frame, "batch_size", "images a batch"),
             ],
+            one_place="host",
         ),
         Part(
             "Figure 5: how much epochs vary",
             "Within a run, without its first epoch.",
             "epochs",
             prashanthi2022.epoch_spread,
+            one_place="host",
         ),
         Part(
             "Figure 5: every epoch beside its run's mean",
@@ -218,6 +235,7 @@ def _prashanthi2022() -> list[Part]:
             prashanthi2022.epoch_times,
             [draw.epoch_violins],
             shown=False,
+            one_place="host",
         ),
         Part(
             "Figures 8 and 10: power modes, and what was predicted of them",

@@ -2,7 +2,7 @@
 
 The text of the paper that the reference was taken from has lost its numbers for these figures, so
 none stand beside ours. Times are of an epoch, those of the first epoch apart, which reads the data
-from disk; trainings on the host and without limits alone.
+from disk; trainings without limits alone, of one place: `where`, which is the host in a study.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import pandas as pd
 from analysis.studies.power_modes import power_modes
 from analysis.studies.spread import over_runs, settings, without_limits
 
+_HOST = "host"
 _TIMES = ["stall_s", "compute_s", "overhead_s", "epoch_s"]
 
 
-def stall_by_workers(epochs: pd.DataFrame) -> pd.DataFrame:
+def stall_by_workers(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     """Figure 2a: an epoch's time by the number of workers, after the first epoch.
 
     `epochs`: a row a run and epoch with its times. Runs that no others differ from in the number
@@ -26,10 +27,10 @@ def stall_by_workers(epochs: pd.DataFrame) -> pd.DataFrame:
     Columns: model, settings (what else sets a run apart), workers, stall_s, compute_s, overhead_s,
     epoch_s (means of a run's epochs; each with _low, _high over runs), runs.
     """
-    return _later_epochs(epochs, "workers")
+    return _later_epochs(epochs, "workers", where)
 
 
-def stall_by_medium(epochs: pd.DataFrame) -> pd.DataFrame:
+def stall_by_medium(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     """Figure 3: an epoch's time by the storage medium of its data, first and later epochs.
 
     Columns: model, settings, medium, epoch (first or later), stall_s, compute_s, overhead_s,
@@ -37,7 +38,7 @@ def stall_by_medium(epochs: pd.DataFrame) -> pd.DataFrame:
     """
     if "medium" not in epochs:
         raise KeyError("medium")
-    own = _alone(epochs, ["medium"])
+    own = _alone(epochs, ["medium"], where)
     own = own[own.groupby(["model", "settings"])["medium"].transform("nunique") > 1]
     own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
     keys = ["model", "settings", "medium", "epoch"]
@@ -54,22 +55,22 @@ def mode_times(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns=["job", "power_mode"]) if found is None else found.modes
 
 
-def stall_by_batch(epochs: pd.DataFrame) -> pd.DataFrame:
+def stall_by_batch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     """Figure 4: an epoch's time by the size of a batch, after the first epoch.
 
     As `stall_by_workers`, by batch_size; and stall_ms, compute_ms: of a minibatch.
     """
-    return _later_epochs(epochs, "batch_size", ["stall_ms", "compute_ms"])
+    return _later_epochs(epochs, "batch_size", where, ["stall_ms", "compute_ms"])
 
 
-def stall_by_epoch(epochs: pd.DataFrame) -> pd.DataFrame:
+def stall_by_epoch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     """Figure 2b: fetch stall of the first epoch and of later ones, and what was read meanwhile.
 
     Columns: model, settings, workers, epoch (first or later), stall_s (of one epoch), read_mb (read
     from the run's own disk in one epoch), page_cache_gb (of the machine), residency_percent (of the
     data's pages; null: not sampled), each with _low, _high; runs.
     """
-    own = _alone(epochs, ["workers"])
+    own = _alone(epochs, ["workers"], where)
     own["epoch"] = (own["epoch"] > 0).map({False: "first", True: "later"})
     own["read_mb"] = pd.to_numeric(own["read_bytes"]) / 1e6
     own["page_cache_gb"] = pd.to_numeric(own["page_cache_bytes"]) / 1e9
@@ -79,13 +80,13 @@ def stall_by_epoch(epochs: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values(keys, ignore_index=True)
 
 
-def epoch_spread(epochs: pd.DataFrame) -> pd.DataFrame:
+def epoch_spread(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     """Figure 5: how much an epoch's time varies within a run, after the first epoch.
 
     Columns: model, settings, epoch_s (mean of a run's epochs), spread_percent (their standard
     deviation, of the mean; null for fewer than two), each with _low, _high; runs.
     """
-    own = _alone(epochs, [])
+    own = _alone(epochs, [], where)
     own = own[own["epoch"] > 0]
     keys = ["model", "settings"]
     of_run = own.groupby([*keys, "id"], dropna=False)["epoch_s"]
@@ -94,24 +95,26 @@ def epoch_spread(epochs: pd.DataFrame) -> pd.DataFrame:
     return over_runs(found.reset_index(), keys, ["epoch_s", "spread_percent"])
 
 
-def epoch_times(epochs: pd.DataFrame) -> pd.DataFrame:
+def epoch_times(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     """Figure 5: every epoch after the first, beside the mean of its run, for violins.
 
     Columns: model, settings, id, epoch, epoch_s, of_mean_percent (epoch_s of the run's mean).
     """
-    own = _alone(epochs, [])
+    own = _alone(epochs, [], where)
     own = own[own["epoch"] > 0]
     own["of_mean_percent"] = 100 * own["epoch_s"] / own.groupby("id")["epoch_s"].transform("mean")
     return own[["model", "settings", "id", "epoch", "epoch_s", "of_mean_percent"]]
 
 
-def _alone(epochs: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    own = without_limits(epochs[(epochs["mode"] == "train") & (epochs["where"] == "host")])
+def _alone(epochs: pd.DataFrame, by: Sequence[str], where: str) -> pd.DataFrame:
+    own = without_limits(epochs[(epochs["mode"] == "train") & (epochs["where"] == where)])
     return own.assign(settings=settings(own, by))
 
 
-def _later_epochs(epochs: pd.DataFrame, by: str, more: Sequence[str] = ()) -> pd.DataFrame:
-    own = _alone(epochs, [by])
+def _later_epochs(
+    epochs: pd.DataFrame, by: str, where: str, more: Sequence[str] = ()
+) -> pd.DataFrame:
+    own = _alone(epochs, [by], where)
     own = own[(own["epoch"] > 0) & own[by].notna()]
     own = own[own.groupby(["model", "settings"])[by].transform("nunique") > 1]
     own[by] = own[by].astype(int)

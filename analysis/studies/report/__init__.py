@@ -3,5 +3,4 @@
 contents.py   claims, tables, figures, the machine, losses
 page.py       one HTML page that needs nothing but itself
 markdown.py   GitHub markdown, without figures
-cells.py      values as text
 """

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from analysis.page.cells import rows
 from analysis.report.tables import records
 from analysis.studies.claims import Verdict, judge
 from analysis.studies.extracts import Extracts, read_extracts
-from analysis.studies.papers.parts import RUNS, Part, parts
-from analysis.studies.report.cells import rows
+from analysis.studies.papers.made import made, said_lost
+from analysis.studies.papers.parts import FACTS, RUNS, Part, parts
 from analysis.studies.runs import read_facts, read_runs
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-_MOST_LISTED = 10
 
 
 @dataclass(frozen=True)
@@ -63,53 +62,24 @@ def contents(folder: Path) -> Contents:
         judge(runs, paper),
         [_section(part, runs, extracts) for part in parts(paper)],
         [(str(run["id"]), str(run["reason"])) for run in failed],
-        _lost(extracts.facts, None),
+        said_lost(extracts.facts, None),
     )
 
 
 def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> Section:
-    frame = runs if part.needs == RUNS else extracts.frames.get(part.needs)
+    whole = {RUNS: runs, FACTS: extracts.facts}
+    frame = whole[part.needs] if part.needs in whole else extracts.frames.get(part.needs)
     nothing: list[list[str]] = []
     if frame is None:
         return Section(part.title, part.about, [], nothing, [], extracts.why[part.needs], "")
-    try:
-        table = part.table(frame)
-    except KeyError as missing:
-        why = f"no run has {missing.args[0]}"
-        return Section(part.title, part.about, [], nothing, [], why, "")
-    ours = [name for name in table.columns if not str(name).startswith("paper_")]
-    numbers = [n for n in table[ours].select_dtypes("number").columns if n not in ("rank", "runs")]
-    if not len(table) or not table[numbers].notna().any(axis=None):
-        why = "this study has no runs for it"
-        return Section(part.title, part.about, [], nothing, [], why, "")
+    found = made(part, frame)
+    if found.why:
+        return Section(part.title, part.about, [], nothing, [], found.why, "")
+    table = found.table
     columns, cells = rows(records(table), list(table.columns)) if part.shown else ([], nothing)
-    figures = [figure for draw in part.figures if (figure := draw(table)).data]
     used = frame[frame["where"].isin(part.places)] if part.places else frame
-    lost = _lost(extracts.facts, set(used["id"]))
-    return Section(part.title, part.about, columns, cells, figures, "", lost)
-
-
-def _lost(facts: pd.DataFrame, ids: set[str] | None) -> str:
-    """What the traces of these runs, or of all, lost; "" where nothing was."""
-    told = []
-    for fact in records(facts):
-        if ids is not None and fact["id"] not in ids:
-            continue
-        said = []
-        if fact["lost_events"]:
-            said.append(f"{fact['lost_events']:,} events lost")
-        if fact["loss_unknown"]:
-            said.append(f"{fact['loss_unknown']:,} gaps of unknown size")
-        elif fact["loss_windows"] and not said:
-            said.append(f"{fact['loss_windows']:,} gaps")
-        if not fact["complete"]:
-            said.append("the recording was cut off")
-        if said:
-            told.append(f"{fact['id']} ({', '.join(said)})")
-    if not told:
-        return ""
-    more = f" and {len(told) - _MOST_LISTED} more" if len(told) > _MOST_LISTED else ""
-    return f"events are missing in {', '.join(told[:_MOST_LISTED])}{more}"
+    lost = said_lost(extracts.facts, set(used["id"]))
+    return Section(part.title, part.about, columns, cells, found.figures, "", lost)
 
 
 _FACTS = {

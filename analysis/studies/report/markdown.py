@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from analysis.studies.report.cells import cell, rows
+from analysis.page.cells import cell, rows
 from analysis.studies.report.claim_rows import COLUMNS, claim_rows
 from analysis.studies.report.contents import Contents
 

@@ -1,0 +1,132 @@
+"""What a trace is of: what ran, where, and which repeat of it, as a study's run or the trace tells.
+
+A run of a study has it in `run.json` beside its trace. Of any other trace its manifest tells: its
+targets are containers or none, and a command line has a model, a seed, workers and the like.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from analysis.studies.papers.numbers import MODELS
+from analysis.studies.runs import factors_of, read_facts, used
+from tracer.store.manifest import Manifest, TargetFacts
+from tracer.store.trace import Trace
+
+OF_A_STUDY = "run.trace"
+"""What the trace of a study's run is called."""
+
+HOST = "host"
+TRAIN, INFER = "train", "infer"
+
+_NUMBERS = {"--workers": "workers", "--batch-size": "batch_size", "--epochs": "epochs"}
+_SEED = "--seed"
+_MOST_CHARACTERS = 80
+_PLACE_OF_JOBS = frozenset({"target"})
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a trace is of.
+
+    `id`: what to call it. `factors`: model, where (host, or how many containers), mode (train or
+    infer), repeat, and what else is known, by the names of `analysis.studies.runs.FACTORS`. `dev`:
+    the device of the run's own file system; None: not known, so all count. `of_study`: it is a run
+    of one. `work`: what it does, in words; "" where nothing tells.
+    """
+
+    id: str
+    factors: dict[str, Any]
+    dev: str | None = None
+    of_study: bool = False
+    work: str = ""
+    facts: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def where(self) -> str:
+        """host, or how many containers."""
+        return str(self.factors["where"])
+
+
+def identity(trace: Trace) -> Identity:
+    """What this trace is of."""
+    folder = trace.folder.resolve()
+    facts = read_facts(folder.parent) if folder.name == OF_A_STUDY else None
+    if facts is not None and isinstance(facts.get("factors"), dict):
+        return _of_run(folder, facts)
+    return _of_manifest(folder, trace.manifest)
+
+
+def _of_run(folder: Path, facts: dict[str, Any]) -> Identity:
+    factors = {"model": "", "where": HOST, "mode": TRAIN, "repeat": None}
+    factors |= {name: value for name, value in factors_of(facts).items() if value is not None}
+    factors |= used(facts)
+    dev = facts.get("dev")
+    return Identity(
+        folder.parent.name,
+        factors,
+        dev if isinstance(dev, str) else None,
+        True,
+        f"{factors['model']}, {factors['mode']}",
+        facts,
+    )
+
+
+def _of_manifest(folder: Path, manifest: Manifest) -> Identity:
+    jobs = [one for one in manifest["targets"] if one["role"] in _PLACE_OF_JOBS]
+    containers = sum(1 for one in jobs if is_container(one))
+    command = next((one["command"] for one in jobs if one.get("command")), [])
+    command = command or list(manifest.get("command") or [])
+    factors: dict[str, Any] = {
+        "model": _model(command, jobs, folder),
+        "where": str(containers) if containers else HOST,
+        "mode": INFER if "infer" in command else TRAIN,
+        "repeat": _after(command, _SEED),
+    }
+    for option, name in _NUMBERS.items():
+        value = _after(command, option)
+        if value is not None and value.isdecimal() and len(value) < 10:
+            factors[name] = int(value)
+    return Identity(folder.name.removesuffix(".trace"), factors, work=_work(command))
+
+
+def is_container(target: TargetFacts) -> bool:
+    """Whether a target is a container."""
+    return target["kind"] == "container" or "container" in target
+
+
+def _model(command: Sequence[str], jobs: Sequence[TargetFacts], folder: Path) -> str:
+    known = set(MODELS.values())
+    for word in command:
+        if word in known:
+            return word
+    scripts = [Path(word).name for word in command if word.endswith(".py")]
+    said = scripts[0] if scripts else jobs[0]["name"] if jobs else folder.name
+    return said[:_MOST_CHARACTERS]
+
+
+def _after(command: Sequence[str], option: str) -> str | None:
+    for word, then in itertools.pairwise(command):
+        if word == option:
+            return then[:_MOST_CHARACTERS]
+        if word.startswith(f"{option}="):
+            return word.removeprefix(f"{option}=")[:_MOST_CHARACTERS]
+    return None
+
+
+def _work(command: Sequence[str]) -> str:
+    """A command line without what tells its repeat and where it writes."""
+    words = []
+    skip = False
+    for word in command:
+        if skip:
+            skip = False
+        elif word in (_SEED, "--output", "-o"):
+            skip = True
+        elif not word.startswith((f"{_SEED}=", "--output=")):
+            words.append(word)
+    return " ".join(words)

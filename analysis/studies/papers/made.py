@@ -1,0 +1,70 @@
+"""A table or figure of a paper, made of a frame: the table, what is drawn of it, or why neither."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from analysis.report.tables import records
+from analysis.studies.papers.parts import Part
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_MOST_LISTED = 10
+_NO_VALUES = ("rank", "runs", "pairs")
+
+
+@dataclass(frozen=True)
+class Made:
+    """`why` there is no table, else ""."""
+
+    table: pd.DataFrame
+    figures: list[go.Figure]
+    why: str
+
+
+def made(part: Part, frame: pd.DataFrame, where: str = "", ours_alone: bool = False) -> Made:
+    """The table of a part, and its figures.
+
+    `where`: the one place that it is of, where it is of one. `ours_alone`: without rows that only
+    the paper has something in.
+    """
+    nothing = pd.DataFrame()
+    try:
+        table = part.table(frame, where=where) if where and part.one_place else part.table(frame)
+    except KeyError as missing:
+        return Made(nothing, [], f"no run has {missing.args[0]}")
+    ours = [name for name in table.columns if not str(name).startswith("paper_")]
+    numbers = [n for n in table[ours].select_dtypes("number").columns if n not in _NO_VALUES]
+    known = table[numbers].notna().any(axis=1)
+    if not known.any():
+        return Made(nothing, [], "this study has no runs for it")
+    if ours_alone:
+        table = table[known].reset_index(drop=True)
+    return Made(table, [figure for draw in part.figures if (figure := draw(table)).data], "")
+
+
+def said_lost(facts: pd.DataFrame, ids: set[str] | None) -> str:
+    """What the traces of these runs, or of all, lost; "" where nothing was."""
+    told = []
+    for fact in records(facts):
+        if ids is not None and fact["id"] not in ids:
+            continue
+        said = []
+        if fact["lost_events"]:
+            said.append(f"{fact['lost_events']:,} events lost")
+        if fact["loss_unknown"]:
+            said.append(f"{fact['loss_unknown']:,} gaps of unknown size")
+        elif fact["loss_windows"] and not said:
+            said.append(f"{fact['loss_windows']:,} gaps")
+        if not fact["complete"]:
+            said.append("the recording was cut off")
+        if said:
+            told.append(f"{fact['id']} ({', '.join(said)})")
+    if not told:
+        return ""
+    more = f" and {len(told) - _MOST_LISTED} more" if len(told) > _MOST_LISTED else ""
+    return f"events are missing in {', '.join(told[:_MOST_LISTED])}{more}"

@@ -1,0 +1,156 @@
+"""The papers' tables and figures of any traces: one, or several of different places.
+
+A trace tells what it is of (`analysis.studies.identity`). What takes runs of several places, or
+repeats, has of one trace what there is: no ratios, and no intervals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from analysis.studies.extracts import Extracts, gathered
+from analysis.studies.extracts import of_trace as extracts_of
+from analysis.studies.identity import Identity, identity
+from analysis.studies.measures import of_trace as measures_of
+from analysis.studies.papers.made import made, said_lost
+from analysis.studies.papers.parts import FACTS, RUNS, Part, parts
+from analysis.studies.runs import FACTORS
+from analysis.studies.spread import place
+from analysis.views.energy import all_of, energy
+from tracer.store.trace import Trace
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_OF_RUNS = ("improvement", "later_epoch_s", "epoch_energy_j")
+"""The measures that tables of runs take."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of a paper, made of traces.
+
+    `about` says what it is of. `frame`: columns as the table's function has them, those of the
+    paper's numbers begin with paper_; without columns and rows of which the traces say nothing.
+    `figures` are drawn of it. `shown`: the table is for people, too. `lost`: what its traces lost.
+    """
+
+    title: str
+    about: str
+    frame: pd.DataFrame
+    figures: list[go.Figure]
+    shown: bool
+    lost: str
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the papers' tables need of one trace, which need not be opened again."""
+
+    identity: Identity
+    extracts: dict[str, Any]
+    measures: dict[str, Any]
+
+
+def sections(
+    traces: Trace | Sequence[Trace], paper: str | None = None, baseload: Trace | None = None
+) -> list[Section]:
+    """The tables and figures that apply to a trace, or to several.
+
+    `paper`: of that seed alone (000, 001, 002). `baseload`: a recording of the idle machine, to
+    split energy by. Raises BadTrace where a table is damaged, UsageError for a baseload with a
+    target.
+    """
+    listed = [traces] if isinstance(traces, Trace) else list(traces)
+    return of_looked([look(trace) for trace in listed], paper, _watts(baseload))
+
+
+def sections_of(
+    folders: Sequence[Path], paper: str | None = None, opener: Callable[[Path], Trace] = Trace
+) -> list[Section]:
+    """As `sections`, of traces that are opened one after the other, by their folders."""
+    found = []
+    for folder in folders:
+        with opener(folder) as trace:
+            found.append(look(trace))
+    return of_looked(found, paper)
+
+
+def look(trace: Trace) -> Looked:
+    """What the papers' tables need of this trace: the part that takes time."""
+    who = identity(trace)
+    return Looked(who, extracts_of(trace, who.dev), dict(measures_of(trace, who.dev, _OF_RUNS)))
+
+
+def _watts(baseload: Trace | None) -> Callable[[], float | None]:
+    def found() -> float | None:
+        if baseload is None:
+            return None
+        row = all_of(energy(baseload, baseload))  # refuses one with a target
+        return None if row is None else float(row["mean_w"])
+
+    return found
+
+
+def of_looked(
+    looked: Sequence[Looked],
+    paper: str | None = None,
+    baseload: Callable[[], float | None] = lambda: None,
+) -> list[Section]:
+    """The sections of traces that were looked at."""
+    if not looked:
+        return []
+    factors = _factors([one.identity for one in looked])
+    plain = [{name: row[name] for name in row if name in ("id", *FACTORS)} for row in factors]
+    extracts = gathered(
+        ((row, one.extracts) for row, one in zip(plain, looked, strict=True)), baseload
+    )
+    runs = pd.DataFrame([{**row, **one.measures} for row, one in zip(factors, looked, strict=True)])
+    found = (_section(part, runs, extracts) for part in parts(paper))
+    return [one for one in found if one is not None]
+
+
+def _factors(identities: Sequence[Identity]) -> list[dict[str, Any]]:
+    """Factors with distinct ids, and repeats that pair: by their seeds, or else by their order."""
+    ids: Counter[str] = Counter()
+    kinds: Counter[tuple[Any, ...]] = Counter()
+    rows = []
+    for one in identities:
+        ids[one.id] += 1
+        again = f" ({ids[one.id]})" if ids[one.id] > 1 else ""
+        rows.append({"id": f"{one.id}{again}", **one.factors})
+    keys = [tuple(str(row.get(name)) for name in ("model", "where", "mode")) for row in rows]
+    seeds = [row.get("repeat") for row in rows]
+    told = None not in seeds and len({*zip(keys, map(str, seeds), strict=True)}) == len(rows)
+    codes = {seed: number for number, seed in enumerate(dict.fromkeys(map(str, seeds)))}
+    for row, key, seed in zip(rows, keys, seeds, strict=True):
+        row["repeat"] = codes[str(seed)] if told else kinds[key]
+        kinds[key] += 1
+    return rows
+
+
+def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> Section | None:
+    whole = {RUNS: runs, FACTS: extracts.facts}
+    frame = whole[part.needs] if part.needs in whole else extracts.frames.get(part.needs)
+    if frame is None or not len(frame):
+        return None
+    where = ""
+    if part.one_place:
+        places = list(dict.fromkeys(frame["where"].astype(str)))
+        where = part.one_place if part.one_place in places else places[0]
+    found = made(part, frame, where, ours_alone=True)
+    if found.why:
+        return None
+    about = part.about
+    if where and where != part.one_place:
+        about = f"{about} Here: of {place(where)}.".strip()
+    used = frame[frame["where"].isin([where])] if where and part.needs != FACTS else frame
+    table = found.table.dropna(axis="columns", how="all")
+    lost = said_lost(extracts.facts, set(used["id"]))
+    return Section(part.title, about, table, found.figures, part.shown, lost)

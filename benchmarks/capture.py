@@ -32,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LOADS = Path(__file__).with_name("loads.py")
+LOADS = Path(__file__).with_name("parts") / "loads.py"
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 STORM, FAULTS = "storm", "faults"
 _CALLS, _FAULTS, _SLOW = 2_000_000, 400_000, 40

@@ -28,7 +28,7 @@ from probes.backends.ftrace.ring_buffer import MIN_EVENT_BYTES, decode_pages
 from tracer.store import manifest as manifests
 from tracer.store.finalize import finalize, raw_streams
 
-LOADS = Path(__file__).with_name("loads.py")
+LOADS = Path(__file__).with_name("parts") / "loads.py"
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 _REPEATS = 3
 

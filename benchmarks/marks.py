@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from steps import steps
+from parts.steps import steps
 from torch.optim import optimizer as optimizers
 from torch.utils.data import _utils, dataloader
 

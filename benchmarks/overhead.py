@@ -1,11 +1,13 @@
 """What a recording costs a training step: windows with and without it, in turn, in one process.
 
-    python benchmarks/overhead.py --json [--windows N] [--seconds S] [--models lenet,mobilenet]
+    python benchmarks/overhead.py --json [--windows N] [--steps N] [--models lenet,mobilenet]
 
-A job trains without end and marks its steps; every tool is attached to it for a window, taken
-off, and the window after is without any. A window's ratio is its median time from one step's
-start to the next, over the mean of the medians of the windows around it. The tools' order changes
-from round to round, so that none always follows the same one. Prints
+A job trains without end and marks its steps; every tool is attached to it in turn, and switched
+on and off (`parts/switched.py`) for windows of some steps each: the speed of a shared machine is
+another one a second later, so many short windows tell more than a few long ones. A window's ratio
+is its median time from one step's start to the next, over the mean of the medians of the windows
+before and after it. The tools' order changes from round to round, so that none always follows
+the same one. Prints
 
     {MODEL: {TOOL: {"median": r, "low": r, "high": r}}}
 
@@ -21,90 +23,112 @@ import argparse
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import psutil
+from parts import switched
 
-from probes.catalogue import PROBES
-from probes.schema import Feed
 from tracer.store.phases import read_phases
 
-TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
-_SETTLE_S = 1.0
-_LEAST_STEPS = 20
+_SETTLE_S = 0.1
+_LEAST_STEPS = 5
+_WINDOWS_A_ROUND = 50
+_PACE_S = 3.0
 
 
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--windows", type=int, default=15, help="windows with each tool")
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of a window")
+    parser.add_argument("--windows", type=int, default=200, help="windows with each tool")
+    parser.add_argument("--steps", type=int, default=40, help="steps that a window has, about")
     parser.add_argument("--models", default="lenet,mobilenet")
-    parser.add_argument("--tools", default=",".join(_TOOLS))
+    parser.add_argument("--tools", default=",".join(switched.TOOLS))
     options = parser.parse_args()
     # The background job of a shell ignores it, and so would the tools that it ends.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     result = {
-        model: measure(model, options.tools.split(","), options.windows, options.seconds)
+        model: measure(model, options.tools.split(","), options.windows, options.steps)
         for model in options.models.split(",")
     }
     print(json.dumps(result) if options.json else json.dumps(result, indent=1))
 
 
-def measure(
-    model: str, tools: list[str], windows: int, seconds: float
-) -> dict[str, dict[str, float] | None]:
+def measure(model: str, tools: list[str], windows: int, steps: int) -> dict[str, dict[str, float]]:
     """Ratios of each tool for one model."""
-    tools = [tool for tool in tools if tool in ("none", "tracer") or shutil.which(tool)]
+    tools = [tool for tool in tools if switched.here(tool)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         marks = folder / "marks"
         marks.mkdir()
         job = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("steps.py")), model, name],
+            [sys.executable, str(Path(__file__).with_name("parts") / "steps.py"), model, name],
             env={**os.environ, "TRACER_MARKS": str(marks)},
         )
+        rounds: list[tuple[str, switched.Spans]] = []
         try:
             _until_it_trains(folder, job)
-            spans: list[tuple[str, int, int]] = [("", *_bare(seconds))]
+            seconds = steps * _seconds_a_step(folder)
             order = random.Random(23)
-            for number in range(windows + 1):
+            for number in range(1 + -(-windows // _WINDOWS_A_ROUND)):
                 for tool in order.sample(tools, len(tools)):
-                    span = _TOOLS[tool](job.pid, folder, seconds)
+                    spans = _on_and_off(switched.TOOLS[tool](), job.pid, folder, seconds)
                     if number:  # the first time fills caches
-                        spans.append((tool, *span))
-                    spans.append(("", *_bare(seconds)))
+                        rounds.append((tool, spans))
         finally:
             job.kill()
             job.wait()
-        steps = read_phases(marks, 0, None)
-    assert steps is not None
-    starts = steps.column("start").to_numpy()
+        phases = read_phases(marks, 0, None)
+    assert phases is not None
+    starts = np.sort(phases.column("start").to_numpy())
+    return {
+        tool: _interval(
+            np.concatenate([_ratios(starts, spans) for which, spans in rounds if which == tool])
+        )
+        for tool in tools
+    }
+
+
+def _on_and_off(tool: switched.Tool, pid: int, folder: Path, seconds: float) -> switched.Spans:
+    """Windows without and with the tool in turn, a last one without."""
+    tool.attach(pid, folder)
+    spans = [(False, *_window(seconds))]
+    for _ in range(_WINDOWS_A_ROUND):
+        tool.on()
+        spans.append((True, *_window(seconds)))
+        tool.off()
+        spans.append((False, *_window(seconds)))
+    tool.detach(spans)
+    return spans
+
+
+def _window(seconds: float) -> tuple[int, int]:
+    time.sleep(_SETTLE_S)
+    begin = time.monotonic_ns()
+    time.sleep(seconds)
+    return begin, time.monotonic_ns()
+
+
+def _ratios(starts: np.ndarray, spans: switched.Spans) -> np.ndarray:
     medians = [_median_step(starts, begin, end) for _, begin, end in spans]
-    found: dict[str, dict[str, float] | None] = {}
-    for tool in tools:
-        ratios = []
-        for at, (which, _, _) in enumerate(spans):
-            around = [medians[i] for i in (at - 1, at + 1) if 0 <= i < len(spans)]
-            if which == tool:
-                ratios.append(medians[at] / np.mean(around))
-        found[tool] = _interval(np.array(ratios))
-    return found
+    return np.array(
+        [
+            medians[at] / np.mean([medians[at - 1], medians[at + 1]])
+            for at, (was_on, _, _) in enumerate(spans)
+            if was_on
+        ]
+    )
 
 
 def _median_step(starts: np.ndarray, begin: int, end: int) -> float:
     mine = starts[(starts >= begin) & (starts <= end)]
     if len(mine) < _LEAST_STEPS:
-        raise SystemExit(f"only {len(mine)} steps in a window: give more --seconds")
+        raise SystemExit(f"only {len(mine)} steps in a window: give more --steps")
     return float(np.median(np.diff(mine)))
 
 
@@ -128,72 +152,11 @@ def _until_it_trains(folder: Path, job: subprocess.Popen[bytes]) -> None:
         time.sleep(0.2)
 
 
-def _bare(seconds: float) -> tuple[int, int]:
-    time.sleep(_SETTLE_S)
-    begin = time.monotonic_ns()
-    time.sleep(seconds)
-    return begin, time.monotonic_ns()
-
-
-def _attached(command: list[str], ready: str, seconds: float) -> tuple[int, int]:
-    """A window with a tool attached, from when it says `ready` on stderr, or has settled."""
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tool:
-        assert tool.stderr is not None
-        if ready:
-            while ready not in (line := tool.stderr.readline()):
-                if not line:
-                    raise SystemExit(f"{command[0]} did not attach")
-        else:
-            time.sleep(1.0)
-        begin, end = _bare(seconds)
-        tool.send_signal(signal.SIGINT)
-        tool.communicate(timeout=300)
-    return begin, end
-
-
-def _family(pid: int) -> list[int]:
-    return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
-
-
-def _none(pid: int, folder: Path, seconds: float) -> tuple[int, int]:
-    return _bare(seconds)
-
-
-def _tracer(pid: int, folder: Path, seconds: float) -> tuple[int, int]:
-    only = ["-e", os.environ["TRACER_PROBES"]] if "TRACER_PROBES" in os.environ else []
-    command = [*TRACER, "record", *only, "-p", str(pid), "--force", "-o", str(folder / "x.trace")]
-    return _attached(command, "Tracing", seconds)
-
-
-def _perf(pid: int, folder: Path, seconds: float) -> tuple[int, int]:
-    events = [
-        part
-        for probe in PROBES.values()
-        for event in probe.events
-        if event.feed is Feed.TRACEPOINT and _exists(event.name)
-        for part in ("-e", event.name)
-    ]
-    pids = ",".join(map(str, _family(pid)))
-    command = ["perf", "record", "-q", "-o", str(folder / "perf.data"), *events, "-p", pids]
-    return _attached(command, "", seconds)
-
-
-def _exists(event: str) -> bool:
-    return Path("/sys/kernel/tracing/events", event.replace(":", "/")).is_dir()
-
-
-def _strace(pid: int, folder: Path, seconds: float) -> tuple[int, int]:
-    pids = [part for one in _family(pid) for part in ("-p", str(one))]
-    command = ["strace", "-f", "-o", str(folder / "strace.txt"), *pids]
-    return _attached(command, "attached", seconds)
-
-
-_TOOLS: dict[str, Callable[[int, Path, float], tuple[int, int]]] = {
-    "none": _none,
-    "tracer": _tracer,
-    "perf": _perf,
-    "strace": _strace,
-}
+def _seconds_a_step(folder: Path) -> float:
+    log = folder / "train.log"
+    before = log.read_text().count("\n")
+    time.sleep(_PACE_S)
+    return _PACE_S / max(1, log.read_text().count("\n") - before)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Loads that benchmarks trace: each runs on every CPU at once and prints its own time.
 
-    python benchmarks/loads.py calls N       N system calls a CPU, by dd
-    python benchmarks/loads.py faults N      N minor faults a CPU, on anonymous memory
+    python benchmarks/parts/loads.py calls N       N system calls a CPU, by dd
+    python benchmarks/parts/loads.py faults N      N minor faults a CPU, on anonymous memory
 
 Prints {"seconds": s, "events": n, "cpu_s": c}: wall time of the load alone, what it made in
 all, and its own CPU time.

@@ -1,6 +1,6 @@
 """A training job that benchmarks attach to: endless steps, each marked by `tracer.phases`.
 
-    TRACER_MARKS=DIR python benchmarks/steps.py lenet|mobilenet FOLDER
+    TRACER_MARKS=DIR python benchmarks/parts/steps.py lenet|mobilenet FOLDER
 
 Images lie in a file in FOLDER and are read by two DataLoader workers, a log line is written a
 step. Ends when it is killed.

@@ -364,13 +364,16 @@ def test_a_disk_that_samples_fill_ends_the_recording_and_keeps_them(tracer, tmp_
         assert len(values(trace, "pgfault", None)) > 2
 
 
-def test_a_disk_that_perfs_rings_fill_is_said_without_samples_too(tracer, tmp_path):
+def test_a_disk_that_perfs_rings_fill_is_said_without_samples_too(tracer, tmp_path, load):
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", small], check=True)
+    job = subprocess.Popen(load("import os\nwhile True:\n    os.getppid()"))
     try:
         options = ("-a", "-e", "syscalls", "--backend", "perf", "--sample-hz", "0", "-d", "90")
         ended = tracer("record", "-o", small / "x.trace", *options, status=1)
     finally:
+        job.kill()
+        job.wait()
         subprocess.run(["umount", small], check=True)
     assert "is full" in ended.err

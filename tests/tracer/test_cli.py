@@ -55,6 +55,9 @@ def test_help_lists_the_verbs_and_imports_nothing_heavy(tracer):
         "simulate",
         "query",
         "import",
+        "export",
+        "pack",
+        "unpack",
         "workload",
         "study",
         "clean",
@@ -255,30 +258,6 @@ def test_a_hostile_name_cannot_speak_to_the_terminal(tracer, tmp_path):
     assert tracer("query", "t", "SELECT name FROM syscalls").out.count("\x1b") == 0
     (row,) = tracer("query", "t", "SELECT name FROM syscalls", "--json").json
     assert row["name"] == hostile
-
-
-class TestQuery:
-    def test_no_progress_bar_is_among_the_rows(self, tracer):
-        query = "SELECT current_setting('enable_progress_bar') AS shown"
-        assert tracer("query", FIXTURE, query, "--json").json == [{"shown": False}]
-
-    def test_json_is_one_list_of_rows(self, tracer):
-        rows = tracer(
-            "query", FIXTURE, "SELECT name, count(*) AS n FROM phases GROUP BY 1", "--json"
-        ).json
-        assert {row["name"] for row in rows} >= {"train", "step", "forward"}
-
-    def test_the_derived_views_are_there(self, tracer):
-        for view in ("requests", "flushes"):
-            rows = tracer("query", FIXTURE, f"SELECT count(*) AS n FROM {view}", "--json").json
-            assert rows[0]["n"] > 0
-
-    def test_a_query_from_stdin(self, tracer):
-        assert tracer("query", FIXTURE, "-", "--csv", input="SELECT 23 AS n").out == "n\n23\n"
-
-    @pytest.mark.parametrize("sql", ["SELEC", "SELECT * FROM nothing", "", "SELECT 1/"])
-    def test_a_query_that_fails(self, tracer, sql):
-        one_line(tracer("query", FIXTURE, sql, status=2).err)
 
 
 class TestSimulate:

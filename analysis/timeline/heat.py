@@ -55,7 +55,8 @@ def places(trace: Trace, axis: Axis, most_rows: int = MOST_ROWS) -> Lane:
             SELECT disk, piece, bin, sum(pages) AS pages FROM heat_pieces GROUP BY ALL
         )
         SELECT {axis.span("bin")}, row::INTEGER AS row, dev,
-            piece * (1::UBIGINT << {shift}) AS first_page, (piece + 1) * (1::UBIGINT << {shift}) - 1 AS last_page, pages::BIGINT AS pages
+            piece * (1::UBIGINT << {shift}) AS first_page,
+            (piece + 1) * (1::UBIGINT << {shift}) - 1 AS last_page, pages::BIGINT AS pages
         FROM cells JOIN ranked USING (disk, piece) JOIN heat_disks USING (disk) ORDER BY row, bin
         """
     )

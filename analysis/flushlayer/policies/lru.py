@@ -1,0 +1,53 @@
+"""LRU: the page that was used longest ago leaves first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from analysis.flushlayer.operations import LOOK, PAST, WRITE
+from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
+from probes.compiled import compiled
+
+
+@compiled
+def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any) -> None:
+    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    state = np.zeros(unique, np.uint8)
+    slot = np.empty(unique, np.int32)
+    ring = np.empty(ring_size(capacity), np.int32)
+    mask = len(ring) - 1
+    tail = head = 0
+    resident = 0
+    for i in range(len(page)):
+        p = page[i]
+        kind = op[i] if len(op) else WRITE
+        if state[p] & RESIDENT:
+            if kind == PAST:
+                drop(p, i, state, tally, code)
+                ring[slot[p]] = GONE
+                resident -= 1
+                continue
+            hit(p, kind, i, state, tally, code)
+            if kind == LOOK:
+                continue
+            ring[slot[p]] = GONE
+        elif kind == PAST or kind == LOOK:
+            continue
+        else:
+            if resident == capacity:
+                while ring[tail & mask] == GONE:
+                    tail += 1
+                evict(ring[tail & mask], i, state, tally, code, victim)
+                tail += 1
+                resident -= 1
+            resident += 1
+            state[p] = admitted(kind)
+        if head - tail > mask:
+            _, head = squeeze(ring, slot, tail, tail, head)
+        ring[head & mask] = p
+        slot[p] = head & mask
+        head += 1
+    finish(state, tally)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
@@ -20,8 +20,9 @@ _ONCE, _AGAIN = 4, 8  # of T1 or B1; of T2 or B2
 
 
 @compiled
-def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any) -> None:
+def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
     # Pages leave T1 for B1 in order, so both are one queue: B1 from tail to middle; T2, B2 alike.
@@ -34,11 +35,14 @@ def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
     target = 0.0  # of t1
     for i in range(len(page)):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         was = state[p]
         if was & RESIDENT:
             if kind != PAST:
-                hit(p, kind, i, state, tally, code)
+                state[p] |= admitted(kind)
                 if kind == LOOK:
                     continue
             if was & _ONCE:
@@ -48,7 +52,7 @@ def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
                 again[slot[p]] = GONE
                 t2 -= 1
             if kind == PAST:
-                drop(p, i, state, tally, code)
+                state[p] = 0
                 continue
             state[p] = state[p] & ~_ONCE | _AGAIN
         elif kind == PAST or kind == LOOK:
@@ -65,7 +69,12 @@ def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
             elif t1 == capacity:
                 while once[once_middle & once_mask] == GONE:
                     once_middle += 1
-                evict(once[once_middle & once_mask], i, state, tally, code, victim)
+                v = once[once_middle & once_mask]
+                tally[EVICTED, state[v] & COPY] += 1
+                if told:
+                    victim[i] = v
+                    found[i] |= (state[v] & DIRTY) << 1
+                state[v] = 0
                 once_middle += 1
                 once_tail = once_middle
                 t1 -= 1
@@ -86,7 +95,10 @@ def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
                     while once[once_middle & once_mask] == GONE:
                         once_middle += 1
                     v = once[once_middle & once_mask]
-                    evict(v, i, state, tally, code, victim)
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
                     state[v] = _ONCE
                     once_middle += 1
                     t1 -= 1
@@ -95,7 +107,10 @@ def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
                     while again[again_middle & again_mask] == GONE:
                         again_middle += 1
                     v = again[again_middle & again_mask]
-                    evict(v, i, state, tally, code, victim)
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
                     state[v] = _AGAIN
                     again_middle += 1
                     t2 -= 1
@@ -116,4 +131,4 @@ def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
         slot[p] = again_head & again_mask
         again_head += 1
         t2 += 1
-    finish(state, tally)
+    return state

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, READ, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from probes.compiled import compiled
 
 
@@ -68,11 +68,12 @@ def _sift_down(heap: Any, at: int, size: int) -> None:
 
 @compiled
 def belady(
-    page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any
-) -> None:
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
     n = len(page)
     following = _next_uses(page, op, unique)
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     due = np.full(unique, -1, np.int64)  # when a resident page is used next
     # The farthest on top. A page's entries of before its last use are behind the others, since
@@ -82,14 +83,17 @@ def belady(
     resident = 0
     for i in range(n):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         if state[p] & RESIDENT:
             if kind == PAST:
-                drop(p, i, state, tally, code)
+                state[p] = 0
                 due[p] = -1
                 resident -= 1
                 continue
-            hit(p, kind, i, state, tally, code)
+            state[p] |= admitted(kind)
             if kind == LOOK:
                 continue
         elif kind == PAST or kind == LOOK:
@@ -102,7 +106,11 @@ def belady(
                 _sift_down(heap, 0, size)
                 v = page[farthest] if farthest < n else farthest - n
                 if due[v] == farthest:
-                    evict(v, i, state, tally, code, victim)
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
+                    state[v] = 0
                     due[v] = -1
                     resident -= 1
             state[p] = admitted(kind)
@@ -122,4 +130,4 @@ def belady(
         heap[size] = following[i]
         size += 1
         _sift_up(heap, size - 1)
-    finish(state, tally)
+    return state

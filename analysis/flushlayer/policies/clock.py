@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
@@ -20,9 +20,10 @@ _USED = 4
 
 @compiled
 def clock(
-    page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any
-) -> None:
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
     ring = np.empty(ring_size(capacity), np.int32)
@@ -31,14 +32,17 @@ def clock(
     resident = 0
     for i in range(len(page)):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         if state[p] & RESIDENT:
             if kind == PAST:
-                drop(p, i, state, tally, code)
+                state[p] = 0
                 ring[slot[p]] = GONE
                 resident -= 1
             else:
-                hit(p, kind, i, state, tally, code)
+                state[p] |= admitted(kind)
                 if kind != LOOK:
                     state[p] |= _USED
         elif kind != PAST and kind != LOOK:
@@ -53,7 +57,11 @@ def clock(
                     slot[v] = head & mask
                     head += 1
                 else:
-                    evict(v, i, state, tally, code, victim)
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
+                    state[v] = 0
                     resident -= 1
             if head - tail > mask:
                 _, head = squeeze(ring, slot, tail, tail, head)
@@ -62,4 +70,4 @@ def clock(
             head += 1
             resident += 1
             state[p] = admitted(kind)
-    finish(state, tally)
+    return state

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from probes.compiled import compiled
 
 _NONE = -1
@@ -43,8 +43,9 @@ def _take(p: int, uses: int, oldest: Any, newest: Any, before: Any, after: Any) 
 
 
 @compiled
-def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any) -> None:
+def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     used = np.zeros(unique, np.int32)
     for i in range(len(page)):
@@ -60,14 +61,17 @@ def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
     resident = 0
     for i in range(len(page)):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         if state[p] & RESIDENT:
             if kind == PAST:
-                drop(p, i, state, tally, code)
+                state[p] = 0
                 _take(p, used[p], oldest, newest, before, after)
                 resident -= 1
                 continue
-            hit(p, kind, i, state, tally, code)
+            state[p] |= admitted(kind)
             if kind == LOOK:
                 continue
             uses = used[p]
@@ -79,7 +83,11 @@ def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
         elif kind != PAST and kind != LOOK:
             if resident == capacity:
                 v = oldest[least]
-                evict(v, i, state, tally, code, victim)
+                tally[EVICTED, state[v] & COPY] += 1
+                if told:
+                    victim[i] = v
+                    found[i] |= (state[v] & DIRTY) << 1
+                state[v] = 0
                 _take(v, least, oldest, newest, before, after)
                 resident -= 1
             state[p] = admitted(kind)
@@ -87,4 +95,4 @@ def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
             used[p] = 1
             _append(p, 1, oldest, newest, before, after)
             resident += 1
-    finish(state, tally)
+    return state

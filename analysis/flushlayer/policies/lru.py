@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
 
 @compiled
-def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any) -> None:
+def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
     ring = np.empty(ring_size(capacity), np.int32)
@@ -23,14 +24,17 @@ def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
     resident = 0
     for i in range(len(page)):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         if state[p] & RESIDENT:
             if kind == PAST:
-                drop(p, i, state, tally, code)
+                state[p] = 0
                 ring[slot[p]] = GONE
                 resident -= 1
                 continue
-            hit(p, kind, i, state, tally, code)
+            state[p] |= admitted(kind)
             if kind == LOOK:
                 continue
             ring[slot[p]] = GONE
@@ -40,7 +44,12 @@ def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
             if resident == capacity:
                 while ring[tail & mask] == GONE:
                     tail += 1
-                evict(ring[tail & mask], i, state, tally, code, victim)
+                v = ring[tail & mask]
+                tally[EVICTED, state[v] & COPY] += 1
+                if told:
+                    victim[i] = v
+                    found[i] |= (state[v] & DIRTY) << 1
+                state[v] = 0
                 tail += 1
                 resident -= 1
             resident += 1
@@ -50,4 +59,4 @@ def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, v
         ring[head & mask] = p
         slot[p] = head & mask
         head += 1
-    finish(state, tally)
+    return state

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
@@ -27,12 +27,13 @@ _ONE_USE, _USES = 16, 48  # uses are counted up to three
 
 @compiled
 def s3_fifo(
-    page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any
-) -> None:
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
     most_small = max(1, int(capacity * SMALL))
     most_main = capacity - most_small
     most_remembered = int(capacity * REMEMBERED)
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
     # A page that leaves is remembered in order, so both are one queue: ghosts from tail to middle.
@@ -45,7 +46,10 @@ def s3_fifo(
     filling = True
     for i in range(len(page)):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         was = state[p]
         if was & RESIDENT:
             if kind == PAST:
@@ -55,9 +59,9 @@ def s3_fifo(
                 else:
                     main[slot[p]] = GONE
                     in_main -= 1
-                drop(p, i, state, tally, code)
+                state[p] = 0
             else:
-                hit(p, kind, i, state, tally, code)
+                state[p] |= admitted(kind)
                 if kind != LOOK and was & _USES != _USES:
                     state[p] += _ONE_USE
             continue
@@ -79,33 +83,42 @@ def s3_fifo(
                     slot[v] = main_head & main_mask
                     main_head += 1
                 else:
-                    evict(v, i, state, tally, code, victim)
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
+                    state[v] = 0
                     in_main -= 1
                 continue
-            v = small[middle & small_mask]
-            middle += 1
-            if v == GONE:
-                continue
-            in_small -= 1
-            if state[v] & _USES >= 2 * _ONE_USE:
-                small[(middle - 1) & small_mask] = GONE
-                state[v] = state[v] & ~(_USES | _SMALL) | _MAIN
-                if main_head - main_tail > main_mask:
-                    _, main_head = squeeze(main, slot, main_tail, main_tail, main_head)
-                main[main_head & main_mask] = v
-                slot[v] = main_head & main_mask
-                main_head += 1
-                in_main += 1
-                continue
-            evict(v, i, state, tally, code, victim)
-            state[v] = _SMALL
-            remembered += 1
-            if remembered > most_remembered:
-                while small[tail & small_mask] == GONE:
+            while in_small:  # until one of them leaves, or all moved to the main queue
+                v = small[middle & small_mask]
+                middle += 1
+                if v == GONE:
+                    continue
+                in_small -= 1
+                if state[v] & _USES >= 2 * _ONE_USE:
+                    small[(middle - 1) & small_mask] = GONE
+                    state[v] = state[v] & ~(_USES | _SMALL) | _MAIN
+                    if main_head - main_tail > main_mask:
+                        _, main_head = squeeze(main, slot, main_tail, main_tail, main_head)
+                    main[main_head & main_mask] = v
+                    slot[v] = main_head & main_mask
+                    main_head += 1
+                    in_main += 1
+                    continue
+                tally[EVICTED, state[v] & COPY] += 1
+                if told:
+                    victim[i] = v
+                    found[i] |= (state[v] & DIRTY) << 1
+                state[v] = _SMALL
+                remembered += 1
+                if remembered > most_remembered:
+                    while small[tail & small_mask] == GONE:
+                        tail += 1
+                    state[small[tail & small_mask]] = 0
                     tail += 1
-                state[small[tail & small_mask]] = 0
-                tail += 1
-                remembered -= 1
+                    remembered -= 1
+                break
         if was or (filling and in_small >= most_small):
             state[p] = admitted(kind) | _MAIN
             if main_head - main_tail > main_mask:
@@ -122,4 +135,4 @@ def s3_fifo(
             slot[p] = small_head & small_mask
             small_head += 1
             in_small += 1
-    finish(state, tally)
+    return state

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
@@ -20,21 +20,11 @@ _AT_TAIL = -1
 
 
 @compiled
-def _next_page(ring: Any, at: int, head: int) -> int:
-    # Past the newest page the hand starts again at the oldest, whatever comes in meanwhile.
-    mask = len(ring) - 1
-    while at < head:
-        if ring[at & mask] != GONE:
-            return at
-        at += 1
-    return _AT_TAIL
-
-
-@compiled
 def sieve(
-    page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any
-) -> None:
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
     ring = np.empty(ring_size(capacity), np.int32)
@@ -44,16 +34,19 @@ def sieve(
     resident = 0
     for i in range(len(page)):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         if state[p] & RESIDENT:
             if kind == PAST:
-                drop(p, i, state, tally, code)
+                state[p] = 0
                 ring[slot[p]] = GONE
                 resident -= 1
-                if hand != _AT_TAIL:
-                    hand = _next_page(ring, hand, head)
+                while hand != _AT_TAIL and ring[hand & mask] == GONE:
+                    hand = hand + 1 if hand + 1 < head else _AT_TAIL
             else:
-                hit(p, kind, i, state, tally, code)
+                state[p] |= admitted(kind)
                 if kind != LOOK:
                     state[p] |= _USED
         elif kind != PAST and kind != LOOK:
@@ -71,9 +64,15 @@ def sieve(
                     hand += 1
                     if hand == head:
                         hand = tail
-                evict(v, i, state, tally, code, victim)
+                tally[EVICTED, state[v] & COPY] += 1
+                if told:
+                    victim[i] = v
+                    found[i] |= (state[v] & DIRTY) << 1
+                state[v] = 0
                 ring[hand & mask] = GONE
-                hand = _next_page(ring, hand + 1, head)
+                # Past the newest page it starts again at the oldest, whatever comes in meanwhile.
+                while hand != _AT_TAIL and ring[hand & mask] == GONE:
+                    hand = hand + 1 if hand + 1 < head else _AT_TAIL
                 resident -= 1
             if head - tail > mask:
                 moved, head = squeeze(ring, slot, tail, max(hand, tail), head)
@@ -83,4 +82,4 @@ def sieve(
             head += 1
             resident += 1
             state[p] = admitted(kind)
-    finish(state, tally)
+    return state

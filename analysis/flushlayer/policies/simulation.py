@@ -8,14 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.flushlayer.operations import LOOK, PAST, READ, WRITE
-from analysis.flushlayer.policies.accounting import (
-    DESTAGED,
-    DROPPED,
-    LEFT,
-    OVERWRITTEN,
-    READ_HITS,
-    WRITE_HITS,
-)
+from analysis.flushlayer.policies.accounting import DIRTY, EVICTED, RESIDENT
 from analysis.flushlayer.policies.catalogue import Policy, find
 from probes.errors import BadTrace, UsageError
 
@@ -63,9 +56,8 @@ class Counts:
 class Outcomes:
     """What became of each access: arrays of length N."""
 
-    code: NDArray[np.uint8]
-    """Bits: 1 a resident page was hit, 2 `victim` was dirty and is destaged, 4 a dirty copy was
-    dropped."""
+    found: NDArray[np.uint8]
+    """Bits: 1 a copy was resident, 2 and dirty, 4 `victim` was dirty and is destaged."""
     victim: NDArray[np.int32]
     """The page that left to make room, dirty or clean; -1 where none did."""
     counts: Counts
@@ -91,10 +83,10 @@ def outcomes(
     """The same as `simulate`, access by access."""
     chosen = find(policy)
     check(page, unique, op)
-    code = np.zeros(len(page), np.uint8)
+    found = np.zeros(len(page), np.uint8)
     victim = np.full(len(page), -1, np.int32)
-    counts = run(chosen, page, unique, capacity, op, code, victim)
-    return Outcomes(code, victim, counts)
+    counts = run(chosen, page, unique, capacity, op, found, victim)
+    return Outcomes(found, victim, counts)
 
 
 def lru(page: Pages, unique: int, capacity: int) -> tuple[int, int]:
@@ -109,37 +101,40 @@ def run(
     unique: int,
     capacity: int,
     op: Operations | None,
-    code: NDArray[np.uint8] | None = None,
+    found: NDArray[np.uint8] | None = None,
     victim: NDArray[np.int32] | None = None,
 ) -> Counts:
-    """Run checked accesses (see `check`); `code` and `victim` are filled where given."""
+    """Run checked accesses (see `check`); `found` and `victim` are filled where given."""
     if capacity < 0:
         raise UsageError(f"a capacity of {capacity} pages cannot be", "give 0 or more")
-    kinds = [len(page), 0, 0, 0] if op is None else np.bincount(op, minlength=4).tolist()
+    tally = np.zeros((5, 4), np.int64)
+    resident = 0
     if capacity == 0:
-        past = kinds[WRITE] + kinds[PAST]
-        return Counts(0, kinds[READ] + kinds[LOOK], 0, 0, 0, 0, 0, past, 0)
-    tally = np.zeros(6, np.int64)
-    policy.kernel(
-        page,
-        np.empty(0, np.uint8) if op is None else op,
-        unique,
-        min(capacity, unique),  # more slots than pages are never used
-        tally,
-        np.empty(0, np.uint8) if code is None else code,
-        np.empty(0, np.int32) if victim is None else victim,
-    )
-    counted = tally.tolist()
+        tally[:4, 0] = [len(page), 0, 0, 0] if op is None else np.bincount(op, minlength=4)
+        tally[PAST, 0] += tally[WRITE, 0]
+        tally[WRITE, 0] = 0
+    else:
+        state = policy.kernel(
+            page,
+            np.empty(0, np.uint8) if op is None else op,
+            unique,
+            min(capacity, unique),  # more slots than pages are never used
+            tally,
+            np.empty(0, np.uint8) if found is None else found,
+            np.empty(0, np.int32) if victim is None else victim,
+        )
+        resident = int(np.count_nonzero(state & DIRTY))
+    clean, dirty = RESIDENT, RESIDENT | DIRTY
     return Counts(
-        writes=kinds[WRITE],
-        reads=kinds[READ] + kinds[LOOK],
-        write_hits=counted[WRITE_HITS],
-        read_hits=counted[READ_HITS],
-        overwritten=counted[OVERWRITTEN],
-        destaged=counted[DESTAGED],
-        dropped=counted[DROPPED],
-        past=kinds[PAST],
-        resident=counted[LEFT],
+        writes=int(tally[WRITE].sum()),
+        reads=int(tally[READ].sum() + tally[LOOK].sum()),
+        write_hits=int(tally[WRITE, clean] + tally[WRITE, dirty]),
+        read_hits=int(tally[[READ, LOOK]][:, [clean, dirty]].sum()),
+        overwritten=int(tally[WRITE, dirty]),
+        destaged=int(tally[EVICTED, dirty]),
+        dropped=int(tally[PAST, dirty]),
+        past=int(tally[PAST].sum()),
+        resident=resident,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
@@ -24,10 +24,11 @@ _PROTECTED = 4
 
 @compiled
 def slru(
-    page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any
-) -> None:
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
     most = int(capacity * PROTECTED)
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
     young = np.empty(ring_size(capacity), np.int32)  # the probationary segment
@@ -37,11 +38,14 @@ def slru(
     in_young = in_safe = 0
     for i in range(len(page)):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         incoming = p  # what goes to the head of the probationary segment
         if state[p] & RESIDENT:
             if kind != PAST:
-                hit(p, kind, i, state, tally, code)
+                state[p] |= admitted(kind)
                 if kind == LOOK:
                     continue
             if state[p] & _PROTECTED:
@@ -51,7 +55,7 @@ def slru(
                 young[slot[p]] = GONE
                 in_young -= 1
             if kind == PAST:
-                drop(p, i, state, tally, code)
+                state[p] = 0
                 continue
             if safe_head - safe_tail > safe_mask:
                 _, safe_head = squeeze(safe, slot, safe_tail, safe_tail, safe_head)
@@ -75,7 +79,12 @@ def slru(
                 # The protected segment is smaller than the capacity: there is a page to take.
                 while young[young_tail & young_mask] == GONE:
                     young_tail += 1
-                evict(young[young_tail & young_mask], i, state, tally, code, victim)
+                v = young[young_tail & young_mask]
+                tally[EVICTED, state[v] & COPY] += 1
+                if told:
+                    victim[i] = v
+                    found[i] |= (state[v] & DIRTY) << 1
+                state[v] = 0
                 young_tail += 1
                 in_young -= 1
             state[p] = admitted(kind)
@@ -85,4 +94,4 @@ def slru(
         slot[incoming] = young_head & young_mask
         young_head += 1
         in_young += 1
-    finish(state, tally)
+    return state

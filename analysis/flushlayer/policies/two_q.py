@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import RESIDENT, admitted, drop, evict, finish, hit
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
@@ -22,10 +22,11 @@ _NEW, _PROVEN = 4, 8  # of A1in or A1out; of Am
 
 @compiled
 def two_q(
-    page: Any, op: Any, unique: int, capacity: int, tally: Any, code: Any, victim: Any
-) -> None:
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
     most_new, most_remembered = capacity // 4, capacity // 2
+    mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
     # A page leaves A1in for A1out in order, so both are one queue: A1out from tail to middle.
@@ -37,7 +38,10 @@ def two_q(
     in_new = remembered = in_proven = 0
     for i in range(len(page)):
         p = page[i]
-        kind = op[i] if len(op) else WRITE
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
         if state[p] & RESIDENT:
             if kind == PAST:
                 if state[p] & _NEW:
@@ -46,9 +50,9 @@ def two_q(
                 else:
                     proven[slot[p]] = GONE
                     in_proven -= 1
-                drop(p, i, state, tally, code)
+                state[p] = 0
                 continue
-            hit(p, kind, i, state, tally, code)
+            state[p] |= admitted(kind)
             if kind == LOOK or state[p] & _NEW:
                 continue
             proven[slot[p]] = GONE
@@ -65,7 +69,10 @@ def two_q(
                         middle += 1
                     v = new[middle & new_mask]
                     middle += 1
-                    evict(v, i, state, tally, code, victim)
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
                     state[v] = _NEW
                     in_new -= 1
                     remembered += 1
@@ -78,7 +85,12 @@ def two_q(
                 else:
                     while proven[proven_tail & proven_mask] == GONE:
                         proven_tail += 1
-                    evict(proven[proven_tail & proven_mask], i, state, tally, code, victim)
+                    v = proven[proven_tail & proven_mask]
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
+                    state[v] = 0
                     proven_tail += 1
                     in_proven -= 1
             if not known:
@@ -97,4 +109,4 @@ def two_q(
         proven[proven_head & proven_mask] = p
         slot[p] = proven_head & proven_mask
         proven_head += 1
-    finish(state, tally)
+    return state

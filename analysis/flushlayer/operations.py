@@ -1,4 +1,4 @@
-"""What an access asks of the layer, and which layer asks what: write-only, read-write, sync-only."""
+"""What an access asks of the layer, by the kind of buffer: write-only, read-write, sync-only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probes.errors import UsageError
 WRITE = 0
 """Into the layer: the page is dirty there, and takes a slot where it had none."""
 READ = 1
-"""Through the layer: a resident copy serves it, a page that was not resident takes a slot, clean."""
+"""Through the layer: a resident copy serves it; another page takes a slot, clean."""
 PAST = 2
 """A write past the layer to the disk: a resident copy is stale and dropped, not destaged."""
 LOOK = 3

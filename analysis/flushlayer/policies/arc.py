@@ -55,7 +55,7 @@ def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, 
                 state[p] = 0
                 continue
             state[p] = state[p] & ~_ONCE | _AGAIN
-        elif kind == PAST or kind == LOOK:
+        elif kind in (PAST, LOOK):
             continue
         else:
             if was == _ONCE:

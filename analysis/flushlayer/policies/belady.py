@@ -31,7 +31,7 @@ def _next_uses(page: Any, op: Any, unique: int) -> Any:
         p = page[i]
         kind = op[i] if len(op) else WRITE
         following[i] = soonest[p]
-        if kind == WRITE or kind == READ:
+        if kind in (WRITE, READ):
             soonest[p] = i
         elif kind == PAST:
             soonest[p] = n + p
@@ -96,7 +96,7 @@ def belady(
             state[p] |= admitted(kind)
             if kind == LOOK:
                 continue
-        elif kind == PAST or kind == LOOK:
+        elif kind in (PAST, LOOK):
             continue
         else:
             while resident == capacity:

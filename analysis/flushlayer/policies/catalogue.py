@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from analysis.flushlayer.policies.arc import arc
 from analysis.flushlayer.policies.belady import belady
@@ -26,7 +28,7 @@ class Policy:
     name: str
     description: str
     source: str
-    kernel: Callable[..., None]
+    kernel: Callable[..., NDArray[np.uint8]]
     one_pass: bool = False
     """All capacities come of one pass (stack_distances.py); otherwise each takes its own."""
 

@@ -38,7 +38,7 @@ def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, 
             if kind == LOOK:
                 continue
             ring[slot[p]] = GONE
-        elif kind == PAST or kind == LOOK:
+        elif kind in (PAST, LOOK):
             continue
         else:
             if resident == capacity:

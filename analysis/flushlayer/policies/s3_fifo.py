@@ -65,7 +65,7 @@ def s3_fifo(
                 if kind != LOOK and was & _USES != _USES:
                     state[p] += _ONE_USE
             continue
-        if kind == PAST or kind == LOOK:
+        if kind in (PAST, LOOK):
             continue
         if was:
             small[slot[p]] = GONE

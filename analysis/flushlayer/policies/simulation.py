@@ -142,7 +142,7 @@ def check(page: Pages, unique: int, op: Operations | None) -> None:
     """BadTrace where page ids are not in 0 .. unique-1, or operations not one a page and known."""
     if page.dtype != np.int32 or page.ndim != 1:
         raise BadTrace(f"page ids are {page.dtype}, not int32 in one dimension", "number them anew")
-    if len(page) and not (0 <= page.min() and page.max() < unique):
+    if len(page) and not (page.min() >= 0 and page.max() < unique):
         raise BadTrace(f"page ids are not all in 0 .. {unique - 1}", "number them anew")
     if op is None:
         return

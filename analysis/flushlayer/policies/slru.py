@@ -72,7 +72,7 @@ def slru(
             safe_tail += 1
             in_safe -= 1
             state[incoming] ^= _PROTECTED
-        elif kind == PAST or kind == LOOK:
+        elif kind in (PAST, LOOK):
             continue
         else:
             if in_young + in_safe == capacity:

@@ -56,7 +56,7 @@ def two_q(
             if kind == LOOK or state[p] & _NEW:
                 continue
             proven[slot[p]] = GONE
-        elif kind == PAST or kind == LOOK:
+        elif kind in (PAST, LOOK):
             continue
         else:
             known = state[p] == _NEW

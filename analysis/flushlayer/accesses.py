@@ -40,7 +40,8 @@ class Bios:
 
     ts (ns), write, waited (flagged as one that somebody waits for: S or F in rwbs), flush and fua
     (F before and after the operation in rwbs), device, sector (of 512 bytes), first (its first page
-    access), pages, reason, tenant, phase (codes; -1: not known).
+    access), pages (of a flush alone: none), pid (who submitted it), reason, tenant, phase (codes;
+    -1: not known).
     """
 
     ts: NDArray[np.int64]
@@ -52,6 +53,7 @@ class Bios:
     sector: NDArray[np.uint64]
     first: NDArray[np.int64]
     pages: NDArray[np.int32]
+    pid: NDArray[np.int64]
     reason: NDArray[np.int16]
     tenant: NDArray[np.int16]
     phase: NDArray[np.int16]
@@ -86,14 +88,17 @@ def page_writebacks(
     devices: list[str] | None = None,
     identity: Identity = Identity.BLOCK,
     reads: bool = False,
+    flushes_too: bool = False,
 ) -> Accesses:
     """The page write-backs of a trace; with `reads` also what was read from the devices.
+
+    With `flushes_too` the bios have those that only flush a device's cache, of no pages.
 
     Every write bio counts, whatever its reason, but those of the recorder's own files. A bio of
     n pages is n accesses, in ascending order. `devices` (MAJOR:MINOR) limits them to some
     devices. Raises BadTrace where the trace claims more than can be.
     """
-    rows = _rows(trace, devices, reads)
+    rows = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
     if pages.sum(dtype=np.float64) > MOST_PAGES:
         raise BadTrace(
@@ -138,24 +143,31 @@ def page_writebacks(
     )
 
 
-def _rows(trace: Trace, devices: list[str] | None, reads: bool) -> pd.DataFrame:
+def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool) -> pd.DataFrame:
     view = flushes(trace)
     chosen = ""
     if devices:
         chosen = " AND dev IN (" + ", ".join("?" * len(devices)) + ")"
     query = (
-        "SELECT ts, dev, sector, page, pages, rwbs, reason, coalesce(container, target) AS tenant,"
-        f" phase, own, true AS write FROM {view} WHERE pages > 0{chosen}"
+        "SELECT ts, dev, sector, page, pages, rwbs, pid, reason,"
+        " coalesce(container, target) AS tenant, phase, own, true AS write"
+        f" FROM {view} WHERE pages > 0{chosen}"
     )
     parameters = [*(devices or [])]
     if reads:
         query += (
             f" UNION ALL SELECT ts, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
-            " rwbs, NULL, NULL, NULL, false, false FROM block WHERE event = 'bio_queue'"
+            " rwbs, pid, NULL, NULL, NULL, false, false FROM block WHERE event = 'bio_queue'"
             f" AND nr_sector > 0 AND {OPERATION} = 'read'{chosen}"
         )
-        parameters *= 2
+        parameters += [*(devices or [])]
+    if flushes_too:
+        query += (
+            " UNION ALL SELECT ts, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true"
+            f" FROM block WHERE event = 'bio_queue' AND nr_sector = 0 AND rwbs LIKE 'F%'{chosen}"
+        )
+        parameters += [*(devices or [])]
     return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts", *parameters)
 
 
@@ -205,6 +217,7 @@ def _bios(rows: pd.DataFrame, counts: NDArray[np.int64], device: NDArray[np.int6
         rows["sector"].to_numpy(np.uint64),
         np.cumsum(counts) - counts,
         counts.astype(np.int32),
+        rows["pid"].fillna(-1).to_numpy(np.int64),
         codes["reason"],
         codes["tenant"],
         codes["phase"],

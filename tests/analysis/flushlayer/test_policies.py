@@ -164,7 +164,10 @@ def test_min_is_not_the_least_of_destages_where_pages_are_read():
     # For page 2, MIN gives up dirty page 1, LFU page 0, which is clean but needed sooner.
     page = np.array([0, 1, 1, 2, 0, 1], np.int32)
     op = np.array([READ, WRITE, WRITE, READ, READ, WRITE], np.uint8)
-    assert (simulate("min", page, 3, 2, op).misses, simulate("lfu", page, 3, 2, op).misses) == (4, 4)
+    assert (simulate("min", page, 3, 2, op).misses, simulate("lfu", page, 3, 2, op).misses) == (
+        4,
+        4,
+    )
     assert simulate("min", page, 3, 2, op).destaged == 1
     assert simulate("lfu", page, 3, 2, op).destaged == 0
 

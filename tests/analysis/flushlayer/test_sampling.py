@@ -33,8 +33,8 @@ def test_the_interval_covers_the_exact_curve(skew):
         frame = sampled_curve(page, unique, 0.1, capacities, hot_pages=100)
         exact = lru_counts(page, unique).destaged[capacities]
         covered.append((frame["low"] <= exact) & (exact <= frame["high"]))
-    # 95 % of 40 are 38; fewer than 33 come by chance once in a hundred.
-    assert np.sum(covered, axis=0).min() >= 33
+    # 38 are expected of 40; fewer than 34 of intervals of 95 % come once in 300 times.
+    assert np.sum(covered, axis=0).min() >= 34
 
 
 def test_the_interval_is_narrower_with_hot_pages_and_a_higher_rate():

@@ -225,20 +225,12 @@ def _read(w: Any, m: int) -> None:
     """A bio reads what is in a layer from the medium, and the whole of itself from the disk if
     anything is not."""
     bio = w.bio
-    layer = bio[m, HOME_LAYER]
     hits = 0
     for k in range(bio[m, PAGES] if w.layer.shape[0] > 0 else 0):
-        i = bio[m, FIRST] + k
-        page = w.page[i]
-        home = w.slot[page, HOME]
+        home = w.slot[w.page[bio[m, FIRST] + k], HOME]
         if home >= 0:
             hits += 1
             w.layer[home, READ_HITS] += 1
-            if w.clock[READS_ENTER]:
-                touch(w, page)
-        elif w.clock[READS_ENTER] and layer >= 0:
-            _make_room(w, layer, i, -1)
-            enter(w, layer, page)
     misses = bio[m, PAGES] - hits
     bio[m, HITS] = hits
     bio[m, PENDING] = (1 if hits else 0) + (1 if misses else 0)
@@ -251,6 +243,21 @@ def _read(w: Any, m: int) -> None:
         w.line[bio[m, DEVICE], LAST_HOST] = w.clock[NOW]
     if hits:
         submit(w, w.line.shape[0] - 1, READ, -1, hits * PAGE_SECTORS, 0, HOST, m)
+    if w.clock[READS_ENTER] and bio[m, HOME_LAYER] >= 0:
+        _keep_read(w, m)
+
+
+@compiled_lean
+def _keep_read(w: Any, m: int) -> None:
+    """What was read takes slots, clean; the read does not wait for the room."""
+    for k in range(w.bio[m, PAGES]):
+        i = w.bio[m, FIRST] + k
+        page = w.page[i]
+        if w.slot[page, HOME] >= 0:
+            touch(w, page)
+        else:
+            _make_room(w, w.bio[m, HOME_LAYER], i, -1)
+            enter(w, w.bio[m, HOME_LAYER], page)
 
 
 @compiled_lean

@@ -36,7 +36,7 @@ from analysis.flushlayer.state import (
     WRITES,
     WRITTEN,
 )
-from probes.compiled import compiled
+from probes.compiled import compiled_lean
 from probes.errors import UsageError
 
 When = Literal["lazy", "eager", "watermark", "idle", "age", "phase"]
@@ -84,7 +84,9 @@ class Destage:
     def __post_init__(self) -> None:
         """Refuse what makes no sense: UsageError, naming the setting."""
         if self.when not in DOCS:
-            raise UsageError(f"there is no destage policy {self.when!r}", "known: " + ", ".join(DOCS))
+            raise UsageError(
+                f"there is no destage policy {self.when!r}", "known: " + ", ".join(DOCS)
+            )
         for name, value, most in (
             ("high", self.high, 1.0),
             ("low", self.low, 1.0),
@@ -95,7 +97,9 @@ class Destage:
             ("autocommit_ns", self.autocommit_ns, _LONGEST_NS),
         ):
             if not (math.isfinite(value) and 0 <= value <= most):
-                raise UsageError(f"a destage policy's {name} of {value} cannot be", f"0 to {most:g}")
+                raise UsageError(
+                    f"a destage policy's {name} of {value} cannot be", f"0 to {most:g}"
+                )
         if self.outstanding < 1:
             raise UsageError("a destage policy's outstanding of 0 cannot be", "give 1 or more")
         if self.low > self.high:
@@ -142,7 +146,7 @@ def preset(device: Device) -> Destage:
     )
 
 
-@compiled
+@compiled_lean
 def _next(w: Any, layer: int, disk: int) -> int:
     """The page to destage next, or -1: none that is dirty and committed."""
     if w.layer[layer, DIRTIES] == 0:
@@ -153,7 +157,7 @@ def _next(w: Any, layer: int, disk: int) -> int:
     return int(page)
 
 
-@compiled
+@compiled_lean
 def _due(w: Any, layer: int, page: int) -> bool:
     """Whether the policy wants a page destaged now."""
     when, layers = w.rule[WHEN], w.layer
@@ -163,7 +167,7 @@ def _due(w: Any, layer: int, page: int) -> bool:
         return bool(w.slot[page, WRITTEN] + w.rule[AGE_NS] <= w.clock[NOW])
     if when == _PHASE and w.clock[WAITING_TENANTS] == 0:
         return True
-    if when != _WATERMARK and when != _PHASE:
+    if when not in (_WATERMARK, _PHASE):
         return False
     used = layers[layer, DIRTIES] + layers[layer, FLYING]
     if used >= layers[layer, HIGH]:
@@ -173,11 +177,11 @@ def _due(w: Any, layer: int, page: int) -> bool:
     return bool(layers[layer, ACTIVE])
 
 
-@compiled
+@compiled_lean
 def destage(w: Any, layer: int) -> None:
     """Send what the policy wants sent now of one layer."""
     when = w.rule[WHEN]
-    if when == _LAZY or when == _IDLE or w.clock[DONE] == w.bio.shape[0]:
+    if when in (_LAZY, _IDLE) or w.clock[DONE] == w.bio.shape[0]:
         return
     layers = w.layer
     while layers[layer, FLYING] < w.rule[OUTSTANDING]:
@@ -192,7 +196,7 @@ def destage(w: Any, layer: int) -> None:
         send(w, page)
 
 
-@compiled
+@compiled_lean
 def destage_idle(w: Any, disk: int) -> None:
     """Send what the disk can take, where it has been idle for long enough; else look again then."""
     line, clock = w.line, w.clock
@@ -217,7 +221,7 @@ def destage_idle(w: Any, disk: int) -> None:
             send(w, page)
 
 
-@compiled
+@compiled_lean
 def written(w: Any, layer: int, page: int) -> None:
     """A bio has written to a layer, `page` last: commit by number, or in time."""
     layers, rule = w.layer, w.rule
@@ -233,7 +237,7 @@ def written(w: Any, layer: int, page: int) -> None:
         destage(w, layer)
 
 
-@compiled
+@compiled_lean
 def commit(w: Any) -> None:
     """A flush commits what was written to all layers."""
     for layer in range(w.layer.shape[0]):

@@ -184,7 +184,9 @@ def load(path: Path) -> dict[str, Device]:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", "name a file of devices") from None
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", "name a file of devices"
+        ) from None
     if len(content) > _MAX_BYTES:
         raise UsageError(f"{path} is longer than {_MAX_BYTES} bytes", "it is no device catalogue")
     try:
@@ -219,7 +221,9 @@ def _parameter(path: Path, name: str, kind: str, key: str, raw: Any) -> Paramete
     given = _checked(_VALUE, raw, path, name, key)
     units = UNITS[known.quantity]
     if given.unit not in units:
-        raise UsageError(f"{where}: unit {given.unit!r} is none of {known.quantity}", _one_of(units))
+        raise UsageError(
+            f"{where}: unit {given.unit!r} is none of {known.quantity}", _one_of(units)
+        )
     low, high = given.value if isinstance(given.value, tuple) else (given.value, given.value)
     if low > high:
         raise UsageError(f"{where}: [{low:g}, {high:g}] is no interval", "give [low, high]")

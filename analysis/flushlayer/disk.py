@@ -126,12 +126,14 @@ class Disk:
         else:
             said.append(f"{name}: {row[service.SERVERS]:g} channels before one bus; no clean-up")
         if row[service.SHORTEST]:
-            said.append(f"{name}: of {row[service.DEPTH]:g} requests the soonest reached goes first")
-        if row[service.CACHE_BYTES]:
             said.append(
-                f"{name}: writes are acknowledged by its cache of {row[service.CACHE_BYTES]:g} bytes"
-                + ("" if row[service.CACHE_NS_PER_BYTE] else ", in no time: its interface is unknown")
+                f"{name}: of {row[service.DEPTH]:g} requests the soonest reached goes first"
             )
+        if row[service.CACHE_BYTES]:
+            size = row[service.CACHE_BYTES]
+            said.append(f"{name}: its volatile cache of {size:g} bytes acknowledges writes")
+            if not row[service.CACHE_NS_PER_BYTE]:
+                said.append(f"{name}: the speed of its interface is not known: at once")
         return said
 
 
@@ -159,7 +161,8 @@ def seek_curve(device: Device, op: Literal["read", "write"]) -> Seek:
     # Between a square root over all distances (15/8) and a line (3).
     if not 1 / _MEAN_ROOT <= wanted < 3:
         raise UsageError(
-            f"{device.name}: no seek curve has a mean of {mean:g} ns and a full stroke of {full:g} ns",
+            f"{device.name}: no seek curve has a mean of {mean:g} ns and a full stroke of"
+            f" {full:g} ns",
             f"leave out seek_full_{op}",
         )
     cross = float(brentq(lambda x: _end(x) / _mean(x) - wanted, 1e-9, 1.0))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.flushlayer import service
-from analysis.flushlayer.destage import commit, destage, destage_idle, written
-from analysis.flushlayer.queueing import count, free_server, pop, push, release, start, submit
+from analysis.flushlayer.completion import finish, unblock
+from analysis.flushlayer.destage import destage, destage_idle, written
+from analysis.flushlayer.queueing import count, free_server, pop, release, start, submit
 from analysis.flushlayer.residency import (
     PAGE_SECTORS,
     clean,
@@ -24,7 +25,6 @@ from analysis.flushlayer.state import (
     ARRIVE,
     ARRIVED,
     BACKGROUND,
-    BLOCKERS,
     CACHE_OUT,
     CACHE_USED,
     CACHED,
@@ -35,23 +35,15 @@ from analysis.flushlayer.state import (
     COMMITTED,
     DEVICE,
     DIRTY,
-    DONE,
-    E_FLUSH,
-    E_NEXT,
     E_OUT,
-    EPOCH,
-    EPOCHS,
     EVENT_BITS,
     EVICTIONS,
     FINISH_SERVICE,
-    FINISHED,
     FIRST,
     FLIGHT,
     FLUSH,
     FLYING,
     FREE_PARTS,
-    FUA,
-    GAP,
     HEAP_MARGIN,
     HEAP_SIZE,
     HITS,
@@ -66,7 +58,6 @@ from analysis.flushlayer.state import (
     NEXT,
     NEXT_BIO,
     NOW,
-    OLDEST_EPOCH,
     OP,
     OVERWRITTEN,
     P_DEVICE,
@@ -81,7 +72,6 @@ from analysis.flushlayer.state import (
     READ,
     READ_HITS,
     READS_ENTER,
-    RELEASES,
     SECTOR,
     TENANT,
     TOUCHES,
@@ -92,13 +82,14 @@ from analysis.flushlayer.state import (
     WRITE,
     WRITES,
 )
-from probes.compiled import compiled
+from analysis.flushlayer.volatile_cache import end_epochs, flush, to_disk
+from probes.compiled import compiled_lean
 
 FINISHED_ALL, NO_ROOM, PAUSED = 0, 1, 2
 """Why `run` returned."""
 
 
-@compiled
+@compiled_lean
 def run(w: Any, most_events: int) -> int:
     """Go on until all is done, the arrays are too short, or so many events have passed."""
     clock, bio = w.clock, w.bio
@@ -133,7 +124,7 @@ def run(w: Any, most_events: int) -> int:
     return PAUSED
 
 
-@compiled
+@compiled_lean
 def _event(w: Any, what: int) -> None:
     kind = what & ((1 << EVENT_BITS) - 1)
     row = what >> EVENT_BITS
@@ -142,7 +133,7 @@ def _event(w: Any, what: int) -> None:
     elif kind == ARRIVE:
         _arrive(w, row)
     elif kind == ACKNOWLEDGE:
-        _finish(w, row)
+        finish(w, row)
     elif kind == AGE:
         w.layer[row, AGE_ARMED] = 0
         destage(w, row)
@@ -157,15 +148,15 @@ def _event(w: Any, what: int) -> None:
         destage_idle(w, row)
 
 
-@compiled
+@compiled_lean
 def _arrive(w: Any, m: int) -> None:
     bio = w.bio
     bio[m, ARRIVED] = w.clock[NOW]
     if w.clock[CLOSED] and bio[m, NEXT] >= 0:
-        _unblock(w, bio[m, NEXT])
+        unblock(w, bio[m, NEXT])
     _phase(w, m)
     if bio[m, OP] == FLUSH:
-        _flush(w, m)
+        flush(w, m)
     elif bio[m, OP] == READ:
         _read(w, m)
     elif bio[m, HOME_LAYER] >= 0:
@@ -173,10 +164,10 @@ def _arrive(w: Any, m: int) -> None:
     else:
         if w.layer.shape[0] > 0:
             _drop(w, m)
-        _to_disk(w, m)
+        to_disk(w, m)
 
 
-@compiled
+@compiled_lean
 def _phase(w: Any, m: int) -> None:
     """Note the phase that the tenant is in by this bio."""
     tenant, waits = w.bio[m, TENANT], w.bio[m, WAITS]
@@ -190,7 +181,7 @@ def _phase(w: Any, m: int) -> None:
             destage(w, layer)
 
 
-@compiled
+@compiled_lean
 def _write(w: Any, m: int) -> None:
     """A bio's pages enter a layer, which makes room first; then the medium takes them."""
     bio = w.bio
@@ -216,7 +207,7 @@ def _write(w: Any, m: int) -> None:
         written(w, layer, page)
 
 
-@compiled
+@compiled_lean
 def _make_room(w: Any, layer: int, access: int, m: int) -> int:
     """Free a slot for a page access. Gives 1 where bio m has to wait for the disk."""
     if w.evicted.shape[0] > 0:
@@ -229,30 +220,22 @@ def _make_room(w: Any, layer: int, access: int, m: int) -> int:
     return int(evict(w, least_recent(w, layer), m))
 
 
-@compiled
+@compiled_lean
 def _read(w: Any, m: int) -> None:
     """A bio reads what is in a layer from the medium, and the whole of itself from the disk if
     anything is not."""
     bio = w.bio
-    layer = bio[m, HOME_LAYER]
     hits = 0
     for k in range(bio[m, PAGES] if w.layer.shape[0] > 0 else 0):
-        i = bio[m, FIRST] + k
-        page = w.page[i]
-        home = w.slot[page, HOME]
+        home = w.slot[w.page[bio[m, FIRST] + k], HOME]
         if home >= 0:
             hits += 1
             w.layer[home, READ_HITS] += 1
-            if w.clock[READS_ENTER]:
-                touch(w, page)
-        elif w.clock[READS_ENTER] and layer >= 0:
-            _make_room(w, layer, i, -1)
-            enter(w, layer, page)
     misses = bio[m, PAGES] - hits
     bio[m, HITS] = hits
     bio[m, PENDING] = (1 if hits else 0) + (1 if misses else 0)
     if bio[m, PENDING] == 0:
-        _finish(w, m)
+        finish(w, m)
         return
     if misses:
         sectors = bio[m, PAGES] * PAGE_SECTORS
@@ -260,45 +243,34 @@ def _read(w: Any, m: int) -> None:
         w.line[bio[m, DEVICE], LAST_HOST] = w.clock[NOW]
     if hits:
         submit(w, w.line.shape[0] - 1, READ, -1, hits * PAGE_SECTORS, 0, HOST, m)
+    if w.clock[READS_ENTER] and bio[m, HOME_LAYER] >= 0:
+        _keep_read(w, m)
 
 
-@compiled
+@compiled_lean
+def _keep_read(w: Any, m: int) -> None:
+    """What was read takes slots, clean; the read does not wait for the room."""
+    for k in range(w.bio[m, PAGES]):
+        i = w.bio[m, FIRST] + k
+        page = w.page[i]
+        if w.slot[page, HOME] >= 0:
+            touch(w, page)
+        else:
+            _make_room(w, w.bio[m, HOME_LAYER], i, -1)
+            enter(w, w.bio[m, HOME_LAYER], page)
+
+
+@compiled_lean
 def _to_medium(w: Any, m: int, pages: int) -> None:
     w.bio[m, NEEDS_ROOM] = 0
     if pages == 0:
-        _finish(w, m)
+        finish(w, m)
         return
     w.bio[m, PENDING] = 1
     submit(w, w.line.shape[0] - 1, WRITE, -1, pages * PAGE_SECTORS, 0, HOST, m)
 
 
-@compiled
-def _to_disk(w: Any, m: int) -> None:
-    """A write goes to the disk, whose cache may acknowledge it before it is on the medium."""
-    bio, line = w.bio, w.line
-    device = bio[m, DEVICE]
-    sectors = bio[m, PAGES] * PAGE_SECTORS
-    if sectors == 0:
-        _finish(w, m)
-        return
-    line[device, LAST_HOST] = w.clock[NOW]
-    size = sectors * service.SECTOR_BYTES
-    room = w.model[device, service.CACHE_BYTES] - line[device, CACHE_USED]
-    if bio[m, FUA] or size > room:
-        bio[m, PENDING] = 1
-        submit(w, device, WRITE, bio[m, SECTOR], sectors, bio[m, FUA], HOST, m)
-        return
-    row = submit(w, device, WRITE, bio[m, SECTOR], sectors, 0, CACHED, m)
-    epoch = line[device, EPOCH]
-    w.part[row, P_EPOCH] = epoch
-    w.epoch[epoch, E_OUT] += 1
-    line[device, CACHE_USED] += size
-    line[device, CACHE_OUT] += 1
-    took = int(round(size * w.model[device, service.CACHE_NS_PER_BYTE]))
-    push(w, w.clock[NOW] + took, ACKNOWLEDGE, m)
-
-
-@compiled
+@compiled_lean
 def _drop(w: Any, m: int) -> None:
     """What a layer holds of a bio's pages is stale: the bio goes past it."""
     bio = w.bio
@@ -313,24 +285,7 @@ def _drop(w: Any, m: int) -> None:
             leave(w, page)
 
 
-@compiled
-def _flush(w: Any, m: int) -> None:
-    """A flush ends when all that the disk's cache accepted before it is on the disk."""
-    commit(w)
-    line, epoch = w.line, w.epoch
-    device = w.bio[m, DEVICE]
-    if line[device, CACHE_OUT] == 0:
-        _finish(w, m)
-        return
-    closed = line[device, EPOCH]
-    epoch[closed, E_FLUSH] = m
-    fresh = w.clock[EPOCHS]
-    w.clock[EPOCHS] += 1
-    epoch[closed, E_NEXT] = fresh
-    line[device, EPOCH] = fresh
-
-
-@compiled
+@compiled_lean
 def _served(w: Any, row: int) -> None:
     """A device has finished a request: every part of it ends."""
     device = w.part[row, P_DEVICE]
@@ -350,10 +305,10 @@ def _served(w: Any, row: int) -> None:
             w.line[device, CACHE_USED] -= size
             w.line[device, CACHE_OUT] -= 1
             w.epoch[epoch, E_OUT] -= 1
-            _end_epochs(w, device)
+            end_epochs(w, device)
         elif owner >= 0:
             _part_done(w, owner)
-        if kind == HOST or kind == CACHED:
+        if kind in (HOST, CACHED):
             w.line[device, LAST_HOST] = w.clock[NOW]
         row = following
     w.clock[LAST_END] = w.clock[NOW]
@@ -361,7 +316,7 @@ def _served(w: Any, row: int) -> None:
         destage_idle(w, device)
 
 
-@compiled
+@compiled_lean
 def _part_done(w: Any, m: int) -> None:
     bio = w.bio
     bio[m, PENDING] -= 1
@@ -370,36 +325,4 @@ def _part_done(w: Any, m: int) -> None:
     if bio[m, NEEDS_ROOM]:
         _to_medium(w, m, bio[m, PAGES])
     else:
-        _finish(w, m)
-
-
-@compiled
-def _end_epochs(w: Any, device: int) -> None:
-    """Finish the flushes before which nothing accepted is left."""
-    line, epoch = w.line, w.epoch
-    while True:
-        oldest = line[device, OLDEST_EPOCH]
-        if epoch[oldest, E_OUT] > 0 or epoch[oldest, E_FLUSH] < 0:
-            return
-        line[device, OLDEST_EPOCH] = epoch[oldest, E_NEXT]
-        _finish(w, epoch[oldest, E_FLUSH])
-
-
-@compiled
-def _finish(w: Any, m: int) -> None:
-    """A bio is done; in closed replay others may have waited for it."""
-    bio, clock = w.bio, w.clock
-    bio[m, FINISHED] = clock[NOW]
-    clock[DONE] += 1
-    clock[LAST_END] = clock[NOW]
-    if clock[CLOSED] and bio[m, RELEASES] >= 0:
-        _unblock(w, bio[m, RELEASES])
-
-
-@compiled
-def _unblock(w: Any, m: int) -> None:
-    """What bio m waits for has become less; it comes its think time after the last."""
-    bio = w.bio
-    bio[m, BLOCKERS] -= 1
-    if bio[m, BLOCKERS] == 0:
-        push(w, w.clock[NOW] + bio[m, GAP], ARRIVE, m)
+        finish(w, m)

@@ -56,6 +56,8 @@ class DeviceUse:
     """Integral of the parts in it over time: the sum of their times in it (Little's law)."""
     bytes_read: int
     bytes_written: int
+    channels: int
+    """Requests that it works on at once."""
 
     @classmethod
     def of(
@@ -76,6 +78,7 @@ class DeviceUse:
             float(area),
             int(line[BYTES_READ]),
             int(line[BYTES_WRITTEN]),
+            int(servers),
         )
 
 

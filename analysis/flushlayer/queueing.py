@@ -48,13 +48,13 @@ from analysis.flushlayer.state import (
     TOUCHES,
     WAITING,
 )
-from probes.compiled import compiled
+from probes.compiled import compiled_lean
 
 MERGE_WINDOW = 64
 """So many of the youngest waiting requests are looked at for one to merge with."""
 
 
-@compiled
+@compiled_lean
 def push(w: Any, at: int, kind: int, row: int) -> None:
     """Add an event; of two at the same time the one added first comes first."""
     heap, clock = w.heap, w.clock
@@ -75,7 +75,7 @@ def push(w: Any, at: int, kind: int, row: int) -> None:
     heap[here, 2] = kind | (row << EVENT_BITS)
 
 
-@compiled
+@compiled_lean
 def pop(w: Any) -> int:
     """Take the first event away; gives its kind and row, packed."""
     heap, clock = w.heap, w.clock
@@ -106,7 +106,7 @@ def pop(w: Any) -> int:
     return int(first)
 
 
-@compiled
+@compiled_lean
 def count(w: Any, device: int, change: int) -> None:
     """Note that so many more parts are in a device from now on."""
     line = w.line
@@ -117,7 +117,7 @@ def count(w: Any, device: int, change: int) -> None:
     line[device, MOST] = max(line[device, MOST], line[device, IN_SYSTEM])
 
 
-@compiled
+@compiled_lean
 def submit(
     w: Any, device: int, op: int, sector: int, sectors: int, fua: int, kind: int, owner: int
 ) -> int:
@@ -168,7 +168,7 @@ def submit(
     return int(row)
 
 
-@compiled
+@compiled_lean
 def _neighbour(w: Any, device: int, row: int) -> int:
     """The waiting request that a part can be merged with, or -1."""
     part = w.part
@@ -195,7 +195,7 @@ def _neighbour(w: Any, device: int, row: int) -> int:
     return -1
 
 
-@compiled
+@compiled_lean
 def start(w: Any) -> None:
     """Let every device that something came to or that became free start what it can."""
     clock, line = w.clock, w.line
@@ -207,7 +207,7 @@ def start(w: Any) -> None:
     clock[TOUCHES] = 0
 
 
-@compiled
+@compiled_lean
 def _choose(w: Any, device: int) -> int:
     """The waiting request that is served next, by the device's order."""
     part, line, model = w.part, w.line, w.model
@@ -237,7 +237,7 @@ def _choose(w: Any, device: int) -> int:
     return int(best)
 
 
-@compiled
+@compiled_lean
 def _serve(w: Any, device: int, row: int) -> None:
     part, line = w.part, w.line
     ahead, behind = part[row, P_AHEAD], part[row, P_BEHIND]
@@ -273,7 +273,7 @@ def _serve(w: Any, device: int, row: int) -> None:
     push(w, now + took, FINISH_SERVICE, row)
 
 
-@compiled
+@compiled_lean
 def release(w: Any, row: int) -> int:
     """Give a finished part's row back; gives the next of its chain, or -1."""
     part, clock = w.part, w.clock
@@ -284,7 +284,7 @@ def release(w: Any, row: int) -> int:
     return int(following)
 
 
-@compiled
+@compiled_lean
 def free_server(w: Any, device: int) -> None:
     """A device has finished a request: it can start another."""
     line, clock = w.line, w.clock

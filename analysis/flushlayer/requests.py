@@ -118,8 +118,11 @@ def _as(value: Any, wanted: np.dtype[Any], name: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise BadTrace(f"{name} is no row of values", "it is damaged")
     if array.dtype == wanted:
-        return np.ascontiguousarray(array)
-    if len(array) and (array.dtype.kind not in "iub" or (wanted.kind == "b") != (array.dtype == bool)):
+        # The loops are compiled for arrays that may be written to.
+        return np.require(array, requirements=["C", "W"])
+    if len(array) and (
+        array.dtype.kind not in "iub" or (wanted.kind == "b") != (array.dtype == bool)
+    ):
         raise BadTrace(f"{name} are {array.dtype} values, not {wanted}", "give whole numbers")
     converted = array.astype(wanted)
     if len(array) and (converted != array).any():

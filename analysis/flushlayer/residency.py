@@ -32,12 +32,12 @@ from analysis.flushlayer.state import (
     WRITES,
     WRITTEN,
 )
-from probes.compiled import compiled
+from probes.compiled import compiled_lean
 
 PAGE_SECTORS = 8
 
 
-@compiled
+@compiled_lean
 def first_head(w: Any) -> int:
     """The row of the first list head: lists of layers, then of each layer's disks."""
     layers = w.layer.shape[0]
@@ -45,19 +45,19 @@ def first_head(w: Any) -> int:
     return int(w.slot.shape[0] - layers - layers * disks)
 
 
-@compiled
+@compiled_lean
 def dirty_head(w: Any, layer: int, disk: int) -> int:
     """The row of the head of a layer's dirty pages of one disk."""
     return int(first_head(w) + w.layer.shape[0] + layer * (w.line.shape[0] - 1) + disk)
 
 
-@compiled
+@compiled_lean
 def _unlink(slot: Any, newer: int, older: int, row: int) -> None:
     slot[slot[row, newer], older] = slot[row, older]
     slot[slot[row, older], newer] = slot[row, newer]
 
 
-@compiled
+@compiled_lean
 def _append(slot: Any, newer: int, older: int, head: int, row: int) -> None:
     # A ring: the head's `older` is the newest page, its `newer` the oldest.
     newest = slot[head, older]
@@ -67,14 +67,14 @@ def _append(slot: Any, newer: int, older: int, head: int, row: int) -> None:
     slot[head, older] = row
 
 
-@compiled
+@compiled_lean
 def touch(w: Any, page: int) -> None:
     """A resident page becomes the most recently used."""
     _unlink(w.slot, NEWER, OLDER, page)
     _append(w.slot, NEWER, OLDER, first_head(w) + w.slot[page, HOME], page)
 
 
-@compiled
+@compiled_lean
 def enter(w: Any, layer: int, page: int) -> None:
     """A page takes a slot of a layer, clean."""
     slot = w.slot
@@ -83,7 +83,7 @@ def enter(w: Any, layer: int, page: int) -> None:
     w.layer[layer, USED] += 1
 
 
-@compiled
+@compiled_lean
 def leave(w: Any, page: int) -> None:
     """A page gives its slot back; what is in flight goes on."""
     slot = w.slot
@@ -96,13 +96,13 @@ def leave(w: Any, page: int) -> None:
     w.layer[layer, USED] -= 1
 
 
-@compiled
+@compiled_lean
 def least_recent(w: Any, layer: int) -> int:
     """The least recently used page of a layer that is not empty."""
     return int(w.slot[first_head(w) + layer, NEWER])
 
 
-@compiled
+@compiled_lean
 def clean(w: Any, page: int) -> None:
     """A dirty page is dirty no more."""
     slot = w.slot
@@ -111,7 +111,7 @@ def clean(w: Any, page: int) -> None:
     w.layer[slot[page, HOME], DIRTIES] -= 1
 
 
-@compiled
+@compiled_lean
 def write_page(w: Any, page: int, disk: int, sector: int) -> int:
     """A resident page is written: dirty, and the newest. Gives 1 where that saved a disk write."""
     slot, layers = w.slot, w.layer
@@ -132,7 +132,7 @@ def write_page(w: Any, page: int, disk: int, sector: int) -> int:
     return int(saved)
 
 
-@compiled
+@compiled_lean
 def evict(w: Any, page: int, bio: int) -> int:
     """A page makes room. Gives 1 where the bio has to wait until it is on the disk."""
     slot, part = w.slot, w.part
@@ -152,7 +152,7 @@ def evict(w: Any, page: int, bio: int) -> int:
     return 1
 
 
-@compiled
+@compiled_lean
 def oldest_dirty(w: Any, layer: int, disk: int) -> int:
     """The dirty page of a layer that was written longest ago, of one disk or (-1) of all; or -1."""
     slot = w.slot
@@ -168,7 +168,7 @@ def oldest_dirty(w: Any, layer: int, disk: int) -> int:
     return int(best)
 
 
-@compiled
+@compiled_lean
 def send(w: Any, page: int) -> None:
     """A dirty page is written to its disk, unasked; it stays, clean."""
     slot = w.slot

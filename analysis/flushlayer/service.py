@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 from analysis.flushlayer.state import READ
-from probes.compiled import compiled
+from probes.compiled import compiled_lean
 
 FLAT, MECHANICAL, ELECTRONIC = 0, 1, 2
 
@@ -33,7 +33,7 @@ MODEL = 29
 SECTOR_BYTES = 512
 
 
-@compiled
+@compiled_lean
 def seek_ns(model: Any, device: int, op: int, tracks: int) -> float:
     """The time of a seek over so many tracks; 0 tracks: none."""
     if tracks == 0:
@@ -48,7 +48,7 @@ def seek_ns(model: Any, device: int, op: int, tracks: int) -> float:
     )
 
 
-@compiled
+@compiled_lean
 def positioning_ns(
     model: Any, device: int, op: int, sector: int, head: int, head_since: int, now: int
 ) -> int:
@@ -60,7 +60,7 @@ def positioning_ns(
     if sector == head and (op == READ or now == head_since):
         return 0
     per_track = int(model[device, TRACK_SECTORS])
-    seek = int(round(seek_ns(model, device, op, abs(sector // per_track - head // per_track))))
+    seek = round(seek_ns(model, device, op, abs(sector // per_track - head // per_track)))
     period = int(model[device, PERIOD_NS])
     if model[device, TURNS_MEAN]:
         return seek + period // 2
@@ -69,7 +69,7 @@ def positioning_ns(
     return seek + (angle - there) % period
 
 
-@compiled
+@compiled_lean
 def service_ns(
     model: Any,
     device: int,
@@ -91,7 +91,7 @@ def service_ns(
     if family == FLAT:
         return overhead + int(model[device, LATENCY_NS + op]), bus_free
     if family == MECHANICAL:
-        transfer = int(round(size * model[device, NS_PER_BYTE + op]))
+        transfer = round(size * model[device, NS_PER_BYTE + op])
         move = positioning_ns(model, device, op, sector, head, head_since, now)
         return overhead + move + transfer, bus_free
     latency = model[device, LATENCY_NS + op]
@@ -100,8 +100,8 @@ def service_ns(
     grain = model[device, GRAIN]
     if grain > 0:
         size = math.ceil(size / grain) * grain
-    bus = int(round(max(model[device, GAP_NS + op], size * model[device, NS_PER_BYTE + op])))
-    start = now + overhead + int(round(latency))
+    bus = round(max(model[device, GAP_NS + op], size * model[device, NS_PER_BYTE + op]))
+    start = now + overhead + round(latency)
     if bus > 0:
         start = max(start, bus_free)
         bus_free = start + bus

@@ -24,7 +24,9 @@ NEXT, RELEASES, BLOCKERS, GAP = range(16, 20)
 BIO_CLOSED = 20
 
 # A page, and the heads of lists of pages: of each layer, then of each layer and disk (dirty).
-HOME, NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER, DIRTY, PLACE, DISK, WRITTEN, NUMBER, FLIGHT = range(11)
+HOME, NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER, DIRTY, PLACE, DISK, WRITTEN, NUMBER, FLIGHT = range(
+    11
+)
 SLOT = 11
 
 # A layer.

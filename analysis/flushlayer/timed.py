@@ -25,6 +25,7 @@ from analysis.flushlayer.devices import Device
 from analysis.flushlayer.disk import Disk
 from analysis.flushlayer.electronic import electronic
 from analysis.flushlayer.outcome import DeviceUse, LayerUse, Outcome
+from analysis.flushlayer.queueing import push
 from analysis.flushlayer.replay import chain_up
 from analysis.flushlayer.requests import Requests
 from analysis.flushlayer.residency import PAGE_SECTORS
@@ -140,7 +141,10 @@ class Layer:
             raise UsageError("the shares of the tenants are not all above 0", "give e.g. 1, 1, 2")
         if self.evicted is not None and (
             len(self.evicted) != len(requests.page)
-            or (len(self.evicted) and not -1 <= self.evicted.min() <= self.evicted.max() < requests.unique)
+            or (
+                len(self.evicted)
+                and not -1 <= self.evicted.min() <= self.evicted.max() < requests.unique
+            )
         ):
             raise UsageError("the evictions are of other page accesses", "make them of these")
 
@@ -237,7 +241,7 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
         page=requests.page,
         evicted=np.zeros(0, np.int32)
         if layer is None or layer.evicted is None
-        else np.ascontiguousarray(layer.evicted, np.int32),
+        else np.require(layer.evicted, np.int32, ["C", "W"]),
         bio=bio,
         slot=slot,
         layer=layers,
@@ -254,7 +258,7 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     )
     clock[FREE_PART] = -1
     for m in first:
-        events.push(world, int(bio[m, TS]), ARRIVE, int(m))
+        push(world, int(bio[m, TS]), ARRIVE, int(m))
     return _roomier(world)
 
 
@@ -269,7 +273,9 @@ def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, 
         bio[:, FUA] = requests.fua
     if requests.tenant is not None:
         # The row of the tenant that is not known comes last.
-        bio[:, TENANT] = np.where(requests.tenant < 0, requests.tenant.max(initial=0) + 1, requests.tenant)
+        bio[:, TENANT] = np.where(
+            requests.tenant < 0, requests.tenant.max(initial=0) + 1, requests.tenant
+        )
     bio[:, HOME_LAYER] = -1
     if layer is None:
         return
@@ -296,7 +302,9 @@ def _check_length(requests: Requests, model: NDArray[np.float64]) -> None:
     for row in model:
         each = float(row[service.OVERHEAD_NS])
         each += float(row[service.LATENCY_NS : service.LATENCY_NS + 2].max())
-        each += float(row[service.GAP_NS : service.GAP_NS + 2].max()) + float(row[service.PERIOD_NS])
+        each += float(row[service.GAP_NS : service.GAP_NS + 2].max()) + float(
+            row[service.PERIOD_NS]
+        )
         seeks = slice(service.SEEK_TRACK, service.SEEK_SLOPE + 2)
         each += float(row[seeks].sum())
         work += each * 2 * (len(requests) + len(requests.page))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -85,6 +86,13 @@ class Accesses:
 
     def __len__(self) -> int:
         return len(self.page)
+
+    @cached_property
+    def unique_written(self) -> int:
+        """Distinct pages that were written: what was only read is no matter of a layer's size."""
+        if self.bios is None or self.bios.write.all():
+            return self.unique
+        return len(np.unique(self.page[self.bios.write[self.bios.of_pages()]]))
 
 
 def page_writebacks(

@@ -27,7 +27,7 @@ def answer(question: Question, accesses: Accesses, wanted: float | None = None) 
     targets = sorted({*PAPERS, *(() if wanted is None else (wanted,))})
     return {
         "requests": found.writes,
-        "unique_pages": accesses.unique,
+        "unique_pages": accesses.unique_written,
         "by_reason": accesses.by_reason,
         "by_device": accesses.by_device,
         "own_requests_left_out": accesses.own,

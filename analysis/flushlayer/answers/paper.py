@@ -26,23 +26,24 @@ def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict
     paper's number needs; assumptions.
     """
     accesses = by_identity[question.identity]
-    pages = question.capacity.of(accesses.unique)
+    pages = question.capacity.of(accesses.unique_written)
     identities = {str(key): _identity(question, of) for key, of in by_identity.items()}
     return {
         "requests": _row(question, accesses, 0)["disk_writes"],
-        "unique_pages": accesses.unique,
+        "unique_pages": accesses.unique_written,
         "by_reason": accesses.by_reason,
         "by_device": accesses.by_device,
         "own_requests_left_out": accesses.own,
         **_row(question, accesses, pages),
         "sweep": [
-            {"capacity_share": share} | _row(question, accesses, math.ceil(share * accesses.unique))
+            {"capacity_share": share}
+            | _row(question, accesses, math.ceil(share * accesses.unique_written))
             for share in SHARES
         ],
         "identities": identities,
         "papers_number": papers_number(identities),
         "assumptions": [
-            question.capacity.said(accesses.unique),
+            question.capacity.said(accesses.unique_written),
             *paper.assumptions(question.medium, question.disk, question.policy, question.buffer),
             *about_input(accesses),
         ],
@@ -80,9 +81,9 @@ def _identity(question: Question, accesses: Accesses) -> dict[str, Any]:
     most, most_with_drain = (known(frame[column].max()) for column in both)
     return {
         "requests": found.writes,
-        "unique_pages": accesses.unique,
+        "unique_pages": accesses.unique_written,
         "mapping": accesses.by_mapping,
-        **_row(question, accesses, question.capacity.of(accesses.unique)),
+        **_row(question, accesses, question.capacity.of(accesses.unique_written)),
         "most": most,
         "most_with_drain": most_with_drain,
         "needed": [

@@ -49,8 +49,8 @@ def answer(
     """
     requests = recorded(trace, accesses)
     disk = Disk(question.disk)
-    written = _written(accesses)
-    layer = _layer(question, accesses, written, requests, destage, partitioned)
+    shares = _equal_shares(requests) if partitioned else None
+    layer = layer_of(question, accesses, destage, shares)
     runs: dict[tuple[str, bool], Outcome] = {}
     for replay in get_args(Replay):
         for has_layer in (False, True):
@@ -61,7 +61,7 @@ def answer(
     names = {} if accesses.bios is None else accesses.bios.names
     return {
         "requests": sum(accesses.by_reason.values()),
-        "unique_pages": written,
+        "unique_pages": accesses.unique_written,
         "by_reason": accesses.by_reason,
         "by_device": accesses.by_device,
         "own_requests_left_out": accesses.own,
@@ -85,7 +85,7 @@ def answer(
         **_medium(question, layer, one),
         "ceiling": _ceiling(trace),
         "assumptions": [
-            question.capacity.said(written),
+            question.capacity.said(accesses.unique_written),
             *disk.assumptions(),
             f"{question.buffer} buffer, {question.policy}; destaging: {destage.assumption()}",
             "closed replay: a bio comes as long after the one that its process had waited for as it"
@@ -95,31 +95,25 @@ def answer(
     }
 
 
-def _written(accesses: Accesses) -> int:
-    """Distinct pages that were written: what was only read is no matter of the layer's size."""
-    if accesses.bios is None:
-        return accesses.unique
-    return len(np.unique(accesses.page[accesses.bios.write[accesses.bios.of_pages()]]))
-
-
-def _layer(
+def layer_of(
     question: Question,
     accesses: Accesses,
-    written: int,
-    requests: Requests,
     destage: Destage,
-    partitioned: bool,
+    shares: tuple[float, ...] | None = None,
 ) -> Layer:
-    capacity = question.capacity.of(written)
-    shares = None
-    if partitioned and requests.tenant is not None and int(requests.tenant.max(initial=-1)) >= 0:
-        shares = tuple(1.0 for _ in range(int(requests.tenant.max()) + 1))
+    """The layer that a question asks about; another policy than LRU evicts as it does untimed."""
+    capacity = question.capacity.of(accesses.unique_written)
     evicted = None
     if question.policy != "lru" and capacity:
         op = question.operations(accesses)
         evicted = outcomes(question.policy, accesses.page, accesses.unique, capacity, op).victim
     buffer: Any = question.buffer
     return Layer(capacity, question.medium, destage, buffer, shares, evicted)
+
+
+def _equal_shares(requests: Requests) -> tuple[float, ...] | None:
+    tenants = -1 if requests.tenant is None else int(requests.tenant.max(initial=-1))
+    return None if tenants < 0 else (1.0,) * (tenants + 1)
 
 
 def _improvements(

@@ -1,0 +1,255 @@
+"""Many questions from one file: every combination of what it lists."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from os import sched_getaffinity
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from analysis.flushlayer.accesses import Accesses, Identity, page_writebacks
+from analysis.flushlayer.answers.question import Capacity, Question
+from analysis.flushlayer.answers.timed import layer_of
+from analysis.flushlayer.curve import PAGE_BYTES, curve, improvements
+from analysis.flushlayer.destage import Destage, When
+from analysis.flushlayer.devices import Device, find
+from analysis.flushlayer.disk import Disk
+from analysis.flushlayer.nvm import wear
+from analysis.flushlayer.outcome import Outcome, results
+from analysis.flushlayer.recorded import recorded
+from analysis.flushlayer.requests import Requests
+from analysis.flushlayer.timed import simulate
+from probes.errors import UsageError
+from tracer.cli.sizes import parse_size
+from tracer.store.trace import Trace
+
+_MAX_BYTES = 1 << 20
+_MOST = 1_000_000
+"""Rows of a sweep's table."""
+
+Names = Annotated[list[str], Field(min_length=1, max_length=1000)]
+Share = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+
+
+class Sweep(BaseModel):
+    """What a file asks: lists, of which every combination is simulated.
+
+    capacity: sizes ("64M") or shares of the distinct pages written (0.25). `destage` and `replay`
+    are asked of the model `timed` alone.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: Literal["curve", "timed"] = "curve"
+    capacity: Annotated[list[str | Share], Field(min_length=1, max_length=10_000)]
+    medium: Names = ["pcm-paper"]
+    disk: Names = ["hdd-paper"]
+    policy: Names = ["lru"]
+    buffer: Names = ["write-only"]
+    identity: Annotated[list[Literal["block", "file"]], Field(min_length=1)] = ["block"]
+    destage: Annotated[list[When], Field(min_length=1)] = ["lazy"]
+    replay: Annotated[list[Literal["open", "closed"]], Field(min_length=1)] = ["closed"]
+    devices: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked sweep: its devices found, its capacities read."""
+
+    sweep: Sweep
+    media: tuple[Device, ...]
+    disks: tuple[Device, ...]
+    capacities: tuple[Capacity, ...]
+
+    def parts(self) -> list[dict[str, Any]]:
+        """What can be simulated apart: with a pass or a run each, all capacities of a curve."""
+        sweep = self.sweep
+        axes: dict[str, Sequence[Any]] = {
+            "identity": sweep.identity,
+            "buffer": sweep.buffer,
+            "policy": sweep.policy,
+        }
+        if sweep.model == "timed":
+            axes |= {
+                "medium": self.media,
+                "disk": self.disks,
+                "destage": sweep.destage,
+                "replay": sweep.replay,
+                "capacity": self.capacities,
+            }
+        return [
+            dict(zip(axes, chosen, strict=True)) for chosen in itertools.product(*axes.values())
+        ]
+
+
+def load(path: Path) -> Plan:
+    """A sweep's file (TOML); UsageError, naming file and key, for what it must not say."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", "name a file of a sweep"
+        ) from None
+    if len(content) > _MAX_BYTES:
+        raise UsageError(f"{path} is longer than {_MAX_BYTES} bytes", "it is no sweep")
+    try:
+        sweep = Sweep.model_validate(tomllib.loads(content.decode()))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is not TOML: {error}", "see docs/what-if.md") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise UsageError(f"{path}: {where}: {first['msg']}", "see docs/what-if.md") from None
+    extra = None if sweep.devices is None else path.parent / sweep.devices
+    plan = Plan(
+        sweep,
+        tuple(find(name, "nvm", extra) for name in dict.fromkeys(sweep.medium)),
+        tuple(find(name, "disk", extra) for name in dict.fromkeys(sweep.disk)),
+        tuple(
+            Capacity(bytes=parse_size(text)) if isinstance(text, str) else Capacity(share=text)
+            for text in dict.fromkeys(sweep.capacity)
+        ),
+    )
+    for policy, buffer in itertools.product(sweep.policy, sweep.buffer):
+        Question(plan.media[0], plan.disks[0], policy=policy, buffer=buffer)  # are there such?
+    rows = len(plan.parts()) * (
+        len(plan.media) * len(plan.disks) * len(plan.capacities) if sweep.model == "curve" else 1
+    )
+    if rows > _MOST:
+        raise UsageError(f"{path} asks for {rows} simulations", f"ask for {_MOST} at most")
+    return plan
+
+
+def run(
+    trace: Trace,
+    plan: Plan,
+    devices: list[str] | None = None,
+    done: Callable[[int, int], None] | None = None,
+    threads: int | None = None,
+) -> pd.DataFrame:
+    """A row for every combination, parts beside each other in `threads` (all CPUs unless given).
+
+    Columns: model, identity, buffer, policy, medium, disk, capacity_pages, capacity_bytes; of
+    `curve`: requests (N), unique_pages (U), disk_writes, resident, improvement,
+    improvement_with_drain; of `timed`: destage, replay, and of the writes mean_ns .. max_ns, the
+    same without the layer (base_...), improvement (of the mean), disk_pages, base_disk_pages,
+    disk_utilisation, medium_utilisation, lifetime_low_years and lifetime_high_years. NaN: not
+    known.
+    """
+    timed = plan.sweep.model == "timed"
+    reads = timed or "read-write" in plan.sweep.buffer
+    accesses = {
+        name: page_writebacks(trace, devices, Identity(name), reads, timed)
+        for name in dict.fromkeys(plan.sweep.identity)
+    }
+    one: Callable[[dict[str, Any]], list[dict[str, Any]]]
+    if timed:
+        asked = {name: recorded(trace, found) for name, found in accesses.items()}
+        bases = {
+            (name, disk.name, replay): simulate(asked[name], Disk(disk), None, replay)
+            for name in asked
+            for disk in plan.disks
+            for replay in dict.fromkeys(plan.sweep.replay)
+        }
+        one = partial(_timed, accesses, asked, bases)
+    else:
+        one = partial(_curve, accesses, plan)
+    parts = plan.parts()
+    rows: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(threads or len(sched_getaffinity(0))) as pool:
+        for number, found in enumerate(pool.map(one, parts), 1):
+            rows += found
+            if done is not None:
+                done(number, len(parts))
+    return pd.DataFrame(rows)
+
+
+def _curve(
+    by_identity: Mapping[str, Accesses], plan: Plan, part: dict[str, Any]
+) -> list[dict[str, Any]]:
+    accesses = by_identity[part["identity"]]
+    question = _question(plan.media[0], plan.disks[0], part)
+    pages = [capacity.of(accesses.unique_written) for capacity in plan.capacities]
+    found = curve(
+        question.policy, accesses.page, accesses.unique, pages, question.operations(accesses), 1
+    )
+    rows: list[dict[str, Any]] = []
+    for medium, disk in itertools.product(plan.media, plan.disks):
+        frame = improvements(found, medium.write_ns, disk.write_ns)
+        by_size = {row["capacity_pages"]: row for row in frame.to_dict("records")}
+        rows += [
+            {"model": "curve", **part, "medium": medium.name, "disk": disk.name}
+            | {"requests": found.writes, "unique_pages": accesses.unique_written}
+            | {str(key): value for key, value in by_size[size].items()}
+            for size in pages
+        ]
+    return rows
+
+
+def _timed(
+    by_identity: Mapping[str, Accesses],
+    asked: Mapping[str, Requests],
+    bases: Mapping[tuple[str, str, str], Outcome],
+    part: dict[str, Any],
+) -> list[dict[str, Any]]:
+    identity = part["identity"]
+    requests, base = asked[identity], bases[identity, part["disk"].name, part["replay"]]
+    question = _question(part["medium"], part["disk"], part)
+    layer = layer_of(question, by_identity[identity], Destage(part["destage"]))
+    capacity = layer.capacity
+    found = simulate(requests, Disk(question.disk), layer, part["replay"])
+    row: dict[str, Any] = {
+        "model": "timed",
+        **{key: part[key] for key in ("identity", "buffer", "policy")},
+        "medium": question.medium.name,
+        "disk": question.disk.name,
+        "destage": part["destage"],
+        "replay": part["replay"],
+        "capacity_pages": capacity,
+        "capacity_bytes": capacity * PAGE_BYTES,
+    }
+    times, without = _writes(requests, found), _writes(requests, base)
+    row |= times | {f"base_{key}": value for key, value in without.items()}
+    mean = without.get("mean_ns")
+    row["improvement"] = 1 - times["mean_ns"] / mean if mean else math.nan
+    row |= {"disk_pages": found.disk_pages, "base_disk_pages": base.disk_pages}
+    busiest = [use.utilisation for use in found.disks if use.utilisation is not None]
+    row["disk_utilisation"] = max(busiest, default=math.nan)
+    row["medium_utilisation"] = math.nan
+    row["lifetime_low_years"] = row["lifetime_high_years"] = math.nan
+    seconds = (found.end_ns - found.begin_ns) / 1e9
+    if found.medium is not None and seconds > 0:
+        used = found.medium.utilisation
+        row["medium_utilisation"] = math.nan if used is None else used
+        worn = wear(question.medium, capacity * PAGE_BYTES, found.medium.bytes_written, seconds)
+        if worn.lifetime_years is not None:
+            row["lifetime_low_years"], row["lifetime_high_years"] = worn.lifetime_years
+    return [row]
+
+
+def _writes(requests: Requests, outcome: Outcome) -> dict[str, Any]:
+    frame = results(requests, outcome, ["op"])
+    times = frame.loc[frame["op"] == "write"]
+    columns = [name for name in frame.columns if name.endswith("_ns")]
+    return {name: times[name].iloc[0] if len(times) else math.nan for name in columns}
+
+
+def _question(medium: Device, disk: Device, part: dict[str, Any]) -> Question:
+    return Question(
+        medium,
+        disk,
+        part.get("capacity", Capacity()),
+        policy=part["policy"],
+        buffer=part["buffer"],
+        identity=Identity(part["identity"]),
+    )

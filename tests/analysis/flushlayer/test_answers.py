@@ -1,0 +1,237 @@
+"""What simulations come to: capacities, the paper's number, latencies, sweeps from a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from analysis.flushlayer.accesses import Identity, page_writebacks
+from analysis.flushlayer.answers import curve, paper, sweep, timed
+from analysis.flushlayer.answers.question import Capacity, Question
+from analysis.flushlayer.destage import Destage
+from analysis.flushlayer.devices import find
+from probes.errors import UsageError
+from tests.support.traces import make_trace
+from tracer.store.trace import dump
+
+MS = 10**6
+PCM, HDD = find("pcm-paper", "nvm"), find("hdd-paper", "disk")
+EXT4 = {"dev": "254:0", "block_bytes": 4096}
+JOB = [{"tid": 7, "pid": 7, "target": "job", "role": "target", "comm": "python"}]
+
+
+def written(begun, page, pages, ino=None):
+    """A write of 8 ms, and where ino is given the extent that says whose it is."""
+    common = {"dev": "254:0", "sector": page * 8, "nr_sector": pages * 8, "rwbs": "WS", "tid": 7}
+    block = [
+        {"ts": begun, "event": "bio_queue", "pid": 7, **common},
+        {"ts": begun, "event": "issue", "pid": 7, **common},
+        {"ts": begun + 8 * MS, "event": "complete", "pid": 0, **common},
+    ]
+    extent = {"ts": begun - 1, "tid": 7, "event": "known", "dev": "254:0", "ino": ino}
+    where = {"file_block": 0, "disk_block": page, "blocks": pages}
+    return block, [] if ino is None else [extent | where]
+
+
+@pytest.fixture
+def rewritten(tmp_path):
+    """A file of four pages, written, then truncated and rewritten elsewhere; each fsynced."""
+    first, second = written(10 * MS, 100, 4, 11), written(30 * MS, 200, 4, 11)
+    call = {"dur_ns": 9 * MS, "tid": 7, "pid": 7, "name": "fsync", "nr": 74, "ret": 0}
+    tables = {
+        "block": first[0] + second[0],
+        "extents": first[1] + second[1],
+        "processes": JOB,
+        "syscalls": [{"ts": 10 * MS - 10, **call}, {"ts": 30 * MS - 10, **call}],
+    }
+    with make_trace(tmp_path / "t", tables, file_systems=[EXT4]) as trace:
+        yield trace
+
+
+def both(trace):
+    return {identity: page_writebacks(trace, None, identity) for identity in Identity}
+
+
+class TestCapacity:
+    @pytest.mark.parametrize(
+        ("given", "pages", "said"),
+        [
+            (Capacity(bytes=8192), 2, "8192 bytes, as given"),
+            (Capacity(pages=3), 3, "3 pages, as given"),
+            (Capacity(share=0.5), 5, "0.5 of the 10 distinct pages, as given"),
+            (Capacity(), 3, "0.25 of the 10 distinct pages, by default"),
+        ],
+    )
+    def test_pages_of_ten_distinct_ones(self, given, pages, said):
+        assert given.of(10) == pages
+        assert said in given.said(10)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"pages": -1}, {"share": math.nan}, {"share": -0.1}, {"bytes": 1 << 60},
+         {"pages": 1, "share": 0.1}],
+    )  # fmt: skip
+    def test_what_cannot_be(self, wrong):
+        with pytest.raises(UsageError):
+            Capacity(**wrong)
+
+
+class TestPaper:
+    def test_a_rewritten_checkpoint_is_new_by_block_and_hot_by_file(self, rewritten):
+        facts = paper.answer(Question(PCM, HDD, Capacity(pages=4)), both(rewritten))
+        assert (facts["requests"], facts["unique_pages"], facts["disk_writes"]) == (8, 8, 4)
+        block, file = facts["identities"]["block"], facts["identities"]["file"]
+        media = 350 / 8_000_000
+        assert block["improvement_with_drain"] == pytest.approx(-media)
+        assert file["improvement_with_drain"] == pytest.approx(0.5 - media)
+        assert file["mapping"] == {"file": 8, "no file": 0, "not mapped": 0}
+
+    def test_it_says_what_the_papers_number_needs(self, rewritten):
+        facts = paper.answer(Question(PCM, HDD), both(rewritten))
+        said = facts["papers_number"]
+        assert said.startswith("The paper's mean of 82% would need, with pages told apart by block")
+        assert "by block: 0.0273 MiB without the final drain" in said  # seven of eight pages
+        assert "by file: 0.0156 MiB without the final drain" in said
+        assert "out of reach with the final drain (at most 50%)" in said
+
+    def test_without_write_backs_nothing_is_claimed(self, tmp_path):
+        with make_trace(tmp_path / "t", {"block": []}) as trace:
+            facts = paper.answer(Question(PCM, HDD), both(trace))
+        assert (facts["requests"], facts["improvement"]) == (0, None)
+        assert "nothing was written" in facts["papers_number"]
+        json.loads(dump(facts))
+
+
+class TestCurve:
+    def test_every_capacity_and_what_an_improvement_needs(self, rewritten):
+        by_file = both(rewritten)[Identity.FILE]
+        question = Question(PCM, HDD, identity=Identity.FILE)
+        facts = curve.answer(question, by_file, 0.5)
+        assert [row["capacity_pages"] for row in facts["curve"]] == [0, 1, 2, 3, 4]
+        assert facts["exact"]
+        needed = {row["improvement"]: row for row in facts["needed"]}
+        assert needed[0.5]["capacity_pages"] == 4
+        assert needed[0.5]["capacity_pages_with_drain"] is None  # a media term short of a half
+        assert set(needed) == {0.5, 0.77, 0.82, 0.9}
+
+    def test_a_policy_without_one_pass_is_not_called_exact(self, rewritten):
+        question = Question(PCM, HDD, policy="sieve")
+        assert not curve.answer(question, both(rewritten)[Identity.BLOCK])["exact"]
+
+
+class TestTimed:
+    def facts(self, trace, **options):
+        question = Question(PCM, HDD, Capacity(share=1.0))
+        accesses = page_writebacks(trace, reads=True, flushes_too=True)
+        return timed.answer(question, trace, accesses, Destage(), **options)
+
+    def test_with_room_for_all_nothing_waits_for_the_disk(self, rewritten):
+        facts = self.facts(rewritten)
+        by = {(r["replay"], r["layer"]): r for r in facts["latency"] if r["op"] == "write"}
+        assert by["closed", False]["mean_ns"] == 8 * MS
+        assert by["closed", True]["max_ns"] < MS
+        (everything,) = [row for row in facts["improvement"] if row["by"] == "all"]
+        assert everything["mean"] == pytest.approx(1, abs=1e-3)
+        assert (facts["disk_pages"], facts["disk_pages_without"]) == (0, 8)
+
+    def test_sync_calls_are_as_recorded_without_the_layer_and_short_with_it(self, rewritten):
+        calls = {row["layer"]: row for row in self.facts(rewritten)["sync_calls"]}
+        assert calls["recorded"]["calls"] == 2
+        assert calls["without"]["p50_ns"] == calls["recorded"]["p50_ns"] == 9 * MS
+        assert calls["with"]["p99_ns"] < 2 * MS
+
+    def test_what_nobody_knows_of_the_medium_is_none(self, rewritten):
+        facts = self.facts(rewritten)
+        assert facts["wear"]["lifetime_years"] is None
+        assert facts["wear"]["cycles_per_year"] > 0
+        assert facts["energy_j"] is None
+
+    def test_the_ceiling_is_the_time_in_which_somebody_waited(self, rewritten):
+        found = self.facts(rewritten)["ceiling"]
+        assert found["total_s"] == pytest.approx(0.018)
+        assert found["share"] == pytest.approx(0.018)
+
+    def test_tenants_have_a_part_each_where_that_is_asked_for(self, rewritten):
+        assert len(self.facts(rewritten, partitioned=True)["layers"]) == 1
+        json.loads(dump(self.facts(rewritten)))
+
+
+class TestSweep:
+    @pytest.fixture
+    def plan(self, tmp_path):
+        def write(text: str) -> sweep.Plan:
+            (tmp_path / "sweep.toml").write_text(text)
+            return sweep.load(tmp_path / "sweep.toml")
+
+        return write
+
+    def test_every_combination_is_a_row(self, rewritten, plan):
+        asked = plan(
+            'capacity = ["16K", 0.5]\nmedium = ["pcm-paper", "optane-pmem"]\n'
+            'policy = ["lru", "fifo", "min"]\nidentity = ["block", "file"]\n'
+        )
+        told = []
+        frame = sweep.run(rewritten, asked, done=lambda n, of: told.append((n, of)))
+        assert len(frame) == 2 * 2 * 3 * 2
+        assert told[-1] == (6, 6)
+        one = frame.query(
+            "identity == 'file' and policy == 'lru' and medium == 'pcm-paper'"
+        ).set_index("capacity_bytes")
+        assert one.loc[16384, "improvement_with_drain"] == pytest.approx(0.5, abs=1e-3)
+        assert one.loc[8192, "disk_writes"] == 6
+
+    def test_of_the_timed_model_too(self, rewritten, plan):
+        asked = plan(
+            'model = "timed"\ncapacity = [1.0]\ndestage = ["lazy", "eager"]\n'
+            'replay = ["open", "closed"]\npolicy = ["lru", "arc"]\n'
+        )
+        frame = sweep.run(rewritten, asked)
+        assert len(frame) == 8
+        assert set(frame["base_mean_ns"]) == {8.0 * MS}
+        lazy = frame[frame["destage"] == "lazy"]
+        assert (lazy["disk_pages"] == 0).all()
+        assert (frame.loc[frame["destage"] == "eager", "disk_pages"] == 8).all()
+
+    def test_threads_change_no_row(self, rewritten, plan):
+        asked = plan('capacity = [0.1, 0.5, 1.0]\npolicy = ["lru", "clock", "s3-fifo"]\n')
+        one, two = (sweep.run(rewritten, asked, threads=n) for n in (1, 2))
+        assert one.equals(two)
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("capacity = [nan]\n", "capacity.0"),
+            ("capacity = [-1.0]\n", "capacity.0"),
+            ("capacity = []\n", "capacity"),
+            ("policy = ['lru']\n", "capacity: Field required"),
+            ("capacity = [0.1]\ncolour = 'red'\n", "colour"),
+            ("capacity = [0.1]\npolicy = ['magic']\n", "no policy 'magic'"),
+            ("capacity = [0.1]\nbuffer = ['all']\n", "no buffer 'all'"),
+            ("capacity = [0.1]\nmedium = ['tape']\n", "no nvm 'tape'"),
+            ("capacity = [0.1]\nidentity = ['name']\n", "identity.0"),
+            ("capacity = ['12 apples']\n", "is no size"),
+            ("capacity = [0.1\n", "is not TOML"),
+            ("capacity = [0.1]\ndevices = 'none.toml'\n", "none.toml"),
+        ],
+    )
+    def test_what_a_file_must_not_say(self, plan, text, said):
+        with pytest.raises(UsageError) as error:
+            plan(text)
+        assert said in str(error.value)
+
+    def test_a_file_that_asks_for_too_much(self, plan):
+        shares = ", ".join(str(n / 10_000) for n in range(1, 10_000))
+        media = ", ".join(['"pcm-paper", "optane-pmem", "stt-mram"'])
+        policies = '"lru", "fifo", "arc", "min", "clock", "lfu", "slru", "2q", "sieve"'
+        with pytest.raises(UsageError, match="simulations"):
+            plan(
+                f"capacity = [{shares}]\nmedium = [{media}]\npolicy = [{policies}]\n"
+                'identity = ["block", "file"]\nbuffer = ["write-only", "sync-only"]\n'
+            )
+
+    def test_no_file(self, tmp_path: Path):
+        with pytest.raises(UsageError, match="cannot read"):
+            sweep.load(tmp_path / "none.toml")

@@ -55,8 +55,8 @@ def test_traces_named_one_by_one_keep_their_order_and_get_names_of_their_own(run
     assert names(find(twice)) == ["b.trace", "a.trace", "b.trace (2)"]
 
 
-def test_a_folder_without_traces_is_a_users_mistake(runs: Path) -> None:
-    with pytest.raises(UsageError, match="holds no trace"):
+def test_a_folder_without_traces_is_no_trace(runs: Path) -> None:
+    with pytest.raises(BadTrace, match="is no trace, and holds none"):
         find([str(runs / "notes")])
 
 
@@ -71,7 +71,7 @@ def test_a_pack_is_a_trace_among_the_others(runs: Path) -> None:
 def test_a_link_to_a_folder_of_traces_is_not_followed(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "link").symlink_to(runs)
-    with pytest.raises(UsageError, match="holds no trace"):
+    with pytest.raises(BadTrace, match="holds none"):
         find([str(tmp_path / "other")])
 
 
@@ -124,7 +124,7 @@ def test_a_url_that_nothing_can_open_is_a_users_mistake() -> None:
 
 
 def test_an_empty_url_holds_no_trace() -> None:
-    with pytest.raises(UsageError, match="holds no trace"):
+    with pytest.raises(BadTrace, match="holds none"):
         find(["memory://nowhere"])
 
 

@@ -32,18 +32,18 @@ Scheduler = Annotated[
 
 
 @contextlib.contextmanager
-def shown_reading(total: int) -> Iterator[Callable[[int], None]]:
-    """Tells on a terminal's stderr how many traces were read, where there are several."""
-    if total < 2 or not sys.stderr.isatty():
-        yield lambda done: None
+def shown_reading() -> Iterator[Callable[[int, int], None]]:
+    """Told how many traces of how many were read, shows it on a terminal's stderr."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("reading traces"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=total)
-        yield lambda done: bar.update(task, completed=done)
+        task = bar.add_task("reading", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextlib.contextmanager

@@ -83,6 +83,7 @@ def report(
       tracer report s3://bucket/runs --scheduler tcp://10.0.0.1:8786
     """
     from analysis.cli.report_page import check_output, write_report_page
+    from analysis.report.by_phase import keys_of
     from analysis.report.gathered import gather
     from analysis.report.text import print_report
     from analysis.report.text_together import print_together
@@ -98,9 +99,11 @@ def report(
         raise UsageError(
             "--html makes the page of one trace, here", "name one, without --scheduler"
         )
+    if by is not None:
+        keys_of(by)
     look = partial(gather, by=by, findings=findings, baseload=_idle(baseload))
     if len(sources) > 1:
-        with shown_reading(len(sources)) as done:
+        with shown_reading() as done:
             each = results(look, sources, scheduler, done)
             names = (source.name for source in sources)
             every = together(zip(names, each, strict=True))

@@ -12,6 +12,7 @@ from analysis.findings.finding import Finding
 from analysis.report.by_phase import by_phase
 from analysis.report.tables import MERGEABLE, TABLES
 from analysis.scale.sources import Source, opened
+from analysis.studies.identity import recording
 from analysis.views.devices import notes as devices_notes
 from analysis.views.energy import energy, why_none
 from tracer.store.manifest import duration_s
@@ -26,6 +27,7 @@ class Gathered:
 
     `facts`: of its manifest: complete, duration_s, targets, loss, own_cost, vm. `parts`: of the
     tables in `MERGEABLE` that it can give. `tables`: the others, as they are. `notes`: sentences.
+    `recording`: what two copies of one recording have in common; None: not known.
     """
 
     facts: dict[str, Any]
@@ -33,6 +35,7 @@ class Gathered:
     tables: dict[str, pd.DataFrame]
     notes: list[str]
     findings: list[Finding]
+    recording: tuple[object, ...] | None = None
 
     def every_table(self) -> dict[str, pd.DataFrame]:
         """The tables of this one trace, in the order of the report."""
@@ -72,7 +75,7 @@ def gather(
             notes.append(why_none(trace))
     facts: dict[str, Any] = {name: dict(trace.manifest)[name] for name in _FACTS}
     facts["duration_s"] = duration_s(trace.manifest)
-    return Gathered(facts, parts, tables, notes, found)
+    return Gathered(facts, parts, tables, notes, found, recording(trace.manifest))
 
 
 def _energy(trace: Trace, baseload: Source | None) -> pd.DataFrame:

@@ -15,6 +15,12 @@ from analysis.report.tables import MERGEABLE, TABLES
 TRACE = "trace"
 """The first column of a table in which traces stand side by side: their names."""
 
+SAME = (
+    "over all traces a process is told by its number, name and role, a device by its number, "
+    "whatever machine it was of"
+)
+"""What has to be said of tables that are added up."""
+
 _AT_ONCE = 16
 """Parts that are added up together, so that no more than these are held, however many traces."""
 _MOST_NAMES = 4
@@ -44,7 +50,10 @@ def together(named: Iterable[tuple[str, Gathered]]) -> Together:
     beside: dict[str, list[pd.DataFrame]] = {}
     of: dict[str, list[str]] = {}
     findings: list[tuple[str, Finding]] = []
+    copies: dict[tuple[object, ...], list[str]] = {}
     for name, one in named:
+        if one.recording is not None:
+            copies.setdefault(one.recording, []).append(name)
         traces[name] = {**one.facts, "notes": one.notes}
         findings += [(name, found) for found in one.findings]
         for key, frame in one.parts.items():
@@ -65,10 +74,7 @@ def together(named: Iterable[tuple[str, Gathered]]) -> Together:
         traces,
         {key: tables[key] for key in dict.fromkeys([*TABLES, *beside]) if key in tables},
         partly,
-        [
-            *_notes(traces),
-            *(f"the table {key} is of {_some(names)} alone" for key, names in partly.items()),
-        ],
+        _notes(traces, [names for names in copies.values() if len(names) > 1], partly),
         sorted(findings, key=lambda found: -found[1].weight),
     )
 
@@ -86,15 +92,27 @@ def _side_by_side(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True).reindex(columns=list(columns))
 
 
-def _notes(traces: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is said of traces, each sentence once, with the traces where they are not all."""
+def _notes(
+    traces: Mapping[str, Mapping[str, Any]],
+    copies: Sequence[Sequence[str]],
+    partly: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """What is to be said of all; what traces say, each sentence once."""
     said: dict[str, list[str]] = {}
     for name, facts in traces.items():
         for note in facts["notes"]:
             said.setdefault(note, []).append(name)
     return [
-        note if len(names) == len(traces) else f"{_some(names)}: {note}"
-        for note, names in said.items()
+        *(
+            f"{_some(names)} are one and the same recording, which counts so often"
+            for names in copies
+        ),
+        *(
+            note if len(names) == len(traces) else f"{_some(names)}: {note}"
+            for note, names in said.items()
+        ),
+        *(f"the table {key} is of {_some(names)} alone" for key, names in partly.items()),
+        SAME,
     ]
 
 

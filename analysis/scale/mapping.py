@@ -33,7 +33,7 @@ def map_traces(
     function: Callable[[Trace], Result],
     sources: Sequence[Source],
     scheduler: str | Client | None = None,
-    done: Callable[[int], None] | None = None,
+    done: Callable[[int, int], None] | None = None,
 ) -> list[Result]:
     """`function` of each trace, in the order of the sources; otherwise as `results`."""
     return list(results(function, sources, scheduler, done))
@@ -43,7 +43,7 @@ def results(
     function: Callable[[Trace], Result],
     sources: Sequence[Source],
     scheduler: str | Client | None = None,
-    done: Callable[[int], None] | None = None,
+    done: Callable[[int, int], None] | None = None,
 ) -> Iterator[Result]:
     """`function` of one trace after the other, in the order of the sources.
 
@@ -51,7 +51,7 @@ def results(
     processes on this machine (its CPUs), each with one CPU; else the address of a Dask scheduler,
     whose workers have this package and see the same paths; or what `connected` gave. There
     `function` must be one that can be imported, and it gets a trace that uses one CPU. `done` is
-    told how many are.
+    told how many of how many are.
 
     An error of a trace is raised as it is; of one among many it names the trace. Raises UsageError
     for an address that does not answer, FeatureMissing without Dask.
@@ -65,7 +65,7 @@ def results(
             if isinstance(outcome, TracerError):
                 raise naming(source, outcome) if len(sources) > 1 else outcome
             if done:
-                done(number)
+                done(number, len(sources))
             yield outcome
 
 

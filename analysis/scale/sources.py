@@ -37,6 +37,10 @@ class Source:
             return self
         return Source(str(Path(self.location).absolute()), self.name)
 
+    def place(self) -> str:
+        """What two names of one and the same place have in common."""
+        return self.location if remote.is_url(self.location) else str(Path(self.location).resolve())
+
 
 def find(locations: Sequence[str]) -> list[Source]:
     """The traces at these locations, in their order, those of a folder by name.

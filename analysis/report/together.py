@@ -47,7 +47,7 @@ def together(named: Iterable[tuple[str, Gathered]]) -> Together:
     """One report of traces, by their names. Each is looked at once and let go."""
     traces: dict[str, dict[str, Any]] = {}
     parts: dict[str, list[pd.DataFrame]] = {}
-    beside: dict[str, list[pd.DataFrame]] = {}
+    others: dict[str, list[tuple[str, pd.DataFrame]]] = {}
     of: dict[str, list[str]] = {}
     findings: list[tuple[str, Finding]] = []
     copies: dict[tuple[object, ...], list[str]] = {}
@@ -64,30 +64,32 @@ def together(named: Iterable[tuple[str, Gathered]]) -> Together:
                 parts[key] = [MERGEABLE[key].together(held)]
         for key, frame in one.tables.items():
             of.setdefault(key, []).append(name)
-            beside.setdefault(key, []).append(_named(frame, name))
+            others.setdefault(key, []).append((name, frame))
     tables = {
         key: MERGEABLE[key].finish(MERGEABLE[key].together(held)) for key, held in parts.items()
     }
-    tables |= {key: _side_by_side(held) for key, held in beside.items()}
+    tables |= {key: beside(held) for key, held in others.items()}
     partly = {key: names for key, names in of.items() if len(names) < len(traces)}
     return Together(
         traces,
-        {key: tables[key] for key in dict.fromkeys([*TABLES, *beside]) if key in tables},
+        {key: tables[key] for key in dict.fromkeys([*TABLES, *others]) if key in tables},
         partly,
         _notes(traces, [names for names in copies.values() if len(names) > 1], partly),
         sorted(findings, key=lambda found: -found[1].weight),
     )
 
 
-def _named(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    found = frame.copy()
-    found.insert(0, TRACE, pd.Series([name] * len(frame), index=frame.index, dtype=object))
-    return found
-
-
-def _side_by_side(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Frames of one kind below each other, with the columns of all."""
-    filled = [frame for frame in frames if len(frame)] or list(frames[:1])
+def beside(named: Iterable[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
+    """Frames of traces below each other: their names in a first column `trace`, then the columns of
+    all. What a trace lacks is null."""
+    frames = []
+    for name, frame in named:
+        found = frame.copy()
+        names = pd.Series([name] * len(frame), index=frame.index, dtype=object)
+        found.insert(0, TRACE, names)
+        frames.append(found)
+    # Of none but empty ones the first; they would else take a part in the columns' types.
+    filled = [frame for frame in frames if len(frame)] or frames[:1]
     columns = dict.fromkeys(column for frame in frames for column in frame.columns)
     return pd.concat(filled, ignore_index=True).reindex(columns=list(columns))
 

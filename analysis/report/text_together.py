@@ -31,11 +31,12 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
         left=(TRACE, "target", "state"),
         note=f"{more} more with --json." if more > 0 else "",
     )
-    loss = found.tables.get("loss")
-    if loss is not None and len(loss):
+    gaps = found.tables.get("loss")
+    lossy = {name for name, facts in found.traces.items() if facts["loss"].get("windows")}
+    lossy |= set(gaps[TRACE]) if gaps is not None else set()
+    if lossy:
         out.print(
-            f"Events were lost in {loss[TRACE].nunique()} of them, in {len(loss)} gaps: "
-            "figures over them are too low.",
+            f"Events were lost in {len(lossy)} of them: figures over them are too low.",
             style="red",
         )
     else:

@@ -149,7 +149,8 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
     """Workers on this machine, that nobody else may talk to: they do what they are told.
 
     A trace's memory is bounded by DuckDB's, so that Dask need not pause workers for theirs. What
-    they write to disk goes with them, however they end.
+    they write to disk goes with them, however they end. The folder is nobody else's: Dask looks for
+    modules there.
     """
     import distributed
 
@@ -165,10 +166,11 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
             memory_limit=0,
             security=security,
             dashboard_address="127.0.0.1:0",  # of any number, since another may be taken
-            scheduler_kwargs={"dashboard": False},
+            scheduler_kwargs={"dashboard": False, "local_directory": folder, "allowed_failures": 1},
             silence_logs=logging.CRITICAL,
             local_directory=folder,
             env={"TMPDIR": folder},
+            preload=["analysis.scale.worker"],
         ) as cluster,
     ):
         yield cluster

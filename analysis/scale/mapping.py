@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _LOCAL = re.compile(r"local(?::(?P<workers>[1-9]\d{0,3}))?")
-_ADDRESS = re.compile(r"[a-z]+://[^/\s]+")
+_ADDRESS = re.compile(r"(tcp|tls|wss?|ucx)://(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?")
 _CONNECT_S = 10
 _NEEDS = "pip install 'traintrace[cluster]'"
 

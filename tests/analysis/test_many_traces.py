@@ -13,6 +13,8 @@ from tests.support.traces import make_trace
 from tracer.store.packing import pack
 
 FIXTURE = ROOT / "fixtures" / "lenet.trace"
+RUNS = ("1-0", "1-1", "4-0", "4-1", "host-0", "host-1")
+"""Of the study that `make_study` makes."""
 HOSTILE = "\x1b[31m[red]<script>alert(1)</script>"
 
 
@@ -72,9 +74,7 @@ def test_a_folder_with_one_trace_is_that_trace(tracer, tmp_path):
 def test_the_json_of_many_says_where_each_is_and_what_it_tells(tracer, tmp_path):
     make_study(tmp_path / "s.study")
     found = tracer("report", "s.study", "--json", "--findings", "3").json
-    assert [one["trace"] for one in found["traces"]] == [
-        f"runs/{run}/run.trace" for run in ("1-0", "1-1", "4-0", "4-1", "host-0", "host-1")
-    ]
+    assert [one["trace"] for one in found["traces"]] == [f"runs/{run}/run.trace" for run in RUNS]
     first = found["traces"][0]
     assert first["location"] == "s.study/runs/1-0/run.trace"
     assert first["duration_s"] == 20.0 and first["complete"] is True
@@ -83,7 +83,7 @@ def test_the_json_of_many_says_where_each_is_and_what_it_tells(tracer, tmp_path)
     assert {row["trace"] for row in found["tables"]["counters"]} == {
         one["trace"] for one in found["traces"]
     }
-    assert list(found["tables"]["counters"][0])[0] == "trace"
+    assert next(iter(found["tables"]["counters"][0])) == "trace"
 
 
 def test_the_text_of_many_is_80_columns_wide_and_says_what_was_lost(tracer, tmp_path):
@@ -97,6 +97,7 @@ def test_the_text_of_many_is_80_columns_wide_and_says_what_was_lost(tracer, tmp_
 
 
 def test_a_hostile_name_of_a_trace_cannot_speak_to_the_terminal(tracer, tmp_path):
+    (tmp_path / "runs").mkdir()
     for name in ("a", f"b {HOSTILE}".replace("/", "|")):
         make_trace(
             tmp_path / "runs" / name,
@@ -134,11 +135,11 @@ def test_a_query_of_a_folder_has_the_trace_in_its_first_column(tracer, runs):
 
 def test_a_comparison_is_the_same_wherever_traces_are_looked_at(tracer, tmp_path):
     make_study(tmp_path / "s.study")
-    named = tracer("compare", *(f"s.study/runs/{one}/run.trace" for one in
-                                ("1-0", "1-1", "4-0", "4-1", "host-0", "host-1")), "--json")  # fmt: skip
+    runs = [f"s.study/runs/{one}/run.trace" for one in RUNS]
+    named = tracer("compare", *runs, "--json")
     assert tracer("compare", "s.study", "--json").out == named.out
     assert tracer("compare", "s.study", "--json", "--scheduler", "local:2").out == named.out
-    assert [group["name"] for group in named.json["groups"]][0] == "host"
+    assert named.json["groups"][0]["name"] == "host"
     assert named.json["groups"][0]["traces"][0]["path"] == "s.study/runs/host-0/run.trace"
 
 
@@ -186,7 +187,8 @@ def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, sche
         (("runs/readme.txt", "runs"), 6, "runs/readme.txt is a file"),
         (("runs", "--scheduler", "nonsense"), 2, "'nonsense' is no scheduler"),
         (("runs", "--scheduler", "local:-1"), 2, "'local:-1' is no scheduler"),
-        (("runs", "--scheduler", "nosuch://127.0.0.1:1"), 2, "no Dask scheduler answers"),
+        (("runs", "--scheduler", "http://127.0.0.1:1"), 2, "is no scheduler"),
+        (("runs", "--scheduler", "tcp://127.0.0.1:1"), 2, "no Dask scheduler answers"),
         (("runs/a.trace", "--scheduler", "nonsense"), 2, "'nonsense' is no scheduler"),
         (("runs", "--html", "x.html"), 2, "the page of one trace"),
         (("runs/a.trace", "--html", "x.html", "--scheduler", "local:1"), 2, "of one trace"),

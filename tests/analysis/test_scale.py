@@ -227,7 +227,7 @@ def test_nobody_else_can_give_our_workers_work() -> None:
         context.verify_mode = ssl.CERT_NONE
         port = int(address.rpartition(":")[2])
         with (
-            pytest.raises(ssl.SSLError, match="(?i)certificate.required"),
+            pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"),
             socket.create_connection(("127.0.0.1", port)) as plain,
             context.wrap_socket(plain) as stranger,
         ):
@@ -242,7 +242,7 @@ def test_more_workers_than_traces_are_not_started(runs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["local:0", "10.0.0.1", "local:x", "nonsense", "", "tcp://", "://x"]
+    "wrong", ["local:0", "10.0.0.1", "local:x", "nonsense", "", "tcp://", "://x", "nosuch://x:1"]
 )
 def test_what_is_no_scheduler_is_a_users_mistake(runs: Path, wrong: str) -> None:
     with pytest.raises(UsageError, match="is no scheduler"):

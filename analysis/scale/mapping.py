@@ -102,10 +102,14 @@ def _outcome(
 
 
 def _result(future: Any, source: Source) -> Any:
-    from distributed import KilledWorker
+    from distributed import CancelledError, KilledWorker
 
     try:
         return future.result()
+    except (CancelledError, OSError):
+        return TracerError(
+            "the Dask scheduler went away while it was at work", "see that it runs, and try again"
+        )
     except KilledWorker:
         return TracerError(
             f"the workers that read {source.location} were killed, again and again",
@@ -171,6 +175,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
             local_directory=folder,
             env={"TMPDIR": folder},
             preload=["analysis.scale.worker"],
+            config={"distributed.worker.profile.enabled": False},
         ) as cluster,
     ):
         yield cluster

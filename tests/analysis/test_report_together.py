@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.report.gathered import Gathered, gather
@@ -163,6 +163,7 @@ CALLS = st.lists(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(CALLS, min_size=1, max_size=40))
 def test_however_many_traces_are_added_up_the_sums_are_those_of_all(
     many: list[list[tuple[str, int]]],

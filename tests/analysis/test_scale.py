@@ -6,14 +6,16 @@ import os
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import distributed
 import fsspec
 import pandas as pd
 import pytest
 
-from analysis.scale.mapping import connected, map_traces
+from analysis.scale.mapping import connected, map_traces, results
 from analysis.scale.sources import Source, find, opened
 from probes.errors import BadTrace, TracerError, UsageError
 from tests.support.traces import make_trace
@@ -188,6 +190,11 @@ def test_an_error_of_a_trace_names_it_wherever_it_was_read(
         map_traces(calls, find(["runs"]), scheduler)
 
 
+def nap(trace: Trace) -> int:
+    time.sleep(2)
+    return 1
+
+
 def refuse(trace: Trace) -> None:
     raise UsageError("this cannot be", "do not")
 
@@ -206,6 +213,39 @@ def die(trace: Trace) -> None:
 def test_workers_that_are_killed_are_told_with_the_trace_that_they_read(runs: Path) -> None:
     with pytest.raises(TracerError, match=r"that read .*/runs/a.trace were killed"):
         map_traces(die, find([str(runs)]), "local:1")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[distributed.LocalCluster]:
+    """A Dask scheduler that somebody else runs, with a worker that was started elsewhere."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        local_directory=str(tmp_path),
+        scheduler_kwargs={"local_directory": str(tmp_path)},
+    ) as made:
+        monkeypatch.chdir(tmp_path)
+        yield made
+
+
+def test_the_workers_of_an_address_give_equal_results(
+    runs: Path, cluster: distributed.LocalCluster
+) -> None:
+    sources = find(["runs"])
+    there = map_traces(calls, sources, cluster.scheduler_address)
+    for one, other in zip(there, map_traces(calls, sources), strict=True):
+        pd.testing.assert_frame_equal(one, other)
+
+
+def test_a_scheduler_that_goes_away_is_said(runs: Path, cluster: distributed.LocalCluster) -> None:
+    each = results(nap, find([str(runs)]), cluster.scheduler_address)
+    assert next(each) == 1
+    cluster.close()
+    with pytest.raises(TracerError, match="went away"):
+        list(each)
 
 
 def test_workers_leave_nothing_behind(

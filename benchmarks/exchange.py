@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import parts  # noqa: F401 (so that `analysis` is the package, not the benchmark)
 
 from analysis.exchange.exporting import export
 from analysis.exchange.formats import import_file

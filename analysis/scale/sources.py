@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.scale import remote
-from probes.errors import BadTrace, TracerError, UsageError
+from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store.manifest import FILE as MANIFEST
 from tracer.store.packing import SUFFIX, is_pack, open_pack
 from tracer.store.trace import Trace
@@ -93,12 +93,15 @@ def naming(source: Source, error: TracerError) -> TracerError:
 
 
 def _find_in_folder(folder: Path) -> list[tuple[str, str]]:
-    if (folder / MANIFEST).exists() or not folder.is_dir():
-        # A trace, or what opening it will find wrong.
+    try:
+        alone = (folder / MANIFEST).exists() or not folder.is_dir()
+    except OSError:
+        alone = True
+    if alone:  # a trace, or what opening it will find wrong
         return [(str(folder), folder.name)]
     found = []
     top = len(folder.parts)
-    for at, folders, files in os.walk(folder):
+    for at, folders, files in os.walk(folder, onerror=_refuse):
         here = Path(at)
         if MANIFEST in files:
             found.append((str(here), str(here.relative_to(folder))))
@@ -114,6 +117,14 @@ def _find_in_folder(folder: Path) -> list[tuple[str, str]]:
             f"{folder} is no trace, and holds none", "name a folder that `tracer record` made"
         )
     return found
+
+
+def _refuse(error: OSError) -> None:
+    """A folder that cannot be looked into may hold traces: to pass over it would be a loss."""
+    said = f"{error.filename} cannot be read: {error.strerror}"
+    if isinstance(error, PermissionError):
+        raise PermissionMissing(said, "run as its owner, or as root")
+    raise BadTrace(said, "see that it can be read")
 
 
 def _names(paths: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import ssl
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 from analysis.scale.mapping import connected, map_traces, results
 from analysis.scale.sources import Source, find, opened
-from probes.errors import BadTrace, TracerError, UsageError
+from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tests.support.traces import make_trace
 from tracer.store.packing import pack
 from tracer.store.trace import Trace
@@ -79,6 +80,21 @@ def test_a_link_to_a_folder_of_traces_is_not_followed(runs: Path, tmp_path: Path
     (tmp_path / "other" / "link").symlink_to(runs)
     with pytest.raises(BadTrace, match="holds none"):
         find([str(tmp_path / "other")])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="wants to become nobody")
+def test_a_folder_that_may_not_be_read_is_not_passed_over() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "closed").mkdir(mode=0o700)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(PermissionMissing, match="closed cannot be read"):
+                find([folder])
+            with pytest.raises(TracerError), opened(find([f"{folder}/closed"])[0]):
+                pass
+        finally:
+            os.seteuid(0)
 
 
 def test_what_is_not_there_is_said_when_it_is_opened(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracer.cli.opening import AsJson, open_trace
+from analysis.cli.many import Scheduler, shown_reading
+from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Comparison
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 def compare(
     traces: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="T", help="Trace directories.", show_default=False),
+        list[str] | None,
+        typer.Argument(
+            metavar="T", help="Traces, packs, folders that hold some, URLs.", show_default=False
+        ),
     ] = None,
     group: Annotated[
         list[str] | None,
@@ -26,6 +28,7 @@ def compare(
         bool, typer.Option("--pair", help="Runs pair by their order in the groups.")
     ] = False,
     top: Annotated[int, typer.Option(min=0, help="Changes to show.")] = 20,
+    scheduler: Scheduler = None,
     json: AsJson = False,
 ) -> None:
     """Hold traces side by side: host, one container, four containers; what changed most first.
@@ -42,13 +45,17 @@ def compare(
       tracer compare quick.study/runs/lenet-train-*/run.trace
 
       tracer compare --group host=h1.trace,h2.trace --group limited=c1.trace,c2.trace
+
+      tracer compare --group before=old/ --group after=new/ --scheduler local:4
     """
     from analysis.compare.comparison import compare as compare_traces
     from probes.errors import UsageError
 
     if traces and group:
         raise UsageError("traces are named with --group and without", "put each into a --group")
-    found = compare_traces(traces or [], _groups(group) if group else None, pair, open_trace)
+    groups = _groups(group) if group else None
+    with shown_reading() as done:
+        found = compare_traces(traces or [], groups, pair, scheduler, done)
     if json:
         from tracer.store.trace import dump
 
@@ -59,13 +66,13 @@ def compare(
     print_comparison(found, top)
 
 
-def _groups(texts: list[str]) -> dict[str, list[Path]]:
+def _groups(texts: list[str]) -> dict[str, list[str]]:
     from probes.errors import UsageError
 
-    found: dict[str, list[Path]] = {}
+    found: dict[str, list[str]] = {}
     for text in texts:
         name, equals, paths = text.partition("=")
-        listed = [Path(path) for path in paths.split(",") if path]
+        listed = [path for path in paths.split(",") if path]
         if not (name and equals and listed):
             raise UsageError(f"{text!r} is no group", "give e.g. --group host=a.trace,b.trace")
         if name in found:
@@ -83,7 +90,7 @@ def _as_json(found: Comparison) -> dict[str, Any]:
                 "name": group.name,
                 "traces": [
                     {
-                        "path": str(found.runs[number].path),
+                        "path": found.runs[number].path,
                         "lost": found.runs[number].lost or None,
                         **{
                             name: found.runs[number].identity.factors.get(name)

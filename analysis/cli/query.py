@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.cli.many import Scheduler, opened_here, shown_reading
 from tracer.cli.main import verb
-from tracer.cli.opening import AsJson, TracePath, open_trace
+from tracer.cli.opening import AsJson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracer.store.trace import Trace
 
 
 def _examples() -> str:
@@ -47,13 +54,19 @@ def _complete(incomplete: str) -> list[str]:
 
 @verb(epilog=_examples)
 def query(
-    trace: TracePath,
+    trace: Annotated[
+        str,
+        typer.Argument(
+            metavar="T", help="Trace, pack, folder that holds some, URL.", show_default=False
+        ),
+    ],
     sql: Annotated[
         str,
         typer.Argument(
             metavar="SQL", help="A query; - reads it from stdin.", autocompletion=_complete
         ),
     ],
+    scheduler: Scheduler = None,
     json: AsJson = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
@@ -61,11 +74,16 @@ def query(
 
     The views below are there, too, made when they are asked for; and each table as
     TABLE_in_phase, with the columns phase, stage, epoch and step.
-    """
-    import duckdb
 
+    Of a folder or a URL of traces each is asked for itself, and the rows of all
+    have its name in a first column, trace:
+
+      tracer query quick.study/runs "SELECT count(*) FROM syscalls"
+    """
     from analysis.report.tables import records
-    from analysis.views.catalogue import make_named
+    from analysis.report.together import TRACE, beside
+    from analysis.scale.mapping import results
+    from analysis.scale.sources import find
     from probes.errors import UsageError
     from tracer.store.trace import dump
 
@@ -74,15 +92,23 @@ def query(
     text = sys.stdin.read() if sql == "-" else sql
     if not text.strip():
         raise UsageError("the query is empty", "e.g. SELECT count(*) FROM syscalls")
-    with open_trace(trace) as opened:
-        make_named(opened, text)
-        try:
-            frame = opened.connection.execute(text).df()
-        except duckdb.Error as error:
-            line = " ".join(str(error).split())[:300]
+    sources = find([trace])
+    if len(sources) > 1:
+        with shown_reading() as done:
+            each = results(partial(_answer, sql=text), sources, scheduler, done)
+            names = [source.name for source in sources]
+            frames = list(each)
+        if any(TRACE in frame for frame in frames):
             raise UsageError(
-                f"the query failed: {line}", f"tables here: {', '.join(opened.tables)}"
-            ) from None
+                "a column of the query is called trace, as that of the traces' names is",
+                "give it another name: AS ...",
+            )
+        frame = beside(zip(names, frames, strict=True))
+    elif scheduler is not None:
+        (frame,) = results(partial(_answer, sql=text), sources, scheduler)
+    else:
+        with opened_here(sources[0]) as opened:
+            frame = _answer(opened, text)
     if json:
         typer.echo(dump(records(frame)))
     elif csv:
@@ -95,3 +121,20 @@ def query(
         left = [c for c in frame.columns if c not in numbers]
         note = f"{len(frame) - 1000} more rows: --csv or --json" if len(frame) > 1000 else ""
         print_table(wide_console(), "", list(frame.columns), rows, left=left, note=note, exact=True)
+
+
+def _answer(trace: Trace, sql: str) -> pd.DataFrame:
+    """What a query of the user's gives."""
+    import duckdb
+
+    from analysis.views.catalogue import make_named
+    from probes.errors import UsageError
+
+    make_named(trace, sql)
+    try:
+        return trace.connection.execute(sql).df()
+    except duckdb.Error as error:
+        line = " ".join(str(error).split())[:300]
+        raise UsageError(
+            f"the query failed: {line}", f"tables here: {', '.join(trace.tables)}"
+        ) from None

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracer.cli.opening import AsJson, TracePath, open_trace
+from analysis.cli.many import Locations, Scheduler, opened_here, shown_reading
+from tracer.cli.opening import AsJson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.report.gathered import Gathered
+    from analysis.report.together import Together
+    from analysis.scale.sources import Source
 
 _SHOWN = 10
 """Findings, where nobody says how many."""
 
 
 def report(
-    trace: TracePath,
+    traces: Locations,
     baseload: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--baseload", metavar="B", help="Trace of the idle machine, to split energy by."
         ),
@@ -38,6 +47,7 @@ def report(
             "--findings", metavar="N", min=0, help="So many findings; 10, or all of JSON."
         ),
     ] = None,
+    scheduler: Scheduler = None,
     json: AsJson = False,
 ) -> None:
     """Show what the kernel did: findings, calls, faults, write-backs, requests, losses.
@@ -50,6 +60,9 @@ def report(
 
     --html writes all of it as one page, with a timeline that zooms, heat maps
     of write-backs, and tables that sort. It needs nothing but a browser.
+
+    Of several traces counts, times and quantiles are over all of them; what
+    does not add up stands side by side, the trace in the first column.
 
     [bold]Examples[/bold]
 
@@ -64,57 +77,91 @@ def report(
       tracer report run.trace --json | jq .tables.writeback_reasons
 
       tracer report run.trace --json | jq -r '.findings[0].query'
+
+      tracer report quick.study/runs --scheduler local:4
+
+      tracer report s3://bucket/runs --scheduler tcp://10.0.0.1:8786
     """
     from analysis.cli.report_page import check_output, write_report_page
-    from analysis.findings.catalogue import findings as all_findings
-    from analysis.report.by_phase import by_phase
-    from analysis.report.tables import all_tables, records
-    from analysis.views.devices import notes as devices_notes
-    from analysis.views.energy import energy, why_none
+    from analysis.report.by_phase import keys_of
+    from analysis.report.gathered import gather
+    from analysis.report.text import print_report
+    from analysis.report.text_together import print_together
+    from analysis.report.together import together
+    from analysis.scale.mapping import results
+    from analysis.scale.sources import find
+    from probes.errors import UsageError
 
     if html is not None:
         check_output(html, force, json)
-    with open_trace(trace) as opened:
-        found_here = all_findings(opened)[:findings] if findings != 0 else []
-        tables = all_tables(opened)
-        if by is not None:
-            tables["by_phase"] = by_phase(opened, by)
-        manifest = opened.manifest
-        written = set(tables["block_latency"]["dev"]) if "block_latency" in tables else set()
-        notes = devices_notes(manifest, written)
-        if baseload is not None or "samples" in opened.tables:
-            with contextlib.ExitStack() as stack:
-                idle = stack.enter_context(open_trace(baseload)) if baseload is not None else None
-                found = energy(opened, idle)
-            if len(found):
-                tables["energy"] = found
-            else:
-                notes.append(why_none(opened))
-        if html is not None:
-            write_report_page(opened, tables, notes, found_here, html)
-    if json:
-        from tracer.store.manifest import duration_s
-        from tracer.store.trace import dump
-
-        typer.echo(
-            dump(
-                {
-                    "trace": str(trace),
-                    "complete": manifest["complete"],
-                    "duration_s": duration_s(manifest),
-                    "targets": manifest["targets"],
-                    "loss": manifest["loss"],
-                    "own_cost": manifest["own_cost"],
-                    "vm": manifest["vm"],
-                    "notes": notes,
-                    "findings": [asdict(one) for one in found_here],
-                    "tables": {name: records(frame) for name, frame in tables.items()},
-                }
-            )
+    sources = find(traces)
+    if html is not None and (len(sources) > 1 or scheduler is not None):
+        raise UsageError(
+            "--html makes the page of one trace, here", "name one, without --scheduler"
         )
-    if json or html is not None:
+    if by is not None:
+        keys_of(by)
+    look = partial(gather, by=by, findings=findings, baseload=_idle(baseload))
+    if len(sources) > 1:
+        with shown_reading() as done:
+            each = results(look, sources, scheduler, done)
+            names = (source.name for source in sources)
+            every = together(zip(names, each, strict=True))
+        chosen = every.findings[:findings]
+        if json:
+            told = [{"trace": name, **asdict(found)} for name, found in chosen]
+            _print_json(_of_many(every, sources), told, every.tables)
+        else:
+            print_together(every, chosen[:_SHOWN] if findings is None else chosen)
         return
-    from analysis.report.text import print_report
+    if scheduler is not None:
+        (one,) = results(look, sources, scheduler)
+        tables = one.every_table()
+    else:
+        with opened_here(sources[0]) as opened:
+            one = look(opened)
+            tables = one.every_table()
+            if html is not None:
+                write_report_page(opened, tables, one.notes, one.findings, html)
+    if json:
+        told = [asdict(found) for found in one.findings]
+        _print_json(_of_one(one, sources[0].location), told, tables)
+    elif html is None:
+        shown = one.findings[:_SHOWN] if findings is None else one.findings
+        print_report(sources[0].location, one.facts, tables, one.notes, shown)
 
-    shown = found_here[:_SHOWN] if findings is None else found_here
-    print_report(str(trace), manifest, tables, notes, shown)
+
+def _idle(location: str | None) -> Source | None:
+    from analysis.scale.sources import find
+    from probes.errors import UsageError
+
+    if location is None:
+        return None
+    found = find([location])
+    if len(found) > 1:
+        raise UsageError(f"{location} holds {len(found)} traces", "name one as --baseload")
+    return found[0].absolute()
+
+
+def _of_one(one: Gathered, location: str) -> dict[str, Any]:
+    """The head of one trace's JSON."""
+    order = ("complete", "duration_s", "targets", "loss", "own_cost", "vm")
+    facts = {name: one.facts[name] for name in order}
+    return {"trace": location, **facts, "notes": one.notes}
+
+
+def _of_many(every: Together, sources: Sequence[Source]) -> dict[str, Any]:
+    """The head of many traces' JSON."""
+    places = {source.name: source.location for source in sources}
+    told = [{"trace": n, "location": places[n], **facts} for n, facts in every.traces.items()]
+    return {"traces": told, "notes": every.notes, "of": every.of}
+
+
+def _print_json(
+    head: dict[str, Any], findings: list[dict[str, Any]], tables: dict[str, pd.DataFrame]
+) -> None:
+    from analysis.report.tables import records
+    from tracer.store.trace import dump
+
+    rows = {name: records(frame) for name, frame in tables.items()}
+    typer.echo(dump({**head, "findings": findings, "tables": rows}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from scipy import stats
 from analysis.compare.groups import Group, Grouping, different_work, pairs, told
 from analysis.compare.measured import Measured, measured
 from analysis.compare.ratio import Values, ratio
-from analysis.studies.identity import Identity, identity
+from analysis.scale.mapping import results
+from analysis.scale.sources import Source, find
+from analysis.studies.identity import Identity, identity, recording
 from probes.errors import UsageError
 from tracer.store.trace import Trace
 
@@ -40,9 +42,12 @@ ROWS = [
 
 @dataclass(frozen=True)
 class Run:
-    """What a comparison needs of one trace, which need not be opened again."""
+    """What a comparison needs of one trace, which need not be opened again.
 
-    path: Path
+    `path`: where it is, or its URL.
+    """
+
+    path: str
     identity: Identity
     measured: Measured
     lost: str
@@ -74,14 +79,12 @@ def look(trace: Trace) -> Run:
     """What a comparison needs of this trace: the part that takes time, a trace at a time."""
     who = identity(trace)
     manifest = trace.manifest
-    recorder, clock = manifest["recorder"], manifest["clock"]
-    recording = (recorder.get("boot_id"), recorder.get("pid"), clock["start_ns"], clock["end_ns"])
     return Run(
-        trace.folder,
+        str(trace.folder),
         who,
         measured(trace, who.dev),
         _lost(manifest["loss"], manifest["complete"]),
-        recording if recorder.get("pid") is not None else None,
+        recording(manifest),
     )
 
 
@@ -97,54 +100,56 @@ def _lost(loss: Mapping[str, Any], complete: bool) -> str:
 
 
 def compare(
-    traces: Sequence[Path],
-    groups: Mapping[str, Sequence[Path]] | None = None,
+    traces: Sequence[str | Path],
+    groups: Mapping[str, Sequence[str | Path]] | None = None,
     pair: bool = False,
-    opener: Callable[[Path], Trace] = Trace,
+    scheduler: str | None = None,
+    done: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Hold traces against each other, the first group being the base.
 
-    `groups`: traces by the name of their group; None: as `traces` tell them. `pair`: the runs of
-    two groups pair by their order, where they do not by themselves. `opener` opens a trace.
+    `traces`: where they are: traces, packs, folders that hold some, URLs. `groups`: such, by the
+    name of their group; None: as `traces` tell them. `pair`: the runs of two groups pair by their
+    order, where they do not by themselves. `scheduler`: who looks at the traces, as
+    `analysis.scale.mapping.results` has it. `done`: told how many of how many were looked at.
 
     Raises UsageError for fewer than two groups, for a trace that is in two of them, and for groups
     that cannot pair; BadTrace where one cannot be read.
     """
     notes: list[str] = []
     named = _once(groups, notes) if groups is not None else None
-    paths = list(itertools.chain(*named.values())) if named else _unique(traces, notes)
-    if len(paths) < 2:
+    sources = list(itertools.chain(*named.values())) if named else _unique(traces, notes)
+    if len(sources) < 2:
         raise UsageError("a comparison needs two traces", "e.g. tracer compare a.trace b.trace")
-    runs = []
-    for path in paths:
-        with opener(path) as trace:
-            runs.append(look(trace))
+    looks = results(look, sources, scheduler, done)
+    runs = [replace(run, path=source.location) for source, run in zip(sources, looks, strict=True)]
     return compared(runs, named, pair, notes)
 
 
-def _unique(paths: Sequence[Path], notes: list[str]) -> list[Path]:
-    found: dict[Path, Path] = {}
-    for path in paths:
-        if found.setdefault(path.resolve(), path) is not path:
-            notes.append(f"{path} is named twice, and counts once")
+def _unique(locations: Sequence[str | Path], notes: list[str]) -> list[Source]:
+    found: dict[str, Source] = {}
+    for source in find([str(location) for location in locations]):
+        if found.setdefault(source.place(), source) is not source:
+            notes.append(f"{source.location} is named twice, and counts once")
     return list(found.values())
 
 
-def _once(groups: Mapping[str, Sequence[Path]], notes: list[str]) -> dict[str, list[Path]]:
-    found = {name: _unique(paths, notes) for name, paths in groups.items()}
-    of: dict[Path, str] = {}
-    for name, paths in found.items():
-        for path in paths:
-            if (other := of.setdefault(path.resolve(), name)) != name:
+def _once(groups: Mapping[str, Sequence[str | Path]], notes: list[str]) -> dict[str, list[Source]]:
+    found = {name: _unique(locations, notes) for name, locations in groups.items()}
+    of: dict[str, str] = {}
+    for name, sources in found.items():
+        for source in sources:
+            if (other := of.setdefault(source.place(), name)) != name:
                 raise UsageError(
-                    f"{path} is in the groups {other} and {name}", "put it into one of them"
+                    f"{source.location} is in the groups {other} and {name}",
+                    "put it into one of them",
                 )
     return found
 
 
 def compared(
     runs: Sequence[Run],
-    groups: Mapping[str, Sequence[Path]] | None = None,
+    groups: Mapping[str, Sequence[object]] | None = None,
     pair: bool = False,
     notes: Sequence[str] = (),
 ) -> Comparison:

@@ -32,6 +32,13 @@ _PARTS = (
 """Each table, what is counted of it, and of which of its rows."""
 
 
+def keys_of(by: str) -> tuple[str, ...]:
+    """The columns that a table is grouped by; UsageError for what there is not."""
+    if by not in BY:
+        raise UsageError(f"a report cannot be grouped by {by!r}", f"give one of {', '.join(BY)}")
+    return BY[by]
+
+
 def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     """What the kernel did, grouped by `by`: phase, epoch or step.
 
@@ -44,10 +51,8 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
 
     Needs table phases; UsageError for another `by`.
     """
-    if by not in BY:
-        raise UsageError(f"a report cannot be grouped by {by!r}", f"give one of {', '.join(BY)}")
+    keys = keys_of(by)
     trace.require("phases")
-    keys = BY[by]
     known = {"flushes": "block"}
     present = [part for part in _PARTS if known.get(part[0], part[0]) in trace.tables]
     trace.empty_if_missing("processes")

@@ -31,7 +31,7 @@ def samples(trace: Trace) -> pd.DataFrame:
     )
     order = {name: place for place, name in enumerate(_ORDER)}
     frame["place"] = frame["name"].map(order)
-    frame = frame.sort_values(["target", "place", "instance"], na_position="last")
+    frame = frame.sort_values(["target", "place", "name", "instance"], na_position="last")
     frame = frame.drop(columns="place").reset_index(drop=True)
     keys = [tuple(key) for key in frame[["target", "name", "instance"]].fillna("").to_numpy()]
     speeds = dict(zip(keys, frame.pop("speed"), strict=True))

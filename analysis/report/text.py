@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,9 +11,9 @@ from rich.table import Table
 from analysis.findings.finding import Finding
 from analysis.report.sample_text import print_samples
 from analysis.report.tables import records
+from analysis.report.together import TRACE
 from tracer.cli.output import console, print_table, safe, show
 from tracer.cli.sizes import show_size
-from tracer.store.manifest import Manifest
 
 _MOST_ROWS = 15
 _MOST_PATHS = 4
@@ -213,29 +213,31 @@ _NOTES = {
 
 def print_report(
     name: str,
-    manifest: Manifest,
+    facts: Mapping[str, Any],
     tables: dict[str, pd.DataFrame],
     notes: list[str],
     findings: Sequence[Finding] = (),
 ) -> None:
-    """Print every table; losses, notes and findings first where there are any."""
+    """Print every table; losses, notes and findings first where there are any.
+
+    `facts`: of its manifest, as `Gathered` has them.
+    """
     out = console()
     out.print(safe(name), style="bold")
-    for target in manifest["targets"]:
-        line = " ".join(target.get("command") or [])
-        out.print(safe(f"{target.get('role')} {target.get('name')}: {line}"[:160]))
-    duration = manifest.get("duration_s")
-    out.print(f"{show(duration)} s, " + ("complete" if manifest["complete"] else "incomplete"))
+    for target in facts["targets"]:
+        out.print(safe(target_line(target)))
+    duration = facts["duration_s"]
+    out.print(f"{show(duration)} s, " + ("complete" if facts["complete"] else "incomplete"))
     loss = tables.get("loss")
     if loss is not None and len(loss):
         out.print(
-            f"{manifest['loss'].get('events')} events lost in {len(loss)} gaps: "
+            f"{facts['loss'].get('events')} events lost in {len(loss)} gaps: "
             "figures over them are too low.",
             style="red",
         )
     else:
         out.print("0 events lost.")
-    cost = manifest["own_cost"]
+    cost = facts["own_cost"]
     if cost:
         out.print(
             f"The tracer itself: {show(cost.get('cpu_s'))} s CPU, "
@@ -245,8 +247,19 @@ def print_report(
     for note in notes:
         out.print(safe(f"Note: {note}."))
     out.print()
-    if findings:
-        _print_findings(findings)
+    print_findings([one.sentence for one in findings])
+    print_tables(tables)
+
+
+def target_line(target: Mapping[str, Any]) -> str:
+    """What was traced, in a line."""
+    line = " ".join(target.get("command") or [])
+    return f"{target.get('role')} {target.get('name')}: {line}"[:160]
+
+
+def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:
+    """Print every table; of those in which traces stand side by side the trace comes first."""
+    out = console()
     if "event_counts" in tables:
         _print_counts(tables["event_counts"])
     if "counters" in tables:
@@ -266,28 +279,31 @@ def print_report(
         note = _NOTES.get(key, "")
         if len(rows) > _MOST_ROWS:
             note = f"{len(rows) - _MOST_ROWS} more rows with --json. {note}"
-        columns = {column: shown for column, shown in columns.items() if column in frame}
+        columns = {TRACE: TRACE, **columns}
+        columns = {column: shown for column, shown in columns.items() if column in rows[0]}
         print_table(
             out,
             title,
             list(columns.values()),
             [[row[c] for c in columns] for row in rows[:_MOST_ROWS]],
-            left,
+            (TRACE, *left),
             note,
         )
         if key == "call_chains":
             _print_paths(rows[:_MOST_PATHS])
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
+def print_findings(sentences: Sequence[str]) -> None:
     """Sentences, one below the other, what weighs most first."""
+    if not sentences:
+        return
     out = console()
     out.print("Findings", style="bold")
     made = Table.grid(padding=(0, 1, 0, 0))
     made.add_column(justify="right", no_wrap=True)
     made.add_column(overflow="fold")
-    for number, one in enumerate(findings, 1):
-        made.add_row(f"{number}.", safe(one.sentence))
+    for number, sentence in enumerate(sentences, 1):
+        made.add_row(f"{number}.", safe(sentence))
     out.print(made)
     out.print("The query of each number is in --json.", style="italic")
     out.print()
@@ -296,16 +312,17 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 def _print_counters(frame: pd.DataFrame) -> None:
     """Counters, one column a target; in place of a value that is not there the reason."""
     targets = list(dict.fromkeys(frame["target"]))
-    cells: dict[tuple[str, str], dict[str, str | int]] = {}
+    keys = [key for key in (TRACE, "event", "unit") if key in frame]
+    cells: dict[tuple[str, ...], dict[str, str | int]] = {}
     for row in records(frame):
         shown = row["state"] if row["value"] is None else row["value"]
-        cells.setdefault((row["event"], row["unit"]), {})[row["target"]] = shown
+        cells.setdefault(tuple(row[key] for key in keys), {})[row["target"]] = shown
     print_table(
         console(),
         "Counters of each target (perf stat)",
-        ["event", "unit", *targets],
-        [[event, unit, *map(of.get, targets)] for (event, unit), of in cells.items()],
-        left=("event", "unit"),
+        [*keys, *targets],
+        [[*of_row, *map(of.get, targets)] for of_row, of in cells.items()],
+        left=keys,
     )
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from probes.errors import BadTrace, UsageError
-from probes.loss import TABLE as LOSS_TABLE
+from analysis.scale import remote
+from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
+from tracer.store.manifest import FILE as MANIFEST
 from tracer.store.packing import SUFFIX, is_pack, open_pack
-from tracer.store.trace import ALL_TABLES, Trace
+from tracer.store.trace import Trace
 
 if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
+    from tracer.store.finalize import Progress
 
-_MANIFEST = "manifest.json"
 _DEEPEST = 4
 """How many folders below the given one a trace may lie."""
 _MOST = 100_000
-_SPARE_BYTES = 64 << 20
-"""What a copy of a trace from elsewhere has to leave free."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +31,27 @@ class Source:
     location: str
     name: str
 
+    def absolute(self) -> Source:
+        """The same, wherever the current folder is."""
+        if remote.is_url(self.location):
+            return self
+        return Source(str(Path(self.location).absolute()), self.name)
+
+    def place(self) -> str:
+        """What two names of one and the same place have in common."""
+        return self.location if remote.is_url(self.location) else str(Path(self.location).resolve())
+
 
 def find(locations: Sequence[str]) -> list[Source]:
     """The traces at these locations, in their order, those of a folder by name.
 
-    Raises UsageError where a location holds none, or nothing can open its kind of URL; BadTrace
-    where nothing is there.
+    Raises BadTrace where a location holds none or cannot be read, UsageError where nothing can
+    open its kind of URL.
     """
     found: list[tuple[str, str]] = []
     for location in locations:
-        if _is_url(location):
-            found += _find_at_url(location)
+        if remote.is_url(location):
+            found += remote.find(location, _DEEPEST)
         else:
             found += _find_in_folder(Path(location))
         if len(found) > _MOST:
@@ -54,33 +61,49 @@ def find(locations: Sequence[str]) -> list[Source]:
 
 
 @contextlib.contextmanager
-def opened(source: Source) -> Iterator[Trace]:
-    """The trace, open. What is at a URL is copied to a folder that is removed afterwards."""
-    if not _is_url(source.location):
-        path = Path(source.location)
-        with open_pack(path) if is_pack(path) else Trace(path) as trace:
-            yield trace
-        return
-    with tempfile.TemporaryDirectory(prefix="tracer-") as name:
-        folder = Path(name) / "copy.trace"
-        _copy(source.location, folder)
-        with Trace(folder) as trace:
-            yield trace
+def opened(source: Source, progress: Progress | None = None) -> Iterator[Trace]:
+    """The trace, open. What is at a URL is copied to a folder that is removed afterwards.
+
+    An error inside tells of the source's location: of a copy nobody has heard.
+    """
+    with contextlib.ExitStack() as stack:
+        if remote.is_url(source.location):
+            path = stack.enter_context(remote.copied(source.location))
+        else:
+            path = Path(source.location)
+        places = [path]
+        try:
+            trace = open_pack(path) if is_pack(path) else Trace(path, progress)
+            places.insert(0, trace.folder)
+            with trace:
+                yield trace
+        except TracerError as error:
+            what, mend = error.what, error.mend
+            for place in map(str, places):
+                what, mend = (text.replace(place, source.location) for text in (what, mend))
+            raise type(error)(what, mend) from error
 
 
-def _is_url(location: str) -> bool:
-    return "://" in location
+def naming(source: Source, error: TracerError) -> TracerError:
+    """An error of one trace among many, with the trace's location in it."""
+    there = rf"(?<![\w./-]){re.escape(source.location)}(?![\w.-])"
+    if re.search(there, error.what):
+        return error
+    return type(error)(f"{source.location}: {error.what}", error.mend)
 
 
 def _find_in_folder(folder: Path) -> list[tuple[str, str]]:
-    if (folder / _MANIFEST).exists() or not folder.is_dir():
-        # A trace, or what opening it will find wrong.
+    try:
+        alone = (folder / MANIFEST).exists() or not folder.is_dir()
+    except OSError:
+        alone = True
+    if alone:  # a trace, or what opening it will find wrong
         return [(str(folder), folder.name)]
     found = []
     top = len(folder.parts)
-    for at, folders, files in os.walk(folder):
+    for at, folders, files in os.walk(folder, onerror=_refuse):
         here = Path(at)
-        if _MANIFEST in files:
+        if MANIFEST in files:
             found.append((str(here), str(here.relative_to(folder))))
             folders.clear()
             continue
@@ -90,70 +113,30 @@ def _find_in_folder(folder: Path) -> list[tuple[str, str]]:
             folders.clear()
         folders.sort()
     if not found:
-        raise UsageError(f"{folder} holds no trace", "name a folder that `tracer record` made")
+        raise BadTrace(
+            f"{folder} is no trace, and holds none", "name a folder that `tracer record` made"
+        )
     return found
 
 
-def _find_at_url(url: str) -> list[tuple[str, str]]:
-    system, root = _file_system(url)
-    protocol = url.partition("://")[0]
-    try:
-        if system.exists(f"{root}/{_MANIFEST}"):
-            return [(url, root.rpartition("/")[2])]
-        paths = sorted(system.find(root, maxdepth=_DEEPEST + 1))
-    except (OSError, ValueError) as error:
-        raise BadTrace(f"{url} cannot be read: {_line(error)}", "see that it can be had") from None
-    found = [path.removesuffix(f"/{_MANIFEST}") for path in paths if path.endswith(f"/{_MANIFEST}")]
-    if not found:
-        raise UsageError(f"{url} holds no trace", "name a folder that `tracer record` made")
-    return [(f"{protocol}://{path.lstrip('/')}", path.removeprefix(root)) for path in found]
-
-
-def _file_system(url: str) -> tuple[AbstractFileSystem, str]:
-    import fsspec
-
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        line = _line(error)
-        raise UsageError(f"{url} cannot be opened: {line}", "install what it needs") from None
-    return system, str(path).rstrip("/")
-
-
-def _copy(url: str, folder: Path) -> None:
-    """The tables of a trace, and nothing else of what lies beside them."""
-    system, root = _file_system(url)
-    wanted = [_MANIFEST, f"{LOSS_TABLE.name}.parquet"]
-    wanted += [f"events/{name}.parquet" for name in ALL_TABLES if name != LOSS_TABLE.name]
-    (folder / "events").mkdir(parents=True, mode=0o700)
-    try:
-        sizes = {
-            name: system.size(f"{root}/{name}") or 0
-            for name in wanted
-            if system.exists(f"{root}/{name}")
-        }
-        free = shutil.disk_usage(folder).free - _SPARE_BYTES
-        if sum(sizes.values()) > free:
-            raise UsageError(
-                f"{url} has {sum(sizes.values())} bytes of tables, {folder.parent} room for {free}",
-                "set TMPDIR to a folder with more",
-            )
-        for name in sizes:
-            system.get_file(f"{root}/{name}", str(folder / name))
-    except (OSError, ValueError) as error:
-        raise BadTrace(f"{url} cannot be read: {_line(error)}", "see that it can be had") from None
+def _refuse(error: OSError) -> None:
+    """A folder that cannot be looked into may hold traces: to pass over it would be a loss."""
+    said = f"{error.filename} cannot be read: {error.strerror}"
+    if isinstance(error, PermissionError):
+        raise PermissionMissing(said, "run as its owner, or as root")
+    raise BadTrace(said, "see that it can be read")
 
 
 def _names(paths: list[str]) -> list[str]:
     """A name for each that no other has: its folder's, or a number behind it."""
     names: list[str] = []
-    seen: dict[str, int] = {}
+    taken: set[str] = set()
     for path in paths:
-        name = path.strip("/") or "trace"
-        seen[name] = seen.get(name, 0) + 1
-        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+        plain = path.strip("/") or "trace"
+        name, number = plain, 1
+        while name in taken:
+            number += 1
+            name = f"{plain} ({number})"
+        taken.add(name)
+        names.append(name)
     return names
-
-
-def _line(error: Any) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -5,6 +5,8 @@ A pack (`tracer pack`) is unpacked into a temporary folder first.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -21,11 +23,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 def open_trace(folder: Path) -> Trace:
     """Open a trace, with a progress bar where it has to be decoded first."""
-    from tracer.cli.progress import show_decoding
     from tracer.store.packing import is_pack, open_pack
 
     if is_pack(folder):
         return open_pack(folder)
+    with decoding() as progress:
+        return Trace(folder, progress)
+
+
+@contextlib.contextmanager
+def decoding() -> Iterator[Callable[[int, int], None]]:
+    """Told how many pages of how many are decoded, shows it on a terminal."""
+    from tracer.cli.progress import show_decoding
 
     bar: Progress | None = None
     task: TaskID | None = None
@@ -35,7 +44,7 @@ def open_trace(folder: Path) -> Trace:
         bar, task = show_decoding(bar, task, done, pages)
 
     try:
-        return Trace(folder, progress)
+        yield progress
     finally:
         if bar:
             bar.stop()

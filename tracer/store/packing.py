@@ -153,10 +153,11 @@ def unpack(path: Path, output: Path, force: bool = False) -> Path:
 
 
 def open_pack(path: Path) -> Trace:
-    """The trace of a pack, in a folder that is there for as long as it is."""
+    """The trace of a pack, in a folder that is there for as long as it is, called as the pack."""
     folder = tempfile.TemporaryDirectory(prefix="tracer-pack-")
+    name = path.name.removesuffix(SUFFIX).removesuffix(".trace").strip(".") or "pack"
     try:
-        trace = Trace(unpack(path, Path(folder.name) / "pack.trace"))
+        trace = Trace(unpack(path, Path(folder.name) / f"{name}.trace"))
     except BaseException:
         folder.cleanup()
         raise

@@ -1,0 +1,50 @@
+"""The report of many traces for a terminal, in at most 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.findings.finding import Finding
+from analysis.report.text import print_findings, print_tables, target_line
+from analysis.report.together import TRACE, Together
+from tracer.cli.output import console, print_table, safe
+
+_MOST_TRACES = 30
+_LEFT_TO_JSON = ("samples",)
+"""Too long, where it is that of many traces."""
+
+
+def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> None:
+    """Print the traces, what was lost, notes, findings, and the tables over all of them."""
+    out = console()
+    rows = []
+    for name, facts in list(found.traces.items())[:_MOST_TRACES]:
+        targets = ", ".join(target_line(target) for target in facts["targets"])
+        state = "complete" if facts["complete"] else "incomplete"
+        rows.append([name, targets, facts["duration_s"], facts["loss"].get("events"), state])
+    more = len(found.traces) - _MOST_TRACES
+    print_table(
+        out,
+        f"{len(found.traces)} traces",
+        [TRACE, "target", "s", "lost", "state"],
+        rows,
+        left=(TRACE, "target", "state"),
+        note=f"{more} more with --json." if more > 0 else "",
+    )
+    gaps = found.tables.get("loss")
+    lossy = {name for name, facts in found.traces.items() if facts["loss"].get("windows")}
+    lossy |= set(gaps[TRACE]) if gaps is not None else set()
+    if lossy:
+        out.print(
+            f"Events were lost in {len(lossy)} of them: figures over them are too low.",
+            style="red",
+        )
+    else:
+        out.print("0 events lost.")
+    for note in found.notes:
+        out.print(safe(f"Note: {note}."))
+    if any(key in found.tables for key in _LEFT_TO_JSON):
+        out.print("Samples of each trace are in --json.")
+    out.print()
+    print_findings([f"{name}: {one.sentence}" for name, one in findings])
+    print_tables({key: made for key, made in found.tables.items() if key not in _LEFT_TO_JSON})

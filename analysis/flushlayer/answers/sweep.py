@@ -148,14 +148,14 @@ def run(
     """
     timed = plan.sweep.model == "timed"
     reads = timed or "read-write" in plan.sweep.buffer
-    accesses = {
+    accesses: dict[str, Accesses] = {
         name: page_writebacks(trace, devices, Identity(name), reads, timed)
         for name in dict.fromkeys(plan.sweep.identity)
     }
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:
-        asked = {name: recorded(trace, found) for name, found in accesses.items()}
-        bases = {
+        asked: dict[str, Requests] = {name: recorded(trace, found) for name, found in accesses.items()}
+        bases: dict[tuple[str, str, str], Outcome] = {
             (name, disk.name, replay): simulate(asked[name], Disk(disk), None, replay)
             for name in asked
             for disk in plan.disks

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from distributed import Client, LocalCluster
 
 Result = TypeVar("Result")
+Each = Callable[[Trace], Result] | Sequence[Callable[[Trace], Result]]
+"""A function for all traces, or one for each."""
 
 _LOCAL = re.compile(r"local(?::(?P<workers>[1-9]\d{0,3}))?")
 _ADDRESS = re.compile(r"(tcp|tls|wss?|ucx)://(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?")
@@ -30,7 +32,7 @@ _NEEDS = "pip install 'traintrace[cluster]'"
 
 
 def map_traces(
-    function: Callable[[Trace], Result],
+    function: Each[Result],
     sources: Sequence[Source],
     scheduler: str | Client | None = None,
     done: Callable[[int, int], None] | None = None,
@@ -40,12 +42,12 @@ def map_traces(
 
 
 def results(
-    function: Callable[[Trace], Result],
+    function: Each[Result],
     sources: Sequence[Source],
     scheduler: str | Client | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Iterator[Result]:
-    """`function` of one trace after the other, in the order of the sources.
+    """`function` of one trace after the other, in the order of the sources; or one for each.
 
     `scheduler`: None, here, one after the other, each with all CPUs; `local` or `local:N`, in N
     processes on this machine (its CPUs), each with one CPU; else the address of a Dask scheduler,
@@ -56,11 +58,12 @@ def results(
     An error of a trace is raised as it is; of one among many it names the trace. Raises UsageError
     for an address that does not answer, FeatureMissing without Dask.
     """
+    functions = [function] * len(sources) if callable(function) else list(function)
     with contextlib.ExitStack() as stack:
         if scheduler is None:
-            outcomes: Iterator[Result | TracerError] = (_outcome(s, function) for s in sources)
+            outcomes: Iterator[Result | TracerError] = map(_outcome, sources, functions)
         else:
-            outcomes = _there(function, sources, scheduler, stack)
+            outcomes = _there(functions, sources, scheduler, stack)
         for number, (source, outcome) in enumerate(zip(sources, outcomes, strict=True), 1):
             if isinstance(outcome, TracerError):
                 raise naming(source, outcome) if len(sources) > 1 else outcome
@@ -70,7 +73,7 @@ def results(
 
 
 def _there(
-    function: Callable[[Trace], Result],
+    functions: Sequence[Callable[[Trace], Result]],
     sources: Sequence[Source],
     scheduler: str | Client,
     stack: contextlib.ExitStack,
@@ -82,7 +85,7 @@ def _there(
         here, client = False, scheduler
     # Elsewhere the current folder is another one.
     asked = list(sources) if here else [source.absolute() for source in sources]
-    futures = client.map(_outcome, asked, function=function, cpus=1, pure=False)
+    futures = client.map(_outcome, asked, functions, cpus=1, pure=False)
     stack.callback(client.cancel, futures)
     # Once a result is here, no worker need keep it.
     return (_result(futures.pop(0), source) for source in sources)

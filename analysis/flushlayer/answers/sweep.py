@@ -136,8 +136,12 @@ def run(
     devices: list[str] | None = None,
     done: Callable[[int, int], None] | None = None,
     threads: int | None = None,
+    share: tuple[int, int] = (0, 1),
 ) -> pd.DataFrame:
     """A row for every combination, parts beside each other in `threads` (all CPUs unless given).
+
+    `share` (n, of): of so many shares of the parts only the n-th, from 0; all of them one after
+    the other are the whole.
 
     Columns: model, identity, buffer, policy, medium, disk, capacity_pages, capacity_bytes; of
     `curve`: requests (N), unique_pages (U), disk_writes, resident, improvement,
@@ -165,6 +169,8 @@ def run(
     else:
         one = partial(_curve, accesses, plan)
     parts = plan.parts()
+    number, of = share
+    parts = parts[len(parts) * number // of : len(parts) * (number + 1) // of]
     rows: list[dict[str, Any]] = []
     with ThreadPoolExecutor(threads or len(sched_getaffinity(0))) as pool:
         for number, found in enumerate(pool.map(one, parts), 1):

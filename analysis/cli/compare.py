@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from tracer.cli.opening import AsJson, open_trace
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Comparison
+    from tracer.store.trace import Trace
 
 
 def compare(
@@ -26,6 +28,11 @@ def compare(
         bool, typer.Option("--pair", help="Runs pair by their order in the groups.")
     ] = False,
     top: Annotated[int, typer.Option(min=0, help="Changes to show.")] = 20,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: AsJson = False,
 ) -> None:
     """Hold traces side by side: host, one container, four containers; what changed most first.
@@ -35,6 +42,9 @@ def compare(
     group, with 95 % intervals over the repeats, over pairs of runs where they
     pair. A difference that chance explains is said to be inside the noise.
 
+    --html writes all of it as one page, with the ratios and their intervals
+    drawn, and tables that sort. It needs nothing but a browser.
+
     [bold]Examples[/bold]
 
       tracer compare host.trace container.trace
@@ -42,21 +52,42 @@ def compare(
       tracer compare quick.study/runs/lenet-train-*/run.trace
 
       tracer compare --group host=h1.trace,h2.trace --group limited=c1.trace,c2.trace
+
+      tracer compare host.trace container.trace --html compared.html
     """
+    from analysis.cli.page_output import check_output, shown_progress, write_page
     from analysis.compare.comparison import compare as compare_traces
     from probes.errors import UsageError
 
     if traces and group:
         raise UsageError("traces are named with --group and without", "put each into a --group")
-    found = compare_traces(traces or [], _groups(group) if group else None, pair, open_trace)
+    if html is not None:
+        check_output(html, force, json)
+    groups = _groups(group) if group else None
+    with shown_progress() if html is not None else nullcontext(_silent) as progress:
+
+        def opener(path: Path) -> Trace:
+            progress(path.name)
+            return open_trace(path)
+
+        found = compare_traces(traces or [], groups, pair, opener)
+    if html is not None:
+        from analysis.page.comparison import comparison_page
+
+        write_page(comparison_page(found), html)
     if json:
         from tracer.store.trace import dump
 
         typer.echo(dump(_as_json(found)))
+    if json or html is not None:
         return
     from analysis.compare.text import print_comparison
 
     print_comparison(found, top)
+
+
+def _silent(what: str) -> None:
+    """No page is made."""
 
 
 def _groups(texts: list[str]) -> dict[str, list[Path]]:

@@ -12,10 +12,10 @@ from analysis.compare.ratio import BOOTSTRAP, CONSTANT, STUDENT, ratio
 from analysis.figures.comparison import ratios
 from analysis.studies.identity import Identity, identity
 from probes.errors import BadTrace, UsageError
+from tests.support.compared import S, make_repeats
+from tests.support.compared import make_run as run
 from tests.support.studies import EVIL, make_study
 from tests.support.traces import make_trace
-
-S = 1_000_000_000
 
 
 def values(*numbers):
@@ -142,40 +142,10 @@ def test_runs_that_nothing_tells_apart_do_not_pair_unless_asked_to():
     assert of_two(other_work) == [(0, 2), (1, 3)]  # the model is what tells the groups apart
 
 
-def run(folder, seconds, **manifest):
-    """A trace of ten steps of so long, each half of it computing, and of some calls."""
-    step = int(seconds * S)
-    phases = [{"pid": 7, "tid": 7, "name": "train", "start": 0, "end": 10 * step}]
-    for n in range(10):
-        at = {"pid": 7, "tid": 7, "step": n, "epoch": 0}
-        phases.append({**at, "name": "step", "start": n * step, "end": (n + 1) * step})
-        phases.append({**at, "name": "forward", "start": n * step, "end": n * step + step // 2})
-    tables = {
-        "processes": [{"pid": 7, "tid": 7, "role": "target", "target": "job", "comm": "python"}],
-        "phases": phases,
-        "syscalls": [
-            {"ts": n, "pid": 7, "tid": 7, "name": "read", "dur_ns": 1000, "ret": 1}
-            for n in range(100)
-        ],
-        "dirty": [],
-    }
-    manifest.setdefault("clock", {"name": "mono", "start_ns": 0, "end_ns": 100 * S})
-    manifest.setdefault("targets", [{"name": "job", "role": "target", "kind": "pid", "pid": 7}])
-    make_trace(folder, tables, **manifest).close()
-    return folder
-
-
 @pytest.fixture
 def repeats(tmp_path):
     """Runs of a base and of one that is 1.5 times as slow, with 2 % of noise."""
-    random = np.random.default_rng(3)
-    found = {}
-    for name, factor in (("base", 1.0), ("slow", 1.5), ("same", 1.0)):
-        found[name] = [
-            run(tmp_path / f"{name}-{n}.trace", factor * float(np.exp(random.normal(0, 0.02))))
-            for n in range(5)
-        ]
-    return found
+    return make_repeats(tmp_path)
 
 
 def row(found, topic, measure, group=None):

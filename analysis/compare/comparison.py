@@ -20,6 +20,7 @@ from scipy import stats
 from analysis.compare.groups import Group, Grouping, different_work, pairs, told
 from analysis.compare.measured import Measured, measured
 from analysis.compare.ratio import Values, ratio
+from analysis.report.lost import lost_in_words
 from analysis.studies.identity import Identity, identity
 from probes.errors import UsageError
 from tracer.store.trace import Trace
@@ -76,24 +77,17 @@ def look(trace: Trace) -> Run:
     manifest = trace.manifest
     recorder, clock = manifest["recorder"], manifest["clock"]
     recording = (recorder.get("boot_id"), recorder.get("pid"), clock["start_ns"], clock["end_ns"])
+    loss = manifest["loss"]
+    lost = lost_in_words(
+        loss.get("events", 0), loss.get("windows", 0), loss.get("unknown", 0), manifest["complete"]
+    )
     return Run(
         trace.folder,
         who,
         measured(trace, who.dev),
-        _lost(manifest["loss"], manifest["complete"]),
+        lost,
         recording if recorder.get("pid") is not None else None,
     )
-
-
-def _lost(loss: Mapping[str, Any], complete: bool) -> str:
-    said = []
-    if loss.get("events"):
-        said.append(f"{loss['events']:,} events lost")
-    if loss.get("unknown") or (loss.get("windows") and not said):
-        said.append(f"{loss.get('unknown') or loss['windows']:,} gaps of unknown size")
-    if not complete:
-        said.append("the recording was cut off")
-    return ", ".join(said)
 
 
 def compare(

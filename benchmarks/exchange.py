@@ -3,27 +3,52 @@
 python benchmarks/exchange.py --json [--lines N]
 
 Prints one JSON object: for each importer `rows_per_s` (lines or records of the file), for each
-exporter `marks_per_s`, and `max_rss_bytes` of the whole run. Files are made in a temporary folder;
-compiled loops are warm.
+exporter `marks_per_s`, each with `max_rss_bytes` of a process that does nothing else, and the
+greatest of these. Files are made in a temporary folder; compiled loops are warm.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import struct
+import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+# In processes of their own: here our packages are hidden by files of this folder.
+_MEASURED = """
+import json, resource, sys, time
+from pathlib import Path
 from analysis.exchange.exporting import export
 from analysis.exchange.formats import import_file
 from tracer.store.trace import Trace
+small, large, output = map(Path, sys.argv[1:4])
+kind = sys.argv[4]
+{program}
+for path in (small, large):  # the first compiles the loops
+    begun = time.monotonic_ns()
+    n = run(path)
+    ns = time.monotonic_ns() - begun
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({{"n": n, "ns": ns, "bytes": peak}}))
+"""
+_IMPORT = """
+def run(path):
+    import_file(path, output, kind, force=True)
+    return 0
+"""
+_EXPORT = """
+def run(path):
+    with Trace(path) as trace:
+        said = export(trace, kind, output, force=True)
+    return said["marks"] if "marks" in said else sum(said.values())
+"""
 
 
 def _perf_script(n: int) -> str:
@@ -71,25 +96,43 @@ def _files(folder: Path, lines: int) -> dict[str, Path]:
     return made
 
 
+def _alone(program: str, *arguments: object) -> dict[str, int]:
+    """What a program prints, of which `_MEASURED` is the beginning and the end."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _MEASURED.format(program=program), *map(str, arguments)],
+        cwd=Path(__file__).resolve().parent.parent,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    found: dict[str, int] = json.loads(ran.stdout)
+    return found
+
+
 def measure(lines: int) -> dict[str, Any]:
     """The figures."""
     found: dict[str, Any] = {"lines": lines, "import": {}, "export": {}}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for kind, path in _files(folder, 1000).items():  # compiles the loops
-            import_file(path, folder / f"{kind}.trace", kind, force=True)
+        (folder / "small").mkdir()
+        small = _files(folder / "small", 1000)
         for kind, path in _files(folder, lines).items():
-            started = time.monotonic()
-            import_file(path, folder / f"{kind}.trace", kind, force=True)
-            found["import"][kind] = {"rows_per_s": round(lines / (time.monotonic() - started))}
-        with Trace(folder / "perf-script.trace") as trace:
-            for format in ("perfetto", "chrome", "csv", "parquet"):
-                started = time.monotonic()
-                said = export(trace, format, folder / f"out.{format}", force=True)
-                marks = said["marks"] if "marks" in said else sum(said.values())
-                took = time.monotonic() - started
-                found["export"][format] = {"marks_per_s": round(marks / took), "marks": marks}
-    found["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            output = folder / f"{kind}.trace"
+            said = _alone(_IMPORT, small[kind], path, output, kind)
+            found["import"][kind] = {
+                "rows_per_s": round(lines / (said["ns"] / 1e9)), "max_rss_bytes": said["bytes"],
+            }  # fmt: skip
+        _alone(_IMPORT, *[small["perf-script"]] * 2, folder / "small.trace", "perf-script")
+        for format in ("perfetto", "chrome", "csv", "parquet"):
+            said = _alone(
+                _EXPORT, folder / "small.trace", folder / "perf-script.trace",
+                folder / f"out.{format}", format,
+            )  # fmt: skip
+            found["export"][format] = {
+                "marks_per_s": round(said["n"] / (said["ns"] / 1e9)), "marks": said["n"],
+                "max_rss_bytes": said["bytes"],
+            }  # fmt: skip
+    every = [*found["import"].values(), *found["export"].values()]
+    found["max_rss_bytes"] = max(one["max_rss_bytes"] for one in every)
     return found
 
 

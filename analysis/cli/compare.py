@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Comparison
+    from tracer.store.trace import Trace
 
 
 def compare(
@@ -29,6 +31,11 @@ def compare(
     ] = False,
     top: Annotated[int, typer.Option(min=0, help="Changes to show.")] = 20,
     scheduler: Scheduler = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: AsJson = False,
 ) -> None:
     """Hold traces side by side: host, one container, four containers; what changed most first.
@@ -37,6 +44,9 @@ def compare(
     tell; else by their names; or as --group says. Ratios are to the first
     group, with 95 % intervals over the repeats, over pairs of runs where they
     pair. A difference that chance explains is said to be inside the noise.
+
+    --html writes all of it as one page, with the ratios and their intervals
+    drawn, and tables that sort. It needs nothing but a browser.
 
     [bold]Examples[/bold]
 
@@ -47,19 +57,28 @@ def compare(
       tracer compare --group host=h1.trace,h2.trace --group limited=c1.trace,c2.trace
 
       tracer compare --group before=old/ --group after=new/ --scheduler local:4
+      tracer compare host.trace container.trace --html compared.html
     """
+    from analysis.cli.page_output import check_output, write_page
     from analysis.compare.comparison import compare as compare_traces
     from probes.errors import UsageError
 
     if traces and group:
         raise UsageError("traces are named with --group and without", "put each into a --group")
+    if html is not None:
+        check_output(html, force, json)
     groups = _groups(group) if group else None
     with shown_reading() as done:
         found = compare_traces(traces or [], groups, pair, scheduler, done)
+    if html is not None:
+        from analysis.page.comparison import comparison_page
+
+        write_page(comparison_page(found), html)
     if json:
         from tracer.store.trace import dump
 
         typer.echo(dump(_as_json(found)))
+    if json or html is not None:
         return
     from analysis.compare.text import print_comparison
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from analysis.report.gathered import Gathered
     from analysis.report.together import Together
     from analysis.scale.sources import Source
+    from tracer.store.trace import Trace
 
 _SHOWN = 10
 """Findings, where nobody says how many."""
@@ -82,7 +83,7 @@ def report(
 
       tracer report s3://bucket/runs --scheduler tcp://10.0.0.1:8786
     """
-    from analysis.cli.report_page import check_output, write_report_page
+    from analysis.cli.page_output import check_output, write_page
     from analysis.report.by_phase import keys_of
     from analysis.report.gathered import gather
     from analysis.report.text import print_report
@@ -122,13 +123,24 @@ def report(
             one = look(opened)
             tables = one.every_table()
             if html is not None:
-                write_report_page(opened, tables, one.notes, one.findings, html)
+                write_page(_page(opened, one, tables), html)
     if json:
         told = [asdict(found) for found in one.findings]
         _print_json(_of_one(one, sources[0].location), told, tables)
     elif html is None:
         shown = one.findings[:_SHOWN] if findings is None else one.findings
         print_report(sources[0].location, one.facts, tables, one.notes, shown)
+
+
+def _page(trace: Trace, one: Gathered, tables: dict[str, pd.DataFrame]) -> str:
+    from analysis.page.trace import trace_page
+    from analysis.studies.papers.of_traces import sections
+    from tracer.cli.progress import status
+
+    with status("making the page") as progress:
+        progress("papers")
+        papers = sections(trace)
+        return trace_page(trace, tables, one.notes, one.findings, papers, progress)
 
 
 def _idle(location: str | None) -> Source | None:

@@ -20,6 +20,7 @@ from scipy import stats
 from analysis.compare.groups import Group, Grouping, different_work, pairs, told
 from analysis.compare.measured import Measured, measured
 from analysis.compare.ratio import Values, ratio
+from analysis.report.lost import lost_in_words
 from analysis.scale.mapping import results
 from analysis.scale.sources import Source, find
 from analysis.studies.identity import Identity, identity, recording
@@ -79,24 +80,17 @@ def look(trace: Trace) -> Run:
     """What a comparison needs of this trace: the part that takes time, a trace at a time."""
     who = identity(trace)
     manifest = trace.manifest
+    loss = manifest["loss"]
+    lost = lost_in_words(
+        loss.get("events", 0), loss.get("windows", 0), loss.get("unknown", 0), manifest["complete"]
+    )
     return Run(
         str(trace.folder),
         who,
         measured(trace, who.dev),
-        _lost(manifest["loss"], manifest["complete"]),
+        lost,
         recording(manifest),
     )
-
-
-def _lost(loss: Mapping[str, Any], complete: bool) -> str:
-    said = []
-    if loss.get("events"):
-        said.append(f"{loss['events']:,} events lost")
-    if loss.get("unknown") or (loss.get("windows") and not said):
-        said.append(f"{loss.get('unknown') or loss['windows']:,} gaps of unknown size")
-    if not complete:
-        said.append("the recording was cut off")
-    return ", ".join(said)
 
 
 def compare(

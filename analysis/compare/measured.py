@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.findings.finding import ELSEWHERE
 from analysis.findings.window import JOBS
-from analysis.report.step_times import step_times
+from analysis.report.block import operation_times
+from analysis.report.histogram import buckets, spread
+from analysis.report.step_times import WHOLE, step_quantiles, step_times
 from analysis.report.tables import records, syscalls, writeback_reasons
 from analysis.studies.measures import of_trace
 from analysis.views.calls_by_kind import SYNC
@@ -24,8 +26,9 @@ from probes.errors import BadTrace
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 
-_WHOLE = "end to end"
 _TOP_CALLS = 20
+_SPREAD = ("p50", "p99")
+"""Quantiles of times, beside their mean."""
 _MOST_NAMES = 100
 """Of what is counted by name: a trace may have any number of them."""
 
@@ -70,6 +73,12 @@ def measured(trace: Trace, dev: str | None = None) -> Measured:
     return Measured(pd.DataFrame(rows, columns=COLUMNS), whys)
 
 
+def _times(topic: str, label: str, times: dict[str, Any], weight: float) -> list[Row]:
+    """The mean, the median and the tail of a time, each a measure of its own."""
+    mean = Row(topic, label, "ms", times["mean_ms"], weight)
+    return [mean, *(Row(topic, f"{label}, {q}", "ms", times[f"{q}_ms"], weight) for q in _SPREAD)]
+
+
 def _jobs(trace: Trace) -> int:
     return max(1, sum(1 for one in trace.manifest["targets"] if one["role"] != "daemon"))
 
@@ -83,13 +92,17 @@ def _length_s(trace: Trace) -> float:
 
 def _steps(trace: Trace, dev: str | None) -> list[Row]:
     frame = step_times(trace)
-    totals = {one["stage"]: one["mean_ms"] for one in records(frame) if one["part"] == _WHOLE}
+    totals = {one["stage"]: one["mean_ms"] for one in records(frame) if one["part"] == WHOLE}
     rows = []
     for one in records(frame):
         total = totals.get(one["stage"], 0.0)
         weight = one["mean_ms"] / total if total > 0 else 0.0
         label = f"{one['stage'] or 'step'}: {one['part']}"
         rows.append(Row("minibatch", label, "ms", one["mean_ms"], weight))
+    for one in records(step_quantiles(trace, (0.5, 0.95))):
+        for share in ("p50", "p95"):
+            label = f"{one['stage'] or 'step'}: {WHOLE}, {share}"
+            rows.append(Row("minibatch", label, "ms", one[f"{share}_ms"], 1.0))
     return rows
 
 
@@ -173,9 +186,7 @@ def _requests(trace: Trace, dev: str | None) -> list[Row]:
     view = requests(trace)
     frame = trace.sql(
         f"""
-        SELECT operation, count(*)::DOUBLE AS n,
-            avg(queue_latency_ns) FILTER (queue_latency_ns >= 0) / 1e6 AS queue_ms,
-            avg(service_latency_ns) FILTER (service_latency_ns >= 0) / 1e6 AS service_ms
+        SELECT operation, count(*)::DOUBLE AS n
         FROM {view} WHERE ? IS NULL OR dev = ? GROUP BY operation ORDER BY operation
         """,
         dev,
@@ -183,15 +194,21 @@ def _requests(trace: Trace, dev: str | None) -> list[Row]:
     )
     length = _length_s(trace)
     total = float(frame["n"].sum())
-    rows = []
-    for one in records(frame):
-        weight = ELSEWHERE * one["n"] / total
-        of = str(one["operation"])
-        rows += [
-            Row("requests", of, "1/s", one["n"] / length, weight, 0.0),
-            Row("requests", f"{of}: queue", "ms", one["queue_ms"], weight),
-            Row("requests", f"{of}: service", "ms", one["service_ms"], weight),
-        ]
+    weights = {one["operation"]: ELSEWHERE * one["n"] / total for one in records(frame)}
+    rows = [
+        Row(
+            "requests",
+            str(one["operation"]),
+            "1/s",
+            one["n"] / length,
+            weights[one["operation"]],
+            0.0,
+        )
+        for one in records(frame)
+    ]
+    for one in records(operation_times(trace, dev)):
+        label = f"{one['operation']}: {one['part']}"
+        rows += _times("requests", label, one, weights[one["operation"]])
     return rows
 
 
@@ -209,12 +226,18 @@ def _stalls(trace: Trace, dev: str | None) -> list[Row]:
 def _syncs(trace: Trace, dev: str | None) -> list[Row]:
     trace.require("syscalls", "processes")
     length, jobs = _length_s(trace), _jobs(trace)
-    frame = trace.sql(
-        "SELECT coalesce(sum(dur_ns), 0) / 1e9 AS s FROM syscalls"
-        f" WHERE name IN {SYNC} AND dur_ns >= 0 AND tid IN {JOBS}"
+    parts = trace.sql(
+        f"SELECT 'call' AS what, {buckets('dur_ns')} FROM syscalls"
+        f" WHERE name IN {SYNC} AND dur_ns >= 0 AND tid IN {JOBS} GROUP BY ALL"
     )
-    seconds = float(frame["s"].iloc[0]) / jobs
-    return [Row("syncs", "fsync and the like", "s", seconds, min(1.0, seconds / length))]
+    seconds = float(parts["sum_ns"].sum()) / 1e9 / jobs
+    weight = min(1.0, seconds / length)
+    rows = [Row("syncs", "fsync and the like", "s", seconds, weight)]
+    for times in records(
+        spread(parts, ["what"])[["mean", "p50", "p99"]].div(1e6).add_suffix("_ms")
+    ):
+        rows += _times("syncs", "a call", times, weight)
+    return rows
 
 
 _OF_STUDIES: dict[str, tuple[tuple[str, str, str], ...]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.compare.comparison import CHANGED, MISSING, NOISE, UNTOLD, Comparison
+from analysis.compare.readable import readable
 from analysis.report.tables import records
 from tracer.cli.output import console, print_table, safe, show
 
@@ -16,7 +17,6 @@ _MOST_NAMES = 12
 _MOST_GROUPS = 3
 """More do not stand side by side in 80 columns."""
 _EQUAL = 0.005
-_MIB = 1 << 20
 
 
 def print_comparison(found: Comparison, most: int) -> None:
@@ -33,7 +33,7 @@ def print_comparison(found: Comparison, most: int) -> None:
     for note in found.notes:
         out.print(safe(f"Note: {note}."))
     out.print()
-    rows = records(found.rows)
+    rows = records(readable(found.rows))
     for verdict, title in _HEADS.items():
         chosen = [row for row in rows if row["verdict"] == verdict and not _equal(row)]
         _print_rows(chosen, rows, [group.name for group in others], title, most)
@@ -85,8 +85,8 @@ def _print_rows(
     for name in measures[:most]:
         of = by_measure[name]
         first = next(iter(of.values()))
-        line: list[Any] = [name, _value(first, "base_mean")]
-        line += [_value(first, "mean")] if alone else []
+        line: list[Any] = [name, first["base_mean"]]
+        line += [first["mean"]] if alone else []
         cells.append(line + [_ratio(of.get(group)) for group in shown])
     heads = ["measure", "base", *(["here", "ratio"] if alone else shown)]
     left_out = len(measures) - most
@@ -98,13 +98,7 @@ def _print_rows(
 
 
 def _measure(row: dict[str, Any]) -> str:
-    unit = "MiB" if row["unit"] == "bytes" else row["unit"]
-    return f"{row['topic']}: {row['measure']}, {unit}"
-
-
-def _value(row: dict[str, Any], name: str) -> float | None:
-    value: float | None = row[name]
-    return value / _MIB if value is not None and row["unit"] == "bytes" else value
+    return f"{row['topic']}: {row['measure']}, {row['unit']}"
 
 
 def _ratio(row: dict[str, Any] | None) -> str:

@@ -88,8 +88,8 @@ class Marks:
             kept &= np.isfinite(self.value)
         return self if kept.all() else self.where(kept)
 
-    def where(self, kept: NDArray[Any]) -> Marks:
-        """Some of the marks: by a mask, or by their places."""
+    def where(self, kept: NDArray[Any] | slice) -> Marks:
+        """Some of the marks: by a mask, by their places, or those in a row."""
 
         def some(texts: Texts) -> Texts:
             return Texts(texts.codes[kept], texts.values)

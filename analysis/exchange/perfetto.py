@@ -1,7 +1,9 @@
 """A trace as Perfetto's protobuf, which ui.perfetto.dev opens.
 
-Packets are appended one by one, so that a trace of any length is written in flat memory. Names go
-once and are numbers from then on; after many the numbering begins anew. The clock is
+Each TracePacket stands alone, so that a trace of any length is written in pieces, and memory is
+flat: what is held is one piece's packets, and the names that have numbers. A name goes once and is
+a number from then on; when too many bytes of names are held the numbering begins anew, which
+Perfetto calls clearing a sequence's incremental state. The clock is
 CLOCK_MONOTONIC, Perfetto's builtin clock 3. Field numbers: protos/perfetto/trace in its sources.
 """
 
@@ -25,7 +27,12 @@ _CLOCK_SNAPSHOT, _SEQUENCE_ID, _INTERNED, _FLAGS, _DEFAULTS, _DESCRIPTOR = 6, 10
 _CLEARED = 1
 _CATEGORIES, _NAMES, _NOTE_NAMES, _STRINGS = 1, 2, 3, 29
 """Fields of InternedData."""
-_MOST_INTERNED = 1 << 16
+MOST_MARKS = 1 << 13
+"""A piece: so many marks are packets at a time."""
+MOST_NAMES, MOST_NAMES_BYTES = 1 << 16, 4 << 20
+"""Names that have numbers, and their bytes, when the numbering begins anew with the next piece."""
+MOST_DECLARED_BYTES = 1 << 20
+"""Of names in one packet, give or take the last of them."""
 _MOST_TEXT = 4096
 _KINDS = {
     What.SLICES: perfetto_events.SLICES,
@@ -40,6 +47,10 @@ class PerfettoWriter:
     def __init__(self, out: BinaryIO, start_ns: int, realtime_offset_ns: int | None) -> None:
         self._out = out
         self._known: dict[tuple[int, str], int] = {}
+        self._known_bytes = 0
+        self._declared: list[bytes] = []
+        self._declared_bytes = 0
+        self._room = np.empty(0, np.uint8)
         clocks = [message(1, number(1, CLOCK_MONOTONIC), number(2, start_ns))]
         if realtime_offset_ns is not None and start_ns + realtime_offset_ns >= 0:
             real = start_ns + realtime_offset_ns
@@ -54,6 +65,7 @@ class PerfettoWriter:
     def _begin(self) -> None:
         """Begin numbering names anew."""
         self._known.clear()
+        self._known_bytes = 0
         self._packet(number(_FLAGS, _CLEARED), message(_DEFAULTS, number(58, CLOCK_MONOTONIC)))
 
     def track(self, track: Track) -> None:
@@ -76,52 +88,68 @@ class PerfettoWriter:
 
     def marks(self, marks: Marks) -> None:
         """Add marks."""
-        count = len(marks)
-        if not count:
-            return
-        if len(self._known) > _MOST_INTERNED:
-            self._begin()
-        declared: list[bytes] = []
-        names = self._numbers(_NAMES, marks.name, declared)
-        category = self._number(_CATEGORIES, marks.category, declared)
-        texts = [self._numbers(_STRINGS, t, declared) for t in marks.texts.values()]
-        number_names = [self._number(_NOTE_NAMES, n, declared) for n in marks.numbers]
-        text_names = [self._number(_NOTE_NAMES, n, declared) for n in marks.texts]
-        if declared:
-            self._packet(message(_INTERNED, *declared), number(_FLAGS, perfetto_events.NEEDS_STATE))
-        zero = np.zeros(count, np.int64)
-        self._out.write(
-            perfetto_events.events(
-                _KINDS[marks.what],
-                np.ascontiguousarray(marks.ts, np.int64),
-                zero if marks.dur is None else np.ascontiguousarray(marks.dur, np.int64),
-                np.ascontiguousarray(marks.track, np.int64),
-                names,
-                category,
-                np.zeros(count) if marks.value is None else np.ascontiguousarray(marks.value),
-                np.array(number_names, np.int64),
-                _stacked([values for values, _ in marks.numbers.values()], count, np.int64),
-                _stacked([there for _, there in marks.numbers.values()], count, np.bool_),
-                np.array(text_names, np.int64),
-                _stacked(texts, count, np.int64),
-            )
-        )
+        for begin in range(0, len(marks), MOST_MARKS):
+            self._piece(marks.where(slice(begin, begin + MOST_MARKS)))
 
-    def _numbers(self, field: int, texts: Texts, declared: list[bytes]) -> NDArray[np.int64]:
+    def _piece(self, marks: Marks) -> None:
+        if len(self._known) > MOST_NAMES or self._known_bytes > MOST_NAMES_BYTES:
+            self._begin()
+        count = len(marks)
+        names = self._numbers(_NAMES, marks.name)
+        category = self._number(_CATEGORIES, marks.category)
+        texts = [self._numbers(_STRINGS, t) for t in marks.texts.values()]
+        number_names = [self._number(_NOTE_NAMES, n) for n in marks.numbers]
+        text_names = [self._number(_NOTE_NAMES, n) for n in marks.texts]
+        self._declare()
+        room = perfetto_events.most_bytes(count, len(marks.numbers) + len(texts))
+        if room > len(self._room):
+            self._room = np.empty(room, np.uint8)
+        zero = np.zeros(count, np.int64)
+        size = perfetto_events.encode(
+            _KINDS[marks.what],
+            np.ascontiguousarray(marks.ts, np.int64),
+            zero if marks.dur is None else np.ascontiguousarray(marks.dur, np.int64),
+            np.ascontiguousarray(marks.track, np.int64),
+            names,
+            category,
+            np.zeros(count) if marks.value is None else np.ascontiguousarray(marks.value),
+            np.array(number_names, np.int64),
+            _stacked([values for values, _ in marks.numbers.values()], count, np.int64),
+            _stacked([there for _, there in marks.numbers.values()], count, np.bool_),
+            np.array(text_names, np.int64),
+            _stacked(texts, count, np.int64),
+            self._room,
+        )
+        self._out.write(self._room[:size].data)
+
+    def _numbers(self, field: int, texts: Texts) -> NDArray[np.int64]:
         """The number of each mark's text, 0 where it has none; only texts in use are declared."""
         of_code = np.zeros(len(texts.values) + 1, np.int64)
         for code in np.unique(texts.codes).tolist():
             if code >= 0 and texts.values[code]:
-                of_code[code] = self._number(field, texts.values[code], declared)
+                of_code[code] = self._number(field, texts.values[code])
         return of_code[texts.codes]  # -1: the last, which is 0
 
-    def _number(self, field: int, value: str, declared: list[bytes]) -> int:
-        key = (field, value)
-        found = self._known.get(key)
+    def _number(self, field: int, value: str) -> int:
+        value = value[:_MOST_TEXT]
+        found = self._known.get((field, value))
         if found is None:
-            found = self._known[key] = len(self._known) + 1
-            declared.append(message(field, number(1, found), text(2, value[:_MOST_TEXT])))
+            found = self._known[(field, value)] = len(self._known) + 1
+            told = message(field, number(1, found), text(2, value))
+            self._declared.append(told)
+            self._known_bytes += len(told)
+            self._declared_bytes += len(told)
+            if self._declared_bytes > MOST_DECLARED_BYTES:
+                self._declare()
         return found
+
+    def _declare(self) -> None:
+        """Write the names that have got numbers, before the marks that have them."""
+        if self._declared:
+            names = message(_INTERNED, *self._declared)
+            self._packet(names, number(_FLAGS, perfetto_events.NEEDS_STATE))
+        self._declared.clear()
+        self._declared_bytes = 0
 
     def close(self) -> None:
         """Nothing is left to write."""

@@ -29,7 +29,7 @@ def most_bytes(marks: int, notes: int) -> int:
     return marks * (2 * _FIXED_BYTES + notes * _NOTE_BYTES)
 
 
-def events(
+def encode(
     what: int,
     ts: NDArray[np.int64],
     dur: NDArray[np.int64],
@@ -42,19 +42,18 @@ def events(
     there: NDArray[np.bool_],
     text_names: NDArray[np.int64],
     texts: NDArray[np.int64],
-) -> bytes:
-    """Packets of marks.
+    out: NDArray[np.uint8],
+) -> int:
+    """Put packets of marks into `out`, which has `most_bytes` of room; returns their bytes.
 
     `name` and `texts` (notes x marks; 0: none) are numbers of declared strings, `number_names` and
     `text_names` those of declared names of notes; `numbers` and `there` are notes x marks.
     """
-    room = most_bytes(len(ts), len(number_names) + len(text_names))
-    out = np.empty(room, np.uint8)
-    size = _encode(
+    size: int = _encode(
         what, ts, dur, track, name, category, value, number_names, numbers, there, text_names,
         texts, out,
     )  # fmt: skip
-    return out[:size].tobytes()
+    return size
 
 
 @compiled

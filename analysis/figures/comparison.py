@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pandas as pd
 import plotly.graph_objects as go
 
 from analysis.figures.dots import Axis, dots
-from analysis.figures.style import NEUTRAL
+from analysis.figures.style import NEUTRAL, numbered, symbol, text
 
 _MOST = 40
 
 
-def ratios(frame: pd.DataFrame) -> go.Figure:
+def ratios(frame: pd.DataFrame, hollow: Collection[str] = ()) -> go.Figure:
     """A forest plot: a dot a measure and group, its interval, on a logarithmic axis with 1 marked.
 
-    Columns: topic, measure, group, verdict, ratio, ratio_low, ratio_high, in the order in which
-    they are drawn; the first forty measures that have a ratio above 0. An interval without an end
-    is left out.
+    Columns: topic, measure, group, verdict, lossy, ratio, ratio_low, ratio_high, in the order in
+    which they are drawn; the first forty measures that have a ratio above 0. An interval without
+    an end is left out. Dots of the verdicts that `hollow` names are so; a group is said to have
+    lost events where a row of it is lossy.
     """
     known = frame[pd.to_numeric(frame["ratio"]) > 0]
     names = [
@@ -28,9 +31,24 @@ def ratios(frame: pd.DataFrame) -> go.Figure:
         column: pd.to_numeric(known[column]).astype(float)
         for column in ("ratio", "ratio_low", "ratio_high")
     }
-    known = known.assign(**numbers)
+    lossy = set(known.loc[known["lossy"].astype(bool), "group"])
+    series = [f"{one} (events lost)" if one in lossy else str(one) for one in known["group"]]
+    known = known.assign(**numbers, series=series)
     figure = dots(
-        known, "ratio", Axis("ratio to the base", log=True), category="name", series="group"
+        known, "ratio", Axis("times the base", log=True), category="name", series="series"
     )
+    for number, (drawn, series_name) in enumerate(
+        zip(figure.data, numbered(known["series"]), strict=True)
+    ):
+        own = known[known["series"] == series_name]
+        drawn.marker.symbol = [
+            f"{symbol(number)}-open" if verdict in hollow else symbol(number)
+            for verdict in own["verdict"]
+        ]
+        drawn.hovertext = [
+            f"{text(name)}<br>{text(series_name)}: {ratio:.4g}, {text(verdict)}"
+            for name, ratio, verdict in zip(own["name"], own["ratio"], own["verdict"], strict=True)
+        ]
+        drawn.hovertemplate = "%{hovertext}<extra></extra>"
     figure.add_vline(x=1, line={"color": NEUTRAL, "dash": "dot"})
     return figure

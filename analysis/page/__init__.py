@@ -5,5 +5,6 @@ cells.py      values as text
 tables.py     frames as tables that can be sorted
 summary.py    what was recorded, of which machine, and how it went
 trace.py      the page of a trace
+comparison.py the page of a comparison
 templates/    base.html.j2, page.css, page.js; and a template a page
 """

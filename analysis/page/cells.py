@@ -10,7 +10,7 @@ NOTHING = "-"
 """What was not measured, or the paper does not tell; never 0."""
 
 _DIGITS = 4
-_WHOLE = 10_000
+_WHOLE = 1_000
 _LARGE = 1e15
 
 

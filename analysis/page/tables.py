@@ -173,8 +173,8 @@ def _cell(value: Any, factor: float, identifier: bool) -> Cell:
 
 
 def _spanned(middle: Cell, low: Cell, high: Cell) -> Cell:
-    """A value with its interval behind it, in brackets."""
-    if middle.value is None or low.value is None:
+    """A value with its interval behind it, in brackets; a dash: it is open to that side."""
+    if middle.value is None or (low.value is None and high.value is None):
         return middle
     return Cell(f"{middle.text} [{low.text}, {high.text}]", middle.value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import Mergeable, whole
+from analysis.report.mergeable import Mergeable, added, whole
 from analysis.views.requests import requests
 from tracer.store.trace import Trace
 
@@ -48,6 +48,22 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
 
 
 BLOCK_LATENCY = Mergeable((*_KEYS, "part", "bucket"), _parts, _finish)
+
+
+def operation_times(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """Times of block requests by operation: of one device, or of all of them together.
+
+    Columns: operation, part (queue: queued to issued; service: issued to completed), mean_ms,
+    p50_ms, p99_ms. Times below 0, which a clock that jumps gives, are left out. Quantiles as
+    `histogram.spread`.
+    """
+    parts = BLOCK_LATENCY.parts(trace)
+    those = parts["part"].isin(("queue", "service")) & (parts["min_ns"] >= 0)
+    if dev is not None:
+        those &= parts["dev"] == dev
+    of_all = added(parts[those].drop(columns="dev"), ["operation", "part", "bucket"])
+    times = spread(of_all, ["operation", "part"])[["mean", "p50", "p99"]] / 1e6
+    return times.add_suffix("_ms").reset_index()
 
 
 def block_latency(trace: Trace) -> pd.DataFrame:

@@ -67,6 +67,34 @@ def spread(
     return found
 
 
+def spread_query(histogram: str, keys: Sequence[str], shares: Sequence[float] = (0.5, 0.99)) -> str:
+    """SQL for what `spread` says, where the groups are many and the numbers of few shall come out.
+
+    `histogram`: a query of the columns of `buckets`, and of `keys`. Columns: keys, values, max_ns,
+    and pQ_ns a share.
+    """
+    by = ", ".join(keys)
+
+    def at(rank: str) -> str:
+        inside = f"({rank} - before) / greatest(n - 1, 1)"
+        value = f"min_ns::DOUBLE + (max_ns::DOUBLE - min_ns::DOUBLE) * {inside}"
+        return f"max({value}) FILTER ({rank} >= before AND {rank} < before + n)"
+
+    quantiles = []
+    for share in shares:
+        low, high = at(f"floor({share} * most)"), at(f"ceil({share} * most)")
+        part = f"any_value({share} * most - floor({share} * most))"
+        quantiles.append(f"{low} + ({high} - {low}) * {part} AS p{100 * share:g}_ns")
+    return f"""
+        SELECT {by}, sum(n)::BIGINT AS values, max(max_ns) AS max_ns, {", ".join(quantiles)}
+        FROM (
+            SELECT *, sum(n) OVER (PARTITION BY {by} ORDER BY bucket) - n AS before,
+                sum(n) OVER (PARTITION BY {by}) - 1 AS most
+            FROM ({histogram}) WHERE bucket IS NOT NULL
+        ) GROUP BY {by}
+        """
+
+
 def _at(
     kept: pd.DataFrame,
     first: pd.Series[Any],

@@ -6,7 +6,7 @@ traces are added up key by key. Then the table is finished: shares, means, quant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,23 +33,28 @@ class Mergeable:
 
     def together(self, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
         """The parts of several traces as those of one: associative, and in any order."""
-        every = pd.concat(list(parts), ignore_index=True)
-        groups = every.groupby(list(self.keys), dropna=False, sort=False)
-        columns = [name for name in every.columns if name not in self.keys]
-        found = {}
-        for name in columns:
-            if name.startswith("min_"):
-                found[name] = groups[name].min()
-            elif name.startswith("max_"):
-                found[name] = groups[name].max()
-            else:
-                found[name] = groups[name].sum(min_count=1)
-        summed = pd.DataFrame(found).reset_index()[list(every.columns)]
-        for name in self.keys:
-            if every[name].dtype == object:  # grouping makes NaN of None
-                names = summed[name].astype(object)
-                summed[name] = names.where(names.notna(), None)
-        return summed
+        return added(pd.concat(list(parts), ignore_index=True), self.keys)
+
+
+def added(every: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Rows of the same keys as one row: extremes of columns min_... and max_..., sums of others."""
+    groups = every.groupby(list(keys), dropna=False, sort=False)
+    found = {}
+    for name in every.columns:
+        if name in keys:
+            continue
+        if name.startswith("min_"):
+            found[name] = groups[name].min()
+        elif name.startswith("max_"):
+            found[name] = groups[name].max()
+        else:
+            found[name] = groups[name].sum(min_count=1)
+    summed = pd.DataFrame(found).reset_index()[list(every.columns)]
+    for name in keys:
+        if every[name].dtype == object:  # grouping makes NaN of None
+            names = summed[name].astype(object)
+            summed[name] = names.where(names.notna(), None)
+    return summed
 
 
 def whole(values: pd.Series[Any]) -> pd.Series[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from analysis.report.histogram import buckets, spread
@@ -9,8 +11,9 @@ from analysis.report.mergeable import Mergeable
 from analysis.views.steps import steps
 from tracer.store.trace import Trace
 
+WHOLE = "end to end"
 _PARTS = {
-    "end to end": "total_ns",
+    WHOLE: "total_ns",
     "fetch stall": "fetch_stall_ns",
     "compute": "compute_ns",
     "forward": "forward_ns",
@@ -40,7 +43,7 @@ def _parts(trace: Trace) -> pd.DataFrame:
 def _finish(parts: pd.DataFrame) -> pd.DataFrame:
     times = spread(parts, _KEYS).reset_index()
     of_cpu = ~times["part"].str.startswith("gpu ")
-    whole = times[times["part"] == "end to end"][["stage", "total"]]
+    whole = times[times["part"] == WHOLE][["stage", "total"]]
     times = times.merge(whole.rename(columns={"total": "end_to_end"}), on="stage", how="left")
     found = pd.DataFrame(
         {
@@ -60,6 +63,17 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
 
 
 STEP_TIMES = Mergeable((*_KEYS, "bucket"), _parts, _finish)
+
+
+def step_quantiles(trace: Trace, shares: Sequence[float]) -> pd.DataFrame:
+    """How long whole minibatches took, by stage, over the steps that ended.
+
+    Columns: stage (null: not marked), pQ_ms a share. Quantiles as `histogram.spread`.
+    """
+    parts = STEP_TIMES.parts(trace)
+    times = spread(parts[parts["part"] == WHOLE], ["stage"], shares)
+    columns = [f"p{100 * share:g}" for share in shares]
+    return (times[columns] / 1e6).add_suffix("_ms").reset_index()
 
 
 def step_times(trace: Trace) -> pd.DataFrame:

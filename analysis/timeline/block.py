@@ -1,13 +1,13 @@
 """Lanes of block requests, of each device: how long they take, and what they carry.
 
-Quantiles come from a histogram whose buckets grow by 2^(1/16), as in DDSketch (Masson, Rim and
-Lee, VLDB 2019): a quantile is off by at most 2.2 %, histograms add up, and no value is held.
+Quantiles are those of `analysis.report.histogram`, made where the requests are: no value is held.
 """
 
 from __future__ import annotations
 
 import pandas as pd
 
+from analysis.report.histogram import buckets, spread_query
 from analysis.timeline.axis import Axis, show_width
 from analysis.timeline.binned import count_query, counted
 from analysis.timeline.lane import Kind, Lane
@@ -18,7 +18,6 @@ from tracer.store.trace import Trace
 MOST_DEVICES = 4
 MOST_BINS = 500
 """Of latencies: a quantile of few requests says little."""
-BUCKETS_A_DOUBLING = 16
 _MIB = 1 << 20
 _MOST_NAME = 40
 _PARTS = {"queued to issued": "queue_latency_ns", "issued to completed": "service_latency_ns"}
@@ -77,7 +76,7 @@ def latencies(trace: Trace, axis: Axis, dev: str) -> pd.DataFrame:
     """How long a device's requests took, by the bin in which they completed.
 
     Columns: series (queued to issued, issued to completed), from_s, to_s, requests, p50_ms, p99_ms,
-    max_ms; a row a bin with requests.
+    max_ms; a row a bin with requests. Quantiles as `histogram.spread`.
     """
     return trace.sql(latency_query(trace, axis, dev))
 
@@ -89,26 +88,14 @@ def latency_query(trace: Trace, axis: Axis, dev: str) -> str:
         f" WHERE dev = '{dev}' AND {column} >= 0"
         for name, column in _PARTS.items()
     )
-    bucket = f"CASE WHEN ns > 0 THEN floor({BUCKETS_A_DOUBLING} * log2(ns))::INTEGER ELSE -1 END"
-    middle = f"CASE WHEN bucket < 0 THEN 0 ELSE 2 ** ((bucket + 0.5) / {BUCKETS_A_DOUBLING}) END"
-
-    def quantile(share: float) -> str:
-        reached = f"min({middle}) FILTER (upto >= {share} * n)"
-        return f"least({reached}, max(longest)) / 1e6"
-
+    histogram = (
+        f"SELECT series, {axis.bin('ts')} AS bin, {buckets('ns')} FROM ({rows})"
+        f" WHERE {axis.within('ts')} GROUP BY ALL"
+    )
     return f"""
-        WITH histogram AS (
-            SELECT series, {axis.bin("ts")} AS bin, {bucket} AS bucket, count(*) AS requests,
-                max(ns) AS longest
-            FROM ({rows}) WHERE {axis.within("ts")} GROUP BY ALL
-        ), summed AS (
-            SELECT *, sum(requests) OVER (PARTITION BY series, bin ORDER BY bucket) AS upto,
-                sum(requests) OVER (PARTITION BY series, bin) AS n
-            FROM histogram
-        )
-        SELECT series, {axis.span("bin")}, sum(requests)::BIGINT AS requests,
-            {quantile(0.5)} AS p50_ms, {quantile(0.99)} AS p99_ms, max(longest) / 1e6 AS max_ms
-        FROM summed GROUP BY series, bin ORDER BY series DESC, bin
+        SELECT series, {axis.span("bin")}, values AS requests, p50_ns / 1e6 AS p50_ms,
+            p99_ns / 1e6 AS p99_ms, max_ns / 1e6 AS max_ms
+        FROM ({spread_query(histogram, ("series", "bin"))}) ORDER BY series DESC, bin
         """
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from analysis.timeline.axis import Axis, show_width
 from analysis.timeline.binned import count_query, counted, cover_query, covered
 from analysis.timeline.lane import Kind, Lane
-from analysis.views.calls_by_kind import SYNC
 from analysis.views.flushes import flushes
+from analysis.views.stalls import STALLS
 from analysis.views.steps import steps
 from tracer.store.trace import Trace
 
@@ -24,6 +24,8 @@ _FOLIOS = (
     " THEN any_value(role) ELSE 'other' END AS role FROM processes GROUP BY tid) t USING (tid)"
     " WHERE d.event = 'dirty_folio'"
 )
+_STALLS = {"throttle": "dirty throttling", "direct": "direct transfer"}
+"""Kinds of stalls whose names say too little on their own."""
 _CALLS = "SELECT name AS series, ts AS start, dur_ns AS ns FROM syscalls"
 
 
@@ -115,24 +117,30 @@ def calls(trace: Trace, axis: Axis) -> Lane:
 def stalls(trace: Trace, axis: Axis) -> Lane | None:
     """How many threads wait for storage or data, on average over a bin, by what holds them.
 
-    dirty throttling: the kernel has a thread sleep that dirties pages (balance_dirty_pages); sync:
-    in fsync and its kin; fetch: a step's own thread waits for its next batch. The frame is that of
-    `covered`. None where no table tells of any.
+    The times of the view `stalls`, by its kinds, where the trace has the tables that it needs; and
+    those in which a step's own thread waits for its next batch. What has no time, as a major
+    fault, does not count. The frame is that of `covered`. None where no table tells of any.
     """
-    parts = []
-    if "dirty" in trace.tables:
-        mine = "true"
-        if "processes" in trace.tables:
-            mine = "tid IN (SELECT tid FROM processes WHERE target IS NOT NULL)"
+    parts, notes = [], []
+    if all(need in trace.tables for need in STALLS.needs):
+        kinds = " ".join(f"WHEN '{kind}' THEN '{name}'" for kind, name in _STALLS.items())
         parts.append(
-            "SELECT 'dirty throttling' AS series, ts AS start, pause_ns AS ns FROM dirty"
-            f" WHERE pause_ns > 0 AND {mine}"
+            f"SELECT CASE kind {kinds} ELSE kind END AS series, ts AS start, dur_ns AS ns"
+            f" FROM {STALLS.make(trace)} WHERE dur_ns IS NOT NULL"
         )
-    if "syscalls" in trace.tables:
-        parts.append(f"SELECT 'sync', ts, dur_ns FROM syscalls WHERE name IN {SYNC}")
+        notes.append(
+            "Dirty throttling: put to sleep for dirtying pages. Sync, direct transfer, read: the"
+            " whole call, so at most so long."
+        )
+    else:
+        notes.append(f"Waiting for storage needs the tables {' and '.join(STALLS.needs)}.")
     if "phases" in trace.tables:
         # A fetch lies at the begin of its step, as the view has it.
-        parts.append(f"SELECT 'fetch', start, fetch_stall_ns FROM {steps(trace)}")
+        parts.append(
+            "SELECT 'fetch' AS series, start, fetch_stall_ns AS ns"
+            f" FROM {steps(trace)} WHERE fetch_stall_ns > 0"
+        )
+        notes.append("Fetch: a step's thread waits for its next batch.")
     if not parts:
         return None
     intervals = " UNION ALL ".join(parts)
@@ -142,7 +150,6 @@ def stalls(trace: Trace, axis: Axis) -> Lane | None:
         "threads",
         Kind.AREAS,
         covered(trace, axis, intervals),
-        "Dirty throttling: put to sleep for dirtying pages. Sync: in fsync and its kin."
-        " Fetch: a step's thread waits for its next batch.",
+        " ".join(notes),
         cover_query(axis, intervals),
     )

@@ -36,7 +36,7 @@ _ALL_CPUS = -1
 Thread = tuple[int, int, int | None, str, str | None]
 """A thread at the start: (tid, pid, ppid, comm, cgroup path)"""
 Finding = tuple[int, int, int, int, int, bool]
-"""What the recorder's looks have found, as `tracer.store.manifest.MemberFacts` says."""
+"""What the recorder's looks have found, as `tracer.store.lists.MemberFacts` says."""
 
 
 class Cause(NamedTuple):

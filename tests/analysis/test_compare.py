@@ -8,14 +8,15 @@ import pytest
 
 from analysis.compare.comparison import CHANGED, MISSING, NOISE, ROWS, UNTOLD, compare
 from analysis.compare.groups import Group, pairs, told
+from analysis.compare.measured import measured
 from analysis.compare.ratio import BOOTSTRAP, CONSTANT, STUDENT, ratio
 from analysis.figures.comparison import ratios
 from analysis.studies.identity import Identity, identity
 from probes.errors import BadTrace, UsageError
+from tests.support.compared import S, make_repeats
+from tests.support.compared import make_run as run
 from tests.support.studies import EVIL, make_study
 from tests.support.traces import make_trace
-
-S = 1_000_000_000
 
 
 def values(*numbers):
@@ -142,40 +143,10 @@ def test_runs_that_nothing_tells_apart_do_not_pair_unless_asked_to():
     assert of_two(other_work) == [(0, 2), (1, 3)]  # the model is what tells the groups apart
 
 
-def run(folder, seconds, **manifest):
-    """A trace of ten steps of so long, each half of it computing, and of some calls."""
-    step = int(seconds * S)
-    phases = [{"pid": 7, "tid": 7, "name": "train", "start": 0, "end": 10 * step}]
-    for n in range(10):
-        at = {"pid": 7, "tid": 7, "step": n, "epoch": 0}
-        phases.append({**at, "name": "step", "start": n * step, "end": (n + 1) * step})
-        phases.append({**at, "name": "forward", "start": n * step, "end": n * step + step // 2})
-    tables = {
-        "processes": [{"pid": 7, "tid": 7, "role": "target", "target": "job", "comm": "python"}],
-        "phases": phases,
-        "syscalls": [
-            {"ts": n, "pid": 7, "tid": 7, "name": "read", "dur_ns": 1000, "ret": 1}
-            for n in range(100)
-        ],
-        "dirty": [],
-    }
-    manifest.setdefault("clock", {"name": "mono", "start_ns": 0, "end_ns": 100 * S})
-    manifest.setdefault("targets", [{"name": "job", "role": "target", "kind": "pid", "pid": 7}])
-    make_trace(folder, tables, **manifest).close()
-    return folder
-
-
 @pytest.fixture
 def repeats(tmp_path):
     """Runs of a base and of one that is 1.5 times as slow, with 2 % of noise."""
-    random = np.random.default_rng(3)
-    found = {}
-    for name, factor in (("base", 1.0), ("slow", 1.5), ("same", 1.0)):
-        found[name] = [
-            run(tmp_path / f"{name}-{n}.trace", factor * float(np.exp(random.normal(0, 0.02))))
-            for n in range(5)
-        ]
-    return found
+    return make_repeats(tmp_path)
 
 
 def row(found, topic, measure, group=None):
@@ -229,6 +200,75 @@ def test_a_call_that_is_never_made_is_0_and_not_missing(tmp_path):
     found = compare([first, second])
     assert row(found, "calls", "time in read")["ratio"] == 0
     assert row(found, "calls", "time in write")["why"] == "it is 0 in the base"
+
+
+MS = 1_000_000
+
+
+def of_times(folder, slower=1):
+    """A hundred requests, fsyncs and steps of 1 to 100 ms, on two devices, each `slower` times."""
+    rows = {"block": [], "syscalls": [], "phases": []}
+    for n in range(1, 101):
+        begin, long = n * S, n * slower * MS
+        io = {"pid": 7, "tid": 7, "dev": f"8:{n % 2}", "sector": 8 * n, "nr_sector": 8, "rwbs": "W"}
+        rows["block"] += [
+            {**io, "ts": begin, "event": "bio_queue"},
+            {**io, "ts": begin + 2 * MS, "event": "issue"},
+            {**io, "ts": begin + 2 * MS + long, "event": "complete", "error": 0},
+        ]
+        call = {"pid": 7, "tid": 7, "ts": begin, "dur_ns": long}
+        rows["syscalls"] += [{**call, "name": "fsync"}, {**call, "name": "read"}]
+        step = {"pid": 7, "tid": 7, "epoch": 0, "step": n, "start": begin, "end": begin + long}
+        rows["phases"].append({**step, "name": "step"})
+    rows["phases"].append({"pid": 7, "tid": 7, "name": "train", "start": 0, "end": 102 * S})
+    rows["processes"] = [{"pid": 7, "tid": 7, "role": "target", "target": "job"}]
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 102 * S}
+    return make_trace(folder, rows, clock=clock)
+
+
+def test_times_have_their_median_and_tail_beside_the_mean(tmp_path):
+    with of_times(tmp_path / "t") as trace:
+        found = measured(trace).frame.set_index(["topic", "measure"])["value"]
+        of_one = measured(trace, dev="8:0").frame.set_index(["topic", "measure"])["value"]
+    for topic, label in (("requests", "write: service"), ("syncs", "a call")):
+        # Of 1 to 100 ms, by the line between neighbours: rank 0.99 * 99 is between 99 and 100.
+        known = {"": 50.5, ", p50": 50.5, ", p99": 99.01}
+        for end, value in known.items():
+            assert found[topic, f"{label}{end}"] == pytest.approx(value, rel=1 / 128), (label, end)
+    assert found["minibatch", "train: end to end, p50"] == pytest.approx(50.5, rel=1 / 128)
+    assert found["minibatch", "train: end to end, p95"] == pytest.approx(95.05, rel=1 / 128)
+    assert found["requests", "write: queue, p99"] == 2
+    assert found["syncs", "fsync and the like"] == pytest.approx(5.05)
+    # The even ones: 2, 4, ... 100.
+    assert of_one["requests", "write: service"] == pytest.approx(51)
+    assert of_one["requests", "write: service, p50"] == pytest.approx(51, rel=1 / 128)
+
+
+def test_quantiles_have_ratios_and_intervals_as_means_have(tmp_path):
+    paths = []
+    for name, factor in (("a", 1), ("b", 2)):
+        for n in range(5):
+            with of_times(tmp_path / f"{name}-{n}.trace", factor + 0.01 * n) as trace:
+                paths.append(trace.folder)
+    found = compare(paths)
+    for topic, measure in (
+        ("requests", "write: service, p99"), ("syncs", "a call, p50"),
+        ("minibatch", "train: end to end, p95"),
+    ):  # fmt: skip
+        one = row(found, topic, measure)
+        assert one["ratio"] == pytest.approx(2.02 / 1.02, rel=0.01)
+        assert one["ratio_low"] < one["ratio"] < one["ratio_high"]
+        assert (one["verdict"], one["method"]) == (CHANGED, BOOTSTRAP)
+    assert row(found, "requests", "write: queue, p50")["method"] == CONSTANT
+
+
+def test_a_trace_without_any_sync_has_no_times_of_them(tmp_path):
+    with of_times(tmp_path / "a.trace") as trace:
+        first = trace.folder
+    found = compare([first, run(tmp_path / "b.trace", 1)])
+    assert row(found, "syncs", "fsync and the like")["ratio"] == 0
+    of_calls = row(found, "syncs", "a call, p99")
+    assert (of_calls["verdict"], pd.isna(of_calls["ratio"])) == (MISSING, True)
 
 
 def test_a_study_s_runs_group_by_place_and_pair(tmp_path):

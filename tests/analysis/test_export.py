@@ -2,12 +2,23 @@
 
 import csv
 import gzip
+import io
 import json
+import tracemalloc
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.exchange.exporting import export
+from analysis.exchange.marks import Kind, Marks, Texts, Track, What
+from analysis.exchange.perfetto import (
+    MOST_DECLARED_BYTES,
+    MOST_MARKS,
+    MOST_NAMES_BYTES,
+    PerfettoWriter,
+)
+from analysis.exchange.perfetto_events import most_bytes
 from probes.errors import UsageError
 from tests.support import perfetto
 from tests.support.traces import make_trace
@@ -188,6 +199,79 @@ class TestPerfetto:
             found = drawn(trace, tmp_path)
         assert [(s.name, s.start) for s in found.slices] == [
             (f"call {n}", 10 * n) for n in range(70_000)
+        ]
+
+
+class Sink(io.RawIOBase):
+    """Counts what it is given and keeps nothing: how many bytes at most at once."""
+
+    most = total = 0
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.most = max(self.most, len(data))
+        self.total += len(data)
+        return len(data)
+
+
+def slices(count, names, notes=("file",)):
+    """So many slices of 10 ns, one after another, with these names in turn."""
+    text = Texts(np.arange(count, dtype=np.int32) % len(names), names)
+    return Marks(
+        What.SLICES, "x", np.ones(count, np.int64), 100 * np.arange(count), text,
+        np.full(count, 10), texts=dict.fromkeys(notes, text),
+    )  # fmt: skip
+
+
+class TestPerfettoInPieces:
+    def test_what_is_held_does_not_grow_with_the_marks(self):
+        held = []
+        for batches in (1, 20):
+            sink = Sink()
+            writer = PerfettoWriter(sink, 0, None)
+            writer.track(Track(1, Kind.SLICES, "x"))
+            writer.marks(slices(2 * MOST_MARKS, ["a"]))  # what is made once
+            marks = slices(2 * MOST_MARKS, ["a"])
+            tracemalloc.start()
+            for _ in range(batches):
+                writer.marks(marks)
+            held.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            assert sink.most <= most_bytes(MOST_MARKS, 1)
+            assert sink.total > 50 * (batches + 1) * MOST_MARKS
+        assert held[1] <= held[0] + MOST_MARKS  # a byte a mark of one piece
+
+    def test_long_names_are_forgotten_and_declared_in_packets_of_some_length(self, tmp_path):
+        long = 1000
+        count = 3 * MOST_MARKS
+        names = [f"{n:0{long}}" for n in range(count)]
+        with (tmp_path / "out").open("wb") as file:
+            writer = PerfettoWriter(file, 0, None)
+            writer.track(Track(1, Kind.SLICES, "x"))
+            writer.marks(slices(count, names, notes=()))
+        known, most = 0, 0
+        for packet in perfetto.packets(tmp_path / "out"):
+            assert packet.ByteSize() < MOST_DECLARED_BYTES + 2 * long
+            if packet.sequence_flags & 1:
+                known = 0
+            known += sum(len(one.name) for one in packet.interned_data.event_names)
+            most = max(most, known)
+        assert most <= MOST_NAMES_BYTES + MOST_MARKS * long
+        found = perfetto.read(tmp_path / "out")
+        assert sorted(s.name for s in found.slices) == names
+
+    def test_pieces_are_what_the_whole_is(self, tmp_path):
+        count = 2 * MOST_MARKS + 7
+        names = [f"name {n}" for n in range(23)]
+        with (tmp_path / "out").open("wb") as file:
+            writer = PerfettoWriter(file, 0, None)
+            writer.track(Track(1, Kind.SLICES, "x"))
+            writer.marks(slices(count, names))
+        found = perfetto.read(tmp_path / "out").slices
+        assert [(s.name, s.start, s.end, s.notes) for s in found] == [
+            (names[n % 23], 100 * n, 100 * n + 10, {"file": names[n % 23]}) for n in range(count)
         ]
 
 

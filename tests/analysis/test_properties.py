@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.report.calls import SYSCALLS
-from analysis.report.histogram import CUTS, buckets, spread
+from analysis.report.histogram import CUTS, buckets, spread, spread_query
 from analysis.report.tables import flushed_pages, writeback_reasons
 from analysis.views.cuts import Cuts
 from analysis.views.flushes import flushes
@@ -192,12 +192,17 @@ def test_quantiles_are_as_exact_as_promised(values, share):
     connection = duckdb.connect()
     drawn = pd.DataFrame({"v": np.array(values, np.int64)})
     connection.register("drawn", drawn)
-    parts = connection.execute(f"SELECT 'x' AS k, {buckets('v')} FROM drawn GROUP BY ALL").df()
+    histogram = f"SELECT 'x' AS k, {buckets('v')} FROM drawn GROUP BY ALL"
+    parts = connection.execute(histogram).df()
+    by_sql = connection.execute(spread_query(histogram, ["k"], [share])).df()
     connection.close()
     found = spread(parts, ["k"], [share])
     exact = float(np.quantile(np.array(values, float), share))
     assert abs(found[f"p{100 * share:g}"].iloc[0] - exact) <= exact / CUTS + 1e-9 * exact
     assert found["values"].iloc[0] == len(values)
+    told = found.reset_index()[["k", "values", "max", f"p{100 * share:g}"]]
+    told.columns = by_sql.columns
+    pd.testing.assert_frame_equal(by_sql, told, check_dtype=False, rtol=1e-12)
     if len(values) <= 2:
         assert abs(found[f"p{100 * share:g}"].iloc[0] - exact) <= 1e-9 * exact
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from analysis.timeline.axis import Axis, axis, outside
 from analysis.timeline.binned import REST, counted, covered
-from analysis.timeline.block import block_lanes, latencies
 from analysis.timeline.events import calls, dirtied, faults, stalls, writebacks, written
 from analysis.timeline.heat import files
 from analysis.timeline.lane import Kind
@@ -17,21 +16,8 @@ from analysis.timeline.phases import phases
 from analysis.timeline.samples import sample_lanes
 from probes.errors import BadTrace
 from tests.support.recordings import make_hostile, make_recording
+from tests.support.timeline import MS, TENTHS, S, by_bin, made, requests
 from tests.support.traces import make_trace
-
-MS, S = 10**6, 10**9
-TENTHS = Axis(0, S - 1, S // 10)
-"""A second in ten bins."""
-
-
-def made(folder, **tables):
-    return make_trace(folder / "t", tables)
-
-
-def by_bin(frame, series):
-    """The bins of a series that are not 0."""
-    values = frame[series].to_numpy()
-    return {int(n): float(values[n]) for n in np.flatnonzero(values)}
 
 
 @pytest.mark.parametrize(
@@ -142,71 +128,43 @@ def test_no_time_is_lost_or_made_when_intervals_are_cut_into_bins(tmp_path_facto
     assert (frame.to_numpy() >= 0).all()
 
 
-def test_stalls_are_throttling_sync_and_fetches_of_steps(tmp_path):
+def test_stalls_are_those_of_the_view_and_fetches_of_steps(tmp_path):
+    def call(ms, name, long):
+        return {"ts": ms * MS, "pid": 1, "tid": 1, "name": name, "dur_ns": long * MS}
+
     with made(
         tmp_path,
         processes=[{"pid": 1, "tid": 1, "role": "target", "target": "job"},
                    {"pid": 2, "tid": 2, "role": "other"}],
         dirty=[{"ts": 0, "tid": tid, "event": "balance_dirty_pages", "pause_ns": 50 * MS}
                for tid in (1, 2)],
-        syscalls=[{"ts": 100 * MS, "tid": 1, "name": "fsync", "dur_ns": 100 * MS},
-                  {"ts": 100 * MS, "tid": 1, "name": "read", "dur_ns": 100 * MS}],
+        syscalls=[call(100, "fsync", 100), call(300, "read", 100), call(400, "read", 100),
+                  call(700, "write", 50), {**call(800, "fsync", 1), "dur_ns": None}],
+        block=[{"ts": 350 * MS, "tid": 1, "event": "bio_queue", "nr_sector": 8, "rwbs": "R"}],
+        file_writes=[{"ts": 710 * MS, "tid": 1, "event": "direct_start"}],
+        page_faults=[{"ts": 900 * MS, "pid": 1, "tid": 1, "kind": "major", "user": True}],
         phases=[{"start": 500 * MS, "end": 600 * MS, "pid": 1, "tid": 1, "name": "step"},
                 {"start": 500 * MS, "end": 525 * MS, "pid": 1, "tid": 1, "name": "fetch"}],
     ) as trace:  # fmt: skip
-        frame = stalls(trace, TENTHS).frame
-    assert by_bin(frame, "dirty throttling") == pytest.approx({0: 0.5})
+        lane = stalls(trace, TENTHS)
+        view = trace.sql("SELECT sum(dur_ns) AS ns FROM stalls")["ns"][0]
+    frame = lane.frame
+    assert by_bin(frame, "dirty throttling") == pytest.approx({0: 0.5})  # of the target alone
     assert by_bin(frame, "sync") == pytest.approx({1: 1})
+    assert by_bin(frame, "read") == pytest.approx({3: 1})  # the one that queued a read
+    assert by_bin(frame, "direct transfer") == pytest.approx({7: 0.5})
     assert by_bin(frame, "fetch") == pytest.approx({5: 0.25})
+    drawn = frame.drop(columns=["from_s", "to_s", "fetch"]).to_numpy().sum() * TENTHS.width_ns
+    assert drawn == pytest.approx(view)
 
 
-def requests(*told):
-    """Events of requests: queued, issued, completed (ms), sector, pages."""
-    events = []
-    for queue, issue, complete, sector, pages in told:
-        for name, ms in (("bio_queue", queue), ("issue", issue), ("complete", complete)):
-            events.append(
-                {"ts": int(ms * MS), "event": name, "dev": "254:0", "sector": sector, "tid": 50,
-                 "nr_sector": 8 * pages, "rwbs": "W"}
-            )  # fmt: skip
-    return sorted(events, key=lambda row: row["ts"])
-
-
-def test_requests_have_latency_and_throughput_by_when_they_completed(tmp_path):
-    with made(tmp_path, block=requests((0, 1, 250, 0, 256), (10, 20, 260, 4096, 256))) as trace:
-        lanes = block_lanes(trace, TENTHS)
-    assert [lane.title for lane in lanes] == ["Block latency of 254:0", "Throughput of 254:0"]
-    found = lanes[0].frame.set_index("series")
-    assert list(found["requests"]) == [2, 2] and list(found["from_s"]) == [0.2, 0.2]
-    assert found.loc["issued to completed", "p50_ms"] == pytest.approx(240, rel=0.022)
-    assert found.loc["issued to completed", "max_ms"] == pytest.approx(249)
-    assert found.loc["queued to issued", "p50_ms"] == pytest.approx(1, rel=0.022)
-    assert by_bin(lanes[1].frame, "write") == pytest.approx({2: 20})  # MiB/s
-
-
-@settings(max_examples=25, deadline=None)
-@given(took=st.lists(st.integers(1, 10**12), min_size=1, max_size=60))
-def test_quantiles_of_a_histogram_are_near_the_exact_ones(tmp_path_factory, took):
-    rows = []
-    for number, ns in enumerate(took):
-        place = {"dev": "254:0", "sector": 8 * number, "nr_sector": 8, "rwbs": "R"}
-        rows += [{"ts": 0, "event": "issue", **place}, {"ts": ns, "event": "complete", **place}]
-    rows.sort(key=lambda row: row["ts"])
-    one = Axis(0, 10**13, 10**13)
-    with made(tmp_path_factory.mktemp("quantiles"), block=rows) as trace:
-        (found,) = latencies(trace, one, "254:0").to_dict("records")
-    for column, share in (("p50_ms", 0.5), ("p99_ms", 0.99)):
-        exact = np.quantile(took, share, method="inverted_cdf") / 1e6
-        assert found[column] == pytest.approx(exact, rel=0.0221)
-    assert found["max_ms"] == max(took) / 1e6
-
-
-def test_devices_beyond_the_busiest_are_named_as_left_out(tmp_path):
-    rows = [{**row, "dev": f"7:{n}"} for n in range(9) for row in requests((0, 1, 2, 0, 1))]
-    rows += [{**row, "dev": "<b>"} for row in requests((0, 1, 2, 0, 1))]
-    with made(tmp_path, block=sorted(rows, key=lambda row: row["ts"])) as trace:
-        lanes = block_lanes(trace, TENTHS)
-    assert len(lanes) == 8 and "6 more devices" in lanes[0].note
+def test_without_calls_stalls_are_fetches_alone_and_that_is_said(tmp_path):
+    phases = [{"start": 0, "end": 100 * MS, "pid": 1, "tid": 1, "name": name}
+              for name in ("step", "fetch")]  # fmt: skip
+    with made(tmp_path, phases=phases, dirty=[]) as trace:
+        lane = stalls(trace, TENTHS)
+    assert by_bin(lane.frame, "fetch") == pytest.approx({0: 1})
+    assert "Waiting for storage needs the tables processes and syscalls." in lane.note
 
 
 def test_what_is_written_back_has_its_reason_and_the_recorders_files_are_none_of_it(tmp_path):

@@ -115,7 +115,7 @@ def test_a_table_has_units_and_numbers_to_sort_by():
         ("ratio", "%", True), ("p99", "µs", True),
     ]  # fmt: skip
     first, second = ([cell.text for cell in row] for row in made.rows)
-    assert first == ["b", "1234", "1", "12345", "50", "1.5"]
+    assert first == ["b", "1,234", "1", "12345", "50", "1.5"]
     assert second[1] == "-" and made.rows[1][1].value is None
     assert [row[2].value for row in made.rows] == [1, 3]
 

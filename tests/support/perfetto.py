@@ -41,17 +41,24 @@ class Drawn:
         )
 
 
-def read(path: Path) -> Drawn:
-    """Decode a file as Perfetto's trace processor does: in order of time, with interned names."""
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+def packets(path: Path) -> list[Any]:
+    """The packets of a file."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
     trace = Trace()
     trace.ParseFromString(path.read_bytes())
+    return list(trace.packet)
+
+
+def read(path: Path) -> Drawn:
+    """Decode a file as Perfetto's trace processor does: in order of time, with interned names."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
+
     drawn = Drawn()
     names: dict[str, dict[int, str]] = {}
     events = []
     clock = 0
-    for packet in trace.packet:
+    for packet in packets(path):
         assert packet.trusted_packet_sequence_id == 1
         if packet.HasField("clock_snapshot"):
             assert packet.clock_snapshot.primary_trace_clock == 3

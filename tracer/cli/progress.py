@@ -110,9 +110,11 @@ def show_decoding(
 @contextlib.contextmanager
 def status(doing: str) -> Iterator[Callable[[str], None]]:
     """Says on a terminal's stderr what of `doing` is done now; nothing elsewhere."""
+    from tracer.cli.output import safe
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda what: None
         return
     with console.status("") as shown:
-        yield lambda what: shown.update(f"{doing}: {what}")
+        yield lambda what: shown.update(safe(f"{doing}: {what}"))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tracer.store.manifest import MapFacts
+from tracer.store.lists import MapFacts
 
 _MOST_MAPPINGS = 1 << 20
 _ESCAPE = re.compile(r"\\([0-7]{3})")

@@ -19,7 +19,7 @@ from probes.errors import FeatureMissing, PermissionMissing
 from tracer.session.capture import Capture
 from tracer.session.joins import Joins
 from tracer.store.files import create
-from tracer.store.manifest import MemberFacts
+from tracer.store.lists import MemberFacts
 from tracer.targets import Target, threads
 
 _LEAST_S = 0.005

@@ -21,7 +21,8 @@ from pathlib import Path
 from tracer.session import extent_maps
 from tracer.session.file_handles import birth_ns, open_beneath, open_inode
 from tracer.session.mount_tree import MountPoint, reachable, read_mounts
-from tracer.store.manifest import ExtentFacts, FileFacts, Manifest
+from tracer.store.lists import ExtentFacts, FileFacts
+from tracer.store.manifest import Manifest
 
 _MOST_FILES = 65536
 _MOST_EXTENTS = 1 << 17

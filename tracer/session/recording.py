@@ -33,6 +33,7 @@ from tracer.session.signals import Signals
 from tracer.session.summary import Summary
 from tracer.session.torch_libraries import open_libraries
 from tracer.store import manifest as manifests
+from tracer.store.checked import encoded
 from tracer.store.files import write_whole
 from tracer.store.finalize import MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
@@ -210,11 +211,11 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         companions = [*perf.pids, *([capture.guardian] if capture.guardian else [])]
         capture.start_machine(options.max_bytes, [*companions, *sampler.tids])
         perf.enable()
-        write_whole(folder / RAW / THREADS, manifests.encoded(environment.threads()))
+        write_whole(folder / RAW / THREADS, encoded(environment.threads()))
         members.first_look(companions)
         if capture.sees_mappings:
             maps = mappings(target_finder.processes_with_memory(targets))
-            write_whole(folder / RAW / MAPS, manifests.encoded(maps))
+            write_whole(folder / RAW / MAPS, encoded(maps))
         sampler.begin()
         capture.start_targets()
         if launch is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from probes.backends.ebpf.programs import Programs
 from probes.backends.ebpf.summary import Sum
 from tracer.store.files import create
-from tracer.store.manifest import SummaryFacts
+from tracer.store.lists import SummaryFacts
 
 _INTERVAL_NS = 10_000_000_000
 

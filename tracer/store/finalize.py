@@ -41,19 +41,17 @@ from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
 from tracer.store import loss, perf, phases, samples, summary
 from tracer.store import manifest as manifests
+from tracer.store.checked import checker, encoded, what_is_wrong
 from tracer.store.files import allow_open_files, make_folder, read_bounded, write_whole
-from tracer.store.manifest import (
+from tracer.store.lists import (
     ExtentFacts,
     FileFacts,
-    Manifest,
     MapFacts,
     MarkFacts,
     MemberFacts,
-    TableFacts,
     ThreadFacts,
-    checker,
-    what_is_wrong,
 )
+from tracer.store.manifest import Manifest, TableFacts
 from tracer.store.marks import NAMES, read_notes
 from tracer.store.tables import TableWriter, write_rows, write_table
 
@@ -99,8 +97,8 @@ def finalize(
         tables, gaps, last_event = _decode(folder, manifest, building, progress)
         if find_files is not None:
             files, extents = find_files(building, manifest)
-            write_whole(folder / RAW / FILES, manifests.encoded(files))
-            write_whole(folder / RAW / EXTENTS, manifests.encoded(extents))
+            write_whole(folder / RAW / FILES, encoded(files))
+            write_whole(folder / RAW / EXTENTS, encoded(extents))
         for table, name, kind in (
             (FILES_TABLE, FILES, list[FileFacts]),
             (EXTENT_MAP, EXTENTS, list[ExtentFacts]),

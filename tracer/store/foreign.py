@@ -27,6 +27,7 @@ from probes.loss import TABLE as LOSS
 from probes.loss import Gap
 from tracer.store import loss
 from tracer.store import manifest as manifests
+from tracer.store.checked import encoded
 from tracer.store.files import create, make_folder, write_whole
 from tracer.store.finalize import EVENTS, RAW, THREADS, Progress, finalize
 from tracer.store.importing import Source, check_output, first_manifest, put_in_place
@@ -132,7 +133,7 @@ class ForeignRecording:
             [tid, pid or tid, None, name, None]
             for tid, (pid, name) in sorted(threads.items())[:_MOST_THREADS]
         ]
-        write_whole(self._building / RAW / THREADS, manifests.encoded(listed))
+        write_whole(self._building / RAW / THREADS, encoded(listed))
         made: Any = {
             **first_manifest(self.source, start_ns, None),
             "state": "captured",

@@ -6,29 +6,19 @@ are ns of CLOCK_MONOTONIC unless said otherwise.
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from probes.errors import BadTrace, PermissionMissing
+from tracer.store.checked import STRICT, Count, Inode, Pid, checker, encoded, what_is_wrong
 from tracer.store.files import read_bounded, write_whole
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 SCHEMA = 1
 FILE = "manifest.json"
 _MAX_BYTES = 64 << 20
-
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-Inode = Annotated[int, Field(ge=0, lt=1 << 64)]
-Pid = Annotated[int, Field(ge=0, lt=1 << 31)]
-
-_STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
 class Tool(TypedDict, total=False):
@@ -289,7 +279,7 @@ class LossFacts(TypedDict, total=False):
     unknown: Count
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class Manifest(TypedDict):
     """The manifest.
 
@@ -338,76 +328,14 @@ class Manifest(TypedDict):
     loss: LossFacts
 
 
-ThreadFacts = tuple[Pid, Pid, Pid | None, str, str | None]
-"""A thread at the start: (tid, pid, ppid or null: not known, comm, cgroup path)."""
-
-MemberFacts = tuple[
-    Count, Pid, Annotated[int, Field(ge=-1, lt=4096)], Annotated[int, Field(ge=-1, lt=1 << 15)],
-    Count, bool,
-]  # fmt: skip
-"""A process found to belong to a target: (ns of the look, pid, number of the target in the
-manifest or -1: none, but it makes processes for one; cgroup hierarchy that it was found in or
--1: by descent; ns of its start, to a clock tick; whether its events were not let in until
-then). Pid 0: from then on the targets' events are let in."""
-
-MarkFacts = tuple[str, Pid, Pid, Annotated[list[tuple[Pid, Pid]], Field(max_length=1 << 16)]]
-"""Whose marks files of a container are: (how their names begin, its pid in the container, its
-pid here or 0: not found, its threads as (there, here))."""
-
-Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
-"""A mapping: (start, end, offset in the file, device, inode, path)."""
-
-MapFacts = tuple[Pid, Count, list[Mapping]]
-"""A process's mappings at the start: (pid, ns, mappings)."""
-
-
-FileFacts = tuple[str, Inode | None, Inode, str, int | None, str]
-"""A file that was written to, at the end: the columns of `probes.files.TABLE`."""
-
-ExtentFacts = tuple[str, Inode, Count, Count, Count]
-"""Where a piece of such a file lies: the columns of `probes.extents.EXTENT_MAP`."""
-
-
-SampleFacts = tuple[
-    Count, Annotated[int, Field(ge=-1, lt=4096)],
-    list[tuple[str, str | None, Annotated[float, Field(allow_inf_nan=False)]]],
-]  # fmt: skip
-"""What a reader read: (ns, number of the target in the manifest or -1: the machine, values as
-(series, instance, value))."""
-
-
-@with_config(_STRICT)
-class SummaryFacts(TypedDict):
-    """What was counted in one interval; see `probes.backends.ebpf.summary`."""
-
-    start: Count
-    end: Count
-    sums: list[tuple[Literal[1, 2, 3, 4], Inode, Pid, Count, Count, Count, Count]]
-    slots: list[tuple[Literal[1, 3], Inode, Annotated[int, Field(ge=0, lt=62)], Count]]
-    uncounted: Count
-
-
-@with_config(_STRICT)
+@with_config(STRICT)
 class _Version(TypedDict):
     schema: Count
-
-
-@cache
-def checker(kind: Any) -> TypeAdapter[Any]:
-    """What checks JSON against one of these classes; ValueError where it does not fit."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a trace directory, whole or not at all."""
     write_whole(folder / FILE, encoded(manifest, indent=1))
-
-
-def encoded(value: Any, indent: int | None = None) -> bytes:
-    """A value as JSON. Bytes of names that are no UTF-8 become question marks."""
-    return json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def read(folder: Path) -> Manifest:
@@ -453,16 +381,6 @@ def read(folder: Path) -> Manifest:
             f"{path} is damaged: {what_is_wrong(error)}", "restore it from a copy, or record again"
         ) from None
     return manifest
-
-
-def what_is_wrong(error: Exception) -> str:
-    """The first thing that is wrong: where, and what."""
-    errors = getattr(error, "errors", None)
-    if errors is None:
-        return str(error)
-    first = errors()[0]
-    place = ".".join(str(part)[:80] for part in first["loc"][:6])
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
 def duration_s(manifest: Manifest) -> float | None:

@@ -25,7 +25,7 @@ from tracer.phases.format import (
     SUFFIX,
 )
 from tracer.store.files import read_bounded
-from tracer.store.manifest import MarkFacts
+from tracer.store.lists import MarkFacts
 
 _MAX_FILES = 100_000
 _MAX_NOTES = 100

@@ -25,9 +25,9 @@ from typing_extensions import TypedDict
 
 from probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.store import manifest as manifests
+from tracer.store.checked import Count, checker, what_is_wrong
 from tracer.store.files import create, make_folder
 from tracer.store.importing import check_output, put_in_place
-from tracer.store.manifest import Count, checker, what_is_wrong
 from tracer.store.trace import ALL_TABLES, Trace
 
 SUFFIX = ".tar.zst"

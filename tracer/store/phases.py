@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probes.phases import TABLE
-from tracer.store.manifest import MarkFacts
+from tracer.store.lists import MarkFacts
 from tracer.store.marks import Span, read_spans
 from tracer.store.outside import UPROBE, read_calls
 from tracer.store.training import phases_of, without_marked

@@ -9,7 +9,9 @@ from pathlib import Path
 from probes.errors import BadTrace
 from probes.sampler.catalogue import SERIES
 from probes.samples import TABLE
-from tracer.store.manifest import Manifest, SampleFacts, TableFacts, checker, what_is_wrong
+from tracer.store.checked import checker, what_is_wrong
+from tracer.store.lists import SampleFacts
+from tracer.store.manifest import Manifest, TableFacts
 from tracer.store.tables import TableWriter, batch_of
 
 FILE = "samples.jsonl"

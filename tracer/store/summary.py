@@ -11,8 +11,10 @@ from probes.backends.ebpf.summary import FAULT, REQUEST, SYSCALL, WRITEBACK
 from probes.errors import BadTrace
 from probes.loss import Gap
 from probes.summaries import HISTOGRAMS, SUMS
+from tracer.store.checked import checker, what_is_wrong
 from tracer.store.files import read_bounded
-from tracer.store.manifest import Manifest, SummaryFacts, TableFacts, checker, what_is_wrong
+from tracer.store.lists import SummaryFacts
+from tracer.store.manifest import Manifest, TableFacts
 from tracer.store.tables import write_rows
 
 FILE = "summary.jsonl"

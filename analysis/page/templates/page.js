@@ -33,9 +33,31 @@
     for (const place of drawn) Plotly.relayout(place, colours(place.layout));
   }
 
-  // On narrow paper a legend has a line an entry, which figures leave no room for.
+  // Long names in two lines: names are escaped, so that a tag in one is ours.
+  const LONG = 16;
+  function folded(name) {
+    if (name.length <= LONG) return name;
+    const middle = name.length / 2;
+    const spaces = [...name.matchAll(/ /g)].map(found => found.index);
+    spaces.sort((a, b) => Math.abs(a - middle) - Math.abs(b - middle));
+    return spaces.length ? `${name.slice(0, spaces[0])}<br>${name.slice(spaces[0] + 1)}` : name;
+  }
+
+  // On narrow paper names leave the values room, and a legend has a line an entry, which figures
+  // leave no room for.
   function narrow(told) {
-    if (innerWidth >= 700 || told.layout.showlegend === false) return;
+    if (innerWidth >= 700) return;
+    let long = false;
+    for (const key of Object.keys(told.layout)) {
+      const axis = told.layout[key];
+      if (/^xaxis\d*$/.test(key) && axis.type === "log") axis.nticks = 4;
+      if (!/^yaxis\d*$/.test(key) || !axis.ticktext) continue;
+      long = long || axis.ticktext.some(name => name.length > LONG);
+      axis.ticktext = axis.ticktext.map(folded);
+      axis.tickfont = {size: 10};
+    }
+    if (long) told.layout.height += 0.4 * (told.layout.height - told.layout.margin.t - told.layout.margin.b);
+    if (told.layout.showlegend === false) return;
     const lines = told.data.filter(one => one.name && one.showlegend !== false).length;
     const more = Math.max(0, 20 * lines - 40);
     told.layout.margin.t += more;

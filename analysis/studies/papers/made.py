@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from analysis.report.lost import lost_in_words
 from analysis.report.tables import records
 from analysis.studies.papers.parts import Part
 
@@ -53,17 +54,11 @@ def said_lost(facts: pd.DataFrame, ids: set[str] | None) -> str:
     for fact in records(facts):
         if ids is not None and fact["id"] not in ids:
             continue
-        said = []
-        if fact["lost_events"]:
-            said.append(f"{fact['lost_events']:,} events lost")
-        if fact["loss_unknown"]:
-            said.append(f"{fact['loss_unknown']:,} gaps of unknown size")
-        elif fact["loss_windows"] and not said:
-            said.append(f"{fact['loss_windows']:,} gaps")
-        if not fact["complete"]:
-            said.append("the recording was cut off")
+        said = lost_in_words(
+            fact["lost_events"], fact["loss_windows"], fact["loss_unknown"], fact["complete"]
+        )
         if said:
-            told.append(f"{fact['id']} ({', '.join(said)})")
+            told.append(f"{fact['id']} ({said})")
     if not told:
         return ""
     more = f" and {len(told) - _MOST_LISTED} more" if len(told) > _MOST_LISTED else ""

@@ -1,22 +1,14 @@
-"""`tracer report --html`: the page is made, and written whole or not at all."""
+"""`--html FILE`: a page is made, and written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from probes.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.findings.finding import Finding
-    from tracer.store.trace import Trace
 
 _STDOUT = Path("-")
 
@@ -35,23 +27,11 @@ def check_output(output: Path, force: bool, json: bool) -> None:
         raise UsageError(f"there is no folder {output.absolute().parent}", "make it first")
 
 
-def write_report_page(
-    trace: Trace,
-    tables: dict[str, pd.DataFrame],
-    notes: list[str],
-    findings: Sequence[Finding],
-    output: Path,
-) -> None:
-    """Make the page of a trace and write it, mode 0600. Says on stderr what was written."""
-    from analysis.page.trace import trace_page
-    from analysis.studies.papers.of_traces import sections
-    from tracer.cli.progress import status
+def write_page(text: str, output: Path) -> None:
+    """Write a page, mode 0600; -: to stdout. Says on stderr what was written."""
     from tracer.cli.sizes import show_size
     from tracer.store.files import write_whole
 
-    with status("making the page") as progress:
-        progress("papers")
-        text = trace_page(trace, tables, notes, findings, sections(trace), progress)
     page = text.encode("utf-8", "replace")
     if output == _STDOUT:
         sys.stdout.buffer.write(page)

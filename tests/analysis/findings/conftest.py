@@ -1,0 +1,28 @@
+"""The findings of a trace that a test writes out."""
+
+import pytest
+
+from analysis.findings.catalogue import ALWAYS, TRIVIAL, findings
+from tests.support.findings import S
+from tests.support.traces import make_trace
+
+
+@pytest.fixture
+def found(tmp_path):
+    """The findings of a trace of these tables, by topic; each query gives its value again."""
+    made = []
+
+    def make(tables, **manifest):
+        manifest.setdefault("clock", {"name": "mono", "start_ns": 0, "end_ns": 200 * S})
+        folder = tmp_path / f"{len(made)}.trace"
+        made.append(folder)
+        with make_trace(folder, tables, **manifest) as trace:
+            listed = findings(trace)
+        assert [one.weight for one in listed] == sorted((o.weight for o in listed), reverse=True)
+        for one in listed:
+            assert one.weight >= TRIVIAL or one.topic in ALWAYS, one
+            assert 0 <= one.weight <= 1 and one.sentence.isprintable(), one
+        return {one.topic: one for one in listed}
+
+    make.folders = made
+    return make

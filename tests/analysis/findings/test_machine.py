@@ -1,0 +1,61 @@
+"""Page faults, CPU, memory, the recorder: each finding of a small trace, its answer known."""
+
+import pytest
+
+from tests.support.findings import PROCESSES, S, faults, phase, sample
+
+
+def test_faults_of_which_nothing_is_known_are_no_finding(found):
+    assert found({"page_faults": faults(100)}) == {}
+
+
+def test_major_faults_by_file_and_phase(found):
+    torch = {"file": "/usr/lib/libtorch_cpu.so", "ip_file": "/lib/ld.so", "symbol": "relocate"}
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": [phase("model_load", 0, 10), phase("train", 10, 100)],
+            "page_faults": [
+                *faults(71, **torch),
+                *faults(9, **{**torch, "ts": 50 * S}),
+                *faults(20, file="/data/x", ip_file="/usr/bin/python"),
+                *faults(300, kind="minor", ip_file="/usr/bin/python"),
+            ],
+        }
+    )
+    major = by_topic["major faults"]
+    assert major.value == 71
+    assert major.sentence.startswith("71 % of major faults are libtorch_cpu.so in model_load")
+    assert major.weight == pytest.approx(0.71 * 0.25)
+    every = by_topic["page faults"]
+    assert every.value == 80
+    assert "taken in python (320 of 400)" in every.sentence
+
+
+def test_a_few_faults_are_no_finding(found):
+    assert found({"page_faults": faults(5, file="/x")}) == {}
+
+
+def test_cpu_and_memory_that_are_short(found):
+    rows = [
+        *(sample(t, "pressure_cpu_some_time", t / 4, "job") for t in (0, 100)),
+        *(sample(t, "pressure_cpu_some_time", t / 2) for t in (0, 100)),
+        *(sample(t, "cpu_time", 1.8 * t) for t in (0, 100)),
+        *(sample(t, "pressure_memory_some_time", t / 10) for t in (0, 100)),
+        *(sample(t, "pswpin", 2560 * t) for t in (0, 10)),
+        *(sample(t, "disk_use", 80.0, instance="vda") for t in range(5)),
+    ]
+    by_topic = found({"samples": rows})
+    assert by_topic["CPU pressure"].value == 25
+    assert "a task of job waits for a CPU" in by_topic["CPU pressure"].sentence
+    assert by_topic["CPU use"].value == pytest.approx(90)
+    assert by_topic["memory pressure"].value == 10
+    assert by_topic["swap"].value == 100
+    assert by_topic["swap"].sentence.startswith("100.0 MiB went to swap or came back")
+    assert by_topic["disk use"].value == 80
+
+
+@pytest.mark.parametrize("used", [4.0, 1.2345678901234567])
+def test_the_recorder_s_own_cost(found, used):
+    by_topic = found({}, own_cost={"capture_cpu_s": used, "cpu_s": 60.0})
+    assert by_topic["own cost"].value == pytest.approx(used / 4)  # of 200 s of two CPUs

@@ -1,0 +1,87 @@
+"""Write-backs, tenants, devices: each finding of a small trace, its answer known."""
+
+import pytest
+
+from tests.support.findings import (
+    CONTAINERS,
+    DEV,
+    JBD2,
+    JOB,
+    OF_CONTAINERS,
+    PROCESSES,
+    TRAIN,
+    A,
+    B,
+    call,
+    chain,
+    merged,
+    request,
+    start,
+)
+
+
+def test_reasons_and_intervals_of_write_backs(found):
+    rows = [start(2 * n, "periodic" if n % 4 else "background") for n in range(40)]
+    by_topic = found({"writeback": rows}, vm={"dirty_writeback_centisecs": 500})
+    assert by_topic["write-back reasons"].value == 75
+    assert "75 % of write-backs are periodic (30 of 40)" in by_topic["write-back reasons"].sentence
+    assert by_topic["write-back interval"].value == 2
+    assert "more often than the timer's 5 s" in by_topic["write-back interval"].sentence
+
+
+def test_what_one_container_dirtied_of_what_another_one_s_fsync_waits_for(found):
+    tables = merged(
+        {"processes": [*OF_CONTAINERS, *PROCESSES[2:]]},
+        {"syscalls": [call("fsync", 10, 10, A)]},
+        chain(A, A, 100, 12, 0, 37),
+        chain(JBD2, B, 200, 14, 1000, 63),  # the commit takes the other's pages along
+        chain(JBD2, B, 201, 40, 2000, 500),  # nobody waits any more
+    )
+    by_topic = found(tables, targets=CONTAINERS)
+    tenants = by_topic["tenants"]
+    assert tenants.value == 63
+    assert tenants.sentence.startswith(
+        "container B dirtied 63 % of what was written for container A's fsync (63 of 100 pages)"
+    )
+    assert tenants.certainty == "inferred"
+    assert by_topic["writers"].value == pytest.approx(100 * 563 / 600)
+    assert "container B dirtied at least 94 %" in by_topic["writers"].sentence
+
+
+def test_what_several_may_have_dirtied_makes_a_share_a_lower_bound(found):
+    nobodys = {k: v for k, v in chain(JBD2, B, 202, 15, 3000, 100).items() if k != "dirty"}
+    tables = merged(
+        {"processes": [*OF_CONTAINERS, *PROCESSES[2:]]},
+        {"syscalls": [call("fsync", 10, 10, A)]},
+        chain(JBD2, B, 200, 14, 1000, 100),
+        nobodys,
+    )
+    tenants = found(tables, targets=CONTAINERS)["tenants"]
+    assert (tenants.value, tenants.certainty) == (50, "at least")
+    assert "dirtied at least 50 %" in tenants.sentence
+
+
+def test_one_target_has_no_tenants(found):
+    tables = merged(
+        {"processes": PROCESSES, "syscalls": [call("fsync", 10, 10)]},
+        chain(JOB, JOB, 100, 12, 0, 30),
+    )
+    by_topic = found(tables, targets=[{"name": "job", "role": "target", "kind": "pid", "pid": JOB}])
+    assert not {"tenants", "writers"} & by_topic.keys()
+    assert by_topic["waited for"].value == 100
+    assert "120.0 KiB" in by_topic["waited for"].sentence
+
+
+def test_time_in_the_queue_against_time_in_the_device(found):
+    rows = [row for n in range(50) for row in request(n, 0.75, 0.25, n)]
+    by_topic = found(
+        {"processes": PROCESSES, "phases": TRAIN, "block": rows},
+        disks=[{"name": "vda", "dev": DEV}],
+    )
+    latency = by_topic["request latency"]
+    assert latency.value == 75
+    assert "a read on vda (254:0) waits 750 ms in the queue and 250 ms for the device" in (
+        latency.sentence
+    )
+    reads = by_topic["disk reads"]
+    assert (reads.value, reads.certainty) == (50, "at most")

@@ -1,0 +1,143 @@
+"""What the training itself waits for and calls: each finding of a small trace, its answer known."""
+
+import pytest
+
+from tests.support.findings import FLUSHER, PROCESSES, TRAIN, WORKER, S, call, pause, phase
+
+
+def test_write_back_stalls_are_a_share_of_training_time(found):
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": TRAIN,
+            "syscalls": [call("write", 10, 3)],
+            "dirty": [
+                pause(11, 0.75),  # in the write
+                pause(50, 0.25, WORKER),
+                pause(60, 5, FLUSHER),  # none of the job's
+                pause(150, 7),  # after the training
+            ],
+        }
+    )
+    stalls = by_topic["stalls"]
+    assert stalls.sentence.startswith(
+        "write-back stalls account for at most 1.0 % of training time"
+    )
+    assert (stalls.value, stalls.unit, stalls.certainty) == (1.0, "%", "at most")
+    assert stalls.weight == 0.01 and not stalls.lossy
+    ceiling = by_topic["write waits"]
+    assert ceiling.value == pytest.approx(3.25)  # 3 s in the call, 0.25 s outside of any
+    assert "at most 3.2 % of training time" in ceiling.sentence
+
+
+def test_nothing_waited_for_is_said_too(found):
+    by_topic = found({"processes": PROCESSES, "phases": TRAIN, "syscalls": [], "dirty": []})
+    assert by_topic.keys() == {"write waits"}
+    assert "takes at most 0 % of training time" in by_topic["write waits"].sentence
+
+
+def test_time_is_that_of_the_recording_where_no_training_is_marked(found):
+    by_topic = found({"processes": PROCESSES, "syscalls": [], "dirty": [pause(150, 20)]})
+    assert by_topic["stalls"].value == 10
+    assert "of the recording" in by_topic["stalls"].sentence
+
+
+def test_several_jobs_that_train_at_once_have_the_sum_of_their_times(found):
+    both = [*TRAIN, phase("train", 50, 150, pid=9)]
+    by_topic = found(
+        {"processes": PROCESSES, "phases": both, "syscalls": [call("fsync", 120, 20)], "dirty": []}
+    )
+    assert by_topic["sync"].value == 10  # of 200 s
+
+
+def test_fsync_and_checkpoints_have_their_share(found):
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": [
+                *TRAIN,
+                phase("checkpoint", 10, 12),
+                phase("checkpoint", 10.5, 11.5),  # within it
+                phase("checkpoint", 50, 54),
+            ],
+            "syscalls": [call("fsync", 10, 1), call("fsync", 50, 2), call("fdatasync", 53, 1)],
+        }
+    )
+    assert by_topic["sync"].value == 4
+    assert "fsync and the like) takes at most 4.0 %" in by_topic["sync"].sentence
+    assert "3 calls of 1.33 s" in by_topic["sync"].sentence
+    assert by_topic["checkpoints"].value == 6
+    assert "2 of 3 s on average" in by_topic["checkpoints"].sentence
+
+
+STEPS = [
+    *TRAIN,
+    *(
+        phase(part, at, at + length, step=number, epoch=number // 5)
+        for number in range(10)
+        for part, at, length in (
+            ("step", 10 * number, 10),
+            ("fetch", 10 * number, 6 if number < 5 else 2),
+            ("forward", 10 * number + 6, 1),
+            ("backward", 10 * number + 7, 1),
+            ("optimizer", 10 * number + 8, 1),
+        )
+    ),
+]
+
+
+def test_waiting_for_data_and_who_makes_one_wait(found):
+    by_topic = found({"phases": STEPS})
+    loading = by_topic["data loading"]
+    assert loading.value == 40 and loading.weight == 0.4
+    assert "no process of its own loads data" in loading.sentence
+    assert by_topic["first epoch"].value == 3
+    assert "wait 3 times as long for their data as later ones (6 s, then 2 s)" in (
+        by_topic["first epoch"].sentence
+    )
+    assert by_topic["first epoch"].weight == pytest.approx(0.3)
+    assert by_topic["computing"].value == 30
+    assert by_topic["overhead"].value == 30
+
+    loads = [phase("fetch", 10 * n, 10 * n + 5, pid=WORKER, step=n) for n in range(10)]
+    reads = [call("read", 10 * n, 1, WORKER) for n in range(10)]
+    reads += [call("read", 10 * n + 5, 4, WORKER) for n in range(10)]  # waits for what to load
+    by_topic = found({"phases": [*STEPS, *loads], "syscalls": reads})
+    assert "the one process that loads data does not keep up" in by_topic["data loading"].sentence
+    assert by_topic["loaders"].value == 20  # 10 s of reading in 50 s of loading
+    assert (
+        "20 % of loading in calls that read: the rest is decoding" in by_topic["loaders"].sentence
+    )
+
+
+def test_a_step_that_began_before_the_recording_does_not_count(found):
+    clock = {"name": "mono", "start_ns": 50 * S, "end_ns": 200 * S}
+    late = [row for row in STEPS if row["start"] >= 50 * S]
+    early = phase("step", 1, 49, step=0)
+    by_topic = found({"phases": [phase("train", 0, 100), early, *late]}, clock=clock)
+    assert by_topic["data loading"].value == 20
+    assert "slow minibatches" not in by_topic
+
+
+def test_workers_are_those_of_one_time_and_not_of_all_epochs(found):
+    loads = [
+        phase("fetch", 10 * n, 10 * n + 5, pid=100 + 2 * (n // 5) + n % 2, step=n, epoch=n // 5)
+        for n in range(10)
+    ]
+    sentence = found({"phases": [*STEPS, *loads]})["data loading"].sentence
+    assert "the 2 processes that load data do not keep up" in sentence
+
+
+def test_slow_minibatches_are_told_with_what_they_cost(found):
+    rows = [phase("step", n, n + 1, step=n) for n in range(9)]
+    by_topic = found({"phases": [*TRAIN, *rows, phase("step", 10, 21, step=9)]})
+    slow = by_topic["slow minibatches"]
+    assert slow.value == 50  # 10 s beyond the median of 20 s
+    assert "1 of 10 minibatches take more than twice the median of 1 s" in slow.sentence
+
+
+def test_the_training_thread_s_own_calls(found):
+    calls = [call("futex", 1, 4), call("read", 20, 1), call("read", 30, 50, WORKER)]
+    by_topic = found({"phases": TRAIN, "syscalls": calls})
+    assert by_topic["calls"].value == 5
+    assert "4.0 % in futex, where threads wait for each other" in by_topic["calls"].sentence

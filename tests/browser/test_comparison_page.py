@@ -1,0 +1,132 @@
+"""The page of a comparison in a real browser: it draws, sorts, prints, and runs nobody's code."""
+
+import re
+
+import pytest
+
+from analysis.compare.comparison import compare
+from analysis.page.comparison import comparison_page
+from tests.support.browser import look
+from tests.support.compared import make_repeats
+from tests.support.devtools import tab
+from tests.support.recordings import EVIL, make_hostile
+
+FIGURE = "#changed .js-plotly-plot"
+PANELS = ["changed", "noise", "missing", "traces", "how"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The page of three groups of five runs."""
+    folder = tmp_path_factory.mktemp("page")
+    repeats = make_repeats(folder)
+    found = compare([path for paths in repeats.values() for path in paths])
+    (folder / "compared.html").write_text(comparison_page(found))
+    return folder / "compared.html"
+
+
+@pytest.fixture
+def page(made, tmp_path):
+    """That page, open."""
+    with tab(tmp_path) as opened:
+        opened.size(1200)
+        opened.open(made)
+        yield opened
+        assert opened.console == []
+        assert opened.asked == []
+
+
+def visible(page):
+    return page.js(
+        "[...document.querySelectorAll('[role=tabpanel]')].filter(p => p.offsetHeight > 9)"
+        ".map(p => p.id)"
+    )
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_draws_all_figures_and_asks_nobody(made, tmp_path, width):
+    seen = look(made, tmp_path, width)
+    assert seen.console == [] and seen.asked == []
+    assert seen.dom.count('class="plot-container') == 2  # what changed, and what is noise
+    assert 'data-drawn="2"' in seen.dom
+
+
+def test_intervals_and_hollow_dots_are_seen(page):
+    bars = page.js(f"document.querySelectorAll('{FIGURE} .errorbar').length")
+    dots = page.js(f"document.querySelectorAll('{FIGURE} .points path.point').length")
+    assert bars == dots == 10  # five measures of two groups
+    names = page.js(f"document.querySelector('{FIGURE}').data.map(one => one.name)")
+    assert names == ["slow", "same"]
+    filled = page.js(
+        f"[...document.querySelectorAll('{FIGURE} .points')]"
+        ".map(one => getComputedStyle(one.querySelector('path')).fill)"
+    )
+    assert filled[0] == "rgb(0, 114, 178)" and filled[1] == "none"
+
+
+def test_tabs_and_tables_work(page):
+    assert visible(page) == ["changed"]
+    for name in PANELS[1:]:
+        page.click(f"#tab-{name}")
+        assert visible(page) == [name]
+    page.click("#tab-changed")
+    head = "#changed th:nth-child(2)"
+    page.click(f"{head} button")
+    measures = page.js(
+        "[...document.querySelectorAll('#changed tbody tr')].map(row => row.cells[1].textContent)"
+    )
+    assert measures == sorted(measures) and len(set(measures)) == 5
+    assert page.js(f"document.querySelector('{head}').getAttribute('aria-sort')") == "ascending"
+
+
+def test_it_is_dark_where_the_system_is_and_where_it_is_told_to_be(page):
+    ink = f"document.querySelector('{FIGURE}').layout.font.color"
+    assert page.js(ink) == "#1b1f24"
+    page.prefer("dark")
+    page.until(f"{ink} === '#e6edf3'")
+    page.click("#theme")
+    assert page.js(ink) == "#1b1f24"
+
+
+def test_a_phone_has_no_page_to_scroll_sideways_and_room_for_values(made, tmp_path):
+    with tab(tmp_path) as page:
+        page.size(360, 700, phone=True)
+        page.open(made)
+        for name in PANELS:
+            page.click(f"#tab-{name}")
+            assert page.js("document.documentElement.scrollWidth") <= 360, name
+        page.click("#tab-changed")
+        wide = f"document.querySelector('{FIGURE} .nsewdrag').getBoundingClientRect().width"
+        assert page.js(wide) > 150
+        assert page.console == []
+
+
+def test_paper_has_all_parts_and_ink_on_white(page):
+    page.click("#tab-how")
+    page.prefer("dark")
+    page.js(
+        "addEventListener('beforeprint', () => { window.printed ="
+        f" document.querySelector('{FIGURE}').layout.font.color }})"
+    )
+    pdf = page.pdf()
+    assert pdf.startswith(b"%PDF") and len(re.findall(rb"/Type\s*/Page\b", pdf)) > 1
+    assert page.js("window.printed") == "#1b1f24"
+    page.ask("Emulation.setEmulatedMedia", media="print")
+    assert visible(page) == PANELS
+
+
+def test_hostile_traces_run_nothing_and_ask_nobody(tmp_path):
+    groups = {}
+    for name in ("a", "b"):
+        with make_hostile(tmp_path / f"{name}.trace", processes=1000) as trace:
+            groups[f"{EVIL}{name}"] = [trace.folder]
+    (tmp_path / "x.html").write_text(comparison_page(compare([], groups)))
+    with tab(tmp_path) as page:
+        page.size(390, 800)
+        page.open(tmp_path / "x.html")
+        for name in PANELS:
+            page.click(f"#tab-{name}")
+            assert page.js("document.documentElement.scrollWidth") <= 390, name
+        assert page.js("document.querySelectorAll('img, a[href^=http], iframe').length") == 0
+        assert page.js(f"document.querySelector('{FIGURE}') !== null")
+        assert page.console == [] and page.asked == []

@@ -1,0 +1,333 @@
+"""Which dirtying each written page comes from.
+
+An event of dirtying names the first page of a folio, whatever was written of it; a bio tells how
+many pages were written and where on the disk, but not where in the file. Both are of an inode, and
+a write-out goes through a file from its beginning to its end (mm/page-writeback.c
+writeback_iter(), fs/ext4/inode.c mpage_prepare_extent_to_map()). So a bio's first page is where
+that block was known to be in the file, or else the first page of the lowest folio that waits to be
+written; its next pages follow in the file for as long as folios allow, then in the next folio that
+waits. The number of pages is a fact; of which folio they are, is inferred where the file has more
+than one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.compiled import compiled
+
+DIRTIED, WRITTEN, VISITED, FREED = 0, 1, 2, 3
+"""Kinds of an inode's events: a folio made dirty, a bio of its pages, a complete write-out by the
+flusher, and the inode's end."""
+
+SEEN, EARLIER, UNWRITTEN, DROPPED = 0, 1, 2, 3
+"""What is known of a piece: dirtied and written; written, but nobody was seen to dirty it; dirtied
+and not written until the end; dirtied, and no longer dirty though nobody wrote it."""
+HOW = ("seen", "earlier", "unwritten", "dropped")
+
+LARGEST_FOLIO = 512
+"""Pages: MAX_PAGECACHE_ORDER of include/linux/pagemap.h is that of a huge page, 2 MiB on x86."""
+NOWHERE = 1 << 52
+"""An index from here on stands for a block whose place in the file is not known."""
+NEVER = -(1 << 62)
+SAME_WRITE_OUT_NS = 1_000_000_000
+"""A bio that follows another one on the disk within this goes on where that one ended."""
+
+_COLUMNS = 8
+TS, INODE, INDEX, PAGES, WHO, BLOCK, UNTIL, KIND = range(_COLUMNS)
+"""Columns of pieces: when dirtied, inode, first page in the file, pages, dirtier, dense number of
+the first block (-1: none), when it was written or gone, and what is known of it."""
+
+
+def folio_room(index: NDArray[np.int64], inode: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The most pages that each folio can have, folios sorted by inode and index.
+
+    A folio lies at a multiple of its size (mm/filemap.c __filemap_add_folio()), is no larger than
+    LARGEST_FOLIO, and ends before the next folio of the file that was ever seen.
+    """
+    aligned = np.where(index == 0, LARGEST_FOLIO, index & -index)
+    room = np.minimum(aligned, LARGEST_FOLIO)
+    if len(index) > 1:
+        same = inode[1:] == inode[:-1]
+        room[:-1] = np.where(same, np.minimum(room[:-1], np.diff(index)), room[:-1])
+    return room.astype(np.int64)
+
+
+def pair(
+    events: dict[str, NDArray[Any]],
+    first_folio: NDArray[np.int64],
+    folio_index: NDArray[np.int64],
+    room: NDArray[np.int64],
+    blocks: int,
+    start_ns: int,
+    end_ns: int,
+) -> NDArray[np.int64]:
+    """Pieces of consecutive pages that were dirtied at one time, as rows of the columns above.
+
+    `events`, sorted by inode and time, has the columns inode, kind, ts, x (the folio's number for
+    DIRTIED, the first block for WRITTEN), pages, who, started (when the write-out began), since
+    (when the inode became dirty, NEVER: not known). Inode i has the folios first_folio[i] to
+    first_folio[i + 1]. Every page of every bio is in exactly one piece.
+    """
+    pieces = _pair(
+        events["inode"], events["kind"], events["ts"], events["x"], events["pages"], events["who"],
+        events["started"], events["since"], first_folio, folio_index, room, blocks, start_ns,
+        end_ns,
+    )  # fmt: skip
+    return np.asarray(pieces)
+
+
+@compiled
+def _add(out: Any, n: int, ts: int, inode: int, index: int, pages: int, who: int, block: int,
+         until: int, kind: int) -> Any:  # fmt: skip
+    if n == len(out):
+        more = np.empty((2 * n + 16, out.shape[1]), np.int64)
+        more[:n] = out
+        out = more
+    out[n, TS] = ts
+    out[n, INODE] = inode
+    out[n, INDEX] = index
+    out[n, PAGES] = pages
+    out[n, WHO] = who
+    out[n, BLOCK] = block
+    out[n, UNTIL] = until
+    out[n, KIND] = kind
+    return out
+
+
+@compiled
+def _covering(folio_index: Any, room: Any, low: int, high: int, index: int) -> int:
+    """The folio that a page of the file is in; -1: none that was ever seen."""
+    s = low + np.searchsorted(folio_index[low:high], index, side="right") - 1
+    if s < low or index >= folio_index[s] + room[s]:
+        return -1
+    return s
+
+
+@compiled
+def _typical(size: Any, room: Any, folio_index: Any, s: int, last: int) -> int:
+    """Pages of a folio that was not written: as many as it once had, or up to its neighbour."""
+    if size[s] > 0:
+        return size[s]
+    if s + 1 < last and folio_index[s + 1] == folio_index[s] + room[s]:
+        return room[s]
+    return 1
+
+
+@compiled
+def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started: Any, since: Any,
+          first_folio: Any, folio_index: Any, room: Any, blocks: int, start_ns: int,
+          end_ns: int) -> Any:  # fmt: skip
+    folios = len(folio_index)
+    out = np.empty((max(16, folios), _COLUMNS), np.int64)
+    n = 0
+    owner = np.full(blocks, -1, np.int32)
+    place = np.zeros(blocks, np.int64)
+    # A folio that waits to be written: since when, by whom; and the same of its last dirtying but
+    # one, where it was dirtied again before its bio was seen.
+    waits = np.full(folios, NEVER, np.int64)
+    by = np.full(folios, -1, np.int64)
+    waited = np.full(folios, NEVER, np.int64)
+    waited_by = np.full(folios, -1, np.int64)
+    anchor = np.full(folios, -1, np.int64)
+    anchored_at = np.zeros(folios, np.int64)
+    size = np.zeros(folios, np.int64)
+    i = -1
+    low = high = lowest = 0
+    current, current_ts, current_by = -1, NEVER, -1
+    last_index = last_block = -2
+    last_ts = last_started = NEVER
+    for e in range(len(kind) + 1):
+        if e == len(kind) or inode[e] != i:
+            for s in range(low, high):
+                if waited[s] != NEVER:
+                    out = _add(
+                        out,
+                        n,
+                        waited[s],
+                        i,
+                        folio_index[s],
+                        _typical(size, room, folio_index, s, high),
+                        waited_by[s],
+                        -1,
+                        waits[s],
+                        DROPPED,
+                    )
+                    n += 1
+                if waits[s] != NEVER:
+                    out = _add(
+                        out,
+                        n,
+                        waits[s],
+                        i,
+                        folio_index[s],
+                        _typical(size, room, folio_index, s, high),
+                        by[s],
+                        -1,
+                        end_ns,
+                        UNWRITTEN,
+                    )
+                    n += 1
+            if e == len(kind):
+                break
+            i = inode[e]
+            low, high = first_folio[i], first_folio[i + 1]
+            lowest = high
+            current, last_index, last_block = -1, -2, -2
+            last_ts = last_started = NEVER
+        if kind[e] == DIRTIED:
+            s = x[e]
+            if waits[s] != NEVER:
+                if waited[s] != NEVER:
+                    out = _add(
+                        out,
+                        n,
+                        waited[s],
+                        i,
+                        folio_index[s],
+                        _typical(size, room, folio_index, s, high),
+                        waited_by[s],
+                        -1,
+                        waits[s],
+                        DROPPED,
+                    )
+                    n += 1
+                waited[s] = waits[s]
+                waited_by[s] = by[s]
+            waits[s] = ts[e]
+            by[s] = who[e]
+            lowest = min(lowest, s)
+            continue
+        if kind[e] >= VISITED:
+            # What waits since before it, and was not written by it, is dirty no more.
+            for s in range(low, high):
+                if waited[s] != NEVER and waited[s] < started[e]:
+                    out = _add(
+                        out,
+                        n,
+                        waited[s],
+                        i,
+                        folio_index[s],
+                        _typical(size, room, folio_index, s, high),
+                        waited_by[s],
+                        -1,
+                        min(started[e], waits[s]),
+                        DROPPED,
+                    )
+                    n += 1
+                    waited[s] = NEVER
+                if waits[s] != NEVER and waits[s] < started[e]:
+                    out = _add(
+                        out,
+                        n,
+                        waits[s],
+                        i,
+                        folio_index[s],
+                        _typical(size, room, folio_index, s, high),
+                        by[s],
+                        -1,
+                        started[e],
+                        DROPPED,
+                    )
+                    n += 1
+                    waits[s] = NEVER
+            current = -1
+            continue
+        goes_on = (
+            x[e] == last_block + 1
+            and (started[e] == last_started or started[e] == ts[e])
+            and ts[e] - last_ts < SAME_WRITE_OUT_NS
+        )
+        if not goes_on and started[e] != last_started:
+            current = -1
+        piece = -1
+        for j in range(pages[e]):
+            block = x[e] + j
+            target, index = -1, -1
+            if owner[block] == i:
+                s = _covering(folio_index, room, low, high, place[block])
+                if s >= 0 and (s == current or waits[s] != NEVER):
+                    target, index = s, place[block]
+            if index < 0 and (goes_on or j > 0):
+                following = last_index + 1
+                if current >= 0 and following < folio_index[current] + room[current]:
+                    target, index = current, following
+                else:
+                    s = _covering(folio_index, room, low, high, following)
+                    if s >= 0 and waits[s] != NEVER:
+                        target, index = s, following
+            if index < 0:
+                s = lowest
+                if current >= 0 and (goes_on or j > 0):
+                    s = current + 1
+                while s < high and (waits[s] == NEVER or waits[s] > ts[e]):
+                    s += 1
+                if s < high:
+                    target, index = s, folio_index[s]
+                    if anchor[s] >= 0 and abs(block - anchor[s]) < LARGEST_FOLIO:
+                        index += (block - anchor[s] + anchored_at[s]) % room[s]
+            if index < 0:
+                if owner[block] == i:
+                    index = place[block]
+                elif (goes_on or j > 0) and last_index >= NOWHERE:
+                    index = NOWHERE + block
+                elif goes_on or j > 0:
+                    index = last_index + 1
+                else:
+                    index = NOWHERE + block
+            if target < 0:
+                current = -1
+                first_known = since[e] if since[e] != NEVER and since[e] <= ts[e] else start_ns
+                current_ts, current_by = min(first_known, ts[e]), -1
+            elif target != current:
+                current = target
+                if waited[target] != NEVER and waits[target] >= started[e]:
+                    current_ts, current_by = waited[target], waited_by[target]
+                else:
+                    if waited[target] != NEVER:
+                        out = _add(
+                            out,
+                            n,
+                            waited[target],
+                            i,
+                            folio_index[target],
+                            _typical(size, room, folio_index, target, high),
+                            waited_by[target],
+                            -1,
+                            waits[target],
+                            DROPPED,
+                        )
+                        n += 1
+                        piece = -1
+                    current_ts, current_by = waits[target], by[target]
+                    waits[target] = NEVER
+                waited[target] = NEVER
+                size[target] = 0
+                while lowest < high and waits[lowest] == NEVER:
+                    lowest += 1
+            if target >= 0:
+                size[target] += 1
+                if anchor[target] < 0 or abs(block - anchor[target]) >= LARGEST_FOLIO:
+                    anchor[target] = block
+                    anchored_at[target] = index - folio_index[target]
+            known = SEEN if target >= 0 else EARLIER
+            if (
+                piece >= 0
+                and out[piece, TS] == current_ts
+                and out[piece, KIND] == known
+                and out[piece, INDEX] + out[piece, PAGES] == index
+                and out[piece, WHO] == current_by
+            ):
+                out[piece, PAGES] += 1
+            else:
+                piece = n
+                out = _add(out, n, current_ts, i, index, 1, current_by, block, ts[e], known)
+                n += 1
+            owner[block] = i
+            place[block] = index
+            last_index, last_block = index, block
+        last_ts, last_started = ts[e], started[e]
+    return out[:n].copy()

@@ -1,0 +1,101 @@
+"""What a recording has of write-back that no knob moves, and of the flusher's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.flushlayer.flusher import pairing
+from analysis.flushlayer.flusher.dirtying import Dirtyings, dirtyings
+from tracer.store.trace import Trace
+
+LAST_PAGE = pairing.NOWHERE << 1
+"""Behind every page of a file, those whose place is not known among them."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What happens when it was recorded, whatever the knobs.
+
+    `synced`: somebody wrote a file's pages (fsync, msync, O_SYNC, a close): ts, inode (row of
+    `Dirtyings.inodes`), first and last page, reason. `synced_devices`: sync, and what else asks the
+    flusher for everything: ts, dev, reason. `freed`: an inode and its pages ended: ts, inode.
+    `first_look`: when a device's flusher first looked for old inodes (ns).
+    """
+
+    synced: pd.DataFrame
+    synced_devices: pd.DataFrame
+    freed: pd.DataFrame
+    first_look: dict[str, int]
+
+
+# A whole-file fsync of ext4 is followed by its write-out where a page was dirty, which has the
+# range that was asked for; where none was, the call alone tells.
+_SYNCED = """
+WITH flushers AS (SELECT DISTINCT tid FROM writeback WHERE event = 'start'),
+journals AS (SELECT DISTINCT tid FROM processes WHERE role = 'journal'),
+steps AS (
+    SELECT ts, tid, event, coalesce(f.disk, d.disk, w.dev) AS dev, ino, "offset", "last",
+        sync_mode, lead(event) OVER by_thread AS after, lead(ino) OVER by_thread AS whose
+    FROM file_writes w LEFT JOIN volume_names f ON w.fsid = f.name
+        LEFT JOIN volume_names d ON w.dev = d.name
+    WHERE event IN ('writepages_start', 'fsync_start', 'fsync', 'fsync_end')
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+)
+SELECT ts, dev, ino, CASE WHEN event = 'writepages_start' THEN "offset" // 4096 ELSE 0 END AS first,
+    CASE WHEN event = 'writepages_start' AND "last" < 9007199254740992 THEN "last" // 4096
+        ELSE $last END AS last,
+    CASE WHEN tid IN (SELECT tid FROM journals) THEN 'journal'
+        WHEN event != 'writepages_start' OR sync_mode = 1 THEN 'fsync' ELSE 'other' END AS reason
+FROM steps ANTI JOIN flushers USING (tid)
+WHERE ino IS NOT NULL AND event != 'fsync_end'
+    AND NOT (event = 'fsync_start' AND after IS NOT DISTINCT FROM 'writepages_start'
+        AND whose IS NOT DISTINCT FROM ino)
+    AND coalesce("offset", 0) >= 0 AND coalesce("last", 0) >= 0
+ORDER BY ts
+"""
+
+_SYNCED_DEVICES = """
+SELECT DISTINCT ts, bdi AS dev, reason FROM writeback
+WHERE event = 'exec' AND reason = 'sync' AND bdi IS NOT NULL
+UNION
+SELECT ts, dev, 'sync' FROM (SELECT ts FROM syscalls WHERE name = 'sync'), written_devices
+ORDER BY ts
+"""
+
+_FREED = """
+SELECT ts, coalesce(n.disk, w.dev) AS dev, ino FROM file_writes w
+LEFT JOIN volume_names n ON w.dev = n.name
+WHERE event = 'free_inode' AND ino IS NOT NULL ORDER BY ts
+"""
+
+_FIRST_LOOK = """
+SELECT bdi AS dev, min(ts) AS ts FROM writeback
+WHERE event = 'start' AND reason = 'periodic' AND bdi IS NOT NULL GROUP BY 1
+"""
+
+
+def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
+    """A trace's dirtyings, and what no knob moves: all that `regenerate` needs of a trace."""
+    found = dirtyings(trace)
+    numbers = found.inodes.reset_index(names="inode")
+
+    def of_known(query: str) -> pd.DataFrame:
+        rows = trace.sql(query)
+        rows["dev"] = rows["dev"].astype(str)
+        return rows.merge(numbers, on=["dev", "ino"], how="inner")
+
+    synced = of_known(_SYNCED.replace("$last", str(LAST_PAGE)))
+    looks = trace.sql(_FIRST_LOOK)
+    devices = trace.sql(_SYNCED_DEVICES)
+    devices["dev"] = devices["dev"].astype(str)
+    return found, Recorded(
+        synced[["ts", "inode", "first", "last", "reason"]].astype(
+            {"first": np.int64, "last": np.int64}
+        ),
+        devices,
+        of_known(_FREED)[["ts", "inode"]],
+        {str(dev): int(ts) for dev, ts in zip(looks["dev"], looks["ts"], strict=True)},
+    )

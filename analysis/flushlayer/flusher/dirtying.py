@@ -86,7 +86,9 @@ def dirtyings(trace: Trace) -> Dirtyings:
     make_volumes(trace)
     _name_devices(trace)
     clock = trace.manifest["clock"]
-    cached, passed = _bios(trace)
+    trace.execute(_DEVICE_NUMBER)
+    trace.execute(_NAMED_FLUSHES)
+    cached, passed = trace.sql(_BIOS), trace.sql(_PASSED)
     if cached["pages"].sum() > MOST_PAGES or (cached["pages"] > MOST_PAGES).any():
         raise BadTrace(
             f"{trace.folder} claims more than {MOST_PAGES} page write-backs", "it is damaged"
@@ -102,7 +104,7 @@ def dirtyings(trace: Trace) -> Dirtyings:
     inodes, codes = _numbered(cached, folios, marks, visits)
     last = [frame["ts"].max() for frame in (cached, folios) if len(frame)]
     end = clock["end_ns"] if clock["end_ns"] is not None else max(last, default=clock["start_ns"])
-    pieces = _pieces(cached, folios, visits, codes, len(inodes), clock["start_ns"], end)
+    pieces = _pieces(cached, folios, visits, codes, inodes, clock["start_ns"], end)
     counts = {
         "elsewhere": int(
             trace.sql(
@@ -159,10 +161,8 @@ def _name_devices(trace: Trace) -> None:
 # A write-out's start tells a folio that it writes from one that was dirtied again while it lasted.
 _BIOS = f"""
 WITH cached AS (
-    SELECT f.ts, coalesce(n.disk, f.dev) AS dev, f.ino, f.page::BIGINT AS page, f.pages, f.reason,
-        f.certainty
-    FROM flushes f LEFT JOIN volume_names n ON f.dev = n.name
-    WHERE NOT f.own AND f.ino IS NOT NULL AND f.reason != 'direct' AND f.pages > 0
+    SELECT ts, dev, ino, page, pages, reason, certainty FROM named_flushes
+    WHERE ino IS NOT NULL AND reason != 'direct'
 ), begun AS (
     SELECT ts, dev, ino, {apart("ts", "age")} AS since FROM inode_writeback WHERE event = 'start'
     UNION ALL
@@ -180,8 +180,31 @@ ORDER BY c.ts
 """
 
 _PASSED = """
-SELECT ts, dev, page::BIGINT AS page, pages, reason, dirtier FROM flushes
-WHERE NOT own AND pages > 0 AND (ino IS NULL OR reason = 'direct') ORDER BY ts
+SELECT ts, dev, page, pages, reason, dirtier FROM named_flushes
+WHERE ino IS NULL OR reason = 'direct' ORDER BY ts
+"""
+
+# A journal that makes room for itself writes metadata whose inode nobody names: pages of the disk's
+# own inode (its number is that of the device), where those were made dirty.
+_NAMED_FLUSHES = """
+CREATE OR REPLACE TEMP TABLE named_flushes AS
+WITH bios AS (
+    SELECT f.ts, coalesce(n.disk, f.dev) AS dev, f.ino, f.page::BIGINT AS page, f.pages, f.reason,
+        f.certainty, f.dirtier
+    FROM flushes f LEFT JOIN volume_names n ON f.dev = n.name WHERE NOT f.own AND f.pages > 0
+), metadata AS (
+    SELECT dev, ino, "index"::BIGINT AS page, min(ts) AS ts FROM dirtied_folios
+    WHERE ino = device_number(dev) GROUP BY ALL
+)
+SELECT b.ts, b.dev, coalesce(b.ino, m.ino) AS ino, b.page, b.pages, b.reason, b.certainty, b.dirtier
+FROM bios b LEFT JOIN metadata m
+    ON b.dev = m.dev AND b.page = m.page AND b.ts >= m.ts AND b.ino IS NULL AND b.reason != 'direct'
+"""
+# new_encode_dev() and bdev's inodes: include/linux/kdev_t.h, block/bdev.c bdev_alloc().
+_DEVICE_NUMBER = """
+CREATE OR REPLACE TEMP MACRO device_number(dev) AS
+    try_cast(split_part(dev, ':', 1) AS UBIGINT) * 1048576
+        + try_cast(split_part(dev, ':', 2) AS UBIGINT)
 """
 
 # Kernel threads mark inodes as they write them: other settings would have them do so elsewhere.
@@ -223,10 +246,6 @@ ORDER BY 1
 """
 
 
-def _bios(trace: Trace) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return trace.sql(_BIOS), trace.sql(_PASSED)
-
-
 def _numbered(*frames: pd.DataFrame) -> tuple[pd.DataFrame, list[NDArray[np.int32]]]:
     """One number for each inode (dev, ino) that any frame has, and the numbers of each frame."""
     keys = pd.concat([frame[["dev", "ino"]] for frame in frames], ignore_index=True)
@@ -242,7 +261,7 @@ def _pieces(
     folios: pd.DataFrame,
     visits: pd.DataFrame,
     codes: list[NDArray[np.int32]],
-    inodes: int,
+    inodes: pd.DataFrame,
     start_ns: int,
     end_ns: int,
 ) -> pd.DataFrame:
@@ -251,12 +270,13 @@ def _pieces(
     number = of_folio.merge(known.reset_index(names="number"), how="left")["number"]
     index = known["index"].to_numpy(np.int64)
     of_inode = known["inode"].to_numpy(np.int32)
-    first_folio = np.searchsorted(of_inode, np.arange(inodes + 1)).astype(np.int64)
+    first_folio = np.searchsorted(of_inode, np.arange(len(inodes) + 1)).astype(np.int64)
     first_block, base, blocks = _dense(cached)
     events = _in_order(cached, folios, visits, codes, number.to_numpy(np.int64), first_block)
     rows = pairing.pair(
-        events, first_folio, index, pairing.folio_room(index, of_inode), blocks, start_ns, end_ns
-    )
+        events, first_folio, index, pairing.folio_room(index, of_inode),
+        base(np.arange(blocks)), _are_devices(inodes), start_ns, end_ns,
+    )  # fmt: skip
     block = rows[:, pairing.BLOCK]
     page = np.full(len(rows), -1, np.int64)
     there = block >= 0
@@ -273,6 +293,14 @@ def _pieces(
             "how": rows[:, pairing.KIND].astype(np.int8),
         }
     )
+
+
+def _are_devices(inodes: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which inodes are a block device's own, as `_DEVICE_NUMBER` has it."""
+    parts = inodes["dev"].astype(str).str.extract(r"^(\d{1,9}):(\d{1,9})$")
+    number = parts[0].astype(float) * 1048576 + parts[1].astype(float)
+    found: NDArray[np.bool_] = (number == inodes["ino"].astype(float)).to_numpy(bool)
+    return found
 
 
 def _dense(cached: pd.DataFrame) -> tuple[NDArray[np.int64], Any, int]:

@@ -44,10 +44,12 @@ Machine = namedtuple(
     CHUNKS, _SUMS,
 ) = range(16)  # fmt: skip
 """What `sums` counts: pages now and at most, ns above each threshold, pages by fate."""
-EXPIRE, WRITEBACK, BACKGROUND_PAGES, FREERUN_PAGES, LIMIT_PAGES, CHUNK, NS_PER_PAGE, _LIMITS = (
-    range(8)
-)
-"""What `limits` has; thresholds that are not known are NEVER."""
+(
+    EXPIRE, WRITEBACK, BACKGROUND_PAGES, FREERUN_PAGES, LIMIT_PAGES, CHUNK, NS_PER_PAGE, TICK,
+    TICK_ZERO, LIMITS,
+) = range(10)  # fmt: skip
+"""What `limits` has: ns, pages, and the tick of jiffies (ns, and when it was 0; a tick of 0: not
+known). Thresholds that are not known are NEVER. The last is their number."""
 WRITE_COLUMNS = 7
 OUT_TS, OUT_INODE, OUT_PAGE, OUT_PAGES, OUT_BLOCK, OUT_WHO, OUT_REASON = range(WRITE_COLUMNS)
 
@@ -116,6 +118,47 @@ def tail(m: Any, d: int, which: int) -> int:
 
 
 @compiled
+def wheel_shift(ticks: int) -> int:
+    """How coarse a timer of so many ticks is: kernel/time/timer.c calc_wheel_index()."""
+    shift = 0
+    while shift < 24 and ticks >= 63 << shift:
+        shift += 3
+    return shift
+
+
+@compiled
+def timer_after(m: Any, now: int) -> int:
+    """When a timer of the flusher's interval fires, set now: calc_index() rounds up."""
+    interval, tick, zero = m.limits[WRITEBACK], m.limits[TICK], m.limits[TICK_ZERO]
+    if tick == 0:
+        return now + interval
+    ticks = interval // tick
+    shift = wheel_shift(ticks)
+    expires = (now - zero) // tick + ticks
+    return zero + (((expires >> shift) + 1) << shift) * tick
+
+
+@compiled
+def period(m: Any) -> int:
+    """Time from one timer's end to the next one's."""
+    interval, tick = m.limits[WRITEBACK], m.limits[TICK]
+    if tick == 0:
+        return interval
+    ticks = interval // tick
+    shift = wheel_shift(ticks)
+    return (((ticks >> shift) + 1) << shift) * tick
+
+
+@compiled
+def dirtied_before(m: Any, now: int, age: int) -> int:
+    """The last moment of the tick that lies `age` before this one: dirtied_when is in jiffies."""
+    tick, zero = m.limits[TICK], m.limits[TICK_ZERO]
+    if tick == 0:
+        return now - age
+    return zero + ((now - zero) // tick - age // tick) * tick + tick - 1
+
+
+@compiled
 def pass_time(m: Any, now: int) -> None:
     held = m.sums[DIRTY_NOW] + m.sums[UNDER_NOW]
     time = now - m.sums[LAST_AT]
@@ -139,7 +182,7 @@ def mark(m: Any, i: int, now: int) -> None:
     to_head(m, i, B_DIRTY)
     m.device_inodes[d] += 1
     if m.limits[WRITEBACK] > 0 and m.timer[d] == NEVER and m.work[d] == IDLE:
-        m.timer[d] = now + m.limits[WRITEBACK]
+        m.timer[d] = timer_after(m, now)
 
 
 @compiled

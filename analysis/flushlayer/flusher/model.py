@@ -8,6 +8,7 @@ Each rule names where the kernel has it. Files: fs/fs-writeback.c, mm/page-write
   anew where inodes are left: wb_workfn(). 0 centisecs: never.
 - A run looks for old inodes if the last such look is an interval ago: wb_check_old_data_flush();
   then writes in the background above the background threshold: wb_check_background_flush().
+- Its timer is as coarse as the timer wheel: 5 s become 5.12 s at 250 Hz: kernel/time/timer.c.
 - Old is what became dirty `expire` ago or before: move_expired_inodes(). Eldest first: queue_io().
 - An inode is written in chunks, one after the other inode's, from where the last ended, in order
   of the file's pages: writeback_sb_inodes(), writeback_chunk_size(), requeue_inode().
@@ -19,7 +20,7 @@ Each rule names where the kernel has it. Files: fs/fs-writeback.c, mm/page-write
   sync writes all and cleans inodes: sync_inodes_sb(). Both happen when they were recorded.
 
 Not modelled: write-back cgroups (one flusher a device), dirty-time (lazytime), memory reclaim,
-laptop mode, the ticks of jiffies. Dirtiers are never slowed down (open): above the free-run
+laptop mode. Dirtiers are never slowed down (open): above the free-run
 ceiling, their pages are counted.
 """
 
@@ -64,10 +65,13 @@ from analysis.flushlayer.flusher.machine import (
     WRITEBACK,
     Machine,
     clean,
+    dirtied_before,
     drop,
     mark,
     pass_time,
+    period,
     tail,
+    timer_after,
     to_head,
     write_inode,
     write_range,
@@ -105,23 +109,20 @@ def _over_background(m: Any, d: int) -> bool:
 @compiled
 def _set_timer(m: Any, d: int, now: int) -> None:
     """wb_workfn(): at the next interval. Looks that will find nothing old are left out."""
-    interval = m.limits[WRITEBACK]
-    m.regular[d] = now + interval
-    m.timer[d] = now + interval
+    m.regular[d] = m.timer[d] = timer_after(m, now)
     oldest = tail(m, d, B_DIRTY)
     if oldest >= 0 and not _over_background(m, d):
         due = m.since[oldest] + m.limits[EXPIRE]
         if due > m.timer[d]:
-            m.timer[d] += -(-(due - m.timer[d]) // interval) * interval
+            m.timer[d] += -(-(due - m.timer[d]) // period(m)) * period(m)
 
 
 @compiled
 def _look_soon(m: Any, d: int, now: int) -> None:
     """A device that came above its part of the threshold since then has no look left out."""
     if m.timer[d] != NEVER and m.timer[d] > m.regular[d]:
-        interval = m.limits[WRITEBACK]
         behind = max(0, now - m.regular[d])
-        m.timer[d] = min(m.timer[d], m.regular[d] + -(-behind // interval) * interval)
+        m.timer[d] = min(m.timer[d], m.regular[d] + -(-behind // period(m)) * period(m))
 
 
 @compiled
@@ -162,7 +163,7 @@ def _go_on(m: Any, out: Any, d: int, now: int) -> Any:
     m.under[d] = 0
     while m.work[d] != IDLE:
         i = -1
-        before = now - m.limits[EXPIRE] if m.work[d] == PERIODIC else now
+        before = dirtied_before(m, now, m.limits[EXPIRE] if m.work[d] == PERIODIC else 0)
         if m.left[d] > 0 and (m.work[d] == PERIODIC or _over_background(m, d)):
             if tail(m, d, B_IO) < 0:
                 _queue_io(m, d, before)

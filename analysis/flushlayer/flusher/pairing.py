@@ -61,7 +61,8 @@ def pair(
     first_folio: NDArray[np.int64],
     folio_index: NDArray[np.int64],
     room: NDArray[np.int64],
-    blocks: int,
+    block_page: NDArray[np.int64],
+    is_device: NDArray[np.bool_],
     start_ns: int,
     end_ns: int,
 ) -> NDArray[np.int64]:
@@ -70,11 +71,13 @@ def pair(
     `events`, sorted by inode and time, has the columns inode, kind, ts, x (the folio's number for
     DIRTIED, the first block for WRITTEN), pages, who, started (when the write-out began), since
     (when the inode became dirty, NEVER: not known). Inode i has the folios first_folio[i] to
-    first_folio[i + 1]. Every page of every bio is in exactly one piece.
+    first_folio[i + 1]. `block_page` is the page on the disk of each dense block; the file of an
+    inode that `is_device` is the disk itself. Every page of every bio is in exactly one piece.
     """
     pieces = _pair(
         events["inode"], events["kind"], events["ts"], events["x"], events["pages"], events["who"],
-        events["started"], events["since"], first_folio, folio_index, room, blocks, start_ns,
+        events["started"], events["since"], first_folio, folio_index, room, block_page,
+        is_device, start_ns,
         end_ns,
     )  # fmt: skip
     return np.asarray(pieces)
@@ -119,13 +122,13 @@ def _typical(size: Any, room: Any, folio_index: Any, s: int, last: int) -> int:
 
 @compiled
 def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started: Any, since: Any,
-          first_folio: Any, folio_index: Any, room: Any, blocks: int, start_ns: int,
-          end_ns: int) -> Any:  # fmt: skip
+          first_folio: Any, folio_index: Any, room: Any, block_page: Any, is_device: Any,
+          start_ns: int, end_ns: int) -> Any:  # fmt: skip
     folios = len(folio_index)
     out = np.empty((max(16, folios), _COLUMNS), np.int64)
     n = 0
-    owner = np.full(blocks, -1, np.int32)
-    place = np.zeros(blocks, np.int64)
+    owner = np.full(len(block_page), -1, np.int32)
+    place = np.zeros(len(block_page), np.int64)
     # A folio that waits to be written: since when, by whom; and the same of its last dirtying but
     # one, where it was dirtied again before its bio was seen.
     waits = np.full(folios, NEVER, np.int64)
@@ -247,10 +250,15 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
         for j in range(pages[e]):
             block = x[e] + j
             target, index = -1, -1
+            if is_device[i]:
+                owner[block] = i
+                place[block] = block_page[block]
             if owner[block] == i:
                 s = _covering(folio_index, room, low, high, place[block])
                 if s >= 0 and (s == current or waits[s] != NEVER):
                     target, index = s, place[block]
+                if is_device[i] and target < 0:
+                    index = place[block]
             if index < 0 and (goes_on or j > 0):
                 following = last_index + 1
                 if current >= 0 and following < folio_index[current] + room[current]:

@@ -22,13 +22,15 @@ class Recorded:
     `synced`: somebody wrote a file's pages (fsync, msync, O_SYNC, a close): ts, inode (row of
     `Dirtyings.inodes`), first and last page, reason. `synced_devices`: sync, and what else asks the
     flusher for everything: ts, dev, reason. `freed`: an inode and its pages ended: ts, inode.
-    `first_look`: when a device's flusher first looked for old inodes (ns).
+    `first_look`: when a device's flusher first looked for old inodes (ns). `tick`: of jiffies, its
+    length and the time when they were 0 (ns); None: the trace does not tell.
     """
 
     synced: pd.DataFrame
     synced_devices: pd.DataFrame
     freed: pd.DataFrame
     first_look: dict[str, int]
+    tick: tuple[int, int] | None = None
 
 
 # A whole-file fsync of ext4 is followed by its write-out where a page was dirty, which has the
@@ -57,9 +59,19 @@ WHERE ino IS NOT NULL AND event != 'fsync_end'
 ORDER BY ts
 """
 
+# sync first wakes all flushers (wakeup_flusher_threads()), which only their brackets tell, then has
+# each device written by a work of its own.
 _SYNCED_DEVICES = """
-SELECT DISTINCT ts, bdi AS dev, reason FROM writeback
-WHERE event = 'exec' AND reason = 'sync' AND bdi IS NOT NULL
+WITH steps AS (
+    SELECT ts, bdi, event, reason, lag(event) OVER by_thread AS before,
+        lag(reason) OVER by_thread AS why
+    FROM writeback WHERE event IN ('exec', 'start', 'written')
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+)
+SELECT DISTINCT ts, bdi AS dev, reason FROM steps
+WHERE reason = 'sync' AND bdi IS NOT NULL AND (event = 'exec' OR (event = 'start'
+    AND NOT (before IS NOT DISTINCT FROM 'written' AND why IS NOT DISTINCT FROM 'sync')
+    AND before IS DISTINCT FROM 'exec'))
 UNION
 SELECT ts, dev, 'sync' FROM (SELECT ts FROM syscalls WHERE name = 'sync'), written_devices
 ORDER BY ts
@@ -75,6 +87,33 @@ _FIRST_LOOK = """
 SELECT bdi AS dev, min(ts) AS ts FROM writeback
 WHERE event = 'start' AND reason = 'periodic' AND bdi IS NOT NULL GROUP BY 1
 """
+
+
+# Of the inode that became dirty the longest before or after the moment that the manifest has.
+_TICK = """
+SELECT (ts - age - $at) / (dirtied_when - $jiffies) AS tick FROM inode_writeback
+WHERE age > 0 AND abs(dirtied_when - $jiffies) BETWEEN 1 AND 1000000000000
+    AND ts BETWEEN 0 AND 1000000000000000000 AND age < 1000000000000000000
+ORDER BY abs(dirtied_when - $jiffies) DESC LIMIT 1
+"""
+_USUAL_HZ = (24, 48, 64, 100, 128, 250, 256, 300, 1000, 1024, 1200)
+"""What kernels are built with: kernel/Kconfig.hz and the architectures'."""
+
+
+def _tick(trace: Trace) -> tuple[int, int] | None:
+    known = trace.manifest["clock"].get("jiffies")
+    if known is None:
+        return None
+    jiffies, at = known
+    if not 0 <= jiffies < 1 << 52 or not 0 <= at < 1 << 60:
+        return None
+    found = trace.sql(_TICK.replace("$at", str(at)).replace("$jiffies", str(jiffies)))
+    for hz in _USUAL_HZ:
+        tick = 1_000_000_000 // hz
+        if len(found) and abs(found["tick"].iloc[0] - tick) < tick / 100:
+            zero = at - jiffies * tick
+            return (tick, zero) if abs(zero) < 1 << 60 else None
+    return None
 
 
 def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
@@ -98,4 +137,5 @@ def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
         devices,
         of_known(_FREED)[["ts", "inode"]],
         {str(dev): int(ts) for dev, ts in zip(looks["dev"], looks["ts"], strict=True)},
+        _tick(trace),
     )

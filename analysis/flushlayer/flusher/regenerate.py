@@ -57,14 +57,16 @@ def regenerate(
         device.astype(np.int32),
         pages.first,
         _shares(dirtyings, device, len(names)),
-        _limits(knobs, pages_per_s),
+        _limits(knobs, pages_per_s, recorded.tick),
         _first_looks(recorded, list(names), knobs),
         knobs.writeback_ns,
     )
     out, sums = model.run(start, events, dirtyings.end_ns)
     writes = _frame(out, dirtyings, pages, reasons)
     summary = summarised(writes, sums, knobs, pages)
-    return Regenerated(writes, summary, len(pages.index), _assumptions(knobs, pages_per_s))
+    return Regenerated(
+        writes, summary, len(pages.index), _assumptions(knobs, pages_per_s, recorded)
+    )
 
 
 class _Pages:
@@ -199,9 +201,11 @@ def _shares(dirtyings: Dirtyings, device: NDArray[Any], devices: int) -> NDArray
     return np.ones(len(written)) if total == 0 else written / total
 
 
-def _limits(knobs: Knobs, pages_per_s: float | None) -> NDArray[np.int64]:
+def _limits(
+    knobs: Knobs, pages_per_s: float | None, tick: tuple[int, int] | None
+) -> NDArray[np.int64]:
     thresholds = knobs.thresholds
-    limits = np.full(machine._LIMITS, machine.NEVER, np.int64)
+    limits = np.full(machine.LIMITS, machine.NEVER, np.int64)
     limits[machine.EXPIRE] = knobs.expire_ns
     limits[machine.WRITEBACK] = knobs.writeback_ns
     if thresholds.background is not None:
@@ -216,6 +220,7 @@ def _limits(knobs: Knobs, pages_per_s: float | None) -> NDArray[np.int64]:
         chunk = min(chunk, thresholds.limit // 8)
     limits[machine.CHUNK] = chunk
     limits[machine.NS_PER_PAGE] = 0 if pages_per_s is None else max(1, round(1e9 / pages_per_s))
+    limits[machine.TICK], limits[machine.TICK_ZERO] = tick or (0, 0)
     return limits
 
 
@@ -298,7 +303,7 @@ def summarised(
     }
 
 
-def _assumptions(knobs: Knobs, pages_per_s: float | None) -> list[str]:
+def _assumptions(knobs: Knobs, pages_per_s: float | None, recorded: Recorded) -> list[str]:
     said = [
         "open: dirtiers dirty when they were recorded to, and are never slowed down; the pages that"
         " would have been paused for are counted",
@@ -317,6 +322,8 @@ def _assumptions(knobs: Knobs, pages_per_s: float | None) -> list[str]:
         )
     elif not (knobs.dirty_bytes and knobs.dirty_background_bytes):
         said.append("dirtyable memory is that of the recording's middle, and does not change")
+    if recorded.tick is None:
+        said.append("the trace does not tell the kernel's tick: timers are as exact as asked for")
     if knobs.assumed:
         said.append(f"the trace does not tell {', '.join(knobs.assumed)}: the kernel's defaults")
     return said

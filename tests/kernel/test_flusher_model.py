@@ -23,7 +23,7 @@ def put(name, pages, offset=0):
     fd = os.open("{mount}/" + name, os.O_CREAT | os.O_RDWR, 0o600)
     assert os.pwrite(fd, os.urandom(4096 * pages), 4096 * offset) == 4096 * pages
     return fd
-put("first", 3)
+os.close(put("first", 3))
 at(0.5)
 os.unlink("{mount}/first")
 at({scale} * 1.5)

@@ -274,8 +274,8 @@ def _pieces(
     first_block, base, blocks = _dense(cached)
     events = _in_order(cached, folios, visits, codes, number.to_numpy(np.int64), first_block)
     rows = pairing.pair(
-        events, first_folio, index, pairing.folio_room(index, of_inode),
-        base(np.arange(blocks)), _are_devices(inodes), start_ns, end_ns,
+        events, first_folio, index, pairing.folio_room(index),
+        base(np.arange(blocks)), pairing.are_devices(inodes), start_ns, end_ns,
     )  # fmt: skip
     block = rows[:, pairing.BLOCK]
     page = np.full(len(rows), -1, np.int64)
@@ -293,14 +293,6 @@ def _pieces(
             "how": rows[:, pairing.KIND].astype(np.int8),
         }
     )
-
-
-def _are_devices(inodes: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which inodes are a block device's own, as `_DEVICE_NUMBER` has it."""
-    parts = inodes["dev"].astype(str).str.extract(r"^(\d{1,9}):(\d{1,9})$")
-    number = parts[0].astype(float) * 1048576 + parts[1].astype(float)
-    found: NDArray[np.bool_] = (number == inodes["ino"].astype(float)).to_numpy(bool)
-    return found
 
 
 def _dense(cached: pd.DataFrame) -> tuple[NDArray[np.int64], Any, int]:

@@ -110,7 +110,7 @@ def to_head(m: Any, i: int, which: int) -> None:
 
 
 @compiled
-def tail(m: Any, d: int, which: int) -> int:
+def tail(m: Any, d: int, which: int) -> Any:
     """The inode that a list gives up first; -1: it is empty."""
     head = len(m.device) + 3 * d + which - 1
     last = m.before[head]
@@ -118,7 +118,7 @@ def tail(m: Any, d: int, which: int) -> int:
 
 
 @compiled
-def wheel_shift(ticks: int) -> int:
+def wheel_shift(ticks: int) -> Any:
     """How coarse a timer of so many ticks is: kernel/time/timer.c calc_wheel_index()."""
     shift = 0
     while shift < 24 and ticks >= 63 << shift:
@@ -127,7 +127,7 @@ def wheel_shift(ticks: int) -> int:
 
 
 @compiled
-def timer_after(m: Any, now: int) -> int:
+def timer_after(m: Any, now: int) -> Any:
     """When a timer of the flusher's interval fires, set now: calc_index() rounds up."""
     interval, tick, zero = m.limits[WRITEBACK], m.limits[TICK], m.limits[TICK_ZERO]
     if tick == 0:
@@ -139,7 +139,7 @@ def timer_after(m: Any, now: int) -> int:
 
 
 @compiled
-def period(m: Any) -> int:
+def period(m: Any) -> Any:
     """Time from one timer's end to the next one's."""
     interval, tick = m.limits[WRITEBACK], m.limits[TICK]
     if tick == 0:
@@ -150,7 +150,7 @@ def period(m: Any) -> int:
 
 
 @compiled
-def dirtied_before(m: Any, now: int, age: int) -> int:
+def dirtied_before(m: Any, now: int, age: int) -> Any:
     """The last moment of the tick that lies `age` before this one: dirtied_when is in jiffies."""
     tick, zero = m.limits[TICK], m.limits[TICK_ZERO]
     if tick == 0:

@@ -86,15 +86,15 @@ def run(machine: Machine, events: dict[str, NDArray[Any]], end_ns: int) -> tuple
     block (of the first page on the disk, -1: not known), who, reason. `writes` has a row for
     consecutive pages written at once, as the OUT columns name them; `sums` as named above.
     """
-    columns = [
-        events[name] for name in ("ts", "kind", "inode", "page", "pages", "block", "who", "reason")
-    ]
-    out, sums = _run(machine, *columns, end_ns)
+    out, sums = _run(
+        machine, events["ts"], events["kind"], events["inode"], events["page"], events["pages"],
+        events["block"], events["who"], events["reason"], end_ns,
+    )  # fmt: skip
     return np.asarray(out), np.asarray(sums)
 
 
 @compiled
-def _over_background(m: Any, d: int) -> bool:
+def _over_background(m: Any, d: int) -> Any:
     """wb_over_bg_thresh(), and __wb_calc_thresh() with a share that does not change."""
     limit = m.limits[BACKGROUND_PAGES]
     now = m.sums[DIRTY_NOW]

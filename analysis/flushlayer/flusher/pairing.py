@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from probes.compiled import compiled
@@ -42,18 +43,14 @@ TS, INODE, INDEX, PAGES, WHO, BLOCK, UNTIL, KIND = range(_COLUMNS)
 the first block (-1: none), when it was written or gone, and what is known of it."""
 
 
-def folio_room(index: NDArray[np.int64], inode: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The most pages that each folio can have, folios sorted by inode and index.
+def folio_room(index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The most pages that a folio at each index can have.
 
-    A folio lies at a multiple of its size (mm/filemap.c __filemap_add_folio()), is no larger than
-    LARGEST_FOLIO, and ends before the next folio of the file that was ever seen.
+    A folio lies at a multiple of its size (mm/filemap.c __filemap_add_folio()), a power of 2, and
+    is no larger than LARGEST_FOLIO.
     """
     aligned = np.where(index == 0, LARGEST_FOLIO, index & -index)
-    room = np.minimum(aligned, LARGEST_FOLIO)
-    if len(index) > 1:
-        same = inode[1:] == inode[:-1]
-        room[:-1] = np.where(same, np.minimum(room[:-1], np.diff(index)), room[:-1])
-    return room.astype(np.int64)
+    return np.minimum(aligned, LARGEST_FOLIO).astype(np.int64)
 
 
 def pair(
@@ -83,6 +80,14 @@ def pair(
     return np.asarray(pieces)
 
 
+def are_devices(inodes: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which inodes are a block device's own, by its number: block/bdev.c bdev_alloc()."""
+    parts = inodes["dev"].astype(str).str.extract(r"^(\d{1,9}):(\d{1,9})$")
+    number = parts[0].astype(float) * 1048576 + parts[1].astype(float)
+    found: NDArray[np.bool_] = (number == inodes["ino"].astype(float)).to_numpy(bool)
+    return found
+
+
 @compiled
 def _add(out: Any, n: int, ts: int, inode: int, index: int, pages: int, who: int, block: int,
          until: int, kind: int) -> Any:  # fmt: skip
@@ -102,21 +107,31 @@ def _add(out: Any, n: int, ts: int, inode: int, index: int, pages: int, who: int
 
 
 @compiled
-def _covering(folio_index: Any, room: Any, low: int, high: int, index: int) -> int:
-    """The folio that a page of the file is in; -1: none that was ever seen."""
+def _covering(folio_index: Any, room: Any, waits: Any, low: int, high: int, index: int,
+              current: int) -> Any:  # fmt: skip
+    """The waiting or current folio that a page of the file can be in; -1: there is none.
+
+    Folios of a file's earlier life, smaller ones, may lie between.
+    """
     s = low + np.searchsorted(folio_index[low:high], index, side="right") - 1
-    if s < low or index >= folio_index[s] + room[s]:
-        return -1
-    return s
+    while s >= low and index - folio_index[s] < LARGEST_FOLIO:
+        if index < folio_index[s] + room[s] and (waits[s] != NEVER or s == current):
+            return s
+        s -= 1
+    return -1
 
 
 @compiled
-def _typical(size: Any, room: Any, folio_index: Any, s: int, last: int) -> int:
+def _typical(size: Any, room: Any, folio_index: Any, s: int, last: int, device: bool) -> Any:
     """Pages of a folio that was not written: as many as it once had, or up to its neighbour."""
+    if device:
+        return 1
     if size[s] > 0:
         return size[s]
-    if s + 1 < last and folio_index[s + 1] == folio_index[s] + room[s]:
-        return room[s]
+    if s + 1 < last:
+        gap = folio_index[s + 1] - folio_index[s]
+        if gap <= room[s] and gap & (gap - 1) == 0:
+            return gap
     return 1
 
 
@@ -153,7 +168,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waited[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high),
+                        _typical(size, room, folio_index, s, high, is_device[i]),
                         waited_by[s],
                         -1,
                         waits[s],
@@ -167,7 +182,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waits[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high),
+                        _typical(size, room, folio_index, s, high, is_device[i]),
                         by[s],
                         -1,
                         end_ns,
@@ -191,7 +206,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waited[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high),
+                        _typical(size, room, folio_index, s, high, is_device[i]),
                         waited_by[s],
                         -1,
                         waits[s],
@@ -214,7 +229,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waited[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high),
+                        _typical(size, room, folio_index, s, high, is_device[i]),
                         waited_by[s],
                         -1,
                         min(started[e], waits[s]),
@@ -229,7 +244,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waits[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high),
+                        _typical(size, room, folio_index, s, high, is_device[i]),
                         by[s],
                         -1,
                         started[e],
@@ -254,19 +269,16 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                 owner[block] = i
                 place[block] = block_page[block]
             if owner[block] == i:
-                s = _covering(folio_index, room, low, high, place[block])
-                if s >= 0 and (s == current or waits[s] != NEVER):
+                s = _covering(folio_index, room, waits, low, high, place[block], current)
+                if s >= 0:
                     target, index = s, place[block]
                 if is_device[i] and target < 0:
                     index = place[block]
             if index < 0 and (goes_on or j > 0):
                 following = last_index + 1
-                if current >= 0 and following < folio_index[current] + room[current]:
-                    target, index = current, following
-                else:
-                    s = _covering(folio_index, room, low, high, following)
-                    if s >= 0 and waits[s] != NEVER:
-                        target, index = s, following
+                s = _covering(folio_index, room, waits, low, high, following, current)
+                if s >= 0:
+                    target, index = s, following
             if index < 0:
                 s = lowest
                 if current >= 0 and (goes_on or j > 0):
@@ -302,7 +314,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                             waited[target],
                             i,
                             folio_index[target],
-                            _typical(size, room, folio_index, target, high),
+                            _typical(size, room, folio_index, target, high, is_device[i]),
                             waited_by[target],
                             -1,
                             waits[target],

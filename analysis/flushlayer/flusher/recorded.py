@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -116,6 +116,46 @@ def _tick(trace: Trace) -> tuple[int, int] | None:
     return None
 
 
+# Of a sync that was seen to end: from one of its signs on, what is dirty since before is written.
+_SYNCS_ENDED = """
+WITH steps AS (
+    SELECT ts, bdi, event, reason, sync_mode, lead(event) OVER by_thread AS after,
+        lead(reason) OVER by_thread AS why
+    FROM writeback WHERE event IN ('exec', 'start', 'written')
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+)
+SELECT e.bdi AS dev, e.ts AS begun, min(w.ts) AS ended FROM steps e JOIN steps w
+    ON e.bdi = w.bdi AND w.ts >= e.ts AND w.event = 'written' AND w.reason = 'sync'
+        AND w.sync_mode = 1
+        AND NOT (w.after IS NOT DISTINCT FROM 'start' AND w.why IS NOT DISTINCT FROM 'sync')
+WHERE e.event = 'exec' AND e.reason = 'sync' AND e.sync_mode = 1
+    AND NOT EXISTS (SELECT 1 FROM shared_disks s WHERE s.disk = e.bdi)
+GROUP BY ALL ORDER BY 2
+"""
+
+
+def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) -> pd.DataFrame:
+    """Pieces, where what a whole sync of its device did not write ends with it: it was dropped."""
+    pieces = found.pieces.copy()
+    device = found.inodes["dev"].to_numpy(str)[pieces["inode"]]
+    disks_own = pairing.are_devices(found.inodes)[pieces["inode"]]
+    unwritten = pieces["how"].isin((pairing.UNWRITTEN, pairing.DROPPED)).to_numpy() & ~disks_own
+    for dev, syncs in ended.groupby("dev"):
+        mine = np.flatnonzero(unwritten & (device == dev))
+        begun, end = syncs["begun"].to_numpy(np.int64), syncs["ended"].to_numpy(np.int64)
+        signs = np.sort(synced["ts"][synced["dev"] == dev].to_numpy(np.int64))
+        ts, until = pieces["ts"].to_numpy(np.int64)[mine], pieces["until"].to_numpy(np.int64)[mine]
+        following = np.searchsorted(begun, ts, side="right")
+        there = following < len(begun)
+        following = np.minimum(following, len(begun) - 1)
+        gone = there & (end[following] < until)
+        sign = np.searchsorted(signs, ts[gone], side="right")
+        rows = pieces.index[mine[gone]]
+        pieces.loc[rows, "until"] = signs[np.minimum(sign, len(signs) - 1)]
+        pieces.loc[rows, "how"] = np.int8(pairing.DROPPED)
+    return pieces
+
+
 def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
     """A trace's dirtyings, and what no knob moves: all that `regenerate` needs of a trace."""
     found = dirtyings(trace)
@@ -130,7 +170,8 @@ def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
     looks = trace.sql(_FIRST_LOOK)
     devices = trace.sql(_SYNCED_DEVICES)
     devices["dev"] = devices["dev"].astype(str)
-    return found, Recorded(
+    pieces = _gone_by_syncs(found, devices, trace.sql(_SYNCS_ENDED))
+    return replace(found, pieces=pieces), Recorded(
         synced[["ts", "inode", "first", "last", "reason"]].astype(
             {"first": np.int64, "last": np.int64}
         ),

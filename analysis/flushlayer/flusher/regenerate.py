@@ -190,7 +190,8 @@ def _numbers(names: pd.Series[Any], reasons: list[str]) -> NDArray[np.int64]:
     for name in names.unique():
         if name not in reasons:
             reasons.append(str(name))
-    return names.map({name: number for number, name in enumerate(reasons)}).to_numpy(np.int64)
+    numbers: NDArray[np.int64] = names.map(reasons.index).to_numpy(np.int64)
+    return numbers
 
 
 def _shares(dirtyings: Dirtyings, device: NDArray[Any], devices: int) -> NDArray[np.float64]:

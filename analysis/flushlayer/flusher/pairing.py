@@ -31,6 +31,8 @@ HOW = ("seen", "earlier", "unwritten", "dropped")
 
 LARGEST_FOLIO = 512
 """Pages: MAX_PAGECACHE_ORDER of include/linux/pagemap.h is that of a huge page, 2 MiB on x86."""
+READ_AHEAD = 32
+"""Pages of the folios that reading makes by default: VM_READAHEAD_PAGES of include/linux/mm.h."""
 NOWHERE = 1 << 52
 """An index from here on stands for a block whose place in the file is not known."""
 NEVER = -(1 << 62)
@@ -119,6 +121,14 @@ def _covering(folio_index: Any, room: Any, waits: Any, low: int, high: int, inde
             return s
         s -= 1
     return -1
+
+
+@compiled
+def _near(folio_index: Any, room: Any, s: int, last: int) -> Any:
+    """How far apart two blocks can be, in pages, and be of one folio rather than allocated anew."""
+    if s + 1 < last:
+        return min(room[s], folio_index[s + 1] - folio_index[s])
+    return min(room[s], READ_AHEAD)
 
 
 @compiled
@@ -287,8 +297,9 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                     s += 1
                 if s < high:
                     target, index = s, folio_index[s]
-                    if anchor[s] >= 0 and abs(block - anchor[s]) < LARGEST_FOLIO:
-                        index += (block - anchor[s] + anchored_at[s]) % room[s]
+                    near = _near(folio_index, room, s, high)
+                    if anchor[s] >= 0 and abs(block - anchor[s]) < near:
+                        index += (block - anchor[s] + anchored_at[s]) % near
             if index < 0:
                 if owner[block] == i:
                     index = place[block]
@@ -330,7 +341,8 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                     lowest += 1
             if target >= 0:
                 size[target] += 1
-                if anchor[target] < 0 or abs(block - anchor[target]) >= LARGEST_FOLIO:
+                near = _near(folio_index, room, target, high)
+                if anchor[target] < 0 or abs(block - anchor[target]) >= near:
                     anchor[target] = block
                     anchored_at[target] = index - folio_index[target]
             known = SEEN if target >= 0 else EARLIER

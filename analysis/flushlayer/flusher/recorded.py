@@ -120,14 +120,15 @@ def _tick(trace: Trace) -> tuple[int, int] | None:
 _SYNCS_ENDED = """
 WITH steps AS (
     SELECT ts, bdi, event, reason, sync_mode, lead(event) OVER by_thread AS after,
-        lead(reason) OVER by_thread AS why
+        lead(reason) OVER by_thread AS why, lead(sync_mode) OVER by_thread AS mode
     FROM writeback WHERE event IN ('exec', 'start', 'written')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
 )
 SELECT e.bdi AS dev, e.ts AS begun, min(w.ts) AS ended FROM steps e JOIN steps w
     ON e.bdi = w.bdi AND w.ts >= e.ts AND w.event = 'written' AND w.reason = 'sync'
         AND w.sync_mode = 1
-        AND NOT (w.after IS NOT DISTINCT FROM 'start' AND w.why IS NOT DISTINCT FROM 'sync')
+        AND NOT (w.after IS NOT DISTINCT FROM 'start' AND w.why IS NOT DISTINCT FROM 'sync'
+            AND w.mode IS NOT DISTINCT FROM 1)
 WHERE e.event = 'exec' AND e.reason = 'sync' AND e.sync_mode = 1
     AND NOT EXISTS (SELECT 1 FROM shared_disks s WHERE s.disk = e.bdi)
 GROUP BY ALL ORDER BY 2
@@ -148,7 +149,11 @@ def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) 
         following = np.searchsorted(begun, ts, side="right")
         there = following < len(begun)
         following = np.minimum(following, len(begun) - 1)
-        gone = there & (end[following] < until)
+        # The flusher found it gone during the sync or later, or the sync ended without it.
+        found_gone = (pieces["how"].to_numpy()[mine] == pairing.DROPPED) & (
+            begun[following] <= until
+        )
+        gone = there & (found_gone | (end[following] < until))
         sign = np.searchsorted(signs, ts[gone], side="right")
         rows = pieces.index[mine[gone]]
         pieces.loc[rows, "until"] = signs[np.minimum(sign, len(signs) - 1)]

@@ -1,7 +1,7 @@
 """The flusher's rules, one by one: who is written when, and why."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.errors import UsageError
@@ -205,6 +205,7 @@ KNOBS = st.builds(
 )
 
 
+@settings(deadline=None)  # numba compiles at the first call
 @given(
     DIRTIED,
     KNOBS,
@@ -245,6 +246,7 @@ def test_no_page_is_made_or_lost(dirtied, knobs, fsyncs, syncs, freed, rate):
     assert made.writes["ts"].is_monotonic_increasing
 
 
+@settings(deadline=None)  # numba compiles at the first call
 @given(
     st.lists(SECONDS, min_size=1, max_size=30),
     st.integers(0, 2000),

@@ -1,0 +1,252 @@
+"""When a layer writes its dirty pages to the disk without being forced to make room."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.flushlayer.devices import Device
+from analysis.flushlayer.queueing import push
+from analysis.flushlayer.residency import oldest_dirty, send
+from analysis.flushlayer.state import (
+    ACTIVE,
+    AGE,
+    AGE_ARMED,
+    CAPACITY,
+    COMMIT,
+    COMMIT_ARMED,
+    COMMITTED,
+    DIRTIES,
+    DISK,
+    DONE,
+    FLYING,
+    HIGH,
+    IDLE,
+    IDLE_ARMED,
+    IN_SYSTEM,
+    LAST_HOST,
+    LOW,
+    NOW,
+    NUMBER,
+    WAITING_TENANTS,
+    WRITES,
+    WRITTEN,
+)
+from probes.compiled import compiled_lean
+from probes.errors import UsageError
+
+When = Literal["lazy", "eager", "watermark", "idle", "age", "phase"]
+
+DOCS: dict[When, str] = {
+    "lazy": "only to make room",
+    "eager": "at once",
+    "watermark": "from a share of dirty pages down to another",
+    "idle": "after the disk has had no request of the host for a while",
+    "age": "what was last written some time ago",
+    "phase": "while no tenant is in a phase that waits for the disk, or above the high watermark",
+}
+
+_LAZY, _EAGER, _WATERMARK, _IDLE, _AGE, _PHASE = range(6)
+_CODES: dict[str, int] = {name: code for code, name in enumerate(get_args(When))}
+
+# Columns of World.rule.
+WHEN, OUTSTANDING, IDLE_NS, AGE_NS, COMMIT_PAGES, COMMIT_NS = range(6)
+RULE = 6
+
+_LONGEST_NS = 1e18
+
+
+@dataclass(frozen=True)
+class Destage:
+    """A destage policy. The page written longest ago goes first; what was destaged stays, clean.
+
+    outstanding: pages that may be on their way to the disk at once [assumed: 64]. high, low:
+    shares of the capacity that is dirty or on its way, at which destaging starts and stops. A
+    page can be destaged when it is committed: after autocommit_pages writes, after
+    autocommit_ns, or by a flush; autocommit_pages 0: at once.
+    """
+
+    when: When = "lazy"
+    outstanding: int = 64
+    high: float = 0.5
+    low: float = 0.45
+    idle_ns: int = 100_000_000
+    age_ns: int = 30_000_000_000
+    autocommit_pages: int = 0
+    autocommit_ns: int = 1_000_000_000
+    waiting_phases: tuple[int, ...] = ()
+    """Codes of the phases in which the job waits for the disk."""
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense: UsageError, naming the setting."""
+        if self.when not in DOCS:
+            raise UsageError(
+                f"there is no destage policy {self.when!r}", "known: " + ", ".join(DOCS)
+            )
+        for name, value, most in (
+            ("high", self.high, 1.0),
+            ("low", self.low, 1.0),
+            ("outstanding", self.outstanding, 1 << 20),
+            ("idle_ns", self.idle_ns, _LONGEST_NS),
+            ("age_ns", self.age_ns, _LONGEST_NS),
+            ("autocommit_pages", self.autocommit_pages, 1 << 40),
+            ("autocommit_ns", self.autocommit_ns, _LONGEST_NS),
+        ):
+            if not (math.isfinite(value) and 0 <= value <= most):
+                raise UsageError(
+                    f"a destage policy's {name} of {value} cannot be", f"0 to {most:g}"
+                )
+        if self.outstanding < 1:
+            raise UsageError("a destage policy's outstanding of 0 cannot be", "give 1 or more")
+        if self.low > self.high:
+            raise UsageError(
+                f"the low watermark {self.low:g} is above the high one {self.high:g}",
+                "give low up to high",
+            )
+
+    def rule(self) -> NDArray[np.int64]:
+        """The policy as the compiled loops have it."""
+        numbers = [
+            _CODES[self.when],
+            self.outstanding,
+            self.idle_ns,
+            self.age_ns,
+            self.autocommit_pages,
+            self.autocommit_ns,
+        ]
+        return np.array(numbers, np.int64)
+
+    def assumption(self) -> str:
+        """The policy in a sentence."""
+        detail = {
+            "watermark": f" ({self.high:.0%} to {self.low:.0%})",
+            "idle": f" ({self.idle_ns / 1e6:g} ms)",
+            "age": f" ({self.age_ns / 1e9:g} s)",
+            "phase": f" ({self.high:.0%})",
+        }.get(self.when, "")
+        return f"dirty pages are destaged {DOCS[self.when]}{detail}"
+
+
+def preset(device: Device) -> Destage:
+    """The watermark policy of a catalogue entry of kind destage, e.g. dm-writecache-pmem.
+
+    It has no limit of pages on their way (writeback_jobs): 1024 are let here [assumed].
+    """
+    return Destage(
+        "watermark",
+        outstanding=1024,
+        high=device.value("high_watermark") or 0.5,
+        low=device.value("low_watermark") or 0.0,
+        autocommit_pages=int(device.value("autocommit_blocks") or 0),
+        autocommit_ns=int(device.value("autocommit_time") or 0),
+    )
+
+
+@compiled_lean
+def _next(w: Any, layer: int, disk: int) -> int:
+    """The page to destage next, or -1: none that is dirty and committed."""
+    if w.layer[layer, DIRTIES] == 0:
+        return -1
+    page = oldest_dirty(w, layer, disk)
+    if page >= 0 and w.rule[COMMIT_PAGES] and w.slot[page, NUMBER] >= w.layer[layer, COMMITTED]:
+        return -1
+    return int(page)
+
+
+@compiled_lean
+def _due(w: Any, layer: int, page: int) -> bool:
+    """Whether the policy wants a page destaged now."""
+    when, layers = w.rule[WHEN], w.layer
+    if when == _EAGER:
+        return True
+    if when == _AGE:
+        return bool(w.slot[page, WRITTEN] + w.rule[AGE_NS] <= w.clock[NOW])
+    if when == _PHASE and w.clock[WAITING_TENANTS] == 0:
+        return True
+    if when not in (_WATERMARK, _PHASE):
+        return False
+    used = layers[layer, DIRTIES] + layers[layer, FLYING]
+    if used >= layers[layer, HIGH]:
+        layers[layer, ACTIVE] = 1
+    elif used <= layers[layer, LOW]:
+        layers[layer, ACTIVE] = 0
+    return bool(layers[layer, ACTIVE])
+
+
+@compiled_lean
+def destage(w: Any, layer: int) -> None:
+    """Send what the policy wants sent now of one layer."""
+    when = w.rule[WHEN]
+    if when in (_LAZY, _IDLE) or w.clock[DONE] == w.bio.shape[0]:
+        return
+    layers = w.layer
+    while layers[layer, FLYING] < w.rule[OUTSTANDING]:
+        page = _next(w, layer, -1)
+        if page < 0:
+            return
+        if not _due(w, layer, page):
+            if when == _AGE and not layers[layer, AGE_ARMED]:
+                layers[layer, AGE_ARMED] = 1
+                push(w, w.slot[page, WRITTEN] + w.rule[AGE_NS], AGE, layer)
+            return
+        send(w, page)
+
+
+@compiled_lean
+def destage_idle(w: Any, disk: int) -> None:
+    """Send what the disk can take, where it has been idle for long enough; else look again then."""
+    line, clock = w.line, w.clock
+    if w.rule[WHEN] != _IDLE or line[disk, IN_SYSTEM] > 0 or clock[DONE] == w.bio.shape[0]:
+        return
+    waiting = False
+    for layer in range(w.layer.shape[0]):
+        waiting = waiting or _next(w, layer, disk) >= 0
+    if not waiting:
+        return
+    at = line[disk, LAST_HOST] + w.rule[IDLE_NS]
+    if at > clock[NOW]:
+        if not line[disk, IDLE_ARMED]:
+            line[disk, IDLE_ARMED] = 1
+            push(w, at, IDLE, disk)
+        return
+    for layer in range(w.layer.shape[0]):
+        while w.layer[layer, FLYING] < w.rule[OUTSTANDING]:
+            page = _next(w, layer, disk)
+            if page < 0:
+                break
+            send(w, page)
+
+
+@compiled_lean
+def written(w: Any, layer: int, page: int) -> None:
+    """A bio has written to a layer, `page` last: commit by number, or in time."""
+    layers, rule = w.layer, w.rule
+    if rule[COMMIT_PAGES]:
+        if layers[layer, WRITES] - layers[layer, COMMITTED] >= rule[COMMIT_PAGES]:
+            layers[layer, COMMITTED] = layers[layer, WRITES]
+        elif not layers[layer, COMMIT_ARMED]:
+            layers[layer, COMMIT_ARMED] = 1
+            push(w, w.clock[NOW] + rule[COMMIT_NS], COMMIT, layer)
+    if rule[WHEN] == _IDLE:
+        destage_idle(w, w.slot[page, DISK])
+    else:
+        destage(w, layer)
+
+
+@compiled_lean
+def commit(w: Any) -> None:
+    """A flush commits what was written to all layers."""
+    for layer in range(w.layer.shape[0]):
+        w.layer[layer, COMMITTED] = w.layer[layer, WRITES]
+        destage(w, layer)
+
+
+def watermarks(policy: Destage, layers: NDArray[np.int64]) -> None:
+    """Write a policy's watermarks, in pages, into the rows of the layers."""
+    for row in layers:
+        row[HIGH] = max(1, math.ceil(policy.high * int(row[CAPACITY])))
+        row[LOW] = math.floor(policy.low * int(row[CAPACITY]))

@@ -1,0 +1,69 @@
+"""The model of a device without moving parts: SSDs, and memories as the medium of a layer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.flushlayer import service
+from analysis.flushlayer.devices import PAGE, Device, missing, page_ns
+from analysis.flushlayer.state import READ, WRITE
+
+_NAMES = ((WRITE, "write"), (READ, "read"))
+
+
+def electronic(device: Device) -> NDArray[np.float64]:
+    """A row of service.MODEL columns; UsageError where neither latency nor bandwidth is known.
+
+    An SSD's latency is that of 4096 bytes, all told; a memory's is that until its first byte. A
+    memory of unknown bandwidth takes its latency for each page. What is only known for writes
+    is taken for reads, too (`assumptions` says so).
+    """
+    row = np.zeros(service.MODEL)
+    row[service.FAMILY] = service.ELECTRONIC
+    row[service.GRAIN] = device.value("grain") or 0
+    channels = 1.0
+    for op, name in _NAMES:
+        name = _known(device, name)
+        bandwidth = device.value(f"bandwidth_{name}")
+        rate = device.value(f"iops_{name}")
+        per_byte = 1e9 / bandwidth if bandwidth else 0.0
+        gap = 1e9 / rate if rate else 0.0
+        bus = max(gap, PAGE * per_byte)
+        if device.kind == "nvm":
+            known = device.value(f"{name}_latency")
+            if known is None and not bandwidth:
+                raise missing(device, f"{name}_latency or bandwidth_{name}")
+            latency = known or 0.0
+            row[service.PER_PAGE + op] = not bandwidth
+        else:
+            latency = max(0.0, page_ns(device, "read" if name == "read" else "write") - bus)
+        row[service.LATENCY_NS + op] = latency
+        row[service.NS_PER_BYTE + op] = per_byte
+        row[service.GAP_NS + op] = gap
+        if gap:
+            channels = max(channels, math.ceil(latency / gap) + 1)
+    row[service.SERVERS] = int(device.value("channels") or channels)
+    return row
+
+
+def assumptions(device: Device) -> list[str]:
+    """What the model of a layer's medium assumes, in sentences."""
+    said = []
+    if _known(device, "read") == "write":
+        said.append(f"{device.name}: reads are not known; taken as long as writes")
+    if device.kind == "nvm":
+        if device.value("bandwidth_write") is None:
+            said.append(f"{device.name}: bandwidth is not known; each page takes one latency")
+        elif device.value("write_latency") is None:
+            said.append(f"{device.name}: write latency is not known; writes take their transfer")
+    return said
+
+
+def _known(device: Device, name: str) -> str:
+    parameters = (f"{name}_latency", f"bandwidth_{name}", f"iops_depth1_{name}")
+    if name == "read" and all(device.value(p) is None for p in parameters):
+        return "write"
+    return name

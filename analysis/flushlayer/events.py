@@ -1,0 +1,328 @@
+"""The event loop of the timed model, compiled: what each bio does, and what each finish starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.flushlayer import service
+from analysis.flushlayer.completion import finish, unblock
+from analysis.flushlayer.destage import destage, destage_idle, written
+from analysis.flushlayer.queueing import count, free_server, pop, release, start, submit
+from analysis.flushlayer.residency import (
+    PAGE_SECTORS,
+    clean,
+    enter,
+    evict,
+    least_recent,
+    leave,
+    touch,
+    write_page,
+)
+from analysis.flushlayer.state import (
+    ACKNOWLEDGE,
+    AGE,
+    AGE_ARMED,
+    ARRIVE,
+    ARRIVED,
+    BACKGROUND,
+    CACHE_OUT,
+    CACHE_USED,
+    CACHED,
+    CAPACITY,
+    CLOSED,
+    COMMIT,
+    COMMIT_ARMED,
+    COMMITTED,
+    DEVICE,
+    DIRTY,
+    E_OUT,
+    EVENT_BITS,
+    EVICTIONS,
+    FINISH_SERVICE,
+    FIRST,
+    FLIGHT,
+    FLUSH,
+    FLYING,
+    FREE_PARTS,
+    HEAP_MARGIN,
+    HEAP_SIZE,
+    HITS,
+    HOME,
+    HOME_LAYER,
+    HOST,
+    IDLE,
+    IDLE_ARMED,
+    LAST_END,
+    LAST_HOST,
+    NEEDS_ROOM,
+    NEXT,
+    NEXT_BIO,
+    NOW,
+    OP,
+    OVERWRITTEN,
+    P_DEVICE,
+    P_EPOCH,
+    P_KIND,
+    P_LAYER,
+    P_OWN_SECTORS,
+    P_OWNER,
+    PAGES,
+    PART_MARGIN,
+    PENDING,
+    READ,
+    READ_HITS,
+    READS_ENTER,
+    SECTOR,
+    TENANT,
+    TOUCHES,
+    TS,
+    USED,
+    WAITING_TENANTS,
+    WAITS,
+    WRITE,
+    WRITES,
+)
+from analysis.flushlayer.volatile_cache import end_epochs, flush, to_disk
+from probes.compiled import compiled_lean
+
+FINISHED_ALL, NO_ROOM, PAUSED = 0, 1, 2
+"""Why `run` returned."""
+
+
+@compiled_lean
+def run(w: Any, most_events: int) -> int:
+    """Go on until all is done, the arrays are too short, or so many events have passed."""
+    clock, bio = w.clock, w.bio
+    for _ in range(most_events):
+        if (
+            clock[FREE_PARTS] < clock[PART_MARGIN]
+            or clock[HEAP_SIZE] + clock[HEAP_MARGIN] > w.heap.shape[0]
+        ):
+            return NO_ROOM
+        some = clock[HEAP_SIZE] > 0
+        following = clock[NEXT_BIO]
+        arrival = not clock[CLOSED] and following < bio.shape[0]
+        if arrival and some and w.heap[0, 0] <= bio[following, TS]:
+            arrival = False
+        at = clock[NOW]
+        if arrival:
+            at = bio[following, TS]
+        elif some:
+            at = w.heap[0, 0]
+        if clock[TOUCHES] > 0 and (at > clock[NOW] or not (arrival or some)):
+            start(w)
+            continue
+        if arrival:
+            clock[NOW] = at
+            clock[NEXT_BIO] += 1
+            _arrive(w, following)
+        elif some:
+            clock[NOW] = at
+            _event(w, pop(w))
+        else:
+            return FINISHED_ALL
+    return PAUSED
+
+
+@compiled_lean
+def _event(w: Any, what: int) -> None:
+    kind = what & ((1 << EVENT_BITS) - 1)
+    row = what >> EVENT_BITS
+    if kind == FINISH_SERVICE:
+        _served(w, row)
+    elif kind == ARRIVE:
+        _arrive(w, row)
+    elif kind == ACKNOWLEDGE:
+        finish(w, row)
+    elif kind == AGE:
+        w.layer[row, AGE_ARMED] = 0
+        destage(w, row)
+    elif kind == COMMIT:
+        w.layer[row, COMMIT_ARMED] = 0
+        w.layer[row, COMMITTED] = w.layer[row, WRITES]
+        destage(w, row)
+        for disk in range(w.line.shape[0] - 1):
+            destage_idle(w, disk)
+    elif kind == IDLE:
+        w.line[row, IDLE_ARMED] = 0
+        destage_idle(w, row)
+
+
+@compiled_lean
+def _arrive(w: Any, m: int) -> None:
+    bio = w.bio
+    bio[m, ARRIVED] = w.clock[NOW]
+    if w.clock[CLOSED] and bio[m, NEXT] >= 0:
+        unblock(w, bio[m, NEXT])
+    _phase(w, m)
+    if bio[m, OP] == FLUSH:
+        flush(w, m)
+    elif bio[m, OP] == READ:
+        _read(w, m)
+    elif bio[m, HOME_LAYER] >= 0:
+        _write(w, m)
+    else:
+        if w.layer.shape[0] > 0:
+            _drop(w, m)
+        to_disk(w, m)
+
+
+@compiled_lean
+def _phase(w: Any, m: int) -> None:
+    """Note the phase that the tenant is in by this bio."""
+    tenant, waits = w.bio[m, TENANT], w.bio[m, WAITS]
+    change = waits - w.tenant[tenant]
+    if change == 0:
+        return
+    w.tenant[tenant] = waits
+    w.clock[WAITING_TENANTS] += change
+    if w.clock[WAITING_TENANTS] == 0:
+        for layer in range(w.layer.shape[0]):
+            destage(w, layer)
+
+
+@compiled_lean
+def _write(w: Any, m: int) -> None:
+    """A bio's pages enter a layer, which makes room first; then the medium takes them."""
+    bio = w.bio
+    layer = bio[m, HOME_LAYER]
+    waits = 0
+    page = -1
+    for k in range(bio[m, PAGES]):
+        i = bio[m, FIRST] + k
+        page = w.page[i]
+        if w.slot[page, HOME] >= 0:
+            touch(w, page)
+        else:
+            waits += _make_room(w, layer, i, m)
+            enter(w, layer, page)
+        bio[m, HITS] += write_page(w, page, bio[m, DEVICE], bio[m, SECTOR] + k * PAGE_SECTORS)
+    bio[m, EVICTIONS] = waits
+    if waits:
+        bio[m, NEEDS_ROOM] = 1
+        bio[m, PENDING] = waits
+    else:
+        _to_medium(w, m, bio[m, PAGES])
+    if page >= 0:
+        written(w, layer, page)
+
+
+@compiled_lean
+def _make_room(w: Any, layer: int, access: int, m: int) -> int:
+    """Free a slot for a page access. Gives 1 where bio m has to wait for the disk."""
+    if w.evicted.shape[0] > 0:
+        victim = w.evicted[access]
+        if victim < 0 or w.slot[victim, HOME] < 0:
+            return 0
+        return int(evict(w, victim, m))
+    if w.layer[layer, USED] < w.layer[layer, CAPACITY]:
+        return 0
+    return int(evict(w, least_recent(w, layer), m))
+
+
+@compiled_lean
+def _read(w: Any, m: int) -> None:
+    """A bio reads what is in a layer from the medium, and the whole of itself from the disk if
+    anything is not."""
+    bio = w.bio
+    hits = 0
+    for k in range(bio[m, PAGES] if w.layer.shape[0] > 0 else 0):
+        home = w.slot[w.page[bio[m, FIRST] + k], HOME]
+        if home >= 0:
+            hits += 1
+            w.layer[home, READ_HITS] += 1
+    misses = bio[m, PAGES] - hits
+    bio[m, HITS] = hits
+    bio[m, PENDING] = (1 if hits else 0) + (1 if misses else 0)
+    if bio[m, PENDING] == 0:
+        finish(w, m)
+        return
+    if misses:
+        sectors = bio[m, PAGES] * PAGE_SECTORS
+        submit(w, bio[m, DEVICE], READ, bio[m, SECTOR], sectors, 0, HOST, m)
+        w.line[bio[m, DEVICE], LAST_HOST] = w.clock[NOW]
+    if hits:
+        submit(w, w.line.shape[0] - 1, READ, -1, hits * PAGE_SECTORS, 0, HOST, m)
+    if w.clock[READS_ENTER] and bio[m, HOME_LAYER] >= 0:
+        _keep_read(w, m)
+
+
+@compiled_lean
+def _keep_read(w: Any, m: int) -> None:
+    """What was read takes slots, clean; the read does not wait for the room."""
+    for k in range(w.bio[m, PAGES]):
+        i = w.bio[m, FIRST] + k
+        page = w.page[i]
+        if w.slot[page, HOME] >= 0:
+            touch(w, page)
+        else:
+            _make_room(w, w.bio[m, HOME_LAYER], i, -1)
+            enter(w, w.bio[m, HOME_LAYER], page)
+
+
+@compiled_lean
+def _to_medium(w: Any, m: int, pages: int) -> None:
+    w.bio[m, NEEDS_ROOM] = 0
+    if pages == 0:
+        finish(w, m)
+        return
+    w.bio[m, PENDING] = 1
+    submit(w, w.line.shape[0] - 1, WRITE, -1, pages * PAGE_SECTORS, 0, HOST, m)
+
+
+@compiled_lean
+def _drop(w: Any, m: int) -> None:
+    """What a layer holds of a bio's pages is stale: the bio goes past it."""
+    bio = w.bio
+    for k in range(bio[m, PAGES]):
+        page = w.page[bio[m, FIRST] + k]
+        home = w.slot[page, HOME]
+        if home >= 0:
+            if w.slot[page, DIRTY]:
+                w.layer[home, OVERWRITTEN] += 1
+                bio[m, HITS] += 1
+                clean(w, page)
+            leave(w, page)
+
+
+@compiled_lean
+def _served(w: Any, row: int) -> None:
+    """A device has finished a request: every part of it ends."""
+    device = w.part[row, P_DEVICE]
+    free_server(w, device)
+    while row >= 0:
+        kind, owner = w.part[row, P_KIND], w.part[row, P_OWNER]
+        layer, epoch = w.part[row, P_LAYER], w.part[row, P_EPOCH]
+        size = w.part[row, P_OWN_SECTORS] * service.SECTOR_BYTES
+        following = release(w, row)
+        count(w, device, -1)
+        if kind == BACKGROUND:
+            w.layer[layer, FLYING] -= 1
+            if w.slot[owner, FLIGHT] == row:
+                w.slot[owner, FLIGHT] = -1
+            destage(w, layer)
+        elif kind == CACHED:
+            w.line[device, CACHE_USED] -= size
+            w.line[device, CACHE_OUT] -= 1
+            w.epoch[epoch, E_OUT] -= 1
+            end_epochs(w, device)
+        elif owner >= 0:
+            _part_done(w, owner)
+        if kind in (HOST, CACHED):
+            w.line[device, LAST_HOST] = w.clock[NOW]
+        row = following
+    w.clock[LAST_END] = w.clock[NOW]
+    if device < w.line.shape[0] - 1:
+        destage_idle(w, device)
+
+
+@compiled_lean
+def _part_done(w: Any, m: int) -> None:
+    bio = w.bio
+    bio[m, PENDING] -= 1
+    if bio[m, PENDING] > 0:
+        return
+    if bio[m, NEEDS_ROOM]:
+        _to_medium(w, m, bio[m, PAGES])
+    else:
+        finish(w, m)

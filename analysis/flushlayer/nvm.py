@@ -1,0 +1,81 @@
+"""Wear, lifetime and energy of a medium that a layer writes to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from analysis.flushlayer.devices import Device
+from analysis.flushlayer.outcome import DeviceUse
+from probes.errors import UsageError
+
+YEAR_S = 365.25 * 86400
+DAY_S = 86400
+
+
+@dataclass(frozen=True)
+class Wear:
+    """What a rate of writing does to a medium of some capacity, all cells being worn evenly."""
+
+    bytes_per_s: float
+    cycles_per_year: float
+    """Times that each cell is written."""
+    lifetime_years: tuple[float, float] | None
+    """(low, high); high is inf where the endurance is known as a lower bound, both where nothing
+    is written; None where the endurance is not known."""
+    rated_share: tuple[float, float] | None
+    """Share of the drive writes per day that the device is rated for; None where not rated."""
+
+
+def wear(device: Device, capacity_bytes: float, written_bytes: float, seconds: float) -> Wear:
+    """The wear of `written_bytes` in `seconds` on a medium of `capacity_bytes`.
+
+    Even wear is assumed: a real device levels it at the cost of more writes, and without
+    levelling the hottest cell ends first. lifetime = endurance x capacity / rate. A device
+    writes whole grains; `DeviceUse.bytes_written` of whole pages is a multiple of them.
+    UsageError where a number cannot be.
+    """
+    for name, value, least in (
+        ("capacity", capacity_bytes, 1.0),
+        ("bytes written", written_bytes, 0.0),
+        ("seconds", seconds, 1e-9),
+    ):
+        if not (math.isfinite(value) and value >= least):
+            raise UsageError(f"a layer's {name} of {value} cannot be", "give what was simulated")
+    rate = written_bytes / seconds
+    cycles_per_year = rate * YEAR_S / capacity_bytes
+    endurance = device.interval("endurance")
+    lifetime = None
+    if endurance is not None:
+        low, high = endurance
+        lifetime = (_ratio(low, cycles_per_year), _ratio(high, cycles_per_year))
+    per_day = device.interval("drive_writes_per_day")
+    share = None
+    if per_day is not None:
+        a_day = rate * DAY_S / capacity_bytes
+        share = (a_day / per_day[1], a_day / per_day[0] if per_day[0] else math.inf)
+    return Wear(rate, cycles_per_year, lifetime, share)
+
+
+def energy_j(device: Device, use: DeviceUse) -> float | None:
+    """Energy of a device while it wrote, in joules; None where its power is not known.
+
+    power_write x the busy time (of a device with channels, its mean over them, since the power is
+    the whole device's); reads count as power_read, by their share of the bytes. Idle power is not
+    known of any device and is left out.
+    """
+    moved = use.bytes_read + use.bytes_written
+    if moved == 0:
+        return 0.0
+    busy_s = use.busy_ns / use.channels / 1e9
+    joules = 0.0
+    for size, name in ((use.bytes_written, "power_write"), (use.bytes_read, "power_read")):
+        power = device.value(name)
+        if size and power is None:
+            return None
+        joules += (power or 0.0) * busy_s * size / moved
+    return joules
+
+
+def _ratio(endurance: float, per_year: float) -> float:
+    return endurance / per_year if per_year else math.inf

@@ -1,0 +1,220 @@
+"""What a timed simulation comes to: response times, the use of devices, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.flushlayer import service
+from analysis.flushlayer.requests import Requests
+from analysis.flushlayer.state import (
+    BUSY,
+    BYTES_READ,
+    BYTES_WRITTEN,
+    CAPACITY,
+    DESTAGED,
+    DIRTIES,
+    MERGED,
+    MOST,
+    OVERWRITTEN,
+    PARTS,
+    PEAK,
+    READ_HITS,
+    SERVED,
+    WRITES,
+    Rows,
+)
+from probes.errors import UsageError
+
+QUANTILES = {"p50_ns": 0.5, "p95_ns": 0.95, "p99_ns": 0.99, "p99_9_ns": 0.999}
+GROUPS = ("op", "device", "tenant", "reason", "phase", "waited")
+OPS = ("write", "read", "flush")
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What a device did from the first arrival to the last completion."""
+
+    name: str
+    parts: int
+    """What bios and destages asked of it."""
+    requests: int
+    """What it served: parts less those merged."""
+    merged: int
+    busy_ns: int
+    """Summed over its channels."""
+    utilisation: float | None
+    """Of its channels; None where no time passed."""
+    mean_in_system: float | None
+    """Parts waiting or in service, mean over time."""
+    most_in_system: int
+    in_system_ns: float
+    """Integral of the parts in it over time: the sum of their times in it (Little's law)."""
+    bytes_read: int
+    bytes_written: int
+    channels: int
+    """Requests that it works on at once."""
+
+    @classmethod
+    def of(
+        cls, name: str, line: Rows, area: float, model: NDArray[np.float64], passed: int
+    ) -> DeviceUse:
+        """Of a row of World.line and its area."""
+        servers = float(model[service.SERVERS])
+        busy = int(line[BUSY])
+        return cls(
+            name,
+            int(line[PARTS]),
+            int(line[SERVED]),
+            int(line[MERGED]),
+            busy,
+            busy / (servers * passed) if passed else None,
+            float(area) / passed if passed else None,
+            int(line[MOST]),
+            float(area),
+            int(line[BYTES_READ]),
+            int(line[BYTES_WRITTEN]),
+            int(servers),
+        )
+
+
+@dataclass(frozen=True)
+class LayerUse:
+    """What a layer, or a tenant's part of one, did; in pages.
+
+    written = overwritten + destaged + resident.
+    """
+
+    capacity: int
+    written: int
+    overwritten: int
+    """Written again, or past the layer, before they were on their way to the disk."""
+    destaged: int
+    """Sent to the disk, to make room or by the destage policy."""
+    resident: int
+    """Dirty at the end; the final drain would write them, too."""
+    read_hits: int
+    most_dirty: int
+
+    @classmethod
+    def of(cls, row: Rows) -> LayerUse:
+        """Of a row of World.layer."""
+        columns = (CAPACITY, WRITES, OVERWRITTEN, DESTAGED, DIRTIES, READ_HITS, PEAK)
+        return cls(*(int(row[c]) for c in columns))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A simulation's result; arrays have a value for each bio."""
+
+    arrived_ns: NDArray[np.int64]
+    """When it came: as recorded in open replay, as it follows in closed replay."""
+    response_ns: NDArray[np.int64]
+    """From then to its completion."""
+    hits: NDArray[np.int32]
+    """Of a write: pages that overwrote dirty ones, so that a disk write was saved. Of a read:
+    pages that the layer had."""
+    evictions: NDArray[np.int32]
+    """Pages that had to be on the disk before it had room."""
+    begin_ns: int
+    end_ns: int
+    disks: tuple[DeviceUse, ...]
+    medium: DeviceUse | None
+    layers: tuple[LayerUse, ...]
+
+    @property
+    def disk_pages(self) -> int:
+        """Pages written to all disks."""
+        return sum(disk.bytes_written for disk in self.disks) // 4096
+
+
+def results(requests: Requests, outcome: Outcome, by: Sequence[str] = ()) -> pd.DataFrame:
+    """Response times of the bios, grouped by any of GROUPS; one row for all without groups.
+
+    Columns: the groups (op by its name, the others as codes), requests, pages, mean_ns, p50_ns,
+    p95_ns, p99_ns, p99_9_ns, max_ns (percentiles are times that occurred: the smallest that at
+    least that share does not exceed), waited_for_room (bios that had to wait for a destage),
+    hit_pages. UsageError for a group that there is not or that the bios do not have.
+    """
+    columns: dict[str, NDArray[np.generic]] = {}
+    for name in by:
+        values = getattr(requests, name, None) if name in GROUPS else None
+        if values is None:
+            there = ", ".join(g for g in GROUPS if getattr(requests, g) is not None)
+            raise UsageError(f"the bios cannot be grouped by {name!r}", f"known: {there}")
+        columns[name] = np.array(OPS)[values] if name == "op" else values
+    frame = pd.DataFrame(
+        columns
+        | {
+            "response": outcome.response_ns,
+            "pages": requests.pages.astype(np.int64),
+            "room": outcome.evictions > 0,
+            "hits": outcome.hits.astype(np.int64),
+        }
+    )
+    if not by:
+        return pd.DataFrame([_summary(frame)]) if len(frame) else pd.DataFrame(columns=_COLUMNS)
+    rows = [
+        dict(zip(by, key, strict=True)) | _summary(group)
+        for key, group in frame.groupby(list(by), sort=True)
+    ]
+    return pd.DataFrame(rows, columns=[*by, *_COLUMNS])
+
+
+_COLUMNS = ["requests", "pages", "mean_ns", *QUANTILES, "max_ns", "waited_for_room", "hit_pages"]
+
+
+def _summary(frame: pd.DataFrame) -> dict[str, float]:
+    times = frame["response"].to_numpy()
+    shares = list(QUANTILES.values())
+    at = np.quantile(times, shares, method="inverted_cdf")
+    return {
+        "requests": len(frame),
+        "pages": int(frame["pages"].sum()),
+        "mean_ns": float(times.mean()),
+        **{name: int(value) for name, value in zip(QUANTILES, at, strict=True)},
+        "max_ns": int(times.max()),
+        "waited_for_room": int(frame["room"].sum()),
+        "hit_pages": int(frame["hits"].sum()),
+    }
+
+
+_TIMES = ["mean_ns", *QUANTILES, "max_ns"]
+
+
+def improvement(
+    requests: Requests, with_layer: Outcome, baseline: Outcome, by: Sequence[str] = ()
+) -> pd.DataFrame:
+    """1 - time with the layer / time without it, for each time of `results`.
+
+    Columns: the groups, requests, then mean, p50, ... ; NaN where the baseline's time is 0.
+    """
+    one, other = results(requests, with_layer, by), results(requests, baseline, by)
+    out = one[[*by, "requests"]].copy()
+    for column in _TIMES:
+        base = other[column].astype(float)
+        out[column.removesuffix("_ns")] = 1 - one[column] / base.where(base > 0)
+    return out
+
+
+def replay_gap(requests: Requests, opened: Outcome, closed: Outcome) -> pd.DataFrame:
+    """How far the two replays of the same bios are apart: what the old device's feedback does.
+
+    Columns: measure (mean, p50, ...), open_ns, closed_ns, ratio (open / closed; NaN where 0).
+    """
+    one, other = results(requests, opened), results(requests, closed)
+    if one.empty:
+        return pd.DataFrame(columns=["measure", "open_ns", "closed_ns", "ratio"])
+    frame = pd.DataFrame(
+        {
+            "measure": [name.removesuffix("_ns") for name in _TIMES],
+            "open_ns": [float(one[name].iloc[0]) for name in _TIMES],
+            "closed_ns": [float(other[name].iloc[0]) for name in _TIMES],
+        }
+    )
+    frame["ratio"] = frame["open_ns"] / frame["closed_ns"].where(frame["closed_ns"] > 0)
+    return frame

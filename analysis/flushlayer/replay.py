@@ -1,0 +1,63 @@
+"""Closed replay: what each bio waits for, read off a recording.
+
+A recorded time carries the feedback of the device that it was recorded on: who waits for a slow
+disk comes late with the next request. Here the bios of one issuer are a chain. A bio comes so
+long after the last thing that had happened in its chain - the bio before it was issued, or one
+that had been issued earlier was completed - as it did in the recording, and never before all
+those completions. So a burst that was issued without waiting stays a burst, and a think time
+stays a think time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.flushlayer.state import BLOCKERS, GAP, NEXT, RELEASES, TS, Rows
+from probes.compiled import compiled
+
+
+def chain_up(bio: Rows, chain: NDArray[np.int64], done: NDArray[np.int64]) -> int:
+    """Fill in the columns of closed replay; gives the number of chains.
+
+    `chain[m]` is the issuer of bio m, `done[m]` its recorded completion in ns; -1: not recorded,
+    so that nobody is taken to have waited for it. Bios are in time order.
+    """
+    for column in (NEXT, RELEASES):
+        bio[:, column] = -1
+    if len(bio) == 0:
+        return 0
+    _, codes = np.unique(chain, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes))
+    starts = np.concatenate(([0], ends[:-1]))
+    _link(bio, order, starts, ends, done)
+    return len(ends)
+
+
+@compiled
+def _link(bio: Any, order: Any, starts: Any, ends: Any, done: Any) -> None:
+    for c in range(len(starts)):
+        members = order[starts[c] : ends[c]]
+        times = bio[:, TS][members]
+        latest = np.full(len(members), -1, np.int64)
+        for i in range(len(members)):
+            m = members[i]
+            if i + 1 < len(members):
+                bio[m, NEXT] = members[i + 1]
+                bio[members[i + 1], BLOCKERS] += 1
+            if done[m] < 0:
+                continue
+            after = max(i + 1, np.searchsorted(times, done[m]))
+            if after < len(members):
+                bio[m, RELEASES] = members[after]
+                bio[members[after], BLOCKERS] += 1
+                latest[after] = max(latest[after], done[m])
+        last = -1
+        for i in range(len(members)):
+            last = max(last, latest[i])
+            if i > 0:
+                last = max(last, times[i - 1])
+                bio[members[i], GAP] = max(0, times[i] - last)

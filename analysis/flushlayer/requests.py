@@ -1,0 +1,136 @@
+"""What the timed model is asked to simulate: bios and the pages that each accesses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.flushlayer.residency import PAGE_SECTORS
+from analysis.flushlayer.state import FLUSH
+from probes.errors import BadTrace
+
+_LATEST = 1 << 62
+_SECTORS = 1 << 54
+"""8 EiB of 512 bytes."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """M bios in time order and their N page accesses; BadTrace where they cannot be."""
+
+    ts: NDArray[np.int64]
+    """When bio m was queued, ns; ascending."""
+    op: NDArray[np.uint8]
+    """0 write, 1 read, 2 flush (of no pages)."""
+    device: NDArray[np.int16]
+    sector: NDArray[np.int64]
+    """Its first sector of 512 bytes."""
+    pages: NDArray[np.int32]
+    """Pages of 4096 bytes: the accesses first[m] .. first[m] + pages[m] - 1."""
+    first: NDArray[np.int64]
+    page: NDArray[np.int32]
+    """Dense ids 0 .. unique - 1 of the pages accessed."""
+    unique: int
+    fua: NDArray[np.bool_] | None = None
+    waited: NDArray[np.bool_] | None = None
+    """Whether somebody waits for the bio; needed by sync-only layers."""
+    tenant: NDArray[np.int16] | None = None
+    """Codes; -1: unknown. So are reason and phase."""
+    reason: NDArray[np.int16] | None = None
+    phase: NDArray[np.int16] | None = None
+    chain: NDArray[np.int64] | None = None
+    """The issuer of each bio, for closed replay."""
+    done: NDArray[np.int64] | None = None
+    """When each bio was completed in the recording, ns; -1: not recorded."""
+
+    def __post_init__(self) -> None:
+        """Check everything that the compiled loops rely on."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "unique" or value is None:
+                continue
+            wanted = np.dtype(_TYPES[field.name])
+            object.__setattr__(self, field.name, _as(value, wanted, field.name))
+            if field.name != "page" and len(getattr(self, field.name)) != len(self.ts):
+                raise BadTrace(
+                    f"{field.name} has {len(value)} values for {len(self.ts)} bios", "mend it"
+                )
+        if not 0 <= self.unique < 1 << 31:
+            raise BadTrace(f"{self.unique} distinct pages cannot be", "it is damaged")
+        _within("page", self.page, 0, self.unique - 1)
+        self._check_bios()
+
+    def _check_bios(self) -> None:
+        if len(self) == 0:
+            return
+        _within("ts", self.ts, 0, _LATEST)
+        if (np.diff(self.ts) < 0).any():
+            raise BadTrace("the bios are not in time order", "sort them by ts")
+        _within("op", self.op, 0, FLUSH)
+        _within("device", self.device, 0, (1 << 15) - 1)
+        _within("pages", self.pages, 0, 1 << 20)
+        _within("sector", self.sector, 0, _SECTORS)
+        _within("first", self.first, 0, len(self.page))
+        if (self.first + self.pages > len(self.page)).any():
+            raise BadTrace("a bio has more pages than there are page accesses", "it is damaged")
+        if self.pages[self.op == FLUSH].any():
+            raise BadTrace("a flush has pages", "it is damaged")
+        for name in ("tenant", "reason", "phase"):
+            if getattr(self, name) is not None:
+                _within(name, getattr(self, name), -1, (1 << 15) - 1)
+        if self.done is not None:
+            _within("done", self.done, -1, _LATEST)
+            if ((self.done >= 0) & (self.done < self.ts)).any():
+                raise BadTrace("a bio was completed before it was queued", "it is damaged")
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def span_sectors(self, device: int) -> int:
+        """The sector after the furthest that is accessed on a device."""
+        ends = (self.sector + self.pages.astype(np.int64) * PAGE_SECTORS)[self.device == device]
+        return int(ends.max(initial=0))
+
+
+_TYPES: dict[str, Any] = {
+    "ts": np.int64,
+    "op": np.uint8,
+    "device": np.int16,
+    "sector": np.int64,
+    "pages": np.int32,
+    "first": np.int64,
+    "page": np.int32,
+    "fua": np.bool_,
+    "waited": np.bool_,
+    "tenant": np.int16,
+    "reason": np.int16,
+    "phase": np.int16,
+    "chain": np.int64,
+    "done": np.int64,
+}
+
+
+def _as(value: Any, wanted: np.dtype[Any], name: str) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.ndim != 1:
+        raise BadTrace(f"{name} is no row of values", "it is damaged")
+    if array.dtype == wanted:
+        # The loops are compiled for arrays that may be written to.
+        return np.require(array, requirements=["C", "W"])
+    if len(array) and (
+        array.dtype.kind not in "iub" or (wanted.kind == "b") != (array.dtype == bool)
+    ):
+        raise BadTrace(f"{name} are {array.dtype} values, not {wanted}", "give whole numbers")
+    converted = array.astype(wanted)
+    if len(array) and (converted != array).any():
+        raise BadTrace(f"{name} has values beyond {wanted}", "it is damaged")
+    return converted
+
+
+def _within(name: str, values: NDArray[Any], low: int, high: int) -> None:
+    if len(values) and (int(values.min()) < low or int(values.max()) > high):
+        wrong = int(values.min()) if int(values.min()) < low else int(values.max())
+        raise BadTrace(f"a bio's {name} of {wrong} cannot be", f"it is {low} to {high}")

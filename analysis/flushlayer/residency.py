@@ -1,0 +1,181 @@
+"""Which pages a layer holds, in what order, and which of them are dirty: compiled lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.flushlayer.queueing import submit
+from analysis.flushlayer.state import (
+    BACKGROUND,
+    DESTAGED,
+    DIRTIES,
+    DIRTY,
+    DIRTY_NEWER,
+    DIRTY_OLDER,
+    DISK,
+    EVICTED,
+    FLIGHT,
+    FLYING,
+    HOME,
+    NEWER,
+    NOW,
+    NUMBER,
+    OLDER,
+    OVERWRITTEN,
+    P_KIND,
+    P_LAYER,
+    P_OWNER,
+    PEAK,
+    PLACE,
+    USED,
+    WRITE,
+    WRITES,
+    WRITTEN,
+)
+from probes.compiled import compiled_lean
+
+PAGE_SECTORS = 8
+
+
+@compiled_lean
+def first_head(w: Any) -> int:
+    """The row of the first list head: lists of layers, then of each layer's disks."""
+    layers = w.layer.shape[0]
+    disks = w.line.shape[0] - 1
+    return int(w.slot.shape[0] - layers - layers * disks)
+
+
+@compiled_lean
+def dirty_head(w: Any, layer: int, disk: int) -> int:
+    """The row of the head of a layer's dirty pages of one disk."""
+    return int(first_head(w) + w.layer.shape[0] + layer * (w.line.shape[0] - 1) + disk)
+
+
+@compiled_lean
+def _unlink(slot: Any, newer: int, older: int, row: int) -> None:
+    slot[slot[row, newer], older] = slot[row, older]
+    slot[slot[row, older], newer] = slot[row, newer]
+
+
+@compiled_lean
+def _append(slot: Any, newer: int, older: int, head: int, row: int) -> None:
+    # A ring: the head's `older` is the newest page, its `newer` the oldest.
+    newest = slot[head, older]
+    slot[row, older] = newest
+    slot[row, newer] = head
+    slot[newest, newer] = row
+    slot[head, older] = row
+
+
+@compiled_lean
+def touch(w: Any, page: int) -> None:
+    """A resident page becomes the most recently used."""
+    _unlink(w.slot, NEWER, OLDER, page)
+    _append(w.slot, NEWER, OLDER, first_head(w) + w.slot[page, HOME], page)
+
+
+@compiled_lean
+def enter(w: Any, layer: int, page: int) -> None:
+    """A page takes a slot of a layer, clean."""
+    slot = w.slot
+    slot[page, HOME] = layer
+    _append(slot, NEWER, OLDER, first_head(w) + layer, page)
+    w.layer[layer, USED] += 1
+
+
+@compiled_lean
+def leave(w: Any, page: int) -> None:
+    """A page gives its slot back; what is in flight goes on."""
+    slot = w.slot
+    layer = slot[page, HOME]
+    if slot[page, DIRTY]:
+        clean(w, page)
+    _unlink(slot, NEWER, OLDER, page)
+    slot[page, HOME] = -1
+    slot[page, FLIGHT] = -1
+    w.layer[layer, USED] -= 1
+
+
+@compiled_lean
+def least_recent(w: Any, layer: int) -> int:
+    """The least recently used page of a layer that is not empty."""
+    return int(w.slot[first_head(w) + layer, NEWER])
+
+
+@compiled_lean
+def clean(w: Any, page: int) -> None:
+    """A dirty page is dirty no more."""
+    slot = w.slot
+    _unlink(slot, DIRTY_NEWER, DIRTY_OLDER, page)
+    slot[page, DIRTY] = 0
+    w.layer[slot[page, HOME], DIRTIES] -= 1
+
+
+@compiled_lean
+def write_page(w: Any, page: int, disk: int, sector: int) -> int:
+    """A resident page is written: dirty, and the newest. Gives 1 where that saved a disk write."""
+    slot, layers = w.slot, w.layer
+    layer = slot[page, HOME]
+    saved = slot[page, DIRTY]
+    if saved:
+        clean(w, page)
+        layers[layer, OVERWRITTEN] += 1
+    slot[page, DIRTY] = 1
+    slot[page, DISK] = disk
+    slot[page, PLACE] = sector
+    slot[page, WRITTEN] = w.clock[NOW]
+    slot[page, NUMBER] = layers[layer, WRITES]
+    layers[layer, WRITES] += 1
+    layers[layer, DIRTIES] += 1
+    layers[layer, PEAK] = max(layers[layer, PEAK], layers[layer, DIRTIES])
+    _append(slot, DIRTY_NEWER, DIRTY_OLDER, dirty_head(w, layer, disk), page)
+    return int(saved)
+
+
+@compiled_lean
+def evict(w: Any, page: int, bio: int) -> int:
+    """A page makes room. Gives 1 where the bio has to wait until it is on the disk."""
+    slot, part = w.slot, w.part
+    layer = slot[page, HOME]
+    if slot[page, DIRTY]:
+        w.layer[layer, DESTAGED] += 1
+        leave(w, page)
+        submit(w, slot[page, DISK], WRITE, slot[page, PLACE], PAGE_SECTORS, 0, EVICTED, bio)
+        return 1
+    flight = slot[page, FLIGHT]
+    leave(w, page)
+    if flight < 0:
+        return 0
+    part[flight, P_KIND] = EVICTED
+    part[flight, P_OWNER] = bio
+    w.layer[layer, FLYING] -= 1
+    return 1
+
+
+@compiled_lean
+def oldest_dirty(w: Any, layer: int, disk: int) -> int:
+    """The dirty page of a layer that was written longest ago, of one disk or (-1) of all; or -1."""
+    slot = w.slot
+    best = -1
+    disks = w.line.shape[0] - 1
+    for d in range(disks):
+        if disk >= 0 and d != disk:
+            continue
+        head = dirty_head(w, layer, d)
+        page = slot[head, DIRTY_NEWER]
+        if page != head and (best < 0 or slot[page, NUMBER] < slot[best, NUMBER]):
+            best = page
+    return int(best)
+
+
+@compiled_lean
+def send(w: Any, page: int) -> None:
+    """A dirty page is written to its disk, unasked; it stays, clean."""
+    slot = w.slot
+    layer = slot[page, HOME]
+    clean(w, page)
+    w.layer[layer, DESTAGED] += 1
+    w.layer[layer, FLYING] += 1
+    row = submit(w, slot[page, DISK], WRITE, slot[page, PLACE], PAGE_SECTORS, 0, BACKGROUND, page)
+    w.part[row, P_LAYER] = layer
+    slot[page, FLIGHT] = row

@@ -1,0 +1,108 @@
+"""How long a device works on one request, compiled.
+
+Three families:
+
+flat         the same time for any request, whatever its place and size.
+mechanical   seek by distance, then rotation until the sector comes by, then transfer. A seek
+             over a share x of the tracks takes t1 + b sqrt(x) when short and grows linearly when
+             long (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer
+             27(3), 1994). Sectors lie at fixed angles, all tracks are equally long, and a run
+             goes on from track to track without a turn lost.
+electronic   SSDs and memories: a latency in one of the channels, then the transfer over a bus
+             that all channels share, in the order of starting. A bus takes a request no faster
+             than the device's rate of small requests.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from analysis.flushlayer.state import READ
+from probes.compiled import compiled_lean
+
+FLAT, MECHANICAL, ELECTRONIC = 0, 1, 2
+
+# Columns of a model: READ and WRITE variants follow one another, write first as in `op`.
+FAMILY, SERVERS, DEPTH, SHORTEST, MERGE_SECTORS, CACHE_BYTES, CACHE_NS_PER_BYTE = range(7)
+OVERHEAD_NS, LATENCY_NS, NS_PER_BYTE, GAP_NS, GRAIN, PER_PAGE = 7, 8, 10, 12, 14, 15
+PERIOD_NS, TRACK_SECTORS, TRACKS, TURNS_MEAN = 17, 18, 19, 20
+SEEK_TRACK, SEEK_ROOT, SEEK_CROSS, SEEK_SLOPE = 21, 23, 25, 27
+MODEL = 29
+
+SECTOR_BYTES = 512
+
+
+@compiled_lean
+def seek_ns(model: Any, device: int, op: int, tracks: int) -> float:
+    """The time of a seek over so many tracks; 0 tracks: none."""
+    if tracks == 0:
+        return 0.0
+    share = min(1.0, tracks / model[device, TRACKS])
+    cross = model[device, SEEK_CROSS + op]
+    short = min(share, cross)
+    return float(
+        model[device, SEEK_TRACK + op]
+        + model[device, SEEK_ROOT + op] * math.sqrt(short)
+        + model[device, SEEK_SLOPE + op] * (share - short)
+    )
+
+
+@compiled_lean
+def positioning_ns(
+    model: Any, device: int, op: int, sector: int, head: int, head_since: int, now: int
+) -> int:
+    """Seek and rotation before a mechanical disk reads or writes `sector`.
+
+    Its head left off before sector `head` at `head_since`. What follows there costs nothing to
+    a read (the disk reads ahead) and to a write that comes at once.
+    """
+    if sector == head and (op == READ or now == head_since):
+        return 0
+    per_track = int(model[device, TRACK_SECTORS])
+    seek = round(seek_ns(model, device, op, abs(sector // per_track - head // per_track)))
+    period = int(model[device, PERIOD_NS])
+    if model[device, TURNS_MEAN]:
+        return seek + period // 2
+    angle = sector % per_track * period // per_track
+    there = now + int(model[device, OVERHEAD_NS]) + seek
+    return seek + (angle - there) % period
+
+
+@compiled_lean
+def service_ns(
+    model: Any,
+    device: int,
+    op: int,
+    sector: int,
+    sectors: int,
+    head: int,
+    head_since: int,
+    bus_free: int,
+    now: int,
+) -> Any:
+    """(time until the request is done, time at which the bus is free): both ns.
+
+    `op` is WRITE or READ, of `sectors` from `sector`; the request starts at `now`.
+    """
+    overhead = int(model[device, OVERHEAD_NS])
+    family = model[device, FAMILY]
+    size = float(sectors * SECTOR_BYTES)
+    if family == FLAT:
+        return overhead + int(model[device, LATENCY_NS + op]), bus_free
+    if family == MECHANICAL:
+        transfer = round(size * model[device, NS_PER_BYTE + op])
+        move = positioning_ns(model, device, op, sector, head, head_since, now)
+        return overhead + move + transfer, bus_free
+    latency = model[device, LATENCY_NS + op]
+    if model[device, PER_PAGE + op] and sectors > 8:
+        latency *= (sectors + 7) // 8
+    grain = model[device, GRAIN]
+    if grain > 0:
+        size = math.ceil(size / grain) * grain
+    bus = round(max(model[device, GAP_NS + op], size * model[device, NS_PER_BYTE + op]))
+    start = now + overhead + round(latency)
+    if bus > 0:
+        start = max(start, bus_free)
+        bus_free = start + bus
+    return start + bus - now, bus_free

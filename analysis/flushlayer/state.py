@@ -1,0 +1,91 @@
+"""The state of a timed simulation: a few arrays of int64 rows, and what each column holds.
+
+Everything is in arrays, so that compiled loops can stop anywhere, be given longer arrays, and
+go on. Times are ns, places are sectors of 512 bytes, -1 stands for none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+
+WRITE, READ, FLUSH = 0, 1, 2
+"""What a bio does (`op`)."""
+
+# A bio. Chained bios (closed replay) have NEXT .. GAP.
+TS, SECTOR, PAGES, FIRST, DEVICE, HOME_LAYER, OP, FUA, TENANT, WAITS = range(10)
+ARRIVED, FINISHED, PENDING, NEEDS_ROOM, HITS, EVICTIONS = range(10, 16)
+BIO_OPEN = 16
+NEXT, RELEASES, BLOCKERS, GAP = range(16, 20)
+BIO_CLOSED = 20
+
+# A page, and the heads of lists of pages: of each layer, then of each layer and disk (dirty).
+HOME, NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER, DIRTY, PLACE, DISK, WRITTEN, NUMBER, FLIGHT = range(
+    11
+)
+SLOT = 11
+
+# A layer.
+CAPACITY, USED, DIRTIES, FLYING, ACTIVE, WRITES, COMMITTED, OVERWRITTEN = range(8)
+DESTAGED, READ_HITS, AGE_ARMED, COMMIT_ARMED, HIGH, LOW, PEAK = range(8, 15)
+LAYER = 15
+
+# A part of a request of a device: what one bio or one page asks for. Merged parts are chained to
+# the first, which stands in the device's line.
+P_SECTOR, P_SECTORS, P_OP, P_FUA, P_KIND, P_OWNER, P_SINCE, P_CHAIN, P_LAST = range(9)
+P_AHEAD, P_BEHIND, P_EPOCH, P_LAYER, P_DEVICE, P_OWN_SECTORS = range(9, 15)
+PART = 15
+
+HOST, EVICTED, BACKGROUND, CACHED = 0, 1, 2, 3
+"""Whose a part is: a bio's; a page's that makes room for a bio; a page's that is destaged unasked;
+a write's that the disk's cache has acknowledged."""
+
+# A device: the disks, then the medium of the layer.
+HEAD, TAIL, WAITING, FREE, IN_SYSTEM, MOST, AT_SECTOR, AT_TIME, BUS_FREE, BUSY = range(10)
+SERVED, MERGED, CHANGED, LAST_HOST, IDLE_ARMED, TOUCHED, PASSED = range(10, 17)
+CACHE_USED, CACHE_OUT, EPOCH, OLDEST_EPOCH, BYTES_READ, BYTES_WRITTEN, PARTS = range(17, 24)
+LINE = 24
+
+# An epoch: the writes that a disk's cache accepted between two flushes.
+E_OUT, E_FLUSH, E_NEXT = range(3)
+EPOCH_ROW = 3
+
+# Scalars.
+NOW, NEXT_BIO, HEAP_SIZE, SEQUENCE, FREE_PART, FREE_PARTS, DONE, LAST_END = range(8)
+CLOSED, HEAP_MARGIN, PART_MARGIN, TOUCHES, EPOCHS, WAITING_TENANTS, READS_ENTER = range(8, 15)
+CLOCK = 15
+
+# Events, packed with the row they are about.
+ARRIVE, FINISH_SERVICE, ACKNOWLEDGE, AGE, COMMIT, IDLE = range(6)
+EVENT_BITS = 3
+
+
+class World(NamedTuple):
+    """Every array of a simulation, for the compiled loops."""
+
+    page: NDArray[np.int32]
+    """Pages of all bios, one after another."""
+    evicted: NDArray[np.int32]
+    """What other policies evict at each page access, or empty: least recently used."""
+    bio: Rows
+    slot: Rows
+    layer: Rows
+    part: Rows
+    line: Rows
+    epoch: Rows
+    heap: Rows
+    """Events: time, sequence, kind and row."""
+    clock: Rows
+    touched: Rows
+    tenant: Rows
+    """1 where the tenant's last bio was of a phase that waits for the disk."""
+    model: NDArray[np.float64]
+    """One row a device; columns in service.py."""
+    area: NDArray[np.float64]
+    """Integral of the requests in a device over time (ns)."""
+    rule: Rows
+    """The destage policy; columns in destage.py."""

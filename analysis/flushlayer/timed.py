@@ -1,0 +1,352 @@
+"""The timed model: an event-driven simulation of bios, a layer, its medium and the disks.
+
+A write enters the layer page by page. A page that is dirty in it is overwritten, which saves a
+disk write; another takes a slot, whose page makes room: if that is dirty, the bio waits until it
+is on the disk. Then the medium takes the bio, and it is done: a layer is persistent at once. A
+read is served by the medium for what the layer holds, and by the disk, in its line with destages,
+for the rest. A flush commits the layer and waits for the disk's volatile cache, if something is
+in it; destages and FUA writes pass through that cache. What comes to a device at one time may be
+merged before it starts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.flushlayer import events, service
+from analysis.flushlayer.destage import Destage, watermarks
+from analysis.flushlayer.devices import Device
+from analysis.flushlayer.disk import Disk
+from analysis.flushlayer.electronic import electronic
+from analysis.flushlayer.outcome import DeviceUse, LayerUse, Outcome
+from analysis.flushlayer.queueing import push
+from analysis.flushlayer.replay import chain_up
+from analysis.flushlayer.requests import Requests
+from analysis.flushlayer.residency import PAGE_SECTORS
+from analysis.flushlayer.state import (
+    ARRIVE,
+    ARRIVED,
+    BIO_CLOSED,
+    BIO_OPEN,
+    BLOCKERS,
+    CAPACITY,
+    CHANGED,
+    CLOCK,
+    CLOSED,
+    DEVICE,
+    DIRTY_NEWER,
+    DIRTY_OLDER,
+    DONE,
+    E_FLUSH,
+    E_NEXT,
+    EPOCH,
+    EPOCH_ROW,
+    EPOCHS,
+    EVICTIONS,
+    FINISHED,
+    FIRST,
+    FLIGHT,
+    FLUSH,
+    FREE,
+    FREE_PART,
+    FREE_PARTS,
+    FUA,
+    HEAD,
+    HEAP_MARGIN,
+    HITS,
+    HOME,
+    HOME_LAYER,
+    LAST_END,
+    LAST_HOST,
+    LAYER,
+    LINE,
+    NEWER,
+    NOW,
+    OLDER,
+    OLDEST_EPOCH,
+    OP,
+    P_BEHIND,
+    PAGES,
+    PART,
+    PART_MARGIN,
+    READ,
+    READS_ENTER,
+    SECTOR,
+    SLOT,
+    TAIL,
+    TENANT,
+    TS,
+    WAITS,
+    WRITE,
+    World,
+)
+from probes.errors import BadTrace, UsageError
+
+Buffer = Literal["write-only", "read-write", "sync-only"]
+Replay = Literal["open", "closed"]
+
+_EVENTS_A_TURN = 1 << 20
+_LONGEST_NS = 2.0**61
+_MERGED_PARTS = 512
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A flush layer before the disks."""
+
+    capacity: int
+    """Pages; 0: no layer."""
+    medium: Device
+    destage: Destage = field(default_factory=Destage)
+    buffer: Buffer = "write-only"
+    """Which bios enter: every write; reads, too, which take slots; only writes waited for."""
+    shares: tuple[float, ...] | None = None
+    """A layer for each tenant, by code, each with its share of the capacity (shares are relative).
+    A tenant without a share goes past. None: one layer for all."""
+    evicted: NDArray[np.int32] | None = None
+    """Of another replacement policy: the page that each access evicts, -1: none. It decides in
+    the order of the recording. None: the least recently used."""
+
+    def capacities(self) -> list[int]:
+        """Pages of each partition; what does not divide goes to the first ones."""
+        if self.shares is None:
+            return [self.capacity]
+        whole = sum(self.shares)
+        pages = [math.floor(self.capacity * (share / whole)) for share in self.shares]
+        for i in range(self.capacity - sum(pages)):
+            pages[i % len(pages)] += 1
+        return pages
+
+    def check(self, requests: Requests) -> None:
+        """UsageError, naming what cannot be."""
+        if isinstance(self.capacity, float) or not 0 <= self.capacity < 1 << 40:
+            raise UsageError(f"a capacity of {self.capacity} pages cannot be", "give 0 or more")
+        if self.buffer not in ("write-only", "read-write", "sync-only"):
+            raise UsageError(
+                f"there is no buffer {self.buffer!r}", "known: write-only, read-write, sync-only"
+            )
+        if self.buffer == "sync-only" and requests.waited is None:
+            raise UsageError("who waits for a write is not known", "choose buffer write-only")
+        if self.shares is not None and not (
+            0 < len(self.shares) <= 1 << 10
+            and all(math.isfinite(s) and s > 0 for s in self.shares)
+            and math.isfinite(sum(self.shares))
+        ):
+            raise UsageError("the shares of the tenants are not all above 0", "give e.g. 1, 1, 2")
+        if self.evicted is not None and (
+            len(self.evicted) != len(requests.page)
+            or (
+                len(self.evicted)
+                and not -1 <= self.evicted.min() <= self.evicted.max() < requests.unique
+            )
+        ):
+            raise UsageError("the evictions are of other page accesses", "make them of these")
+
+
+def simulate(
+    requests: Requests,
+    disks: Disk | Sequence[Disk],
+    layer: Layer | None = None,
+    replay: Replay = "open",
+    progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Simulate bios on disks (one for all device codes, or one each), before them a layer or none.
+
+    open replay: bios come at their recorded times. closed: see replay.py; needs chain and done.
+    `progress` is called now and then with the number of bios done. Uses about 150 bytes a bio
+    and 90 bytes a distinct page.
+    """
+    layer = None if layer is None or layer.capacity == 0 else layer
+    if layer is not None:
+        layer.check(requests)
+    codes = int(requests.device.max(initial=-1)) + 1
+    chosen = [disks] * max(1, codes) if isinstance(disks, Disk) else list(disks)
+    if len(chosen) < codes:
+        raise UsageError(f"{len(chosen)} disks for {codes} devices", "give one for each")
+    world = _world(requests, chosen, layer, replay)
+    while True:
+        why = events.run(world, _EVENTS_A_TURN)
+        if progress is not None:
+            progress(int(world.clock[DONE]))
+        if why == events.FINISHED_ALL:
+            break
+        if why == events.NO_ROOM:
+            world = _roomier(world)
+    if world.clock[DONE] != len(requests):
+        raise BadTrace(
+            f"{len(requests) - int(world.clock[DONE])} bios wait for one another", "it is damaged"
+        )
+    return _outcome(requests, world, chosen, layer)
+
+
+def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: Replay) -> World:
+    capacities = [] if layer is None else layer.capacities()
+    count, devices = len(capacities), len(disks) + 1
+    clock = np.zeros(CLOCK, np.int64)
+    clock[NOW] = requests.ts[0] if len(requests) else 0
+    clock[READS_ENTER] = layer is not None and layer.buffer == "read-write"
+    bio = np.zeros((len(requests), BIO_CLOSED if replay == "closed" else BIO_OPEN), np.int64)
+    _fill_bios(bio, requests, layer, count)
+
+    model = np.zeros((devices, service.MODEL))
+    for code, disk in enumerate(disks):
+        model[code] = disk.model(requests.span_sectors(code))
+    if layer is not None:
+        model[-1] = electronic(layer.medium)
+    else:
+        model[-1, service.SERVERS] = 1
+    _check_length(requests, model)
+    line = np.zeros((devices, LINE), np.int64)
+    line[:, [HEAD, TAIL]] = -1
+    line[:, FREE] = model[:, service.SERVERS]
+    line[:, [EPOCH, OLDEST_EPOCH]] = np.arange(devices)[:, None]
+    line[:, LAST_HOST] = clock[NOW]
+    line[:, CHANGED] = clock[NOW]
+    epoch = np.zeros((devices + int((requests.op == FLUSH).sum()), EPOCH_ROW), np.int64)
+    epoch[:, [E_FLUSH, E_NEXT]] = -1
+    clock[EPOCHS] = devices
+
+    layers = np.zeros((count, LAYER), np.int64)
+    layers[:, CAPACITY] = capacities
+    destage = Destage() if layer is None else layer.destage
+    watermarks(destage, layers)
+    heads = count * devices  # one for each layer, and one for each of its disks
+    slot = np.full((requests.unique + heads if count else 0, SLOT), 0, np.int64)
+    slot[:, [HOME, FLIGHT]] = -1
+    if count:
+        for column in (NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER):
+            slot[requests.unique :, column] = np.arange(requests.unique, requests.unique + heads)
+
+    chains = 0
+    if replay == "closed":
+        if requests.chain is None or requests.done is None:
+            raise UsageError("closed replay needs issuers and completions", "choose open replay")
+        clock[CLOSED] = 1
+        chains = chain_up(bio, requests.chain, requests.done)
+    elif replay != "open":
+        raise UsageError(f"there is no replay {replay!r}", "known: open, closed")
+    biggest = int(requests.pages.max(initial=0))
+    clock[PART_MARGIN] = biggest + 4 + count * destage.outstanding
+    clock[HEAP_MARGIN] = int(line[:, FREE].sum()) + chains + 3 * count + devices + _MERGED_PARTS
+    first = np.flatnonzero(bio[:, BLOCKERS] == 0) if replay == "closed" else np.zeros(0, np.int64)
+    heap = np.zeros((len(first) + 2 * int(clock[HEAP_MARGIN]), 3), np.int64)
+    tenants = int(requests.tenant.max(initial=-1)) + 2 if requests.tenant is not None else 1
+    world = World(
+        page=requests.page,
+        evicted=np.zeros(0, np.int32)
+        if layer is None or layer.evicted is None
+        else np.require(layer.evicted, np.int32, ["C", "W"]),
+        bio=bio,
+        slot=slot,
+        layer=layers,
+        part=np.zeros((0, PART), np.int64),
+        line=line,
+        epoch=epoch,
+        heap=heap,
+        clock=clock,
+        touched=np.zeros(devices, np.int64),
+        tenant=np.zeros(tenants, np.int64),
+        model=model,
+        area=np.zeros(devices),
+        rule=destage.rule(),
+    )
+    clock[FREE_PART] = -1
+    for m in first:
+        push(world, int(bio[m, TS]), ARRIVE, int(m))
+    return _roomier(world)
+
+
+def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, count: int) -> None:
+    bio[:, TS] = requests.ts
+    bio[:, SECTOR] = requests.sector
+    bio[:, PAGES] = requests.pages
+    bio[:, FIRST] = requests.first
+    bio[:, DEVICE] = requests.device
+    bio[:, OP] = requests.op
+    if requests.fua is not None:
+        bio[:, FUA] = requests.fua
+    if requests.tenant is not None:
+        # The row of the tenant that is not known comes last.
+        bio[:, TENANT] = np.where(
+            requests.tenant < 0, requests.tenant.max(initial=0) + 1, requests.tenant
+        )
+    bio[:, HOME_LAYER] = -1
+    if layer is None:
+        return
+    if layer.destage.waiting_phases and requests.phase is not None:
+        bio[:, WAITS] = np.isin(requests.phase, layer.destage.waiting_phases)
+    enters = requests.op == WRITE
+    if layer.buffer == "sync-only" and requests.waited is not None:
+        enters &= requests.waited
+    if layer.buffer == "read-write":
+        enters |= requests.op == READ
+    home = np.zeros(len(requests), np.int64)
+    if layer.shares is not None and requests.tenant is not None:
+        home[:] = requests.tenant
+        enters &= (home >= 0) & (home < count)
+        enters &= np.array([*layer.capacities(), 0])[np.clip(home, -1, count)] > 0
+    bio[:, HOME_LAYER] = np.where(enters, home, -1)
+
+
+def _check_length(requests: Requests, model: NDArray[np.float64]) -> None:
+    """UsageError where the simulated times could pass what int64 holds."""
+    work = 0.0
+    total_bytes = float(len(requests.page)) * PAGE_SECTORS * service.SECTOR_BYTES
+    grained = total_bytes + float(len(requests.page)) * model[:, service.GRAIN].max()
+    for row in model:
+        each = float(row[service.OVERHEAD_NS])
+        each += float(row[service.LATENCY_NS : service.LATENCY_NS + 2].max())
+        each += float(row[service.GAP_NS : service.GAP_NS + 2].max()) + float(
+            row[service.PERIOD_NS]
+        )
+        seeks = slice(service.SEEK_TRACK, service.SEEK_SLOPE + 2)
+        each += float(row[seeks].sum())
+        work += each * 2 * (len(requests) + len(requests.page))
+        work += grained * 2 * float(row[service.NS_PER_BYTE : service.NS_PER_BYTE + 2].max())
+    if work > _LONGEST_NS:
+        raise UsageError(
+            f"the devices would work for up to {work / 1e9:.3g} s", "are their times as meant?"
+        )
+
+
+def _roomier(world: World) -> World:
+    """The same world with more room for parts and events."""
+    have = len(world.part)
+    more = max(have, 1024, 2 * int(world.clock[PART_MARGIN]))
+    part = np.zeros((have + more, PART), np.int64)
+    part[:have] = world.part
+    part[have:, P_BEHIND] = np.arange(have + 1, have + more + 1)
+    part[-1, P_BEHIND] = world.clock[FREE_PART]
+    world.clock[FREE_PART] = have
+    world.clock[FREE_PARTS] += more
+    heap = np.zeros((2 * len(world.heap), 3), np.int64)
+    heap[: len(world.heap)] = world.heap
+    return world._replace(part=part, heap=heap)
+
+
+def _outcome(requests: Requests, world: World, disks: list[Disk], layer: Layer | None) -> Outcome:
+    names = [disk.device.name for disk in disks] + ([] if layer is None else [layer.medium.name])
+    begin = int(requests.ts[0]) if len(requests) else 0
+    end = int(world.clock[LAST_END]) if len(requests) else 0
+    return Outcome(
+        arrived_ns=world.bio[:, ARRIVED].copy(),
+        response_ns=world.bio[:, FINISHED] - world.bio[:, ARRIVED],
+        hits=world.bio[:, HITS].astype(np.int32),
+        evictions=world.bio[:, EVICTIONS].astype(np.int32),
+        begin_ns=begin,
+        end_ns=end,
+        disks=tuple(
+            DeviceUse.of(name, world.line[i], world.area[i], world.model[i], end - begin)
+            for i, name in enumerate(names[: len(disks)])
+        ),
+        medium=None
+        if layer is None
+        else DeviceUse.of(names[-1], world.line[-1], world.area[-1], world.model[-1], end - begin),
+        layers=tuple(LayerUse.of(row) for row in world.layer),
+    )

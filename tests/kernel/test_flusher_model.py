@@ -82,7 +82,7 @@ def recorded_load(file_system, record, load):
         trace = record(
             load(LOAD.format(mount=mount, seconds=seconds, scale=scale)),
             "-e",
-            "writeback,inode_writeback,dirty,block,file_writes,syscalls",
+            "writeback,inode_writeback,dirty,block,file_writes,syscalls,extents",
         )
         found, recorded = prepared(trace)
         files = {p.name: p.stat().st_ino for p in mount.iterdir() if p.is_file()}
@@ -125,6 +125,9 @@ def test_the_model_writes_what_the_flusher_wrote(recorded_load):
     gone = gone[(gone["dev"] == dev) & (gone["how"] == pairing.DROPPED)]
     assert 31 in gone.groupby("ino")["pages"].sum().to_list()
     assert compared(found, made, 5.0).misplaced_share < 0.05
+    # Everything but metadata is where the file system told.
+    mine = found.written.merge(found.inodes, left_on="inode", right_index=True)
+    assert found.counts["pages_told"] >= mine[mine["ino"].isin(files.values())]["pages"].sum()
 
 
 def test_the_model_follows_the_knob_as_the_kernel_does(recorded_load, sysctls):

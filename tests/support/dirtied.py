@@ -63,7 +63,7 @@ def regenerated(
     ).astype({"ts": "int64", "inode": "int64", "pages": "int64"})
     found = Dirtyings(
         inodes, pieces, _frame(marks), was, pd.DataFrame(), 0, ns(end),
-        {"elsewhere": 0, "uncertain": 0},
+        {"elsewhere": 0, "uncertain": 0, "pages_told": 0},
     )  # fmt: skip
     synced = _frame(fsyncs).assign(first=0, last=LAST_PAGE, reason="fsync")
     on = sorted(set(inodes["dev"]))

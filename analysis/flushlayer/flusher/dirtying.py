@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.flushlayer.file_pages import file_pages
 from analysis.flushlayer.flusher import pairing
 from analysis.views.flushes import flushes
 from analysis.views.view import apart
@@ -56,6 +57,8 @@ class Dirtyings:
         total = int(self.written["pages"].sum())
         earlier = int(how.get(pairing.EARLIER, 0))
         said = [
+            f"where in its file a page is, the file system told of {self.counts['pages_told']} of"
+            f" {total} pages; of the others it is inferred (record the probe extents)",
             f"{earlier} of {total} pages were written though nobody was seen to dirty them: held to"
             " be dirty since their inode was, or since the start",
             f"{int(how.get(pairing.UNWRITTEN, 0))} pages were still dirty at the end and"
@@ -104,7 +107,8 @@ def dirtyings(trace: Trace) -> Dirtyings:
     inodes, codes = _numbered(cached, folios, marks, visits)
     last = [frame["ts"].max() for frame in (cached, folios) if len(frame)]
     end = clock["end_ns"] if clock["end_ns"] is not None else max(last, default=clock["start_ns"])
-    pieces = _pieces(cached, folios, visits, codes, inodes, clock["start_ns"], end)
+    told = _told(trace, cached)
+    pieces = _pieces(cached, folios, visits, codes, inodes, told, clock["start_ns"], end)
     counts = {
         "elsewhere": int(
             trace.sql(
@@ -112,6 +116,7 @@ def dirtyings(trace: Trace) -> Dirtyings:
             )["n"].iloc[0]
         ),
         "uncertain": int((cached["certainty"] == "unknown").sum()),
+        "pages_told": int((told >= 0).sum()),
     }
     written = pd.DataFrame(
         {
@@ -161,7 +166,7 @@ def _name_devices(trace: Trace) -> None:
 # A write-out's start tells a folio that it writes from one that was dirtied again while it lasted.
 _BIOS = f"""
 WITH cached AS (
-    SELECT ts, dev, ino, page, pages, reason, certainty FROM named_flushes
+    SELECT * EXCLUDE (dirtier) FROM named_flushes
     WHERE ino IS NOT NULL AND reason != 'direct'
 ), begun AS (
     SELECT ts, dev, ino, {apart("ts", "age")} AS since FROM inode_writeback WHERE event = 'start'
@@ -190,14 +195,13 @@ _NAMED_FLUSHES = """
 CREATE OR REPLACE TEMP TABLE named_flushes AS
 WITH bios AS (
     SELECT f.ts, coalesce(n.disk, f.dev) AS dev, f.ino, f.page::BIGINT AS page, f.pages, f.reason,
-        f.certainty, f.dirtier
+        f.certainty, f.dirtier, f.dev AS bio_dev, f.sector, contains(f.rwbs, 'M') AS metadata
     FROM flushes f LEFT JOIN volume_names n ON f.dev = n.name WHERE NOT f.own AND f.pages > 0
 ), metadata AS (
     SELECT dev, ino, "index"::BIGINT AS page, min(ts) AS ts FROM dirtied_folios
     WHERE ino = device_number(dev) GROUP BY ALL
 )
-SELECT b.ts, b.dev, coalesce(b.ino, m.ino) AS ino, b.page, b.pages, b.reason, b.certainty, b.dirtier
-FROM bios b LEFT JOIN metadata m
+SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN metadata m
     ON b.dev = m.dev AND b.page = m.page AND b.ts >= m.ts AND b.ino IS NULL AND b.reason != 'direct'
 """
 # new_encode_dev() and bdev's inodes: include/linux/kdev_t.h, block/bdev.c bdev_alloc().
@@ -262,6 +266,7 @@ def _pieces(
     visits: pd.DataFrame,
     codes: list[NDArray[np.int32]],
     inodes: pd.DataFrame,
+    told: NDArray[np.int64],
     start_ns: int,
     end_ns: int,
 ) -> pd.DataFrame:
@@ -275,7 +280,7 @@ def _pieces(
     events = _in_order(cached, folios, visits, codes, number.to_numpy(np.int64), first_block)
     rows = pairing.pair(
         events, first_folio, index, pairing.folio_room(index),
-        base(np.arange(blocks)), pairing.are_devices(inodes), start_ns, end_ns,
+        base(np.arange(blocks)), pairing.are_devices(inodes), told, start_ns, end_ns,
     )  # fmt: skip
     block = rows[:, pairing.BLOCK]
     page = np.full(len(rows), -1, np.int64)
@@ -293,6 +298,30 @@ def _pieces(
             "how": rows[:, pairing.KIND].astype(np.int8),
         }
     )
+
+
+def _told(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
+    """Where in its file each page of each bio is, as the file system told; -1: it did not."""
+    counts = cached["pages"].to_numpy(np.int64)
+    bio = np.repeat(np.arange(len(cached)), counts)
+    nothing = np.full(len(bio), -1, np.int64)
+    if not {"extents", "extent_map"} & set(trace.tables):
+        return nothing
+    within = (np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
+    begin = cached["sector"].to_numpy(np.uint64)[bio] * np.uint64(512)
+    page = (cached["page"].to_numpy(np.uint64)[bio] + within) * np.uint64(4096)
+    files, index = file_pages(
+        trace,
+        pd.DataFrame(
+            {
+                "ts": cached["ts"].to_numpy(np.int64)[bio],
+                "dev": cached["bio_dev"].to_numpy()[bio],
+                "byte": np.maximum(begin, page),
+                "data": ~cached["metadata"].to_numpy(bool)[bio],
+            }
+        ),
+    )
+    return np.where((files >= 0) & (index < pairing.NOWHERE), index, nothing)
 
 
 def _dense(cached: pd.DataFrame) -> tuple[NDArray[np.int64], Any, int]:
@@ -351,6 +380,7 @@ def _in_order(
             columns("ts", folios["ts"], cached["ts"], visits["ts"]),
             columns("x", number, first_block, -1),
             columns("pages", 0, cached["pages"], 0),
+            columns("first", 0, np.cumsum(cached["pages"]) - cached["pages"], 0),
             columns("who", folios["who"], -1, -1),
             columns("started", 0, cached["started"], visits["started"]),
             columns("since", pairing.NEVER, cached["since"], pairing.NEVER),

@@ -3,8 +3,9 @@
 An event of dirtying names the first page of a folio, whatever was written of it; a bio tells how
 many pages were written and where on the disk, but not where in the file. Both are of an inode, and
 a write-out goes through a file from its beginning to its end (mm/page-writeback.c
-writeback_iter(), fs/ext4/inode.c mpage_prepare_extent_to_map()). So a bio's first page is where
-that block was known to be in the file, or else the first page of the lowest folio that waits to be
+writeback_iter(), fs/ext4/inode.c mpage_prepare_extent_to_map()). So a bio's page is where the file
+system told it to be (probe `extents`); where it did not tell, a bio's first page is where that
+block was in the file before, or else the first page of the lowest folio that waits to be
 written; its next pages follow in the file for as long as folios allow, then in the next folio that
 waits. The number of pages is a fact; of which folio they are, is inferred where the file has more
 than one.
@@ -62,6 +63,7 @@ def pair(
     room: NDArray[np.int64],
     block_page: NDArray[np.int64],
     is_device: NDArray[np.bool_],
+    told: NDArray[np.int64],
     start_ns: int,
     end_ns: int,
 ) -> NDArray[np.int64]:
@@ -71,12 +73,14 @@ def pair(
     DIRTIED, the first block for WRITTEN), pages, who, started (when the write-out began), since
     (when the inode became dirty, NEVER: not known). Inode i has the folios first_folio[i] to
     first_folio[i + 1]. `block_page` is the page on the disk of each dense block; the file of an
-    inode that `is_device` is the disk itself. Every page of every bio is in exactly one piece.
+    inode that `is_device` is the disk itself. `told` is the index of each page of each bio, one
+    after the other as `first` of the events counts them; -1: not told. Every page of every bio
+    is in exactly one piece.
     """
     pieces = _pair(
         events["inode"], events["kind"], events["ts"], events["x"], events["pages"], events["who"],
         events["started"], events["since"], first_folio, folio_index, room, block_page,
-        is_device, start_ns,
+        is_device, events["first"], told, start_ns,
         end_ns,
     )  # fmt: skip
     return np.asarray(pieces)
@@ -148,7 +152,7 @@ def _typical(size: Any, room: Any, folio_index: Any, s: int, last: int, device: 
 @compiled
 def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started: Any, since: Any,
           first_folio: Any, folio_index: Any, room: Any, block_page: Any, is_device: Any,
-          start_ns: int, end_ns: int) -> Any:  # fmt: skip
+          first: Any, told: Any, start_ns: int, end_ns: int) -> Any:  # fmt: skip
     folios = len(folio_index)
     out = np.empty((max(16, folios), _COLUMNS), np.int64)
     n = 0
@@ -278,11 +282,14 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
             if is_device[i]:
                 owner[block] = i
                 place[block] = block_page[block]
+            elif told[first[e] + j] >= 0:
+                owner[block] = i
+                place[block] = told[first[e] + j]
             if owner[block] == i:
                 s = _covering(folio_index, room, waits, low, high, place[block], current)
                 if s >= 0:
                     target, index = s, place[block]
-                if is_device[i] and target < 0:
+                if target < 0 and (is_device[i] or told[first[e] + j] >= 0):
                     index = place[block]
             if index < 0 and (goes_on or j > 0):
                 following = last_index + 1

@@ -251,13 +251,15 @@ def test_every_written_page_is_in_one_piece(folios, bios):
     found = pairing.pair(
         {
             "inode": nothing.astype(np.int32), "kind": kind.astype(np.int8), "ts": ts, "x": x,
-            "pages": pages, "who": nothing + JOB, "started": ts, "since": nothing + pairing.NEVER,
+            "pages": pages, "first": np.cumsum(pages) - pages, "who": nothing + JOB,
+            "started": ts, "since": nothing + pairing.NEVER,
         },
         np.array([0, len(index)]),
         np.array(index, np.int64),
         pairing.folio_room(np.array(index, np.int64)),
         np.arange(100),
         np.zeros(1, bool),
+        np.full(pages.sum(), -1),
         0,
         100,
     )  # fmt: skip
@@ -274,3 +276,15 @@ def test_every_written_page_is_in_one_piece(folios, bios):
     # A dirtying gives each page of its folio once at most, and none is thought up.
     seen = found[found[:, pairing.KIND] != pairing.EARLIER]
     assert {row[pairing.TS] for row in seen} == {at for at, _ in folios}
+
+
+def test_where_the_file_system_tells_the_place_of_a_page_it_is_there(tmp_path):
+    # Of a folio that is in memory since it was read, page 5 is written, then page 2.
+    story = Story().dirtied(1, 0).flushed(40, (505, 1)).dirtied(50, 0).flushed(90, (502, 1))
+    story.extents = [
+        {"ts": 1, "tid": JOB, "event": "known", "dev": DEV, "ino": 11, "file_block": 0,
+         "disk_block": 500, "blocks": 16}
+    ]  # fmt: skip
+    found, _ = story.prepared(tmp_path, file_systems=[{"dev": DEV, "block_bytes": 4096}])
+    assert pieces(found, "ts", "index", "how") == [(1.0, 5, "seen"), (50.0, 2, "seen")]
+    assert found.counts["pages_told"] == 2

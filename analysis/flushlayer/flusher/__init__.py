@@ -10,6 +10,7 @@ pairing.py     which dirtying each written page comes from (numba)
 recorded.py    what no knob moves: fsync, sync, ended inodes
 machine.py     what is dirty: pages, inodes on their lists (numba)
 model.py       the flusher's rules, each by the kernel's function (numba)
+accesses.py    its writes as the models of the flush layer take them
 regenerate.py  all of it: writes as a frame, and a summary
 check.py       regenerated against recorded write-back, at the recorded settings
 """

@@ -32,7 +32,8 @@ UNLIMITED = 1 << 60
 
 Machine = namedtuple(
     "Machine",
-    "device first_page dirty who block lowest highest cursor since where after before "
+    "device first_page dirty who block until early_low early_high lowest highest cursor since "
+    "where after before "
     "timer looked regular work left step_at under device_pages device_inodes share limits out n "
     "sums",
 )
@@ -41,15 +42,16 @@ Machine = namedtuple(
 (
     DIRTY_NOW, UNDER_NOW, PEAK, LAST_AT, ABOVE_BACKGROUND, ABOVE_FREERUN, ABOVE_LIMIT,
     DIRTIED, ABSORBED, DROPPED, WRITTEN, PAGES_ABOVE_FREERUN, DIRTYINGS_ABOVE_FREERUN, LOOKS,
-    CHUNKS, _SUMS,
-) = range(16)  # fmt: skip
+    CHUNKS, HIDDEN, _SUMS,
+) = range(17)  # fmt: skip
 """What `sums` counts: pages now and at most, ns above each threshold, pages by fate."""
 (
     EXPIRE, WRITEBACK, BACKGROUND_PAGES, FREERUN_PAGES, LIMIT_PAGES, CHUNK, NS_PER_PAGE, TICK,
-    TICK_ZERO, LIMITS,
-) = range(10)  # fmt: skip
+    TICK_ZERO, AT_MOST, LIMITS,
+) = range(11)  # fmt: skip
 """What `limits` has: ns, pages, and the tick of jiffies (ns, and when it was 0; a tick of 0: not
-known). Thresholds that are not known are NEVER. The last is their number."""
+known; AT_MOST: 1 where hidden dirtyings are played). Thresholds that are not known are NEVER. The
+last is their number."""
 WRITE_COLUMNS = 7
 OUT_TS, OUT_INODE, OUT_PAGE, OUT_PAGES, OUT_BLOCK, OUT_WHO, OUT_REASON = range(WRITE_COLUMNS)
 
@@ -75,6 +77,8 @@ def start(
     return Machine(
         device=device, first_page=first_page, dirty=np.zeros(pages, np.uint8),
         who=np.full(pages, -1, np.int64), block=np.full(pages, -1, np.int64),
+        until=np.full(pages, -NEVER, np.int64),
+        early_low=first_page[1:].copy(), early_high=first_page[:-1].copy() - 1,
         lowest=first_page[1:].copy(), highest=first_page[:-1].copy() - 1,
         cursor=first_page[:-1].copy(), since=np.zeros(inodes, np.int64),
         where=np.zeros(inodes, np.int8), after=after, before=after.copy(),
@@ -186,6 +190,23 @@ def mark(m: Any, i: int, now: int) -> None:
 
 
 @compiled
+def dirty_again(m: Any, i: int, now: int) -> None:
+    """Pages that were dirty in the recording, and are written here already, may be dirtied now."""
+    for p in range(m.early_low[i], m.early_high[i] + 1):
+        if not m.dirty[p] and m.until[p] > now:
+            m.dirty[p] = 1
+            m.sums[DIRTY_NOW] += 1
+            m.device_pages[m.device[i]] += 1
+            m.sums[DIRTIED] += 1
+            m.sums[HIDDEN] += 1
+            m.lowest[i] = min(m.lowest[i], p)
+            m.highest[i] = max(m.highest[i], p)
+    m.early_low[i] = m.first_page[i + 1]
+    m.early_high[i] = m.first_page[i] - 1
+    m.sums[PEAK] = max(m.sums[PEAK], m.sums[DIRTY_NOW] + m.sums[UNDER_NOW])
+
+
+@compiled
 def clean(m: Any, i: int) -> None:
     if m.where[i] != 0:
         unlist(m, i)
@@ -196,6 +217,7 @@ def clean(m: Any, i: int) -> None:
 @compiled
 def drop(m: Any, i: int, first: int, last: int) -> None:
     for p in range(first, last):
+        m.until[p] = -NEVER
         if m.dirty[p]:
             m.dirty[p] = 0
             m.sums[DIRTY_NOW] -= 1
@@ -214,6 +236,9 @@ def write_range(m: Any, out: Any, i: int, first: int, last: int, most: int, now:
         if m.dirty[p]:
             m.dirty[p] = 0
             wrote += 1
+            if m.limits[AT_MOST] and m.until[p] > now:
+                m.early_low[i] = min(m.early_low[i], p)
+                m.early_high[i] = max(m.early_high[i], p)
             block = m.block[p]
             follows = (
                 run >= 0

@@ -66,6 +66,7 @@ from analysis.flushlayer.flusher.machine import (
     Machine,
     clean,
     dirtied_before,
+    dirty_again,
     drop,
     mark,
     pass_time,
@@ -83,12 +84,13 @@ def run(machine: Machine, events: dict[str, NDArray[Any]], end_ns: int) -> tuple
     """Play events, sorted by time and kind, until `end_ns`: (writes, sums).
 
     `events` has the columns ts, kind, inode (for SYNC_DEVICE the device), page (the first), pages,
-    block (of the first page on the disk, -1: not known), who, reason. `writes` has a row for
-    consecutive pages written at once, as the OUT columns name them; `sums` as named above.
+    block (of the first page on the disk, -1: not known), who, until (of DIRTY: when the recording
+    had it clean again), reason. `writes` has a row for consecutive pages written at once, as the
+    OUT columns name them; `sums` as named above.
     """
     out, sums = _run(
         machine, events["ts"], events["kind"], events["inode"], events["page"], events["pages"],
-        events["block"], events["who"], events["reason"], end_ns,
+        events["block"], events["who"], events["until"], events["reason"], end_ns,
     )  # fmt: skip
     return np.asarray(out), np.asarray(sums)
 
@@ -224,7 +226,7 @@ def _until(m: Any, out: Any, now: int) -> Any:
 
 @compiled
 def _run(m: Any, ts: Any, kind: Any, inode: Any, page: Any, pages: Any, block: Any, who: Any,
-         reason: Any, end_ns: int) -> Any:  # fmt: skip
+         until: Any, reason: Any, end_ns: int) -> Any:  # fmt: skip
     out = m.out
     if len(ts):
         m.sums[LAST_AT] = ts[0]
@@ -241,6 +243,7 @@ def _run(m: Any, ts: Any, kind: Any, inode: Any, page: Any, pages: Any, block: A
             m.highest[i] = m.first_page[i] - 1
             clean(m, i)
         elif kind[e] == MARK:
+            dirty_again(m, i, now)
             mark(m, i, now)
         elif kind[e] == DIRTY:
             d = m.device[i]
@@ -251,6 +254,7 @@ def _run(m: Any, ts: Any, kind: Any, inode: Any, page: Any, pages: Any, block: A
                     m.dirty[p] = 1
                     fresh += 1
                 m.who[p] = who[e]
+                m.until[p] = until[e]
                 m.block[p] = block[e] + k if block[e] >= 0 else -1
             m.lowest[i] = min(m.lowest[i], page[e])
             m.highest[i] = max(m.highest[i], page[e] + pages[e] - 1)

@@ -40,11 +40,15 @@ def regenerate(
     recorded: Recorded,
     knobs: Knobs,
     pages_per_s: float | None = None,
+    at_most: bool = False,
 ) -> Regenerated:
     """Run the model of the kernel's flusher over a trace's dirtyings.
 
     `pages_per_s`: how fast a device writes; None: at once, so that nothing is ever above the
-    background threshold for long. Raises UsageError where that is no rate.
+    background threshold for long. `at_most`: whenever an inode was marked dirty, all of its pages
+    that were dirty then in the recording are dirtied again, which no event would have told. The
+    truth lies between both, but for stores to mapped memory, which mark nothing. Raises UsageError
+    where `pages_per_s` is no rate.
     """
     if pages_per_s is not None and not (np.isfinite(pages_per_s) and 0 < pages_per_s <= 1e9):
         raise UsageError(f"a device cannot write {pages_per_s} pages a second", "give e.g. 25000")
@@ -57,7 +61,7 @@ def regenerate(
         device.astype(np.int32),
         pages.first,
         _shares(dirtyings, device, len(names)),
-        _limits(knobs, pages_per_s, recorded.tick),
+        _limits(knobs, pages_per_s, recorded.tick, at_most),
         _first_looks(recorded, list(names), knobs),
         knobs.writeback_ns,
     )
@@ -129,7 +133,7 @@ def _events(
             {
                 "ts": pieces["ts"], "kind": machine.DIRTY, "inode": pieces["inode"], "page": first,
                 "pages": pieces["pages"], "block": pieces["page"], "who": pieces["dirtier"],
-                "reason": 0,
+                "until": pieces["until"], "reason": 0,
             }
         ),
         _blank(dirtyings.marks["ts"], machine.MARK, dirtyings.marks["inode"]),
@@ -181,7 +185,8 @@ def _blank(ts: pd.Series[Any], kind: int, inode: pd.Series[Any]) -> pd.DataFrame
     return pd.DataFrame(
         {
             "ts": ts.to_numpy(np.int64), "kind": kind, "inode": inode.to_numpy(np.int64),
-            "page": 0, "pages": 0, "block": -1, "who": -1, "reason": 0,
+            "page": 0, "pages": 0, "block": -1, "who": -1, "until": 0,
+            "reason": 0,
         }
     )  # fmt: skip
 
@@ -203,7 +208,7 @@ def _shares(dirtyings: Dirtyings, device: NDArray[Any], devices: int) -> NDArray
 
 
 def _limits(
-    knobs: Knobs, pages_per_s: float | None, tick: tuple[int, int] | None
+    knobs: Knobs, pages_per_s: float | None, tick: tuple[int, int] | None, at_most: bool
 ) -> NDArray[np.int64]:
     thresholds = knobs.thresholds
     limits = np.full(machine.LIMITS, machine.NEVER, np.int64)
@@ -221,6 +226,7 @@ def _limits(
         chunk = min(chunk, thresholds.limit // 8)
     limits[machine.CHUNK] = chunk
     limits[machine.NS_PER_PAGE] = 0 if pages_per_s is None else max(1, round(1e9 / pages_per_s))
+    limits[machine.AT_MOST] = int(at_most)
     limits[machine.TICK], limits[machine.TICK_ZERO] = tick or (0, 0)
     return limits
 
@@ -264,8 +270,9 @@ def summarised(
 ) -> dict[str, Any]:
     """What came of it, in pages and ns.
 
-    by_reason; pages_written, unique_pages, pages_rewritten (written before); pages_dirtied, and of
-    them pages_absorbed (dirty already), pages_dropped, pages_still_dirty; peak_dirty_pages;
+    by_reason; pages_written, unique_pages, pages_rewritten (written before); pages_dirtied, of them
+    pages_dirtied_hidden (with `at_most`: no event told of them), pages_absorbed (dirty already),
+    pages_dropped, pages_still_dirty; peak_dirty_pages;
     ns_above_background, ns_above_freerun, ns_above_limit (None: no threshold is known);
     pages_above_freerun: dirtied where the kernel would have paused their dirtier, in so many
     dirtyings_above_freerun; looks and chunks of the flusher.
@@ -288,6 +295,7 @@ def summarised(
         "unique_pages": unique,
         "pages_rewritten": written - unique,
         "pages_dirtied": int(sums[machine.DIRTIED]),
+        "pages_dirtied_hidden": int(sums[machine.HIDDEN]),
         "pages_absorbed": int(sums[machine.ABSORBED]),
         "pages_dropped": int(sums[machine.DROPPED]),
         "pages_still_dirty": int(sums[machine.DIRTY_NOW]),

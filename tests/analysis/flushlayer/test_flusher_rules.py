@@ -263,3 +263,21 @@ def test_a_longer_expiry_never_writes_a_lone_page_more_often(times, expire, more
         return made.summary["pages_written"]
 
     assert writes(expire + more) <= writes(expire)
+
+
+def test_what_is_dirtied_while_it_is_dirty_is_told_by_marks_alone():
+    # Recorded at 30 s: one dirtying. At 1 s the page is written at 6, and again for each mark.
+    knobs = DEFAULTS.changed(dirty_expire_centisecs=100)
+    story = {"marks": [(8, 0), (20, 0), (21, 0)], "end": 60}
+    least = regenerated([(1, 0, 0, 2)], knobs, **story)
+    most = regenerated([(1, 0, 0, 2)], knobs, **story, at_most=True)
+    assert [row[:4] for row in said(least)] == [(6.0, 0, 0, 2)]
+    assert [row[:4] for row in said(most)] == [(6.0, 0, 0, 2), (13.0, 0, 0, 2), (25.0, 0, 0, 2)]
+    assert most.summary["pages_dirtied_hidden"] == 4
+
+
+def test_at_the_recorded_settings_nothing_is_hidden():
+    # A page that was clean in the recording when its inode was marked was not dirtied by that.
+    made = regenerated([(1, 0, 0, 2, 7, 31)], marks=[(20, 0), (40, 0)], at_most=True)
+    assert said(made) == [(31.0, 0, 0, 2, "periodic")]
+    assert made.summary["pages_dirtied_hidden"] == 0

@@ -1,0 +1,390 @@
+"""A trace's dirtyings: what became dirty when, by whom, and how much of it.
+
+Pages are counted from what was written later (`pairing.py`): an event of dirtying has no size. A
+page that is written to while it is dirty already leaves no event, so that settings that write
+sooner than the recorded ones are given fewer pages than there would be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.flushlayer.file_pages import file_pages
+from analysis.flushlayer.flusher import pairing
+from analysis.views.flushes import flushes
+from analysis.views.view import apart
+from analysis.views.volumes import make_volumes
+from probes.errors import BadTrace
+from tracer.store.trace import Trace
+
+MOST_PAGES = 1 << 27
+"""More page write-backs than this are not regenerated: 512 GiB written."""
+_TABLES = ("dirty", "inode_writeback", "writeback", "file_writes", "syscalls", "processes")
+
+
+@dataclass(frozen=True)
+class Dirtyings:
+    """What became dirty in a trace, and what was written of it at the recorded settings.
+
+    `inodes`: dev (as write-back events name it), ino. `pieces`, a row for consecutive pages that
+    became dirty at once: ts (ns), inode (row of `inodes`), index (first page in the file; from
+    pairing.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page on the
+    disk, where it was written to; -1: it was not), until (ns: written, or dirty no more), how
+    (pairing.HOW). `marks`: ts and inode of what made an inode dirty, pages or not. `written`, a row
+    a bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes that come
+    from no dirtied page (journal, direct, no inode known): no knob moves them.
+    `counts`: what was left out or inferred, by name.
+    """
+
+    inodes: pd.DataFrame
+    pieces: pd.DataFrame
+    marks: pd.DataFrame
+    written: pd.DataFrame
+    passed: pd.DataFrame
+    start_ns: int
+    end_ns: int
+    counts: dict[str, int]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was inferred, in sentences."""
+        how = self.pieces.groupby("how")["pages"].sum()
+        total = int(self.written["pages"].sum())
+        earlier = int(how.get(pairing.EARLIER, 0))
+        said = [
+            f"where in its file a page is, the file system told of {self.counts['pages_told']} of"
+            f" {total} pages; of the others it is inferred (record the probe extents)",
+            f"{earlier} of {total} pages were written though nobody was seen to dirty them: held to"
+            " be dirty since their inode was, or since the start",
+            f"{int(how.get(pairing.UNWRITTEN, 0))} pages were still dirty at the end and"
+            f" {int(how.get(pairing.DROPPED, 0))} were dropped unwritten: their number is inferred"
+            " from their neighbours in the file",
+            "a page that is written to again while it is dirty leaves no event: settings that write"
+            " sooner than the recorded ones are given too few pages, never too many",
+        ]
+        if self.counts["elsewhere"]:
+            said.append(
+                f"{self.counts['elsewhere']} dirtyings of devices without a recorded write-back"
+                " are left out (network, memory)"
+            )
+        return said
+
+
+def dirtyings(trace: Trace) -> Dirtyings:
+    """The dirtyings of a trace.
+
+    Needs tables block and dirty; inode_writeback and file_writes sharpen what is inferred. What
+    the recorder itself wrote is left out. Raises BadTrace where dirty is missing or the trace
+    claims more pages than can be.
+    """
+    trace.require("dirty")
+    flushes(trace)
+    for table in _TABLES:
+        trace.empty_if_missing(table)
+    make_volumes(trace)
+    _name_devices(trace)
+    clock = trace.manifest["clock"]
+    trace.execute(_DEVICE_NUMBER)
+    trace.execute(_NAMED_FLUSHES)
+    cached, passed = trace.sql(_BIOS), trace.sql(_PASSED)
+    if cached["pages"].sum() > MOST_PAGES or (cached["pages"] > MOST_PAGES).any():
+        raise BadTrace(
+            f"{trace.folder} claims more than {MOST_PAGES} page write-backs", "it is damaged"
+        )
+    folios = trace.sql(
+        """
+        SELECT ts, dev, ino, "index"::BIGINT AS "index", coalesce(pid, -1) AS who
+        FROM dirtied_folios SEMI JOIN written_devices USING (dev) ORDER BY ts
+        """
+    )
+    marks = trace.sql(_MARKS.replace("$start", str(clock["start_ns"])))
+    visits = trace.sql(_VISITS)
+    inodes, codes = _numbered(cached, folios, marks, visits)
+    last = [frame["ts"].max() for frame in (cached, folios) if len(frame)]
+    end = clock["end_ns"] if clock["end_ns"] is not None else max(last, default=clock["start_ns"])
+    told = _told(trace, cached)
+    pieces = _pieces(cached, folios, visits, codes, inodes, told, clock["start_ns"], end)
+    counts = {
+        "elsewhere": int(
+            trace.sql(
+                "SELECT count(*) n FROM dirtied_folios ANTI JOIN written_devices USING (dev)"
+            )["n"].iloc[0]
+        ),
+        "uncertain": int((cached["certainty"] == "unknown").sum()),
+        "pages_told": int((told >= 0).sum()),
+    }
+    written = pd.DataFrame(
+        {
+            "ts": cached["ts"],
+            "inode": codes[0],
+            "reason": cached["reason"].astype(str),
+            "pages": cached["pages"],
+        }
+    )
+    marked = pd.DataFrame({"ts": marks["ts"], "inode": codes[2]})
+    return Dirtyings(inodes, pieces, marked, written, passed, clock["start_ns"], int(end), counts)
+
+
+def _name_devices(trace: Trace) -> None:
+    """Tables `volume_names` (any name of a volume to that of write-back events), `own`,
+    `dirtied_folios` and `written_devices`."""
+    trace.execute(
+        """
+        CREATE OR REPLACE TEMP TABLE volume_names AS
+        SELECT name, bdi AS disk FROM btrfs_names
+        UNION ALL SELECT dev, disk FROM partitions ANTI JOIN btrfs_names ON dev = name
+        """
+    )
+    trace.execute("CREATE OR REPLACE TEMP TABLE own (dev VARCHAR, ino UBIGINT)")
+    for dev, inodes in trace.manifest["own_files"].items():
+        trace.connection.execute(
+            "INSERT INTO own SELECT DISTINCT coalesce((SELECT any_value(disk) FROM volume_names "
+            "WHERE name = ?), ?), unnest(?::UBIGINT[])",
+            [dev, dev, inodes],
+        )
+    trace.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE dirtied_folios AS
+        SELECT ts, pid, tid, dev, ino, "index" FROM dirty ANTI JOIN own USING (dev, ino)
+        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {pairing.NOWHERE}
+        """
+    )
+    trace.execute(
+        """
+        CREATE OR REPLACE TEMP TABLE written_devices AS
+        SELECT DISTINCT coalesce(n.disk, f.dev) AS dev
+        FROM flushes f LEFT JOIN volume_names n ON f.dev = n.name
+        """
+    )
+
+
+# A write-out's start tells a folio that it writes from one that was dirtied again while it lasted.
+_BIOS = f"""
+WITH cached AS (
+    SELECT * EXCLUDE (dirtier) FROM named_flushes
+    WHERE ino IS NOT NULL AND reason != 'direct'
+), begun AS (
+    SELECT ts, dev, ino, {apart("ts", "age")} AS since FROM inode_writeback WHERE event = 'start'
+    UNION ALL
+    SELECT ts, coalesce(f.disk, d.disk, w.dev) AS dev, ino, NULL
+    FROM file_writes w LEFT JOIN volume_names f ON w.fsid = f.name
+        LEFT JOIN volume_names d ON w.dev = d.name
+    WHERE event IN ('writepages_start', 'map_blocks')
+), last_begun AS (
+    SELECT dev, ino, ts, max(since) AS since FROM begun GROUP BY ALL
+)
+SELECT c.*, CASE WHEN {apart("c.ts", "b.ts")} < 60000000000 THEN b.ts ELSE c.ts END AS started,
+    coalesce(b.since, {pairing.NEVER}) AS since
+FROM cached c ASOF LEFT JOIN last_begun b ON c.dev = b.dev AND c.ino = b.ino AND c.ts >= b.ts
+ORDER BY c.ts
+"""
+
+_PASSED = """
+SELECT ts, dev, page, pages, reason, dirtier FROM named_flushes
+WHERE ino IS NULL OR reason = 'direct' ORDER BY ts
+"""
+
+# A journal that makes room for itself writes metadata whose inode nobody names: pages of the disk's
+# own inode (its number is that of the device), where those were made dirty.
+_NAMED_FLUSHES = """
+CREATE OR REPLACE TEMP TABLE named_flushes AS
+WITH bios AS (
+    SELECT f.ts, coalesce(n.disk, f.dev) AS dev, f.ino, f.page::BIGINT AS page, f.pages, f.reason,
+        f.certainty, f.dirtier, f.dev AS bio_dev, f.sector, contains(f.rwbs, 'M') AS metadata
+    FROM flushes f LEFT JOIN volume_names n ON f.dev = n.name WHERE NOT f.own AND f.pages > 0
+), metadata AS (
+    SELECT dev, ino, "index"::BIGINT AS page, min(ts) AS ts FROM dirtied_folios
+    WHERE ino = device_number(dev) GROUP BY ALL
+)
+SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN metadata m
+    ON b.dev = m.dev AND b.page = m.page AND b.ts >= m.ts AND b.ino IS NULL AND b.reason != 'direct'
+"""
+# new_encode_dev() and bdev's inodes: include/linux/kdev_t.h, block/bdev.c bdev_alloc().
+_DEVICE_NUMBER = """
+CREATE OR REPLACE TEMP MACRO device_number(dev) AS
+    try_cast(split_part(dev, ':', 1) AS UBIGINT) * 1048576
+        + try_cast(split_part(dev, ':', 2) AS UBIGINT)
+"""
+
+# Kernel threads mark inodes as they write them: other settings would have them do so elsewhere.
+_MARKS = f"""
+WITH kernel AS (
+    SELECT DISTINCT tid FROM processes WHERE role IN ('flusher', 'journal')
+), marked AS (
+    SELECT ts, dev, ino FROM dirty
+    ANTI JOIN kernel USING (tid) ANTI JOIN own USING (dev, ino)
+    WHERE event = 'mark_inode_dirty' AND ino IS NOT NULL
+), first_visit AS (
+    SELECT dev, ino, min({apart("ts", "age")}) AS ts, min(ts) AS seen FROM inode_writeback
+    ANTI JOIN own USING (dev, ino) WHERE event = 'start' AND age IS NOT NULL GROUP BY ALL
+)
+SELECT ts, dev, ino FROM marked SEMI JOIN written_devices USING (dev)
+UNION ALL
+SELECT ts, dev, ino FROM first_visit SEMI JOIN written_devices USING (dev)
+WHERE ts < $start AND ts IS NOT NULL
+ORDER BY ts
+"""
+
+# The flusher has written the whole of a file where it was not told to stop before.
+_VISITS = f"""
+WITH steps AS (
+    SELECT ts, event, dev, ino, nr_to_write, wrote,
+        lag(ts) OVER by_thread AS began, lag(event) OVER by_thread AS before,
+        lag(ino) OVER by_thread AS whose
+    FROM inode_writeback WHERE event IN ('start', 'end')
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+)
+SELECT ts, dev, ino, began AS started, {pairing.VISITED} AS kind FROM steps ANTI JOIN own
+    USING (dev, ino)
+WHERE event = 'end' AND before = 'start' AND whose = ino AND wrote < nr_to_write
+UNION ALL
+SELECT ts, coalesce(n.disk, w.dev), ino, ts, {pairing.FREED}
+FROM file_writes w LEFT JOIN volume_names n ON w.dev = n.name
+WHERE event = 'free_inode' AND ino IS NOT NULL
+ORDER BY 1
+"""
+
+
+def _numbered(*frames: pd.DataFrame) -> tuple[pd.DataFrame, list[NDArray[np.int32]]]:
+    """One number for each inode (dev, ino) that any frame has, and the numbers of each frame."""
+    keys = pd.concat([frame[["dev", "ino"]] for frame in frames], ignore_index=True)
+    keys["dev"] = keys["dev"].astype(str)
+    numbers = keys.groupby(["dev", "ino"], sort=True).ngroup().to_numpy(np.int32)
+    inodes = keys.drop_duplicates().sort_values(["dev", "ino"], ignore_index=True)
+    ends = np.cumsum([len(frame) for frame in frames])
+    return inodes, np.split(numbers, ends[:-1])
+
+
+def _pieces(
+    cached: pd.DataFrame,
+    folios: pd.DataFrame,
+    visits: pd.DataFrame,
+    codes: list[NDArray[np.int32]],
+    inodes: pd.DataFrame,
+    told: NDArray[np.int64],
+    start_ns: int,
+    end_ns: int,
+) -> pd.DataFrame:
+    of_folio = pd.DataFrame({"inode": codes[1], "index": folios["index"].to_numpy(np.int64)})
+    known = of_folio.drop_duplicates().sort_values(["inode", "index"], ignore_index=True)
+    number = of_folio.merge(known.reset_index(names="number"), how="left")["number"]
+    index = known["index"].to_numpy(np.int64)
+    of_inode = known["inode"].to_numpy(np.int32)
+    first_folio = np.searchsorted(of_inode, np.arange(len(inodes) + 1)).astype(np.int64)
+    first_block, base, blocks = _dense(cached)
+    events = _in_order(cached, folios, visits, codes, number.to_numpy(np.int64), first_block)
+    rows = pairing.pair(
+        events, first_folio, index, pairing.folio_room(index),
+        base(np.arange(blocks)), pairing.are_devices(inodes), told, start_ns, end_ns,
+    )  # fmt: skip
+    block = rows[:, pairing.BLOCK]
+    page = np.full(len(rows), -1, np.int64)
+    there = block >= 0
+    page[there] = base(block[there])
+    return pd.DataFrame(
+        {
+            "ts": rows[:, pairing.TS],
+            "inode": rows[:, pairing.INODE].astype(np.int32),
+            "index": rows[:, pairing.INDEX],
+            "pages": rows[:, pairing.PAGES],
+            "dirtier": rows[:, pairing.WHO],
+            "page": page,
+            "until": rows[:, pairing.UNTIL],
+            "how": rows[:, pairing.KIND].astype(np.int8),
+        }
+    )
+
+
+def _told(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
+    """Where in its file each page of each bio is, as the file system told; -1: it did not."""
+    counts = cached["pages"].to_numpy(np.int64)
+    bio = np.repeat(np.arange(len(cached)), counts)
+    nothing = np.full(len(bio), -1, np.int64)
+    if not {"extents", "extent_map"} & set(trace.tables):
+        return nothing
+    within = (np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
+    begin = cached["sector"].to_numpy(np.uint64)[bio] * np.uint64(512)
+    page = (cached["page"].to_numpy(np.uint64)[bio] + within) * np.uint64(4096)
+    files, index = file_pages(
+        trace,
+        pd.DataFrame(
+            {
+                "ts": cached["ts"].to_numpy(np.int64)[bio],
+                "dev": cached["bio_dev"].to_numpy()[bio],
+                "byte": np.maximum(begin, page),
+                "data": ~cached["metadata"].to_numpy(bool)[bio],
+            }
+        ),
+    )
+    return np.where((files >= 0) & (index < pairing.NOWHERE), index, nothing)
+
+
+def _dense(cached: pd.DataFrame) -> tuple[NDArray[np.int64], Any, int]:
+    """Dense numbers for all blocks that bios lie on: of each bio's first, back, and how many.
+
+    Blocks that follow each other in a bio do so in their numbers.
+    """
+    devices = pd.factorize(cached["dev"].astype(str))[0].astype(np.int64)
+    first = cached["page"].to_numpy(np.int64)
+    pages = cached["pages"].to_numpy(np.int64)
+    order = np.lexsort((first, devices))
+    device, begin, end = devices[order], first[order], (first + pages)[order]
+    # Stretches of blocks that bios overlap on: a bio begins one where none before reaches it.
+    reach = pd.Series(end).groupby(device).cummax().to_numpy(np.int64)
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = (device[1:] != device[:-1]) | (begin[1:] > reach[:-1])
+    stretch = np.cumsum(fresh) - 1
+    starts = begin[fresh]
+    ends = reach[np.append(np.flatnonzero(fresh)[1:] - 1, len(order) - 1)] if len(order) else begin
+    offset = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
+    dense = np.empty(len(order), np.int64)
+    dense[order] = offset[stretch] + begin - starts[stretch]
+
+    def back(block: NDArray[np.int64]) -> NDArray[np.int64]:
+        at = np.searchsorted(offset, block, side="right") - 1
+        found: NDArray[np.int64] = starts[at] + block - offset[at]
+        return found
+
+    return dense, back, int(offset[-1])
+
+
+def _in_order(
+    cached: pd.DataFrame,
+    folios: pd.DataFrame,
+    visits: pd.DataFrame,
+    codes: list[NDArray[np.int32]],
+    number: NDArray[np.int64],
+    first_block: NDArray[np.int64],
+) -> dict[str, NDArray[Any]]:
+    """All events of all inodes, one inode after the other, each in order of time."""
+    sizes = (len(folios), len(cached), len(visits))
+
+    def columns(
+        name: str, folio: Any, bio: Any, visit: Any, dtype: Any = np.int64
+    ) -> tuple[str, NDArray[Any]]:
+        parts = [
+            np.broadcast_to(np.asarray(part, dtype), size)
+            for part, size in zip((folio, bio, visit), sizes, strict=True)
+        ]
+        return name, np.concatenate(parts)
+
+    events = dict(
+        [
+            columns("inode", codes[1], codes[0], codes[3], np.int32),
+            columns("kind", pairing.DIRTIED, pairing.WRITTEN, visits["kind"], np.int8),
+            columns("ts", folios["ts"], cached["ts"], visits["ts"]),
+            columns("x", number, first_block, -1),
+            columns("pages", 0, cached["pages"], 0),
+            columns("first", 0, np.cumsum(cached["pages"]) - cached["pages"], 0),
+            columns("who", folios["who"], -1, -1),
+            columns("started", 0, cached["started"], visits["started"]),
+            columns("since", pairing.NEVER, cached["since"], pairing.NEVER),
+        ]
+    )
+    order = np.lexsort((events["kind"], events["ts"], events["inode"]))
+    return {name: values[order] for name, values in events.items()}

@@ -1,0 +1,161 @@
+"""The settings of the kernel's write-back, as a trace had them and as one would have them.
+
+Kernel: Documentation/admin-guide/sysctl/vm.rst, mm/page-writeback.c.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from probes.errors import UsageError
+from tracer.store.trace import Trace
+
+PAGE_BYTES = 4096
+NS_PER_CENTISEC = 10_000_000
+_DEFAULTS = {
+    "dirty_ratio": 20,
+    "dirty_background_ratio": 10,
+    "dirty_bytes": 0,
+    "dirty_background_bytes": 0,
+    "dirty_expire_centisecs": 3000,
+    "dirty_writeback_centisecs": 500,
+}
+"""mm/page-writeback.c: vm_dirty_ratio, dirty_background_ratio, dirty_expire_interval, ..."""
+NAMES = tuple(_DEFAULTS)
+"""The knobs, by the names of their sysctls."""
+_RATIOS = ("dirty_ratio", "dirty_background_ratio")
+_INSTEAD = {
+    "dirty_ratio": "dirty_bytes",
+    "dirty_background_ratio": "dirty_background_bytes",
+    "dirty_bytes": "dirty_ratio",
+    "dirty_background_bytes": "dirty_background_ratio",
+}
+_MOST_CENTISECS = 100 * 86_400 * 365
+_MOST_BYTES = 1 << 62
+_FEWEST_BYTES = 2 * PAGE_BYTES
+"""dirty_bytes_min of mm/page-writeback.c."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Limits in pages, as domain_dirty_limits() has them; None: not known, and not modelled."""
+
+    background: int | None
+    limit: int | None
+
+    @property
+    def freerun(self) -> int | None:
+        """Pages up to which nobody is paused: dirty_freerun_ceiling()."""
+        if self.background is None or self.limit is None:
+            return None
+        return (self.background + self.limit) // 2
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """One setting of the six sysctls, and the memory that the ratios are of.
+
+    A `*_bytes` that is not 0 counts instead of its `*_ratio`, as in the kernel. `dirtyable_bytes`
+    is free memory and page cache (global_dirtyable_memory()); None: not known. `assumed` names the
+    knobs that the trace does not tell: they have the kernel's defaults.
+    """
+
+    dirty_ratio: float
+    dirty_background_ratio: float
+    dirty_bytes: int
+    dirty_background_bytes: int
+    dirty_expire_centisecs: int
+    dirty_writeback_centisecs: int
+    dirtyable_bytes: int | None = None
+    assumed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in NAMES:
+            _check(name, getattr(self, name))
+        if self.dirtyable_bytes is not None:
+            _check("dirtyable_bytes", self.dirtyable_bytes)
+
+    @property
+    def expire_ns(self) -> int:
+        """Age from which on an inode is written."""
+        return self.dirty_expire_centisecs * NS_PER_CENTISEC
+
+    @property
+    def writeback_ns(self) -> int:
+        """Time between two looks of the flusher for old inodes; 0: it never looks."""
+        return self.dirty_writeback_centisecs * NS_PER_CENTISEC
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """Both limits in pages (domain_dirty_limits(), for a task of no real-time class)."""
+        limit = self._pages(self.dirty_bytes, self.dirty_ratio)
+        background = self._pages(self.dirty_background_bytes, self.dirty_background_ratio)
+        if background is not None and limit is not None and background >= limit:
+            background = limit // 2
+        return Thresholds(background, limit)
+
+    def _pages(self, given: int, ratio: float) -> int | None:
+        if given:
+            return -(-given // PAGE_BYTES)
+        if self.dirtyable_bytes is None:
+            return None
+        return int(ratio * self.dirtyable_bytes / 100) // PAGE_BYTES
+
+    def changed(self, **values: float) -> Knobs:
+        """These knobs with some turned, by the names of their sysctls, or `dirtyable_bytes`.
+
+        As in the kernel, setting a ratio puts its bytes to 0 and the other way round. Raises
+        UsageError for a name that is no knob and a value that cannot be.
+        """
+        turned: dict[str, float] = {}
+        for name, value in values.items():
+            if name not in _DEFAULTS and name != "dirtyable_bytes":
+                raise UsageError(f"there is no knob {name!r}", f"known: {', '.join(NAMES)}")
+            _check(name, value)
+            turned[name] = value if name in _RATIOS else int(value)
+        for name in values:
+            if name in _INSTEAD:
+                turned.setdefault(_INSTEAD[name], 0)
+        assumed = tuple(name for name in self.assumed if name not in turned)
+        return replace(self, **turned, assumed=assumed)  # type: ignore[arg-type]
+
+
+def recorded(trace: Trace) -> Knobs:
+    """The knobs that a trace was recorded at.
+
+    Dirtyable memory is the machine's memory less the median of the samples `memory_used`, which is
+    what the kernel holds to be available; None where there are no such samples.
+    """
+    vm = trace.manifest["vm"]
+    values = {name: vm.get(name, default) for name, default in _DEFAULTS.items()}
+    return Knobs(
+        **values,
+        dirtyable_bytes=_dirtyable_bytes(trace),
+        assumed=tuple(name for name in NAMES if name not in vm),
+    )
+
+
+def _dirtyable_bytes(trace: Trace) -> int | None:
+    memory = trace.manifest["host"].get("memory_bytes")
+    if not memory or "samples" not in trace.tables:
+        return None
+    found = trace.sql("SELECT median(value) AS used FROM samples WHERE name = 'memory_used'")
+    used = found["used"].iloc[0]
+    if used is None or not math.isfinite(used):
+        return None
+    return max(0, int(memory - used)) or None
+
+
+def _check(name: str, value: float) -> None:
+    most: float = _MOST_BYTES
+    if name in _RATIOS:
+        most = 100
+    elif name.endswith("_centisecs"):
+        most = _MOST_CENTISECS
+    if not (math.isfinite(value) and 0 <= value <= most):
+        raise UsageError(f"{name} cannot be {value}", f"give 0 to {most}")
+    if name not in _RATIOS and value != int(value):
+        raise UsageError(f"{name} cannot be {value}", "give a whole number")
+    if name.endswith("_bytes") and 0 < value < _FEWEST_BYTES:
+        raise UsageError(f"{name} cannot be {value}", f"give 0, or {_FEWEST_BYTES} or more")

@@ -1,0 +1,41 @@
+"""Regenerated write-back in the flush layer's models."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from analysis.flushlayer.flusher.accesses import regenerated_accesses
+from analysis.flushlayer.policies import simulate
+from tests.support.dirtied import S, dirtyings, regenerated
+
+DIRTIED = [(1, 0, 0, 3), (40, 0, 1, 1), (50, 1, 0, 1)]
+
+
+def accesses(passed=()):
+    columns = ["ts", "dev", "page", "pages", "reason", "dirtier"]
+    found = replace(dirtyings(DIRTIED), passed=pd.DataFrame(list(passed), columns=columns))
+    return regenerated_accesses(found, regenerated(DIRTIED))
+
+
+def test_a_page_that_is_written_again_is_the_same():
+    found = accesses()
+    # 0, 1, 2 at 31 s; page 1 at 70 s; the other file's at 80 s.
+    assert found.page.tolist() == [0, 1, 2, 1, 3]
+    assert (found.unique, found.by_reason, found.by_device) == (
+        4, {"periodic": 5}, {"254:0": 5}
+    )  # fmt: skip
+
+
+def test_the_journals_writes_come_in_between_as_they_were():
+    log = (60 * S, "254:0", 900, 2, "journal", None)
+    again = (90 * S, "254:0", 901, 1, "journal", None)
+    found = accesses([log, again])
+    assert found.page.tolist() == [0, 1, 2, 3, 4, 1, 5, 4]
+    assert found.by_reason == {"periodic": 5, "journal": 3}
+    assert found.by_mapping == {"file": 5, "no file": 3, "not mapped": 0}
+
+
+def test_a_layer_can_be_simulated_on_them():
+    found = accesses()
+    counts = simulate("lru", found.page, found.unique, 4)
+    assert (counts.write_hits, counts.destaged, counts.resident) == (1, 0, 4)

@@ -1,0 +1,92 @@
+"""The sysctls of write-back: as recorded, turned, checked."""
+
+import pytest
+
+from analysis.flushlayer.flusher import knobs
+from analysis.flushlayer.flusher.knobs import NAMES
+from probes.errors import UsageError
+from tests.support.dirtied import DEFAULTS
+from tests.support.traces import make_trace
+
+GIB = 1 << 30
+
+
+def test_ratios_are_of_the_memory_that_can_be_dirty():
+    thresholds = DEFAULTS.changed(dirtyable_bytes=GIB).thresholds
+    assert (thresholds.background, thresholds.limit) == (26_214, 52_428)
+    assert thresholds.freerun == 39_321
+
+
+def test_without_that_memory_only_bytes_give_thresholds():
+    assert DEFAULTS.thresholds.background is None
+    assert DEFAULTS.thresholds.freerun is None
+    turned = DEFAULTS.changed(dirty_background_bytes=8193, dirty_bytes=40_960)
+    assert (turned.thresholds.background, turned.thresholds.limit) == (3, 10)
+
+
+def test_a_background_threshold_above_the_limit_is_half_of_it():
+    turned = DEFAULTS.changed(dirty_background_ratio=50, dirtyable_bytes=GIB)
+    assert turned.thresholds.background == turned.thresholds.limit // 2
+
+
+def test_bytes_put_the_ratio_to_0_and_the_other_way_round():
+    turned = DEFAULTS.changed(dirty_bytes=1 << 20)
+    assert (turned.dirty_ratio, turned.dirty_bytes) == (0, 1 << 20)
+    assert turned.changed(dirty_ratio=5).dirty_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dirty_ratio", float("nan")),
+        ("dirty_ratio", 101),
+        ("dirty_background_ratio", -1),
+        ("dirty_bytes", -4096),
+        ("dirty_bytes", 1),
+        ("dirty_expire_centisecs", float("inf")),
+        ("dirty_expire_centisecs", 0.5),
+        ("dirty_writeback_centisecs", 1 << 60),
+        ("dirtyable_bytes", float("nan")),
+    ],
+)
+def test_a_value_that_cannot_be_is_one_clear_line(name, value):
+    with pytest.raises(UsageError, match=f"{name} cannot be .*; give "):
+        DEFAULTS.changed(**{name: value})
+
+
+def test_an_unknown_knob_names_those_there_are():
+    with pytest.raises(UsageError, match=r"no knob 'dirty_ration'; known: dirty_ratio, "):
+        DEFAULTS.changed(dirty_ration=5)
+
+
+def test_knobs_are_those_of_the_trace(tmp_path):
+    vm = {"dirty_ratio": 40, "dirty_background_ratio": 5, "dirty_expire_centisecs": 1000}
+    samples = [
+        {"ts": ts, "name": "memory_used", "value": used, "unit": "bytes"}
+        for ts, used in enumerate([2e8, 1e8, 9e8])
+    ]
+    with make_trace(tmp_path / "t", {"samples": samples}, vm=vm) as trace:
+        found = knobs.recorded(trace)
+    assert (found.dirty_ratio, found.dirty_expire_centisecs) == (40, 1000)
+    assert found.dirtyable_bytes == GIB - 200_000_000
+    assert found.assumed == ("dirty_bytes", "dirty_background_bytes", "dirty_writeback_centisecs")
+    assert found.changed(dirty_writeback_centisecs=100).assumed == (
+        "dirty_bytes",
+        "dirty_background_bytes",
+    )
+
+
+def test_a_trace_that_tells_nothing_has_the_kernels_defaults(tmp_path):
+    with make_trace(tmp_path / "t", {"block": []}) as trace:
+        found = knobs.recorded(trace)
+    assert found.assumed == NAMES
+    assert found.dirtyable_bytes is None
+    assert found.changed(**{name: getattr(DEFAULTS, name) for name in NAMES[:2]}).dirty_ratio == 20
+
+
+def test_values_of_a_trace_are_checked_too(tmp_path):
+    with (
+        make_trace(tmp_path / "t", {"block": []}, vm={"dirty_ratio": -5}) as trace,
+        pytest.raises(UsageError, match="dirty_ratio cannot be -5"),
+    ):
+        knobs.recorded(trace)

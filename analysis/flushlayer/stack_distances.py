@@ -54,7 +54,8 @@ def lru_counts(page: Pages, unique: int, op: Operations | None = None) -> LruCou
     check(page, unique, op)
     counts = np.zeros((4, unique + 2), np.int32)
     places = 1 << max(16, (4 * unique - 1).bit_length())
-    _pass(page, np.empty(0, np.uint8) if op is None else op, unique, places, counts)
+    asked = np.empty(0, np.uint8) if op is None else op
+    _pass(page.view(np.uint32), asked, unique, places, counts)
     if op is None:
         hits = counts[2].cumsum(dtype=np.int64)[:-1]
         resident = np.minimum(np.arange(unique + 1), len(page) - hits[-1])

@@ -115,7 +115,7 @@ def run(
         tally[WRITE, 0] = 0
     else:
         state = policy.kernel(
-            page,
+            page.view(np.uint32),  # numba asks of every signed index whether it is negative
             np.empty(0, np.uint8) if op is None else op,
             unique,
             min(capacity, unique),  # more slots than pages are never used

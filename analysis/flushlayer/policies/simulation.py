@@ -57,7 +57,10 @@ class Outcomes:
     """What became of each access: arrays of length N."""
 
     found: NDArray[np.uint8]
-    """Bits: 1 a copy was resident, 2 and dirty, 4 `victim` was dirty and is destaged."""
+    """Bits: 1 a copy was resident, 2 and dirty, 4 `victim` was dirty and is destaged.
+
+    A dirty copy that a WRITE finds is overwritten, one that a write PAST the layer finds dropped.
+    """
     victim: NDArray[np.int32]
     """The page that left to make room, dirty or clean; -1 where none did."""
     counts: Counts

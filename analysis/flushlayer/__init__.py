@@ -6,6 +6,7 @@ devices.py            the device catalogue (devices.toml)
 policies/             replacement policies (numba)
 flat_latencies.py     the closed form of seed 001, section 5
 paper.py              the model `paper`: that form at one capacity
+bits.py               bits of words, for the kernels
 stack_distances.py    LRU at every capacity in one pass
 curve.py              the model `curve`: any policy at many capacities, and the inverse
 sampling.py           LRU's curve of a sample of the pages, with an interval

@@ -87,10 +87,13 @@ def curve(
 
 
 def spread(unique: int, count: int = 64) -> NDArray[np.int64]:
-    """At most `count` capacities from 1 to `unique` pages, each larger by the same factor."""
-    if unique < 1:
-        return np.zeros(0, np.int64)
-    return np.unique(np.geomspace(1, unique, count).round().astype(np.int64))
+    """`count` capacities from 1 to `unique` pages, each larger by about the same factor."""
+    if unique <= count:
+        return np.arange(1, unique + 1)
+    steps = count  # some of the smallest fall on the same page
+    while len(spaced := np.unique(np.geomspace(1, unique, steps).round())) < count:
+        steps += 1
+    return spaced.astype(np.int64)
 
 
 def improvements(

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.flushlayer.bits import bit, ones
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
 from analysis.flushlayer.policies.simulation import Operations, Pages, check
 from probes.compiled import compiled
@@ -53,7 +54,8 @@ def lru_counts(page: Pages, unique: int, op: Operations | None = None) -> LruCou
     check(page, unique, op)
     counts = np.zeros((4, unique + 2), np.int32)
     places = 1 << max(16, (4 * unique - 1).bit_length())
-    _pass(page, np.empty(0, np.uint8) if op is None else op, unique, places, counts)
+    asked = np.empty(0, np.uint8) if op is None else op
+    _pass(page.view(np.uint32), asked, unique, places, counts)
     if op is None:
         hits = counts[2].cumsum(dtype=np.int64)[:-1]
         resident = np.minimum(np.arange(unique + 1), len(page) - hits[-1])
@@ -65,22 +67,11 @@ def lru_counts(page: Pages, unique: int, op: Operations | None = None) -> LruCou
 
 
 @compiled
-def _ones(word: Any) -> Any:
-    # LLVM knows this for the processor's own instruction.
-    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    word = (word & np.uint64(0x3333333333333333)) + (
-        (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
-    )
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
-
-
-@compiled
 def _below(place: int, before: Any, bits: Any) -> Any:
     # Marks before `place`, by the sums of marks before each word.
     word = place >> _WORD
-    low = (np.uint64(1) << np.uint64(place & 63)) - np.uint64(1)
-    return before[word] + _ones(bits[word] & low)
+    low = bit(place) - np.uint64(1)
+    return before[word] + ones(bits[word] & low)
 
 
 @compiled
@@ -89,7 +80,7 @@ def _sums(bits: Any) -> Any:
     total = 0
     for word in range(len(bits)):
         before[word] = total
-        total += _ones(bits[word])
+        total += ones(bits[word])
     return before
 
 
@@ -104,7 +95,7 @@ def _renumber(mark: Any, holes: Any, bits: Any, tree: Any, total: int) -> None:
         holes[h] = _below(holes[h], before, bits)
     bits[:] = 0
     for at in range(total):
-        bits[at >> _WORD] |= np.uint64(1) << np.uint64(at & 63)
+        bits[at >> _WORD] |= bit(at)
     tree[:] = 0
     for block in range(total >> _BLOCK):
         tree[block + 1] = 1 << _BLOCK
@@ -174,9 +165,9 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
             depth = total
             node = m >> _BLOCK
             for word in range(node << (_BLOCK - _WORD), m >> _WORD):
-                depth -= _ones(bits[word])
-            low = (np.uint64(1) << np.uint64(m & 63)) - np.uint64(1)
-            depth -= _ones(bits[m >> _WORD] & low)
+                depth -= ones(bits[word])
+            low = bit(m) - np.uint64(1)
+            depth -= ones(bits[m >> _WORD] & low)
             while node > 0:
                 depth -= tree[node]
                 node &= node - 1
@@ -205,14 +196,14 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
                     _pop(holes, n_holes)
                     _push(holes, n_holes - 1, m)
         if gone != _ABSENT:
-            bits[gone >> _WORD] ^= np.uint64(1) << np.uint64(gone & 63)
+            bits[gone >> _WORD] ^= bit(gone)
             node = gone >> _BLOCK
             if node < now >> _BLOCK:
                 node += 1
                 while node < len(tree):
                     tree[node] -= 1
                     node += node & -node
-        bits[now >> _WORD] |= np.uint64(1) << np.uint64(now & 63)
+        bits[now >> _WORD] |= bit(now)
         mark[p] = now
         now += 1
         if now == places:
@@ -222,7 +213,7 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
             block = (now >> _BLOCK) - 1
             marks = 0
             for word in range(block << (_BLOCK - _WORD), now >> _WORD):
-                marks += _ones(bits[word])
+                marks += ones(bits[word])
             node = block + 1
             while node < len(tree):
                 tree[node] += marks

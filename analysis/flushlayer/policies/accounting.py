@@ -12,6 +12,7 @@ which made a call an access six times as slow as the lines themselves.
 
 from __future__ import annotations
 
+from analysis.flushlayer.operations import WRITE
 from probes.compiled import compiled
 
 RESIDENT, DIRTY = 1, 2
@@ -27,4 +28,4 @@ DIRTY_VICTIM = 4
 @compiled
 def admitted(kind: int) -> int:
     """The copy that the layer has of a page after a write or a read of it."""
-    return 3 if kind == 0 else 1
+    return COPY if kind == WRITE else RESIDENT

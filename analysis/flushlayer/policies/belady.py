@@ -39,18 +39,6 @@ def _next_uses(page: Any, op: Any, unique: int) -> Any:
 
 
 @compiled
-def _sift_up(heap: Any, at: int) -> None:
-    key = heap[at]
-    while at > 0:
-        parent = (at - 1) >> 1
-        if heap[parent] >= key:
-            break
-        heap[at] = heap[parent]
-        at = parent
-    heap[at] = key
-
-
-@compiled
 def _sift_down(heap: Any, at: int, size: int) -> None:
     key = heap[at]
     while True:
@@ -127,7 +115,10 @@ def belady(
             size = kept
             for at in range(size // 2 - 1, -1, -1):
                 _sift_down(heap, at, size)
-        heap[size] = following[i]
+        at = size
         size += 1
-        _sift_up(heap, size - 1)
+        while at > 0 and heap[(at - 1) >> 1] < following[i]:
+            heap[at] = heap[(at - 1) >> 1]
+            at = (at - 1) >> 1
+        heap[at] = following[i]
     return state

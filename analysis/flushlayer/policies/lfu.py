@@ -12,34 +12,10 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, admitted
 from probes.compiled import compiled
 
 _NONE = -1
-
-
-@compiled
-def _append(p: int, uses: int, oldest: Any, newest: Any, before: Any, after: Any) -> None:
-    last = newest[uses]
-    before[p] = last
-    after[p] = _NONE
-    newest[uses] = p
-    if last == _NONE:
-        oldest[uses] = p
-    else:
-        after[last] = p
-
-
-@compiled
-def _take(p: int, uses: int, oldest: Any, newest: Any, before: Any, after: Any) -> None:
-    if before[p] == _NONE:
-        oldest[uses] = after[p]
-    else:
-        after[before[p]] = after[p]
-    if after[p] == _NONE:
-        newest[uses] = before[p]
-    else:
-        before[after[p]] = before[p]
 
 
 @compiled
@@ -62,37 +38,52 @@ def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, 
     for i in range(len(page)):
         p = page[i]
         kind = op[i] if mixed else WRITE
-        tally[kind, state[p] & COPY] += 1
+        copy = state[p] & COPY
+        tally[kind, copy] += 1
         if told:
-            found[i] = state[p] & COPY
-        if state[p] & RESIDENT:
-            if kind == PAST:
-                state[p] = 0
-                _take(p, used[p], oldest, newest, before, after)
-                resident -= 1
-                continue
-            state[p] |= admitted(kind)
-            if kind == LOOK:
-                continue
-            uses = used[p]
-            _take(p, uses, oldest, newest, before, after)
-            if uses == least and oldest[uses] == _NONE:
-                least = uses + 1
-            used[p] = uses + 1
-            _append(p, uses + 1, oldest, newest, before, after)
-        elif kind != PAST and kind != LOOK:
-            if resident == capacity:
-                v = oldest[least]
-                tally[EVICTED, state[v] & COPY] += 1
-                if told:
-                    victim[i] = v
-                    found[i] |= (state[v] & DIRTY) << 1
-                state[v] = 0
-                _take(v, least, oldest, newest, before, after)
-                resident -= 1
-            state[p] = admitted(kind)
+            found[i] = copy
+        if kind == LOOK or (kind == PAST and not copy):
+            continue
+        v = _NONE  # what is taken out of its list
+        if copy:
+            v = p
+        elif resident == capacity:
+            v = oldest[least]
+            tally[EVICTED, state[v] & COPY] += 1
+            if told:
+                victim[i] = v
+                found[i] |= (state[v] & DIRTY) << 1
+            state[v] = 0
+            resident -= 1
+        if v != _NONE:
+            older, newer = before[v], after[v]
+            if older == _NONE:
+                oldest[used[v]] = newer
+            else:
+                after[older] = newer
+            if newer == _NONE:
+                newest[used[v]] = older
+            else:
+                before[newer] = older
+        if kind == PAST:
+            state[p] = 0
+            resident -= 1
+            continue
+        if copy:
+            if used[p] == least and oldest[least] == _NONE:
+                least += 1
+            used[p] += 1
+        else:
             least = 1
             used[p] = 1
-            _append(p, 1, oldest, newest, before, after)
             resident += 1
+        state[p] |= admitted(kind)
+        last = newest[used[p]]
+        before[p] = last
+        after[p] = _NONE
+        newest[used[p]] = p
+        if last == _NONE:
+            oldest[used[p]] = p
+        else:
+            after[last] = p
     return state

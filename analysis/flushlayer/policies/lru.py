@@ -1,4 +1,9 @@
-"""LRU: the page that was used longest ago leaves first."""
+"""LRU: the page that was used longest ago leaves first.
+
+The stream is its own list: the pages in the layer are those used since `tail`, in the order of
+their last uses, and the one that leaves is the first from `tail` on that was not used again. A bit
+an access says whether it is still its page's last use.
+"""
 
 from __future__ import annotations
 
@@ -6,57 +11,71 @@ from typing import Any
 
 import numpy as np
 
+from analysis.flushlayer.bits import bit, lowest
 from analysis.flushlayer.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
-from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, admitted
 from probes.compiled import compiled
+
+_NEVER = -1
 
 
 @compiled
 def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any) -> Any:
     """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
     mixed, told = len(op) > 0, len(found) > 0
-    state = np.zeros(unique, np.uint8)
-    slot = np.empty(unique, np.int32)
-    ring = np.empty(ring_size(capacity), np.int32)
-    mask = len(ring) - 1
-    tail = head = 0
+    state = np.zeros(unique, np.uint8)  # kept where pages may be clean, otherwise made at the end
+    used = np.full(unique, _NEVER, np.int32)
+    last = np.full((len(page) >> 6) + 1, ~np.uint64(0), np.uint64)
+    tail = 0
     resident = 0
     for i in range(len(page)):
         p = page[i]
         kind = op[i] if mixed else WRITE
-        tally[kind, state[p] & COPY] += 1
+        was = used[p]
+        copy = 0
+        if was >= tail:
+            copy = state[p] if mixed else COPY
+        tally[kind, copy] += 1
         if told:
-            found[i] = state[p] & COPY
-        if state[p] & RESIDENT:
-            if kind == PAST:
-                state[p] = 0
-                ring[slot[p]] = GONE
-                resident -= 1
-                continue
-            state[p] |= admitted(kind)
-            if kind == LOOK:
-                continue
-            ring[slot[p]] = GONE
-        elif kind in (PAST, LOOK):
+            found[i] = copy
+        if kind == LOOK:
+            last[i >> 6] &= ~bit(i)
             continue
-        else:
+        if copy:
+            last[was >> 6] &= ~bit(was)
+        if kind == PAST:
+            last[i >> 6] &= ~bit(i)
+            if copy:
+                used[p] = _NEVER
+                state[p] = 0
+                resident -= 1
+            continue
+        if not copy:
             if resident == capacity:
-                while ring[tail & mask] == GONE:
-                    tail += 1
-                v = ring[tail & mask]
-                tally[EVICTED, state[v] & COPY] += 1
+                word = last[tail >> 6] >> np.uint64(tail & 63)
+                if word == 0:
+                    tail = (tail | 63) + 1
+                    while last[tail >> 6] == 0:
+                        tail += 64
+                    word = last[tail >> 6]
+                tail += lowest(word)
+                v = page[tail]
+                left = COPY
+                if mixed:
+                    left = state[v]
+                    state[v] = 0
+                tally[EVICTED, left] += 1
                 if told:
                     victim[i] = v
-                    found[i] |= (state[v] & DIRTY) << 1
-                state[v] = 0
+                    found[i] |= (left & DIRTY) << 1
                 tail += 1
                 resident -= 1
             resident += 1
-            state[p] = admitted(kind)
-        if head - tail > mask:
-            _, head = squeeze(ring, slot, tail, tail, head)
-        ring[head & mask] = p
-        slot[p] = head & mask
-        head += 1
+        used[p] = i
+        if mixed:
+            state[p] |= admitted(kind)
+    if not mixed:
+        for p in range(unique):
+            if used[p] >= tail:
+                state[p] = COPY
     return state

@@ -1,10 +1,11 @@
-"""S3-FIFO: a small FIFO queue sorts out pages used once, a main one keeps the others, a ghost
-queue remembers what the small one gave up.
+"""S3-FIFO: a small FIFO queue sorts out pages used once, a main one keeps the others.
 
 The small queue has a tenth of the capacity; a page used twice in it moves to the main queue, others
-leave; the main queue gives another round for each use, up to three (Yang et al., FIFO queues are
-all you need for cache eviction, SOSP 2023). Before the first page leaves, what the small queue has
-no room for goes to the main queue, as the authors' libCacheSim has it since 2024.
+leave and are remembered for a while, as ghosts, whose next miss goes to the main queue at once.
+That gives another round for each use, up to three (Yang et al., FIFO queues are all you need for
+cache eviction, SOSP 2023). Before the first page leaves, what the small queue has no room for goes
+to the main queue, as the authors' libCacheSim has it since 2024. Theirs takes nothing in below a
+capacity of 20, where the small queue has less than two pages; here it has one at least.
 """
 
 from __future__ import annotations

@@ -57,7 +57,10 @@ class Outcomes:
     """What became of each access: arrays of length N."""
 
     found: NDArray[np.uint8]
-    """Bits: 1 a copy was resident, 2 and dirty, 4 `victim` was dirty and is destaged."""
+    """Bits: 1 a copy was resident, 2 and dirty, 4 `victim` was dirty and is destaged.
+
+    A dirty copy that a WRITE finds is overwritten, one that a write PAST the layer finds dropped.
+    """
     victim: NDArray[np.int32]
     """The page that left to make room, dirty or clean; -1 where none did."""
     counts: Counts
@@ -115,7 +118,7 @@ def run(
         tally[WRITE, 0] = 0
     else:
         state = policy.kernel(
-            page,
+            page.view(np.uint32),  # numba asks of every signed index whether it is negative
             np.empty(0, np.uint8) if op is None else op,
             unique,
             min(capacity, unique),  # more slots than pages are never used

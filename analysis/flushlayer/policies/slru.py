@@ -2,7 +2,8 @@
 
 The protected segment holds at most PROTECTED of the capacity; what it has no room for goes back to
 the head of the probationary segment, whose oldest page leaves first (Karedla, Love and Wherry,
-Caching strategies to improve disk system performance, IEEE Computer 1994).
+Caching strategies to improve disk system performance, IEEE Computer 1994). libCacheSim's SLRU is
+another: four segments, and new pages go to the upper ones while these have room.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ def bios(rows: Sequence[tuple[int, str, int, int]], **more: Any) -> Requests:
 
     `more`: other columns.
     """
-    ts, ops, places, pages = (list(column) for column in zip(*rows, strict=True)) if rows else [[]] * 4
+    ts, ops, places, pages = (
+        (list(column) for column in zip(*rows, strict=True)) if rows else [[]] * 4
+    )
     counts = np.array(pages, np.int64)
     first = np.cumsum(counts) - counts
     total = int(counts.sum())

@@ -68,7 +68,9 @@ def test_deterministic_service_waits_as_m_d_1_says():
 def test_exponential_service_waits_as_m_m_1_says():
     # Service by the size: no latency, 40.96 us a page, and sizes of exponential length, 8 ms in
     # the mean. At 100 a second: response = s / (1 - rho) = 40 ms.
-    disk = Disk(flat("wire", kind="ssd", read_latency=0, write_latency=0, bandwidth=1e8), merge=False)
+    disk = Disk(
+        flat("wire", kind="ssd", read_latency=0, write_latency=0, bandwidth=1e8), merge=False
+    )
     runs = []
     for seed in range(20):
         sizes = np.random.default_rng(100 + seed).exponential(8e6 / 40_960, 200_000)

@@ -40,12 +40,16 @@ def test_capacity_0_is_no_layer():
     requests = bios(writes([1, 2, 1, 3], apart=3 * MS))
     with_none = simulate(requests, HDD, Layer(0, PCM))
     baseline = simulate(requests, HDD)
-    assert with_none.response_ns.tolist() == baseline.response_ns.tolist() == [
-        8 * MS,
-        13 * MS,
-        18 * MS,
-        23 * MS,
-    ]
+    assert (
+        with_none.response_ns.tolist()
+        == baseline.response_ns.tolist()
+        == [
+            8 * MS,
+            13 * MS,
+            18 * MS,
+            23 * MS,
+        ]
+    )
     assert with_none.medium is None
     assert with_none.layers == ()
 
@@ -160,7 +164,11 @@ def test_every_disk_has_a_line_of_its_own():
     outcome = simulate(bios(rows, device=[0, 1, 1]), HDD)
     assert outcome.response_ns.tolist() == [8 * MS, 8 * MS, 16 * MS]
     fast = Disk(flat("fast", read_latency=1, write_latency=1), merge=False)
-    assert simulate(bios(rows, device=[0, 1, 1]), [HDD, fast]).response_ns.tolist() == [8 * MS, 1, 2]
+    assert simulate(bios(rows, device=[0, 1, 1]), [HDD, fast]).response_ns.tolist() == [
+        8 * MS,
+        1,
+        2,
+    ]
 
 
 def test_partitions_keep_tenants_apart():

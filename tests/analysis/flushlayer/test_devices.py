@@ -151,7 +151,7 @@ def test_what_is_no_catalogue(tmp_path, text, said):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(UsageError, match="cannot read .*nothing.toml: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read .*nothing\.toml: No such file"):
         devices.catalogue(tmp_path / "nothing.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="is not TOML"):

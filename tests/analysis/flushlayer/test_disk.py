@@ -62,7 +62,7 @@ def test_seeks_that_no_disk_has_are_refused():
         seek_curve(mechanical(seek_full_write=9 * MS), "write")
     with pytest.raises(UsageError, match="no seek curve has a mean"):
         seek_curve(mechanical(seek_full_write=30 * MS), "write")
-    with pytest.raises(UsageError, match="next track .* is longer than the mean"):
+    with pytest.raises(UsageError, match=r"next track .* is longer than the mean"):
         seek_curve(mechanical(seek_track_write=9 * MS), "write")
 
 

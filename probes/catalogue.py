@@ -8,6 +8,7 @@ from probes import (
     call_graphs,
     counters,
     dirty,
+    extents,
     file_writes,
     files,
     inode_writeback,
@@ -31,6 +32,7 @@ PROBES: dict[str, Probe] = {
         dirty,
         inode_writeback,
         file_writes,
+        extents,
         block,
         buffers,
         torch_calls,
@@ -47,6 +49,7 @@ TABLES: dict[str, Table] = {
     counters.TABLE.name: counters.TABLE,
     call_graphs.TABLE.name: call_graphs.TABLE,
     files.TABLE.name: files.TABLE,
+    extents.EXTENT_MAP.name: extents.EXTENT_MAP,
     samples.TABLE.name: samples.TABLE,
 }
 """Every table that a recording can hold."""

@@ -2,18 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.flushlayer.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from analysis.views.flushes import flushes
+from analysis.views.requests import OPERATION
+from analysis.views.submissions import SECTORS_PER_PAGE
 from probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 MOST_PAGES = 1 << 30
 """More page write-backs than this do not fit in memory: 4 TiB written."""
+
+_SECTOR, _PAGE = 512, 4096
+
+
+class Identity(StrEnum):
+    """What makes two page accesses ones of the same page.
+
+    BLOCK: device and page of the device, as a layer below the file system sees it. FILE: inode and
+    page of the file, as a layer below the page cache does; pages of no file (metadata, journal)
+    and those whose file is not known are told apart by block.
+    """
+
+    BLOCK = "block"
+    FILE = "file"
+
+
+@dataclass(frozen=True)
+class Bios:
+    """The bios that pages are of, in order of time; arrays of one length, codes into the names.
+
+    ts (ns), write, waited (flagged as one that somebody waits for: S or F in rwbs), flush and fua
+    (F before and after the operation in rwbs), device, sector (of 512 bytes), first (its first page
+    access), pages (of a flush alone: none), pid (who submitted it), reason, tenant, phase (codes;
+    -1: not known).
+    """
+
+    ts: NDArray[np.int64]
+    write: NDArray[np.bool_]
+    waited: NDArray[np.bool_]
+    flush: NDArray[np.bool_]
+    fua: NDArray[np.bool_]
+    device: NDArray[np.int16]
+    sector: NDArray[np.uint64]
+    first: NDArray[np.int64]
+    pages: NDArray[np.int32]
+    pid: NDArray[np.int64]
+    reason: NDArray[np.int16]
+    tenant: NDArray[np.int16]
+    phase: NDArray[np.int16]
+    names: dict[str, list[str]]
+    """Of device, reason, tenant and phase: what each code stands for."""
+
+    def __len__(self) -> int:
+        return len(self.ts)
 
 
 @dataclass(frozen=True)
@@ -26,52 +74,157 @@ class Accesses:
     by_device: dict[str, int]
     own: int
     """Write-backs left out: of files that the recorder itself wrote."""
+    identity: Identity = Identity.BLOCK
+    by_mapping: dict[str, int] = field(default_factory=dict)
+    """With identity FILE: write-backs of pages of files, of no file, and not mapped."""
+    bios: Bios | None = None
 
     def __len__(self) -> int:
         return len(self.page)
 
 
-def page_writebacks(trace: Trace, devices: list[str] | None = None) -> Accesses:
-    """The page write-backs of a trace, told apart by block: device and page of the device.
+def page_writebacks(
+    trace: Trace,
+    devices: list[str] | None = None,
+    identity: Identity = Identity.BLOCK,
+    reads: bool = False,
+    flushes_too: bool = False,
+) -> Accesses:
+    """The page write-backs of a trace; with `reads` also what was read from the devices.
+
+    With `flushes_too` the bios have those that only flush a device's cache, of no pages.
 
     Every write bio counts, whatever its reason, but those of the recorder's own files. A bio of
-    n pages is n requests, in ascending order. `devices` (MAJOR:MINOR) limits them to some
+    n pages is n accesses, in ascending order. `devices` (MAJOR:MINOR) limits them to some
     devices. Raises BadTrace where the trace claims more than can be.
     """
-    view = flushes(trace)
-    chosen = ""
-    if devices:
-        chosen = " AND dev IN (" + ", ".join("?" * len(devices)) + ")"
-    rows = trace.sql(
-        f"SELECT dev, page, pages, reason, own FROM {view} WHERE pages > 0{chosen} ORDER BY ts",
-        *(devices or []),
-    )
+    rows = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
     if pages.sum(dtype=np.float64) > MOST_PAGES:
         raise BadTrace(
             f"{trace.folder} claims more than {MOST_PAGES} page write-backs", "it is damaged"
         )
     own = rows["own"].to_numpy(bool)
-    kept = rows[~own]
+    kept = rows[~own].reset_index(drop=True)
     counts = pages[~own].astype(np.int64)
-    total = int(counts.sum())
-    first = kept["page"].to_numpy(np.uint64)
-    starts = np.repeat(first, counts)
-    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    number = starts + within.astype(np.uint64)
-    device_codes, _ = pd.factorize(kept["dev"])
-    page_codes, page_names = pd.factorize(number)
-    keys = np.repeat(device_codes, counts).astype(np.int64) * max(1, len(page_names)) + page_codes
+    bio, number = _each_page(kept, counts)
+    device_codes = pd.factorize(kept["dev"])[0]
+    by_mapping: dict[str, int] = {}
+    keys = _keys(device_codes[bio], number)
+    if identity is Identity.FILE:
+        files, index = file_pages(trace, _places(kept, bio, number))
+        # A page of a file may lie on two of the device's, where blocks are smaller than pages.
+        again = np.zeros(len(bio), bool)
+        again[1:] = (
+            (files[1:] >= 0) & (files[1:] == files[:-1])
+            & (index[1:] == index[:-1]) & (bio[1:] == bio[:-1])
+        )  # fmt: skip
+        bio, files, index, keys = bio[~again], files[~again], index[~again], keys[~again]
+        counts = np.bincount(bio, minlength=len(kept))
+        found = files >= 0
+        beyond = keys.max(initial=0) + 1
+        keys = np.where(found, beyond + _keys(files, index.astype(np.uint64)), keys)
+        by_mapping = {
+            "file": int(found.sum()),
+            "no file": int((files == NO_FILE).sum()),
+            "not mapped": int((files == NOT_MAPPED).sum()),
+        }
     dense, names = pd.factorize(keys)
+    writes = counts * kept["write"].to_numpy(bool)
     return Accesses(
         dense.astype(np.int32),
         len(names),
-        _sums(kept["reason"], counts),
-        _sums(kept["dev"], counts),
+        _sums(kept["reason"], writes),
+        _sums(kept["dev"], writes),
         int(pages[own].sum()),
+        identity,
+        by_mapping,
+        _bios(kept, counts, device_codes),
+    )
+
+
+def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool) -> pd.DataFrame:
+    view = flushes(trace)
+    chosen = ""
+    if devices:
+        chosen = " AND dev IN (" + ", ".join("?" * len(devices)) + ")"
+    query = (
+        "SELECT ts, dev, sector, page, pages, rwbs, pid, reason,"
+        " coalesce(container, target) AS tenant, phase, own, true AS write"
+        f" FROM {view} WHERE pages > 0{chosen}"
+    )
+    parameters = [*(devices or [])]
+    if reads:
+        query += (
+            f" UNION ALL SELECT ts, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
+            f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
+            " rwbs, pid, NULL, NULL, NULL, false, false FROM block WHERE event = 'bio_queue'"
+            f" AND nr_sector > 0 AND {OPERATION} = 'read'{chosen}"
+        )
+        parameters += [*(devices or [])]
+    if flushes_too:
+        query += (
+            " UNION ALL SELECT ts, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true"
+            f" FROM block WHERE event = 'bio_queue' AND nr_sector = 0 AND rwbs LIKE 'F%'{chosen}"
+        )
+        parameters += [*(devices or [])]
+    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts", *parameters)
+
+
+def _each_page(
+    rows: pd.DataFrame, counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Of each page: the number of its bio, and its own on the device."""
+    bio = np.repeat(np.arange(len(rows)), counts)
+    within = np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return bio, rows["page"].to_numpy(np.uint64)[bio] + within.astype(np.uint64)
+
+
+def _places(rows: pd.DataFrame, bio: NDArray[np.int64], number: NDArray[np.uint64]) -> pd.DataFrame:
+    flags = rows["rwbs"].fillna("").astype(str)
+    data = ~(flags.str.contains("M", regex=False) | (rows["reason"] == "journal"))
+    begin = rows["sector"].to_numpy(np.uint64)[bio] * np.uint64(_SECTOR)
+    return pd.DataFrame(
+        {
+            "ts": rows["ts"].to_numpy(np.int64)[bio],
+            "dev": rows["dev"].to_numpy()[bio],
+            "byte": np.maximum(begin, number * np.uint64(_PAGE)),
+            "data": data.to_numpy(bool)[bio],
+        }
+    )
+
+
+def _keys(of: NDArray[np.integer], number: NDArray[np.uint64]) -> NDArray[np.int64]:
+    codes, names = pd.factorize(number)
+    return of.astype(np.int64) * max(1, len(names)) + codes
+
+
+def _bios(rows: pd.DataFrame, counts: NDArray[np.int64], device: NDArray[np.int64]) -> Bios:
+    flags = rows["rwbs"].fillna("").astype(str)
+    names = {"device": list(dict.fromkeys(rows["dev"].astype(str)))}
+    codes = {}
+    for name in ("reason", "tenant", "phase"):
+        numbers, values = pd.factorize(rows[name], sort=True)
+        codes[name] = numbers.astype(np.int16)
+        names[name] = [str(value) for value in values]
+    return Bios(
+        rows["ts"].to_numpy(np.int64),
+        rows["write"].to_numpy(bool),
+        flags.str.contains("[SF]").to_numpy(bool),
+        flags.str.startswith("F").to_numpy(bool),
+        flags.str.contains("(?<!^)F").to_numpy(bool),
+        device.astype(np.int16),
+        rows["sector"].to_numpy(np.uint64),
+        np.cumsum(counts) - counts,
+        counts.astype(np.int32),
+        rows["pid"].fillna(-1).to_numpy(np.int64),
+        codes["reason"],
+        codes["tenant"],
+        codes["phase"],
+        names,
     )
 
 
 def _sums(keys: pd.Series[str], counts: NDArray[np.int64]) -> dict[str, int]:
     sums = pd.Series(counts, index=keys.to_numpy()).groupby(level=0).sum()
-    return {str(key): int(n) for key, n in sums.sort_values(ascending=False).items()}
+    return {str(key): int(n) for key, n in sums.sort_values(ascending=False).items() if n}

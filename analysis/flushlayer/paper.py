@@ -1,13 +1,7 @@
-"""The model of seed 001 (Park and Bahn 2023, section 5): flat latencies, summed.
-
-With N page write-backs of which D reach the disk,
-
-    t_without = N * t_disk
-    t_with    = N * t_nvm + D * t_disk
-    I         = 1 - t_with / t_without = 1 - t_nvm / t_disk - D / N
+"""The model of seed 001 (Park and Bahn 2023, section 5) at one capacity.
 
 The paper gives neither capacity nor policy nor what becomes of the pages left in the layer at
-the end, so each is an input or shown both ways here.
+the end, so each is an input or shown both ways here. The closed form is in flat_latencies.py.
 """
 
 from __future__ import annotations
@@ -16,7 +10,9 @@ from dataclasses import dataclass
 
 from analysis.flushlayer.accesses import Accesses
 from analysis.flushlayer.devices import Device
-from analysis.flushlayer.policies import lru
+from analysis.flushlayer.flat_latencies import improvement
+from analysis.flushlayer.policies import find
+from analysis.flushlayer.policies import simulate as run
 
 
 @dataclass(frozen=True)
@@ -37,36 +33,37 @@ class Result:
     improvement_with_drain: float | None
 
 
-def simulate(accesses: Accesses, capacity_pages: int, medium: Device, disk: Device) -> Result:
-    """Run the model for one capacity."""
-    destaged, resident = lru(accesses.page, accesses.unique, capacity_pages)
+def simulate(
+    accesses: Accesses, capacity_pages: int, medium: Device, disk: Device, policy: str = "lru"
+) -> Result:
+    """Run the model for one capacity. Raises UsageError for an unknown policy."""
+    counts = run(policy, accesses.page, accesses.unique, capacity_pages)
     n = len(accesses)
 
-    def improvement(disk_writes: int) -> float | None:
+    def improved(disk_writes: int) -> float | None:
         if n == 0:
             return None
-        if capacity_pages == 0:
-            return 0.0  # no layer: nothing passes through the medium
-        return 1 - medium.write_ns / disk.write_ns - disk_writes / n
+        return float(improvement(n, counts.writes, disk_writes, medium.write_ns, disk.write_ns))
 
     return Result(
         n,
         accesses.unique,
         capacity_pages,
-        destaged,
-        resident,
-        improvement(destaged),
-        improvement(destaged + resident),
+        counts.disk_writes,
+        counts.resident,
+        improved(counts.disk_writes),
+        improved(counts.disk_writes + counts.resident),
     )
 
 
-def assumptions(medium: Device, disk: Device) -> list[str]:
+def assumptions(medium: Device, disk: Device, policy: str = "lru") -> list[str]:
     """What the number assumes, to be shown beside it."""
     return [
         f"a page of 4096 bytes is a request; {disk.name}: {disk.write_ns / 1e6:g} ms for any"
         f" write, {medium.name}: {medium.write_ns} ns for any write",
         "serial: times are summed, nothing overlaps, no queueing, merging or seeking",
-        "write-only LRU buffer; a page is destaged only to make room; reads are not modelled",
+        f"write-only buffer, {policy} ({find(policy).description}); a page is destaged only to make"
+        " room; reads are not modelled",
         "pages told apart by block (device and page): a layer below the file system; a file"
         " that is truncated and rewritten gets new blocks and counts as new pages",
         "every write bio counts, journal and metadata included, but not the tracer's own files",

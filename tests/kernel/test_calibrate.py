@@ -7,16 +7,14 @@ import pytest
 
 from analysis.flushlayer.calibrate import calibrate
 from probes.errors import UsageError
-from tests.support.file_systems import file_system
 
 pytestmark = pytest.mark.kernel
-__all__ = ["file_system"]
 SMALL = {"size": 1 << 20, "seconds": 0.1, "depth": 4}
 
 
 def test_a_mounted_device_is_refused_even_when_told(file_system):
     mount, number = file_system(size_mib=4)
-    device = Path(f"/dev/block/{number}").resolve()
+    device = Path("/dev") / Path(f"/sys/dev/block/{number}").resolve().name
     (mount / "precious").write_text("data")
     with pytest.raises(UsageError, match=f"{device} cannot be measured: Device or resource busy"):
         calibrate(device, "mine", "ssd", overwrite=True, **SMALL)

@@ -14,7 +14,7 @@ from probes.dirty import TABLE as DIRTY
 from probes.file_writes import TABLE as FILE_WRITES
 from tests.support.traces import rows_of
 from tracer.session import environment
-from tracer.session.paths import name_files
+from tracer.session.paths import find_files
 from tracer.store.tables import write_table
 
 KINDS = ("ext4", "xfs", "btrfs")
@@ -22,7 +22,7 @@ KINDS = ("ext4", "xfs", "btrfs")
 
 @pytest.fixture
 def names(tmp_path):
-    """What `name_files` says of inodes of a device: {ino: (path, how)}."""
+    """What `find_files` says of inodes of a device: {ino: (path, how)}."""
     made = []
 
     def ask(dev: str, inodes: list[int], until: int | None = None, root: int = 5):
@@ -43,7 +43,7 @@ def names(tmp_path):
             "disks": environment.disks(),
             "btrfs": btrfs,
         }
-        found = name_files(folder, manifest)
+        found, _ = find_files(folder, manifest)
         assert {row[1] for row in found} <= {root if btrfs else None}
         assert len({row[0] for row in found}) <= 1
         return {ino: (path, how) for _, _, ino, path, _, how in found}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from probes.backends.backend import CLOCK
 from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
-from tracer.session import environment, output
+from tracer.session import environment, extent_maps, output
 from tracer.session.capture import Capture, Stats
 from tracer.session.options import Options
 from tracer.store import manifest as manifests
@@ -56,6 +56,7 @@ def first_manifest(
         "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
         "vm": environment.vm(),
         "mounts": environment.mounts(),
+        "file_systems": extent_maps.file_systems(),
         "disks": environment.disks(),
         "btrfs": environment.btrfs(),
         "own_files": {},

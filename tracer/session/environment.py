@@ -149,6 +149,7 @@ def disks() -> list[Disk]:
         with contextlib.suppress(OSError):
             if (path / "partition").exists():
                 disk["partition_of"] = (path.resolve().parent / "dev").read_text().strip()
+                disk["start"] = int((path / "start").read_text())
         with contextlib.suppress(OSError):
             backing = (path / "loop/backing_file").read_text().strip()
             disk["backing_file"] = backing

@@ -1,4 +1,4 @@
-"""What the files that were written to are called, now that the recording has ended.
+"""What the files that were written to are called, and where they lie, at the recording's end.
 
 Events know inode numbers. The file system is asked for the inode, and the kernel for the name
 that the inode has in a mount of ours; where it knows none, or cannot be asked, the folders of the
@@ -18,11 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tracer.session import extent_maps
 from tracer.session.file_handles import birth_ns, open_beneath, open_inode
 from tracer.session.mount_tree import MountPoint, reachable, read_mounts
-from tracer.store.manifest import FileFacts, Manifest
+from tracer.store.manifest import ExtentFacts, FileFacts, Manifest
 
 _MOST_FILES = 65536
+_MOST_EXTENTS = 1 << 17
+_MOST_EXTENTS_OF_A_FILE = 1 << 12
 _MOST_SECONDS = 5.0
 _MOST_ENTRIES = 2_000_000
 """Of folders, on one file system."""
@@ -59,17 +62,19 @@ class _Volume:
     """(root, ino), the most important first."""
 
 
-def name_files(tables: Path, manifest: Manifest) -> list[FileFacts]:
-    """A row for every file that was written to and is still there, as the table `files` has it.
+def find_files(tables: Path, manifest: Manifest) -> tuple[list[FileFacts], list[ExtentFacts]]:
+    """The rows of the tables `files` and `extent_map`: files written to that are still there.
 
-    `tables` is the folder of the tables just made. Bounded in files, entries looked at and time.
+    `tables` is the folder of the tables just made. Bounded in files, entries looked at, extents
+    and time.
     """
     deadline = time.monotonic() + _MOST_SECONDS
-    found: list[FileFacts] = []
+    files: list[FileFacts] = []
+    extents: list[ExtentFacts] = []
     with contextlib.ExitStack() as stack:
         for volume in _volumes(_written(tables), manifest, stack):
-            found += _names(volume, manifest, deadline)
-    return found
+            files += _found(volume, manifest, deadline, extents)
+    return files, extents
 
 
 def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
@@ -149,7 +154,10 @@ def _opened(mounts: list[MountPoint], stack: contextlib.ExitStack) -> list[tuple
     return found
 
 
-def _names(volume: _Volume, manifest: Manifest, deadline: float) -> list[FileFacts]:
+def _found(
+    volume: _Volume, manifest: Manifest, deadline: float, extents: list[ExtentFacts]
+) -> list[FileFacts]:
+    """Its files that are still there; where they lie is added to `extents`."""
     found: dict[tuple[int | None, int], FileFacts] = {}
     unnamed: _Unnamed = {}
 
@@ -162,6 +170,10 @@ def _names(volume: _Volume, manifest: Manifest, deadline: float) -> list[FileFac
         root, ino = key
         text = path.decode("utf-8", "backslashreplace")
         found[key] = (volume.name, root, ino, text, born, how)
+        if root is None:  # btrfs has addresses of its own
+            most = min(_MOST_EXTENTS_OF_A_FILE, _MOST_EXTENTS - len(extents))
+            with contextlib.suppress(OSError):
+                extents.extend((volume.name, ino, *e) for e in extent_maps.extents(fd, most))
 
     for key in volume.asked:
         if time.monotonic() > deadline:

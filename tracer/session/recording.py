@@ -25,7 +25,7 @@ from tracer.session.launch import Launch
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
 from tracer.session.options import Listener, Options, Outcome
-from tracer.session.paths import name_files
+from tracer.session.paths import find_files
 from tracer.session.perf import PerfTools
 from tracer.session.sampler import Sampler
 from tracer.session.sampler import check as check_sampling
@@ -134,7 +134,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             manifest = _capture(running, manifest)
             capture.close()
             privileges.keep(privileges.FINALIZE)
-            manifest = finalize(options.output, manifest, listener.decoding, name_files)
+            manifest = finalize(options.output, manifest, listener.decoding, find_files)
             try:
                 manifest = add_cost(options.output, manifest)
             except OSError as error:

@@ -27,6 +27,7 @@ from probes.backends.perf_events import records, tracepoints
 from probes.backends.timeline import RawStream, Timeline, no_events
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace, TracerError
+from probes.extents import EXTENT_MAP
 from probes.files import TABLE as FILES_TABLE
 from probes.kernel import boot_id, process_start_time
 from probes.loss import TABLE as LOSS_TABLE
@@ -42,6 +43,7 @@ from tracer.store import loss, perf, phases, samples, summary
 from tracer.store import manifest as manifests
 from tracer.store.files import allow_open_files, make_folder, read_bounded, write_whole
 from tracer.store.manifest import (
+    ExtentFacts,
     FileFacts,
     Manifest,
     MapFacts,
@@ -62,13 +64,15 @@ THREADS = "threads.json"
 MAPS = "maps.json"
 MEMBERS = "members.jsonl"
 FILES = "files.json"
+EXTENTS = "extents.json"
 MARKS = "marks"
 
 Progress = Callable[[int, int], None]
 """Called with pages decoded and pages in all."""
 
-FileNamer = Callable[[Path, Manifest], list[FileFacts]]
-"""Called with the folder of the tables and the manifest: what are the written files called?"""
+FileFinder = Callable[[Path, Manifest], tuple[list[FileFacts], list[ExtentFacts]]]
+"""Called with the folder of the tables and the manifest: what are the written files called, and
+where do they lie?"""
 
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
 _MAX_LIST_BYTES = 256 << 20
@@ -78,11 +82,11 @@ def finalize(
     folder: Path,
     manifest: Manifest,
     progress: Progress | None = None,
-    name_files: FileNamer | None = None,
+    find_files: FileFinder | None = None,
 ) -> Manifest:
     """Decode `folder`'s raw streams into its tables; returns the manifest as now written.
 
-    `name_files` is asked where and when files have their names; what it says is kept with the
+    `find_files` is asked where and when files have their names; what it says is kept with the
     raw data.
 
     Nothing is visible until all of it is written. Raises BadTrace for raw data that cannot be
@@ -93,11 +97,17 @@ def finalize(
         _remove_unfinished(folder)
         make_folder(building)
         tables, gaps, last_event = _decode(folder, manifest, building, progress)
-        if name_files is not None:
-            write_whole(folder / RAW / FILES, manifests.encoded(name_files(building, manifest)))
-        if (folder / RAW / FILES).exists():
-            files = _listed(folder / RAW / FILES, list[FileFacts])
-            tables[FILES_TABLE.name] = {"rows": write_rows(FILES_TABLE, building, files)}
+        if find_files is not None:
+            files, extents = find_files(building, manifest)
+            write_whole(folder / RAW / FILES, manifests.encoded(files))
+            write_whole(folder / RAW / EXTENTS, manifests.encoded(extents))
+        for table, name, kind in (
+            (FILES_TABLE, FILES, list[FileFacts]),
+            (EXTENT_MAP, EXTENTS, list[ExtentFacts]),
+        ):
+            if (folder / RAW / name).exists():
+                rows = _listed(folder / RAW / name, kind)
+                tables[table.name] = {"rows": write_rows(table, building, rows)}
         write_table(LOSS_TABLE, building, loss.rows(gaps))
         final = folder / EVENTS
         if final.exists():

@@ -216,7 +216,8 @@ class Mount(TypedDict):
 
 
 class Disk(TypedDict, total=False):
-    """A block device; `on` names the devices below it, `partition_of` the disk of a partition."""
+    """A block device; `on` names the devices below it, `partition_of` the disk of a partition,
+    which begins at its sector `start`."""
 
     name: str
     dev: str
@@ -227,6 +228,15 @@ class Disk(TypedDict, total=False):
     backing_file: str
     on: list[str]
     partition_of: str
+    start: Count
+
+
+class FileSystem(TypedDict):
+    """How a mounted file system counts its blocks; xfs in allocation groups of so many."""
+
+    dev: str
+    block_bytes: Annotated[int, Field(gt=0, le=1 << 30)]
+    group_blocks: NotRequired[Annotated[int, Field(gt=0, lt=1 << 32)]]
 
 
 class Btrfs(TypedDict):
@@ -320,6 +330,7 @@ class Manifest(TypedDict):
     mounts: NotRequired[list[Mount]]
     disks: NotRequired[list[Disk]]
     btrfs: NotRequired[list[Btrfs]]
+    file_systems: NotRequired[list[FileSystem]]
     own_files: dict[str, list[Inode]]
     own_cost: OwnCost
     tables: dict[str, TableFacts]
@@ -352,6 +363,9 @@ MapFacts = tuple[Pid, Count, list[Mapping]]
 
 FileFacts = tuple[str, Inode | None, Inode, str, int | None, str]
 """A file that was written to, at the end: the columns of `probes.files.TABLE`."""
+
+ExtentFacts = tuple[str, Inode, Count, Count, Count]
+"""Where a piece of such a file lies: the columns of `probes.extents.EXTENT_MAP`."""
 
 
 SampleFacts = tuple[

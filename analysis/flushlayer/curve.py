@@ -1,0 +1,144 @@
+"""The model `curve`: what a layer of every capacity does, media multiplied in afterwards.
+
+A curve counts pages, for one policy, at many capacities; it knows no device. For LRU all capacities
+come of one pass (stack_distances.py), for the others each takes a pass of its own, which run beside
+each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.flushlayer.flat_latencies import improvement
+from analysis.flushlayer.operations import PAST, WRITE
+from analysis.flushlayer.policies.catalogue import find
+from analysis.flushlayer.policies.simulation import Operations, Pages, check, run
+from analysis.flushlayer.stack_distances import lru_counts
+from probes.errors import UsageError
+
+PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Pages by capacity; the arrays are of one length, capacities ascend."""
+
+    policy: str
+    writes: int
+    """N: page writes, into the layer or past it."""
+    past: int
+    """Those past it, whatever the capacity; at capacity 0 all are."""
+    capacity: NDArray[np.int64]
+    destaged: NDArray[np.int64]
+    """Dirty pages written to the disk to make room."""
+    resident: NDArray[np.int64]
+    """Dirty pages left in the layer at the end."""
+    read_hits: NDArray[np.int64]
+    """Reads that the layer served."""
+
+
+def curve(
+    policy: str,
+    page: Pages,
+    unique: int,
+    capacities: Sequence[int] | None = None,
+    op: Operations | None = None,
+    threads: int | None = None,
+) -> Curve:
+    """The curve of a policy over accesses (`page`, `unique`, `op` as `policies.simulate` has them).
+
+    Without `capacities` it has every one of 0 .. U where that takes one pass (lru), and those of
+    `spread` otherwise. `threads`: passes at a time, all processors of this process unless given.
+    Raises UsageError for an unknown policy or a negative capacity, BadTrace for a bad stream.
+    """
+    chosen = find(policy)
+    check(page, unique, op)
+    writes = len(page) if op is None else int(np.count_nonzero((op == WRITE) | (op == PAST)))
+    past = 0 if op is None else int(np.count_nonzero(op == PAST))
+    if capacities is None:
+        wanted = np.arange(unique + 1) if chosen.one_pass else spread(unique)
+    else:
+        wanted = np.unique(np.asarray(list(capacities), np.int64))
+    if len(wanted) and wanted[0] < 0:
+        raise UsageError(f"a capacity of {wanted[0]} pages cannot be", "give 0 or more")
+    if chosen.one_pass:
+        counts = lru_counts(page, unique, op)
+        at = np.minimum(wanted, unique)
+        parts = [counts.destaged[at], counts.resident[at], counts.read_hits[at]]
+    else:
+
+        def one(capacity: int) -> tuple[int, int, int]:
+            if capacity == 0:
+                return 0, 0, 0
+            c = run(chosen, page, unique, capacity, op)
+            return c.destaged, c.resident, c.read_hits
+
+        with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
+            rows = list(pool.map(one, wanted.tolist()))
+        parts = list(np.array(rows, np.int64).reshape(-1, 3).T)
+    return Curve(policy, writes, past, wanted, *parts)
+
+
+def spread(unique: int, count: int = 64) -> NDArray[np.int64]:
+    """At most `count` capacities from 1 to `unique` pages, each larger by the same factor."""
+    if unique < 1:
+        return np.zeros(0, np.int64)
+    return np.unique(np.geomspace(1, unique, count).round().astype(np.int64))
+
+
+def improvements(
+    curve: Curve, medium_ns: float, disk_ns: float, page_bytes: int = PAGE_BYTES
+) -> pd.DataFrame:
+    """What the curve comes to with a medium and a disk, by the closed form of flat_latencies.py.
+
+    `medium_ns`, `disk_ns`: what a page's write takes there. Columns: `capacity_pages`,
+    `capacity_bytes`, `disk_writes` (pages that reach the disk while the stream lasts), `resident`
+    (dirty pages left at the end), `improvement` (without the final drain) and
+    `improvement_with_drain` (all that is left is written, too); NaN without writes.
+    """
+    none = curve.capacity == 0  # no layer: nothing passes through the medium
+    past = np.where(none, curve.writes, curve.past)
+    into = curve.writes - past
+    disk_writes = curve.destaged + past
+    return pd.DataFrame(
+        {
+            "capacity_pages": curve.capacity,
+            "capacity_bytes": curve.capacity * page_bytes,
+            "disk_writes": disk_writes,
+            "resident": curve.resident,
+            "improvement": improvement(curve.writes, into, disk_writes, medium_ns, disk_ns),
+            "improvement_with_drain": improvement(
+                curve.writes, into, disk_writes + curve.resident, medium_ns, disk_ns
+            ),
+        }
+    )
+
+
+def smallest_capacity(
+    frame: pd.DataFrame, wanted: float, column: str = "improvement"
+) -> int | None:
+    """The least capacity, in pages, at which `column` of `improvements` is `wanted` or more.
+
+    None where no capacity of the frame reaches it. Exact for LRU's whole curve; otherwise no
+    closer than the capacities that were run.
+    """
+    enough = frame.loc[frame[column] >= wanted, "capacity_pages"]
+    return int(enough.min()) if len(enough) else None
+
+
+def thinned(frame: pd.DataFrame, rows: int = 400, column: str = "improvement") -> pd.DataFrame:
+    """At most `rows` rows of a curve, for drawing: half of them even over the capacities, half
+    where `column` changes; the first and the last stay."""
+    if len(frame) <= rows:
+        return frame
+    change = frame[column].diff().abs().fillna(0).cumsum().to_numpy()
+    even = np.linspace(0, len(frame) - 1, rows - rows // 2).round().astype(int)
+    steps = np.searchsorted(change, np.linspace(0, change[-1], rows // 2))
+    return frame.iloc[np.union1d(even, steps.clip(0, len(frame) - 1))]

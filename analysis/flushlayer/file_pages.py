@@ -1,0 +1,205 @@
+"""Which page of which file each page of a write bio is.
+
+A bio names sectors. The file system's extents, as they were told before the bio (table `extents`),
+give the file and the place in it; of blocks that no event of the recording tells of, the map at
+its end does (`extent_map`). A file is an inode from one freeing of it to the next.
+
+Of no file: metadata and the journal. Not mapped: nothing tells (btrfs, whose files have addresses
+of its own; a recording without the probe `extents`; files that were gone before the end and whose
+extents had been known before the beginning).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from probes.compiled import compiled
+from probes.errors import BadTrace
+from tracer.store.manifest import Disk, FileSystem
+from tracer.store.trace import Trace
+
+NO_FILE, NOT_MAPPED = -2, -1
+_PAGE, _SECTOR = 4096, 512
+_MOST_LOOKS = 1 << 33
+"""Blocks that extents are looked up for, each time one of them is told: more is no recording."""
+
+# ext4 numbers blocks through, and block 0 is never a file's; xfs begins each allocation group at a
+# power of two.
+_EXTENTS = """
+SELECT e.ts, e.ino, e.file_block, e.disk_block, e.blocks, coalesce(f.n, 0) AS born
+FROM (SELECT * FROM extents WHERE dev = ? AND disk_block > 0 AND blocks > 0) e
+ASOF LEFT JOIN (
+    SELECT ino, ts, count(*) OVER (PARTITION BY ino ORDER BY ts) AS n FROM file_writes
+    -- xfs tells of freed blocks in the same words, of files that live on.
+    WHERE $freed AND event = 'free_inode' AND dev = ?
+) f ON e.ino = f.ino AND e.ts >= f.ts
+ORDER BY e.ts
+"""
+_AT_END = """
+SELECT ino, file_byte, disk_byte, bytes FROM extent_map WHERE dev = ? AND bytes > 0
+"""
+
+
+def file_pages(trace: Trace, pages: pd.DataFrame) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """(file, index) of pages that were written back, in order of time.
+
+    `pages` has a row a page of a bio: ts (ns), dev (MAJOR:MINOR), byte (the first of it that was
+    written, counted on the whole disk), data (False: metadata or journal). file: a number a file,
+    from 0 (dense over those found), NO_FILE or NOT_MAPPED; index: the page of the file, 0 where
+    there is none.
+    """
+    files = np.full(len(pages), NOT_MAPPED, np.int32)
+    index = np.zeros(len(pages), np.int64)
+    data = pages["data"].to_numpy(bool)
+    files[~data] = NO_FILE
+    for table in ("extents", "extent_map", "file_writes"):
+        trace.empty_if_missing(table)
+    disks = {disk["dev"]: disk for disk in trace.manifest.get("disks", []) if "dev" in disk}
+    place = pages["byte"].to_numpy(np.uint64)
+    when = pages["ts"].to_numpy(np.int64)
+    known = 0
+    for system in trace.manifest.get("file_systems", []):
+        dev = system["dev"]
+        begin, end = _span(disks.get(dev, {}))
+        # Bios name the disk, extents the partition.
+        named = pages["dev"].isin([dev, disks.get(dev, {}).get("partition_of", dev)])
+        of_system = np.flatnonzero(named.to_numpy(bool) & data & (place >= begin) & (place < end))
+        if not len(of_system):
+            continue
+        found, indices, count = _of_system(
+            when[of_system], place[of_system] - begin, *_told(trace, system), system
+        )
+        files[of_system] = np.where(found >= 0, found + known, found)
+        index[of_system] = indices
+        known += count
+    return files, index
+
+
+def _span(disk: Disk) -> tuple[np.uint64, np.uint64]:
+    """The first byte of a disk or partition on the disk, and the one after its last."""
+    most = (1 << 64) - 1
+    begin = min(disk.get("start", 0) * _SECTOR, most)
+    return np.uint64(begin), np.uint64(
+        min(begin + disk["bytes"], most) if "bytes" in disk else most
+    )
+
+
+def _told(trace: Trace, system: FileSystem) -> tuple[pd.DataFrame, pd.DataFrame]:
+    freed = str("group_blocks" not in system)
+    told = trace.sql(_EXTENTS.replace("$freed", freed), system["dev"], system["dev"])
+    return told, trace.sql(_AT_END, system["dev"])
+
+
+def _of_system(
+    when: NDArray[np.int64],
+    place: NDArray[np.uint64],
+    told: pd.DataFrame,
+    at_end: pd.DataFrame,
+    system: FileSystem,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
+    block, group_blocks = system["block_bytes"], system.get("group_blocks")
+    blocks, which = np.unique(place // np.uint64(block), return_inverse=True)
+    disk_block = told["disk_block"].to_numpy(np.uint64)
+    if group_blocks is not None:
+        shift = np.uint64(max(0, (group_blocks - 1).bit_length()))
+        disk_block = (disk_block >> shift) * np.uint64(group_blocks) + (
+            disk_block & ((np.uint64(1) << shift) - np.uint64(1))
+        )
+    first, last = _covered(blocks, disk_block, told["blocks"].to_numpy(np.uint64))
+    end_first, end_last = _covered(
+        blocks,
+        at_end["disk_byte"].to_numpy(np.uint64) // np.uint64(block),
+        at_end["bytes"].to_numpy(np.uint64) // np.uint64(block),
+    )
+    looks = (last - first).sum(dtype=np.float64) + (end_last - end_first).sum(dtype=np.float64)
+    if looks > _MOST_LOOKS:
+        raise BadTrace("the extents of the trace overlap without end", "it is damaged")
+    inodes = pd.concat(
+        [
+            pd.DataFrame({"ino": told["ino"], "born": told["born"]}),
+            # At the end: the file that has the number last.
+            pd.DataFrame({"ino": at_end["ino"], "born": at_end["ino"].map(_last_born(told))}),
+        ]
+    ).fillna({"born": 0})
+    numbers, _ = pd.factorize(pd.MultiIndex.from_frame(inodes.astype({"born": np.int64})))
+    codes = numbers.astype(np.int32)
+    owner, shift_of = _unknown(len(blocks))
+    end_blocks = at_end["disk_byte"].to_numpy(np.uint64) // np.uint64(block)
+    _take_all(
+        owner, shift_of, end_first, end_last, codes[len(told) :],
+        _apart(at_end["file_byte"].to_numpy(np.uint64) // np.uint64(block), end_blocks),
+    )  # fmt: skip
+    _forget(owner, first, last)
+    files, shifts = _in_time(
+        when, which, owner, shift_of, told["ts"].to_numpy(np.int64), first, last,
+        codes[: len(told)], _apart(told["file_block"].to_numpy(np.uint64), disk_block),
+    )  # fmt: skip
+    byte = (blocks[which].astype(np.int64) + shifts) * block + (
+        place % np.uint64(block)
+    ).astype(np.int64)  # fmt: skip
+    index = np.where(files >= 0, byte // _PAGE, 0)
+    seen, dense = np.unique(files, return_inverse=True)
+    below = int((seen < 0).sum())
+    return np.where(files >= 0, dense - below, files).astype(np.int32), index, len(seen) - below
+
+
+def _last_born(told: pd.DataFrame) -> pd.Series[int]:
+    return told.groupby("ino")["born"].max()
+
+
+def _covered(
+    blocks: NDArray[np.uint64], begin: NDArray[np.uint64], length: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which of the sorted `blocks` each extent covers: the first, and the one after the last."""
+    room = np.uint64((1 << 64) - 1) - begin
+    end = begin + np.minimum(length, room)
+    first = np.searchsorted(blocks, begin, "left")
+    return first, np.searchsorted(blocks, end, "left")
+
+
+def _apart(file_block: NDArray[np.uint64], disk_block: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """What is to be added to a block's number on the disk to give that in the file."""
+    return (file_block - disk_block).astype(np.int64)
+
+
+def _unknown(count: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    return np.full(count, NOT_MAPPED, np.int32), np.zeros(count, np.int64)
+
+
+@compiled
+def _take_all(owner: Any, shift: Any, first: Any, last: Any, code: Any, apart: Any) -> None:
+    for e in range(len(first)):
+        for block in range(first[e], last[e]):
+            owner[block] = code[e]
+            shift[block] = apart[e]
+
+
+@compiled
+def _forget(owner: Any, first: Any, last: Any) -> None:
+    # What an event tells of may have been another file's before: only the event is sure.
+    for e in range(len(first)):
+        for block in range(first[e], last[e]):
+            owner[block] = NOT_MAPPED
+
+
+@compiled
+def _in_time(
+    when: Any, which: Any, owner: Any, shift: Any, told: Any, first: Any, last: Any, code: Any,
+    apart: Any,
+) -> Any:  # fmt: skip
+    files = np.empty(len(when), np.int32)
+    shifts = np.empty(len(when), np.int64)
+    e = 0
+    for i in range(len(when)):
+        while e < len(told) and told[e] <= when[i]:
+            for block in range(first[e], last[e]):
+                owner[block] = code[e]
+                shift[block] = apart[e]
+            e += 1
+        files[i] = owner[which[i]]
+        shifts[i] = shift[which[i]]
+    return files, shifts

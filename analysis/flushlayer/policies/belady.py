@@ -1,0 +1,133 @@
+"""MIN: the page whose next use is farthest away leaves first; no policy misses less.
+
+Belady, A study of replacement algorithms for a virtual-storage computer, IBM Systems Journal 1966.
+It knows the future, so it is a bound, not a policy to build. It is the least of misses, among
+layers that take every page in. It is the least of destages only where all accesses are writes:
+then every page that leaves is dirty. With reads in play a clean page costs nothing to give up, and
+with writes past the layer a page about to be dropped need not be destaged; MIN knows neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from analysis.flushlayer.operations import LOOK, PAST, READ, WRITE
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from probes.compiled import compiled
+
+
+@compiled
+def _next_uses(page: Any, op: Any, unique: int) -> Any:
+    # When the page of access i is next written or read through the layer; a number of the page's
+    # own beyond every access where it is not, or is dropped before.
+    n = len(page)
+    soonest = np.empty(unique, np.int64)
+    for p in range(unique):
+        soonest[p] = n + p
+    following = np.empty(n, np.int64)
+    for i in range(n - 1, -1, -1):
+        p = page[i]
+        kind = op[i] if len(op) else WRITE
+        following[i] = soonest[p]
+        if kind in (WRITE, READ):
+            soonest[p] = i
+        elif kind == PAST:
+            soonest[p] = n + p
+    return following
+
+
+@compiled
+def _sift_up(heap: Any, at: int) -> None:
+    key = heap[at]
+    while at > 0:
+        parent = (at - 1) >> 1
+        if heap[parent] >= key:
+            break
+        heap[at] = heap[parent]
+        at = parent
+    heap[at] = key
+
+
+@compiled
+def _sift_down(heap: Any, at: int, size: int) -> None:
+    key = heap[at]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= key:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = key
+
+
+@compiled
+def belady(
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
+    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    n = len(page)
+    following = _next_uses(page, op, unique)
+    mixed, told = len(op) > 0, len(found) > 0
+    state = np.zeros(unique, np.uint8)
+    due = np.full(unique, -1, np.int64)  # when a resident page is used next
+    # The farthest on top. A page's entries of before its last use are behind the others, since
+    # their time is past, and are thrown away when the heap is full.
+    heap = np.empty(2 * capacity + 64, np.int64)
+    size = 0
+    resident = 0
+    for i in range(n):
+        p = page[i]
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
+        if state[p] & RESIDENT:
+            if kind == PAST:
+                state[p] = 0
+                due[p] = -1
+                resident -= 1
+                continue
+            state[p] |= admitted(kind)
+            if kind == LOOK:
+                continue
+        elif kind in (PAST, LOOK):
+            continue
+        else:
+            while resident == capacity:
+                farthest = heap[0]
+                size -= 1
+                heap[0] = heap[size]
+                _sift_down(heap, 0, size)
+                v = page[farthest] if farthest < n else farthest - n
+                if due[v] == farthest:
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
+                    state[v] = 0
+                    due[v] = -1
+                    resident -= 1
+            state[p] = admitted(kind)
+            resident += 1
+        due[p] = following[i]
+        if size == len(heap):
+            kept = 0
+            for at in range(size):
+                key = heap[at]
+                v = page[key] if key < n else key - n
+                if due[v] == key and v != p:
+                    heap[kept] = key
+                    kept += 1
+            size = kept
+            for at in range(size // 2 - 1, -1, -1):
+                _sift_down(heap, at, size)
+        heap[size] = following[i]
+        size += 1
+        _sift_up(heap, size - 1)
+    return state

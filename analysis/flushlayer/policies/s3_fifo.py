@@ -1,0 +1,138 @@
+"""S3-FIFO: a small FIFO queue sorts out pages used once, a main one keeps the others, a ghost
+queue remembers what the small one gave up.
+
+The small queue has a tenth of the capacity; a page used twice in it moves to the main queue, others
+leave; the main queue gives another round for each use, up to three (Yang et al., FIFO queues are
+all you need for cache eviction, SOSP 2023). Before the first page leaves, what the small queue has
+no room for goes to the main queue, as the authors' libCacheSim has it since 2024.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from analysis.flushlayer.operations import LOOK, PAST, WRITE
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
+from probes.compiled import compiled
+
+SMALL, REMEMBERED = 0.1, 0.9
+"""Shares of the capacity."""
+
+_SMALL, _MAIN = 4, 8  # of the small queue or remembered of it; of the main queue
+_ONE_USE, _USES = 16, 48  # uses are counted up to three
+
+
+@compiled
+def s3_fifo(
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
+    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    most_small = max(1, int(capacity * SMALL))
+    most_main = capacity - most_small
+    most_remembered = int(capacity * REMEMBERED)
+    mixed, told = len(op) > 0, len(found) > 0
+    state = np.zeros(unique, np.uint8)
+    slot = np.empty(unique, np.int32)
+    # A page that leaves is remembered in order, so both are one queue: ghosts from tail to middle.
+    small = np.empty(ring_size(capacity + most_remembered + 1), np.int32)
+    main = np.empty(ring_size(capacity + 1), np.int32)
+    small_mask, main_mask = len(small) - 1, len(main) - 1
+    tail = middle = small_head = 0
+    main_tail = main_head = 0
+    in_small = remembered = in_main = 0
+    filling = True
+    for i in range(len(page)):
+        p = page[i]
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
+        was = state[p]
+        if was & RESIDENT:
+            if kind == PAST:
+                if was & _SMALL:
+                    small[slot[p]] = GONE
+                    in_small -= 1
+                else:
+                    main[slot[p]] = GONE
+                    in_main -= 1
+                state[p] = 0
+            else:
+                state[p] |= admitted(kind)
+                if kind != LOOK and was & _USES != _USES:
+                    state[p] += _ONE_USE
+            continue
+        if kind in (PAST, LOOK):
+            continue
+        if was:
+            small[slot[p]] = GONE
+            remembered -= 1
+        while in_small + in_main == capacity:
+            filling = False
+            if in_main > most_main or in_small == 0:
+                v = main[main_tail & main_mask]
+                main_tail += 1
+                if v == GONE:
+                    continue
+                if state[v] & _USES:
+                    state[v] -= _ONE_USE
+                    main[main_head & main_mask] = v
+                    slot[v] = main_head & main_mask
+                    main_head += 1
+                else:
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
+                    state[v] = 0
+                    in_main -= 1
+                continue
+            while in_small:  # until one of them leaves, or all moved to the main queue
+                v = small[middle & small_mask]
+                middle += 1
+                if v == GONE:
+                    continue
+                in_small -= 1
+                if state[v] & _USES >= 2 * _ONE_USE:
+                    small[(middle - 1) & small_mask] = GONE
+                    state[v] = state[v] & ~(_USES | _SMALL) | _MAIN
+                    if main_head - main_tail > main_mask:
+                        _, main_head = squeeze(main, slot, main_tail, main_tail, main_head)
+                    main[main_head & main_mask] = v
+                    slot[v] = main_head & main_mask
+                    main_head += 1
+                    in_main += 1
+                    continue
+                tally[EVICTED, state[v] & COPY] += 1
+                if told:
+                    victim[i] = v
+                    found[i] |= (state[v] & DIRTY) << 1
+                state[v] = _SMALL
+                remembered += 1
+                if remembered > most_remembered:
+                    while small[tail & small_mask] == GONE:
+                        tail += 1
+                    state[small[tail & small_mask]] = 0
+                    tail += 1
+                    remembered -= 1
+                break
+        if was or (filling and in_small >= most_small):
+            state[p] = admitted(kind) | _MAIN
+            if main_head - main_tail > main_mask:
+                _, main_head = squeeze(main, slot, main_tail, main_tail, main_head)
+            main[main_head & main_mask] = p
+            slot[p] = main_head & main_mask
+            main_head += 1
+            in_main += 1
+        else:
+            state[p] = admitted(kind) | _SMALL
+            if small_head - tail > small_mask:
+                middle, small_head = squeeze(small, slot, tail, middle, small_head)
+            small[small_head & small_mask] = p
+            slot[p] = small_head & small_mask
+            small_head += 1
+            in_small += 1
+    return state

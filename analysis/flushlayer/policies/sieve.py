@@ -1,0 +1,85 @@
+"""SIEVE: a hand sweeps from old to new and takes the first page unused since it last passed.
+
+Pages stay where they came in; new ones come before the hand's end of the queue (Zhang et al.,
+SIEVE is simpler than LRU, NSDI 2024).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from analysis.flushlayer.operations import LOOK, PAST, WRITE
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
+from probes.compiled import compiled
+
+_USED = 4
+_AT_TAIL = -1
+
+
+@compiled
+def sieve(
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
+    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    mixed, told = len(op) > 0, len(found) > 0
+    state = np.zeros(unique, np.uint8)
+    slot = np.empty(unique, np.int32)
+    ring = np.empty(ring_size(capacity), np.int32)
+    mask = len(ring) - 1
+    tail = head = 0
+    hand = _AT_TAIL
+    resident = 0
+    for i in range(len(page)):
+        p = page[i]
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
+        if state[p] & RESIDENT:
+            if kind == PAST:
+                state[p] = 0
+                ring[slot[p]] = GONE
+                resident -= 1
+                while hand != _AT_TAIL and ring[hand & mask] == GONE:
+                    hand = hand + 1 if hand + 1 < head else _AT_TAIL
+            else:
+                state[p] |= admitted(kind)
+                if kind != LOOK:
+                    state[p] |= _USED
+        elif kind != PAST and kind != LOOK:
+            if resident == capacity:
+                while ring[tail & mask] == GONE:
+                    tail += 1
+                if hand == _AT_TAIL:
+                    hand = tail
+                while True:
+                    v = ring[hand & mask]
+                    if v != GONE:
+                        if not state[v] & _USED:
+                            break
+                        state[v] ^= _USED
+                    hand += 1
+                    if hand == head:
+                        hand = tail
+                tally[EVICTED, state[v] & COPY] += 1
+                if told:
+                    victim[i] = v
+                    found[i] |= (state[v] & DIRTY) << 1
+                state[v] = 0
+                ring[hand & mask] = GONE
+                # Past the newest page it starts again at the oldest, whatever comes in meanwhile.
+                while hand != _AT_TAIL and ring[hand & mask] == GONE:
+                    hand = hand + 1 if hand + 1 < head else _AT_TAIL
+                resident -= 1
+            if head - tail > mask:
+                moved, head = squeeze(ring, slot, tail, max(hand, tail), head)
+                hand = moved if hand != _AT_TAIL else _AT_TAIL
+            ring[head & mask] = p
+            slot[p] = head & mask
+            head += 1
+            resident += 1
+            state[p] = admitted(kind)
+    return state

@@ -1,0 +1,112 @@
+"""2Q, full version: a page proves itself in a FIFO queue before it enters the LRU list.
+
+A1in (FIFO) takes new pages, A1out remembers which ones left it, Am (LRU) takes what is asked for
+while remembered. A1in has a quarter of the capacity before it gives up pages, A1out remembers half
+as many as the capacity (Johnson and Shasha, 2Q: a low overhead high performance buffer management
+replacement algorithm, VLDB 1994, section 3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from analysis.flushlayer.operations import LOOK, PAST, WRITE
+from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
+from probes.compiled import compiled
+
+_NEW, _PROVEN = 4, 8  # of A1in or A1out; of Am
+
+
+@compiled
+def two_q(
+    page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
+) -> Any:
+    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    most_new, most_remembered = capacity // 4, capacity // 2
+    mixed, told = len(op) > 0, len(found) > 0
+    state = np.zeros(unique, np.uint8)
+    slot = np.empty(unique, np.int32)
+    # A page leaves A1in for A1out in order, so both are one queue: A1out from tail to middle.
+    new = np.empty(ring_size(capacity + most_remembered + 1), np.int32)
+    proven = np.empty(ring_size(capacity), np.int32)
+    new_mask, proven_mask = len(new) - 1, len(proven) - 1
+    tail = middle = new_head = 0
+    proven_tail = proven_head = 0
+    in_new = remembered = in_proven = 0
+    for i in range(len(page)):
+        p = page[i]
+        kind = op[i] if mixed else WRITE
+        tally[kind, state[p] & COPY] += 1
+        if told:
+            found[i] = state[p] & COPY
+        if state[p] & RESIDENT:
+            if kind == PAST:
+                if state[p] & _NEW:
+                    new[slot[p]] = GONE
+                    in_new -= 1
+                else:
+                    proven[slot[p]] = GONE
+                    in_proven -= 1
+                state[p] = 0
+                continue
+            state[p] |= admitted(kind)
+            if kind == LOOK or state[p] & _NEW:
+                continue
+            proven[slot[p]] = GONE
+        elif kind in (PAST, LOOK):
+            continue
+        else:
+            known = state[p] == _NEW
+            if known:
+                new[slot[p]] = GONE
+                remembered -= 1
+            if in_new + in_proven == capacity:
+                if in_new > most_new:
+                    while new[middle & new_mask] == GONE:
+                        middle += 1
+                    v = new[middle & new_mask]
+                    middle += 1
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
+                    state[v] = _NEW
+                    in_new -= 1
+                    remembered += 1
+                    if remembered > most_remembered:
+                        while new[tail & new_mask] == GONE:
+                            tail += 1
+                        state[new[tail & new_mask]] = 0
+                        tail += 1
+                        remembered -= 1
+                else:
+                    while proven[proven_tail & proven_mask] == GONE:
+                        proven_tail += 1
+                    v = proven[proven_tail & proven_mask]
+                    tally[EVICTED, state[v] & COPY] += 1
+                    if told:
+                        victim[i] = v
+                        found[i] |= (state[v] & DIRTY) << 1
+                    state[v] = 0
+                    proven_tail += 1
+                    in_proven -= 1
+            if not known:
+                state[p] = admitted(kind) | _NEW
+                if new_head - tail > new_mask:
+                    middle, new_head = squeeze(new, slot, tail, middle, new_head)
+                new[new_head & new_mask] = p
+                slot[p] = new_head & new_mask
+                new_head += 1
+                in_new += 1
+                continue
+            state[p] = admitted(kind) | _PROVEN
+            in_proven += 1
+        if proven_head - proven_tail > proven_mask:
+            _, proven_head = squeeze(proven, slot, proven_tail, proven_tail, proven_head)
+        proven[proven_head & proven_mask] = p
+        slot[p] = proven_head & proven_mask
+        proven_head += 1
+    return state

@@ -1,0 +1,157 @@
+"""A recording as the timed model asks for it: bios with their issuers and completions.
+
+Closed replay keeps the time that an issuer thought between the completion that it had waited for
+and its next bio. Who waits is not who submits where a process waits for the journal: its thread
+writes what a call makes durable. So a bio of the journal belongs to the process whose sync call is
+under way, where it is the only one; else to the process that submitted it.
+
+Bios that follow one another on the device and were one request when it completed come as one: the
+block layer had put them together before any device saw them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.flushlayer.accesses import Accesses, Bios
+from analysis.flushlayer.requests import Requests
+from analysis.views.stalls import STALLS
+from analysis.views.submissions import SECTORS_PER_PAGE
+from probes.compiled import compiled
+from tracer.store.trace import Trace
+
+_WRITE, _READ, _FLUSH = 0, 1, 2
+_JOURNAL = "journal"
+_COMPLETIONS = """
+SELECT ts, dev, sector, nr_sector FROM block WHERE event = 'complete' ORDER BY ts
+"""
+
+
+def recorded(trace: Trace, accesses: Accesses) -> Requests:
+    """The bios of `accesses` as requests; a bio with a flush before it is a flush and a write.
+
+    `accesses` has `bios` (reads and flushes too, where these are to be simulated). Needs table
+    block; syscalls and file_writes tell who waits for the journal.
+    """
+    bios = accesses.bios
+    if bios is None:
+        raise ValueError("the accesses come without bios")
+    done = completions(trace, bios)
+    chain = issuers(trace, bios)
+    leads = ~_continued(bios, chain, done)
+    pages = np.add.reduceat(bios.pages, np.flatnonzero(leads)) if len(bios) else bios.pages
+    all_pages = np.zeros(len(bios), np.int32)
+    all_pages[leads] = pages
+    # Each bio once, those with a flush before them twice: first the flush, of no pages.
+    times = np.where(bios.flush & bios.write & (bios.pages > 0), 2, 1)
+    of = np.repeat(np.flatnonzero(leads), times[leads])
+    first_of_two = np.zeros(len(of), bool)
+    first_of_two[:-1] = of[:-1] == of[1:]
+    only_flush = first_of_two | (bios.pages[of] == 0)
+    op = np.where(bios.write[of], _WRITE, _READ)
+    op[only_flush] = _FLUSH
+    ts = bios.ts[of]
+    return Requests(
+        ts=ts,
+        op=op.astype(np.uint8),
+        device=bios.device[of],
+        sector=np.minimum(bios.sector[of], np.uint64(1 << 54)).astype(np.int64),
+        pages=np.where(only_flush, 0, all_pages[of]).astype(np.int32),
+        first=bios.first[of],
+        page=accesses.page,
+        unique=accesses.unique,
+        fua=bios.fua[of] & ~only_flush,
+        waited=bios.waited[of],
+        tenant=bios.tenant[of],
+        reason=bios.reason[of],
+        phase=bios.phase[of],
+        chain=chain[of],
+        # When the flush was over nobody saw: the write came after it.
+        done=np.where(first_of_two, ts, done[of]),
+    )
+
+
+def _continued(bios: Bios, chain: NDArray[np.int64], done: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether a bio goes on where the one before it ends, in one and the same request."""
+    found = np.zeros(len(bios), np.bool_)
+    ends = bios.sector + bios.pages.astype(np.uint64) * np.uint64(SECTORS_PER_PAGE)
+    found[1:] = (done[1:] >= 0) & (bios.pages[1:] > 0) & (bios.sector[1:] == ends[:-1])
+    for values in (done, chain, bios.device, bios.write):
+        found[1:] &= values[1:] == values[:-1]
+    found[1:] &= ~(bios.flush[1:] | bios.fua[1:] | bios.flush[:-1] | bios.fua[:-1])
+    return found
+
+
+def completions(trace: Trace, bios: Bios) -> NDArray[np.int64]:
+    """When each bio was complete (ns); -1: not seen.
+
+    That is when the next request that covers its first sector was; of one that the device has to
+    write through (FUA), where that is a flush of its own afterwards, when that was over.
+    """
+    rows = trace.sql(_COMPLETIONS)
+    done = np.full(len(bios), -1, np.int64)
+    sectors = rows["sector"].to_numpy(np.uint64)
+    lengths = rows["nr_sector"].fillna(0).to_numpy(np.int64)
+    when = rows["ts"].to_numpy(np.int64)
+    devices = rows["dev"].astype(str).to_numpy()
+    for code, name in enumerate(bios.names["device"]):
+        mine = np.flatnonzero((bios.device == code) & (bios.pages > 0))
+        told = np.flatnonzero(devices == name)
+        places, which = np.unique(bios.sector[mine], return_inverse=True)
+        first = np.searchsorted(places, sectors[told], "left")
+        ends = sectors[told] + np.maximum(lengths[told], 1).astype(np.uint64)
+        last = np.searchsorted(places, np.maximum(ends, sectors[told]), "left")
+        done[mine] = _next(
+            bios.ts[mine], which, bios.fua[mine], when[told], lengths[told] > 0, first, last,
+            len(places),
+        )  # fmt: skip
+    return done
+
+
+def issuers(trace: Trace, bios: Bios) -> NDArray[np.int64]:
+    """The process that waits for each bio, or that submitted it."""
+    chain = bios.pid.copy()
+    names = bios.names["reason"]
+    if _JOURNAL not in names or "syscalls" not in trace.tables:
+        return chain
+    stalls = STALLS.frame(trace, "kind = 'sync' AND dur_ns > 0", ["ts", "dur_ns", "pid"])
+    stalls = stalls.sort_values("ts", kind="stable")
+    begin = stalls["ts"].to_numpy(np.int64)
+    end = begin + stalls["dur_ns"].to_numpy(np.int64)
+    pid = stalls["pid"].fillna(-1).to_numpy(np.int64)
+    by_end = np.argsort(end, kind="stable")
+    journal = np.flatnonzero(bios.reason == names.index(_JOURNAL))
+    begun = np.searchsorted(begin, bios.ts[journal], "right")
+    ended = np.searchsorted(end[by_end], bios.ts[journal], "left")
+    # Of those under way the sum of numbers is that of the one where there is only one.
+    so_far = np.concatenate(([0], np.cumsum(pid)))
+    gone = np.concatenate(([0], np.cumsum(pid[by_end])))
+    alone = begun - ended == 1
+    chain[journal[alone]] = (so_far[begun] - gone[ended])[alone]
+    return chain
+
+
+@compiled
+def _next(
+    when: Any, which: Any, fua: Any, told: Any, data: Any, first: Any, last: Any, places: int
+) -> Any:
+    # Backward in time: what covers a place next is what was seen last.
+    done = np.empty(len(when), np.int64)
+    covered = np.full(places, -1, np.int64)
+    through = np.full(places, -1, np.int64)
+    e = len(told) - 1
+    for i in range(len(when) - 1, -1, -1):
+        while e >= 0 and told[e] >= when[i]:
+            for place in range(first[e], last[e]):
+                if data[e]:
+                    covered[place] = told[e]
+                else:
+                    through[place] = told[e]
+            e -= 1
+        place = which[i]
+        done[i] = max(covered[place], through[place]) if fua[i] else covered[place]
+        through[place] = -1
+    return done

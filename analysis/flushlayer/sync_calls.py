@@ -1,0 +1,58 @@
+"""How long calls that make data durable would have taken with a layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.flushlayer.outcome import Outcome
+from analysis.flushlayer.requests import Requests
+from analysis.views.stalls import STALLS
+from tracer.store.trace import Trace
+
+
+def sync_calls(trace: Trace, requests: Requests, outcome: Outcome) -> pd.DataFrame:
+    """Each sync call of the targets that waited for bios: as recorded, and as simulated.
+
+    A call's bios are those of its process (`requests.chain`) that came while it was under way. What
+    it did before the first of them and after the last completion it does as it did; the time in
+    between is the simulated one. `outcome` is best that of a closed replay, in which each bio comes
+    as long after the one that was waited for as it did.
+
+    Columns: ts (ns), pid, call, bios, recorded_ns, simulated_ns. A call without bios is no row.
+    Raises ValueError for requests without issuers and completions.
+    """
+    if requests.chain is None or requests.done is None:
+        raise ValueError("the requests have no issuers and completions")
+    calls = STALLS.frame(
+        trace, "kind = 'sync' AND dur_ns > 0 AND pid IS NOT NULL", ["ts", "dur_ns", "pid", "call"]
+    ).sort_values("ts", kind="stable")
+    finished = outcome.arrived_ns + outcome.response_ns
+    rows = []
+    for pid in np.unique(calls["pid"].to_numpy(np.int64)):
+        of_process = calls[calls["pid"] == pid]
+        mine = np.flatnonzero(requests.chain == pid)
+        ts = of_process["ts"].to_numpy(np.int64)
+        length = of_process["dur_ns"].to_numpy(np.int64)
+        first = np.searchsorted(requests.ts[mine], ts, "left")
+        last = np.searchsorted(requests.ts[mine], ts + length, "right")
+        for row in np.flatnonzero(last > first):
+            bios = mine[first[row] : last[row]]
+            done = requests.done[bios]
+            end = ts[row] + length[row]
+            seen = done[(done >= 0) & (done <= end)]
+            before = requests.ts[bios[0]] - ts[row]
+            after = end - seen.max() if len(seen) else 0
+            between = finished[bios].max() - outcome.arrived_ns[bios].min()
+            rows.append(
+                (
+                    int(ts[row]),
+                    int(pid),
+                    of_process["call"].iloc[row],
+                    len(bios),
+                    int(length[row]),
+                    int(before + between + after),
+                )
+            )
+    columns = ["ts", "pid", "call", "bios", "recorded_ns", "simulated_ns"]
+    return pd.DataFrame(rows, columns=columns).sort_values("ts", ignore_index=True)

@@ -1,0 +1,95 @@
+"""Where pieces of files lie on the device, as file systems learn or decide it.
+
+A write bio names a sector; which page of which file that is, only the file system knows. ext4 and
+xfs tell each extent when they read it from the disk or allocate it. What was known before the
+recording is asked for at its end (`extent_map`).
+
+Kernel: include/trace/events/ext4.h, class ext4__es_extent; fs/xfs/xfs_trace.h, class
+xfs_bmap_class.
+"""
+
+from __future__ import annotations
+
+from probes.schema import (
+    CPU,
+    DEV,
+    EVENT,
+    INO,
+    PID,
+    TID,
+    TS,
+    Column,
+    Event,
+    Probe,
+    Scope,
+    Table,
+    Type,
+    device,
+    number,
+)
+
+TABLE = Table(
+    "extents",
+    "One row an extent of a file that its file system has read or allocated.",
+    (
+        TS,
+        CPU,
+        PID,
+        TID,
+        EVENT,
+        DEV,
+        INO,
+        Column("file_block", Type.UINT64, "where in the file it begins", "blocks"),
+        Column(
+            "disk_block",
+            Type.UINT64,
+            "where on the device: ext4's own number, or xfs's, which has the allocation group in "
+            "its high bits; of no place (a hole, not yet allocated) a number beyond the device",
+            "blocks",
+        ),
+        Column("blocks", Type.UINT64, "its length, in blocks of the file system", "blocks"),
+    ),
+    example="SELECT dev, ino, count(*), max(blocks) FROM extents GROUP BY ALL ORDER BY 3 DESC",
+)
+
+_EXT4 = {
+    "dev": device("dev"),
+    "ino": number("ino"),
+    "file_block": number("lblk"),
+    "disk_block": number("pblk"),
+    "blocks": number("len"),
+}
+_XFS = {
+    "dev": device("dev"),
+    "ino": number("ino"),
+    "file_block": number("startoff"),
+    "disk_block": number("startblock"),
+    "blocks": number("blockcount"),
+}
+
+PROBE = Probe(
+    "extents",
+    "where pieces of files lie on the device, as ext4 and xfs read or allocate them; machine-wide",
+    TABLE,
+    (
+        Event("ext4:ext4_es_insert_extent", "known", _EXT4),
+        Event("xfs:xfs_iext_insert", "inserted", _XFS),
+        Event("xfs:xfs_bmap_post_update", "updated", _XFS),
+    ),
+    Scope.MACHINE,
+    rate="one event an extent that is allocated, or read for the first time",
+    optional=True,
+)
+
+EXTENT_MAP = Table(
+    "extent_map",
+    "One row an extent, at the recording's end, of a file that was written to.",
+    (
+        Column("dev", Type.TEXT, "file system: MAJOR:MINOR of its block device", nullable=False),
+        INO,
+        Column("file_byte", Type.UINT64, "where in the file it begins", "bytes"),
+        Column("disk_byte", Type.UINT64, "where on the device", "bytes"),
+        Column("bytes", Type.UINT64, "its length", "bytes"),
+    ),
+    example="SELECT dev, ino, count(*) extents, sum(bytes) FROM extent_map GROUP BY ALL",
+)

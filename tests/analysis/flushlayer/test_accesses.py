@@ -1,0 +1,59 @@
+"""What counts as a page write-back."""
+
+import pytest
+
+from analysis.flushlayer.accesses import page_writebacks
+from probes.errors import BadTrace
+from tests.support.traces import make_trace
+
+
+def bio(ts, sector, nr_sector, rwbs="W", dev="254:0", tid=1):
+    return {
+        "ts": ts,
+        "tid": tid,
+        "event": "bio_queue",
+        "dev": dev,
+        "sector": sector,
+        "nr_sector": nr_sector,
+        "rwbs": rwbs,
+    }
+
+
+def test_a_bio_of_n_pages_is_n_write_backs(tmp_path):
+    events = [bio(1, 0, 24), bio(2, 8, 8), bio(3, 0, 8, dev="7:0"), bio(4, 16, 8, "R")]
+    with make_trace(tmp_path / "t", {"block": events}) as trace:
+        found = page_writebacks(trace)
+        only = page_writebacks(trace, ["7:0"])
+    assert found.page.tolist() == [0, 1, 2, 1, 3]
+    assert found.unique == 4
+    assert found.by_device == {"254:0": 4, "7:0": 1}
+    assert (len(only), only.unique) == (1, 1)
+
+
+def test_the_recorders_own_files_are_left_out(tmp_path):
+    tables = {
+        "block": [bio(5, 0, 8, tid=50), bio(15, 80, 16, tid=50)],
+        "writeback": [{"ts": 1, "tid": 50, "event": "start", "reason": "sync"}],
+        "inode_writeback": [
+            {"ts": 2, "tid": 50, "event": "start", "dev": "254:0", "ino": 11},
+            {"ts": 12, "tid": 50, "event": "start", "dev": "254:0", "ino": 12},
+        ],
+    }
+    with make_trace(tmp_path / "t", tables, own_files={"254:0": [12]}) as trace:
+        found = page_writebacks(trace)
+    assert (len(found), found.own, found.by_reason) == (1, 2, {"sync": 1})
+
+
+def test_a_trace_that_claims_too_much_is_refused(tmp_path):
+    events = [bio(1, 0, 1 << 40)]
+    with (
+        make_trace(tmp_path / "t", {"block": events}) as trace,
+        pytest.raises(BadTrace, match="claims more than"),
+    ):
+        page_writebacks(trace)
+
+
+def test_sectors_at_the_end_of_the_number_range(tmp_path):
+    events = [bio(1, (1 << 64) - 8, 8), bio(2, (1 << 63), 8), bio(3, (1 << 64) - 8, 8)]
+    with make_trace(tmp_path / "t", {"block": events}) as trace:
+        assert page_writebacks(trace).page.tolist() == [0, 1, 0]

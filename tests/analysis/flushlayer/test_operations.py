@@ -1,0 +1,29 @@
+"""What each kind of buffer takes."""
+
+import numpy as np
+import pytest
+
+from analysis.flushlayer.operations import BUFFERS, LOOK, PAST, READ, WRITE, operations
+from probes.errors import UsageError
+
+IS_WRITE = np.array([True, True, False, False])
+WAITED = np.array([True, False, True, False])
+
+
+@pytest.mark.parametrize(
+    ("buffer", "asked"),
+    [
+        ("write-only", [WRITE, WRITE, LOOK, LOOK]),
+        ("read-write", [WRITE, WRITE, READ, READ]),
+        ("sync-only", [WRITE, PAST, LOOK, LOOK]),
+    ],
+)
+def test_a_buffer_takes_what_it_is_for(buffer, asked):
+    made = operations(buffer, IS_WRITE, WAITED)
+    assert made.tolist() == asked
+    assert made.dtype == np.uint8
+
+
+def test_an_unknown_buffer_names_those_there_are():
+    with pytest.raises(UsageError, match=f"known: {', '.join(BUFFERS)}"):
+        operations("read-only", IS_WRITE, WAITED)

@@ -1,0 +1,132 @@
+"""A recording as the timed model gets it: issuers, completions, flushes; and its sync calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.flushlayer.accesses import page_writebacks
+from analysis.flushlayer.devices import find
+from analysis.flushlayer.disk import Disk
+from analysis.flushlayer.recorded import recorded
+from analysis.flushlayer.sync_calls import sync_calls
+from analysis.flushlayer.timed import simulate
+from tests.support.traces import make_trace
+
+MS = 10**6
+JOB, JBD2 = 7, 99
+PROCESSES = [
+    {"tid": JOB, "pid": JOB, "target": "job", "role": "target", "comm": "python"},
+    {"tid": 8, "pid": 8, "target": "job", "role": "target", "comm": "python"},
+    {"tid": JBD2, "pid": JBD2, "role": "journal", "comm": "jbd2/vda-8"},
+]
+
+
+def event(ts, name, sector, nr_sector, rwbs, tid):
+    comm = "jbd2/vda-8" if tid == JBD2 else "python"
+    return {
+        "ts": ts, "tid": tid, "pid": tid, "comm": comm, "event": name, "dev": "254:0",
+        "sector": sector, "nr_sector": nr_sector, "rwbs": rwbs,
+    }  # fmt: skip
+
+
+def fsync(ts, length, pid=JOB):
+    return {"ts": ts, "dur_ns": length, "tid": pid, "pid": pid, "name": "fsync", "nr": 74, "ret": 0}
+
+
+# One fsync of 40 ms: data (8 ms), two journal blocks in one request (8 ms), then the commit, with
+# a flush before it and one after it.
+COMMIT = [
+    event(1 * MS, "bio_queue", 80, 8, "WS", JOB),
+    event(1 * MS, "issue", 80, 8, "WS", JOB),
+    event(9 * MS, "complete", 80, 8, "WS", 0),
+    event(10 * MS, "bio_queue", 800, 8, "WSM", JBD2),
+    event(10 * MS + 1, "bio_queue", 808, 8, "WSM", JBD2),
+    event(10 * MS + 2, "issue", 800, 16, "WSM", JBD2),
+    event(18 * MS, "complete", 800, 16, "WSM", 0),
+    event(19 * MS, "bio_queue", 816, 8, "FWFSM", JBD2),
+    event(27 * MS, "issue", 816, 8, "WSM", JBD2),
+    event(35 * MS, "complete", 816, 8, "WSM", 0),
+    event(39 * MS, "complete", 816, 0, "WSM", 0),
+]
+
+
+@pytest.fixture
+def opened(tmp_path):
+    traces = []
+
+    def make(block, calls):
+        tables = {"block": block, "processes": PROCESSES, "syscalls": calls}
+        trace = make_trace(tmp_path / f"{len(traces)}.trace", tables)
+        traces.append(trace)
+        return trace, recorded(trace, page_writebacks(trace, reads=True, flushes_too=True))
+
+    yield make
+    for trace in traces:
+        trace.close()
+
+
+def test_a_bio_with_a_flush_before_it_is_a_flush_and_a_write(opened):
+    _, found = opened(COMMIT, [fsync(0, 40 * MS)])
+    assert found.op.tolist() == [0, 0, 2, 0]
+    assert found.pages.tolist() == [1, 2, 0, 1]
+    assert found.first.tolist() == [0, 1, 3, 3]
+    assert found.fua.tolist() == [False, False, False, True]
+    assert found.ts.tolist() == [1 * MS, 10 * MS, 19 * MS, 19 * MS]
+
+
+def test_a_bio_is_complete_with_the_request_that_covers_it_or_is_written_through(opened):
+    _, found = opened(COMMIT, [fsync(0, 40 * MS)])
+    assert found.done.tolist() == [9 * MS, 18 * MS, 19 * MS, 39 * MS]
+
+
+def test_a_sector_that_is_written_again_is_complete_by_the_next_request_of_it(opened):
+    rows = [
+        event(1, "bio_queue", 80, 8, "WS", JOB),
+        event(5, "complete", 80, 8, "WS", 0),
+        event(6, "bio_queue", 80, 8, "WS", JOB),
+        event(9, "complete", 80, 8, "WS", 0),
+        event(10, "bio_queue", 80, 8, "WS", JOB),
+    ]
+    _, found = opened(rows, [])
+    assert found.done.tolist() == [5, 9, -1]
+
+
+def test_who_waits_for_the_journal_is_who_syncs_where_that_is_one_process(opened):
+    assert opened(COMMIT, [fsync(0, 40 * MS)])[1].chain.tolist() == [JOB] * 4
+    two = [fsync(0, 40 * MS), fsync(15 * MS, 25 * MS, pid=8)]
+    assert opened(COMMIT, two)[1].chain.tolist() == [JOB, JOB, JBD2, JBD2]
+    assert opened(COMMIT, [])[1].chain.tolist() == [JOB, JBD2, JBD2, JBD2]
+
+
+def test_bios_that_went_to_the_device_apart_stay_apart(opened):
+    rows = [
+        event(1, "bio_queue", 80, 8, "WS", JOB),
+        event(2, "bio_queue", 88, 8, "WS", JOB),
+        event(5, "complete", 80, 8, "WS", 0),
+        event(6, "complete", 88, 8, "WS", 0),
+    ]
+    assert opened(rows, [])[1].pages.tolist() == [1, 1]
+
+
+def test_a_flush_alone_is_one_of_no_pages(opened):
+    rows = [event(1, "bio_queue", 0, 0, "FWS", JOB), *COMMIT]
+    _, found = opened(rows, [fsync(0, 40 * MS)])
+    assert (found.op[0], found.pages[0], found.chain[0]) == (2, 0, JOB)
+
+
+def test_a_sync_call_takes_what_its_bios_take_and_what_it_did_besides(opened):
+    trace, found = opened(COMMIT, [fsync(0, 40 * MS), fsync(50 * MS, MS)])
+    disk = Disk(find("hdd-paper", "disk"))
+    calls = sync_calls(trace, found, simulate(found, disk, replay="closed"))
+    # 1 ms before, 8 for the data, 1 between, 8, 1 between, 8 for the commit, 1 after.
+    assert calls["simulated_ns"].tolist() == [pytest.approx(28 * MS, abs=10)]
+    assert calls["recorded_ns"].tolist() == [40 * MS]
+    assert (calls["bios"][0], calls["pid"][0], calls["call"][0]) == (4, JOB, "fsync")
+
+
+def test_reads_are_requests_too(opened):
+    rows = [event(1, "bio_queue", 80, 16, "R", JOB), event(5, "complete", 80, 16, "R", 0)]
+    _, found = opened(rows, [])
+    assert (found.op.tolist(), found.pages.tolist(), found.done.tolist()) == ([1], [2], [5])
+    assert np.array_equal(found.page, [0, 1])

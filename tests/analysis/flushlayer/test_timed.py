@@ -14,6 +14,7 @@ from analysis.flushlayer.policies import lru
 from analysis.flushlayer.timed import Layer, simulate
 from probes.errors import BadTrace, UsageError
 from tests.support.bios import bios, flat
+from tests.support.slow_layer import response_times
 
 MS = 1_000_000
 HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
@@ -323,6 +324,17 @@ def test_what_is_written_is_destaged_resident_or_overwritten(
         assert outcome.medium.bytes_written == 4096 * sum(p.written for p in outcome.layers)
     else:
         assert outcome.disk_pages == requests.pages[requests.op == 0].sum()
+
+
+@settings(max_examples=200, deadline=None)
+@given(_TRACE, st.integers(1, 10), st.booleans())
+def test_response_times_are_those_of_a_slow_and_simple_simulation(rows, capacity, keeps_reads):
+    requests = trace([(*row[:4], 0, *row[5:]) for row in rows])
+    medium = flat("medium", kind="nvm", read_latency=350, write_latency=350)
+    layer = Layer(capacity, medium, buffer="read-write" if keeps_reads else "write-only")
+    outcome = simulate(requests, HDD, layer)
+    wanted = response_times(requests, capacity, 8 * MS, 350, keeps_reads)
+    assert outcome.response_ns.tolist() == wanted
 
 
 @settings(max_examples=100, deadline=None)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,10 +45,11 @@ def write_report_page(
     """Make the page of a trace and write it, mode 0600. Says on stderr what was written."""
     from analysis.page.trace import trace_page
     from analysis.studies.papers.of_traces import sections
+    from tracer.cli.progress import status
     from tracer.cli.sizes import show_size
     from tracer.store.files import write_whole
 
-    with _shown() as progress:
+    with status("making the page") as progress:
         progress("papers")
         text = trace_page(trace, tables, notes, findings, sections(trace), progress)
     page = text.encode("utf-8", "replace")
@@ -64,16 +64,3 @@ def write_report_page(
             f"cannot write {output}: {error.strerror}", "name another file with --html"
         ) from None
     typer.echo(f"{output}: {show_size(len(page))}", err=True)
-
-
-@contextlib.contextmanager
-def _shown() -> Iterator[Callable[[str], None]]:
-    """Says on a terminal's stderr what is being made; nothing elsewhere."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda what: None
-        return
-    with console.status("") as status:
-        yield lambda what: status.update(f"making the page: {what}")

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from tracer.cli.opening import AsJson, TracePath, open_trace
 
-_DEFAULT_SHARE = 0.25
-_SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+if TYPE_CHECKING:
+    from analysis.flushlayer.answers.question import Question
+    from tracer.store.trace import Trace
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class Model(StrEnum):
+    """How the layer is simulated."""
+
+    PAPER = "paper"
+    CURVE = "curve"
+    TIMED = "timed"
+
+
+_MODELS = (
+    "paper: flat latencies, summed; curve: every capacity at once; timed: queues, seeks, destaging."
+)
 
 
 def simulate(
     trace: TracePath,
-    model: Annotated[str, typer.Option(help="Model of the layer: paper.")] = "paper",
+    model: Annotated[str, typer.Option(help=_MODELS)] = "paper",
     capacity: Annotated[
         str | None, typer.Option(metavar="BYTES", help="Size of the layer, e.g. 64M.")
     ] = None,
@@ -26,9 +44,32 @@ def simulate(
         float | None,
         typer.Option(metavar="F", help="Size as a share of the distinct pages written."),
     ] = None,
-    policy: Annotated[str, typer.Option(help="Replacement policy: lru.")] = "lru",
+    wanted: Annotated[
+        float | None,
+        typer.Option(metavar="F", help="curve: the capacity that this improvement needs, too."),
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(help="fifo, lru, clock, lfu, slru, 2q, arc, sieve, s3-fifo or min."),
+    ] = "lru",
+    buffer: Annotated[
+        str, typer.Option(help="What the layer takes: write-only, read-write or sync-only.")
+    ] = "write-only",
+    identity: Annotated[
+        str, typer.Option(help="What makes a page the same: its block, or its file.")
+    ] = "block",
     medium: Annotated[str, typer.Option(help="Device of the layer.")] = "pcm-paper",
     disk: Annotated[str, typer.Option(help="Device behind the layer.")] = "hdd-paper",
+    devices: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Devices of your own (TOML).")
+    ] = None,
+    destage: Annotated[
+        str,
+        typer.Option(help="timed: lazy, eager, watermark, idle, age or phase."),
+    ] = "lazy",
+    partitioned: Annotated[
+        bool, typer.Option("--partitioned", help="timed: a part of the layer for each tenant.")
+    ] = False,
     dev: Annotated[
         list[str] | None,
         typer.Option(metavar="MAJOR:MINOR", help="Only write-backs to this device."),
@@ -41,135 +82,110 @@ def simulate(
 
       tracer simulate run.trace --capacity 64M
 
-      tracer simulate run.trace --capacity-share 0.5 --json
-    """
-    from analysis.flushlayer import devices, paper
-    from analysis.flushlayer.accesses import page_writebacks
-    from analysis.views.devices import notes as devices_notes
-    from probes.errors import UsageError
+      tracer simulate run.trace --model curve --identity file --wanted 0.8
 
-    if model != "paper":
-        raise UsageError(f"there is no model {model!r}", "known: paper")
-    if policy != "lru":
-        raise UsageError(f"there is no policy {policy!r}", "known: lru")
-    the_medium = devices.find(medium, "nvm")
-    the_disk = devices.find(disk, "disk")
-    wanted = _capacity(capacity, capacity_pages, capacity_share)
+      tracer simulate run.trace --model timed --disk hdd-7200 --destage idle --json
+    """
+    from analysis.cli.simulate_text import print_answer
+    from analysis.flushlayer.destage import Destage
+
+    chosen = _one_of(Model, model, "model")
+    question = _question(
+        (capacity, capacity_pages, capacity_share), policy, buffer, identity, medium, disk, devices
+    )
+    when: Any = destage
+    rule = Destage(when)
+    _check_wanted(wanted)
     with open_trace(trace) as opened:
-        accesses = page_writebacks(opened, dev)
-        loss = opened.manifest["loss"]
-        about_devices = devices_notes(opened.manifest, set(accesses.by_device))
-    pages, how = wanted(accesses.unique)
-    result = paper.simulate(accesses, pages, the_medium, the_disk)
-    sweep = [
-        paper.simulate(accesses, math.ceil(share * accesses.unique), the_medium, the_disk)
-        for share in _SHARES
-    ]
-    notes = [how, *paper.assumptions(the_medium, the_disk)]
-    notes += about_devices
-    if loss.get("windows"):
-        notes.append(f"{loss['windows']} gaps in the recording: write-backs may be missing")
-    facts: dict[str, Any] = {
-        "model": model,
-        "policy": policy,
-        "medium": the_medium.name,
-        "disk": the_disk.name,
-        "identity": "block",
-        "requests": result.requests,
-        "unique_pages": result.unique_pages,
-        "disk_writes": result.disk_writes,
-        "resident_pages": result.resident_pages,
-        "capacity_pages": result.capacity_pages,
-        "capacity_bytes": result.capacity_pages * 4096,
-        "improvement": result.improvement,
-        "improvement_with_drain": result.improvement_with_drain,
-        "by_reason": accesses.by_reason,
-        "by_device": accesses.by_device,
-        "own_requests_left_out": accesses.own,
-        "sweep": [
-            {
-                "capacity_share": share,
-                "capacity_pages": r.capacity_pages,
-                "disk_writes": r.disk_writes,
-                "improvement": r.improvement,
-                "improvement_with_drain": r.improvement_with_drain,
-            }
-            for share, r in zip(_SHARES, sweep, strict=True)
-        ],
-        "assumptions": notes,
-    }
+        facts = {
+            "model": str(chosen),
+            "policy": policy,
+            "buffer": buffer,
+            "medium": question.medium.name,
+            "disk": question.disk.name,
+            "identity": str(question.identity),
+            **_answer(opened, chosen, question, dev, wanted, rule, partitioned),
+        }
+        facts["assumptions"] += _about(opened, facts)
     if json:
         from tracer.store.trace import dump
 
         typer.echo(dump(facts))
     else:
-        _print(str(trace), facts)
+        print_answer(str(trace), facts)
 
 
-def _capacity(text: str | None, pages: int | None, share: float | None) -> Any:
-    """What gives (pages, explanation) for a number of distinct pages."""
-    from probes.errors import UsageError
+def _question(
+    capacities: tuple[str | None, int | None, float | None],
+    policy: str,
+    buffer: str,
+    identity: str,
+    medium: str,
+    disk: str,
+    devices: Path | None,
+) -> Question:
+    from analysis.flushlayer.accesses import Identity
+    from analysis.flushlayer.answers.question import Capacity, Question
+    from analysis.flushlayer.devices import find
     from tracer.cli.sizes import parse_size
 
-    given = [option for option in (text, pages, share) if option is not None]
-    if len(given) > 1:
-        raise UsageError(
-            "the capacity is given more than once",
-            "give one of --capacity, --capacity-pages, --capacity-share",
-        )
-    if text is not None:
-        size = parse_size(text)
-        return lambda unique: (size // 4096, f"capacity {size} bytes, as given")
-    if pages is not None:
-        if not 0 <= pages < 1 << 62:
-            raise UsageError(f"a capacity of {pages} pages cannot be", "give 0 or more")
-        return lambda unique: (pages, f"capacity {pages} pages, as given")
-    by_default = share is None
-    part = _DEFAULT_SHARE if share is None else share
-    if not (math.isfinite(part) and 0 <= part <= 1e6):
-        raise UsageError(f"a capacity share of {part} cannot be", "give e.g. 0.25")
-    said = "by default: the paper gives none" if by_default else "as given"
-    return lambda unique: (
-        math.ceil(part * unique),
-        f"capacity {part:g} of the {unique} distinct pages, {said}",
+    size, pages, share = capacities
+    return Question(
+        find(medium, "nvm", devices),
+        find(disk, "disk", devices),
+        Capacity(None if size is None else parse_size(size), pages, share),
+        policy,
+        buffer,
+        _one_of(Identity, identity, "identity"),
     )
 
 
-def _print(name: str, facts: dict[str, Any]) -> None:
-    from tracer.cli.output import console, print_table, safe, show
-    from tracer.cli.sizes import show_size
+def _answer(
+    trace: Trace,
+    model: Model,
+    question: Question,
+    dev: list[str] | None,
+    wanted: float | None,
+    rule: Any,
+    partitioned: bool,
+) -> dict[str, Any]:
+    from analysis.flushlayer.accesses import Identity, page_writebacks
+    from analysis.flushlayer.answers import curve, paper, timed
+    from tracer.cli.progress import status
 
-    out = console()
-    out.print(safe(f"{name}: a flush layer of {facts['medium']} before {facts['disk']}"))
-    out.print()
-    if not facts["requests"]:
-        out.print("No page write-backs in this trace: a flush layer would have had nothing to do.")
-    else:
-        out.print(f"  N  page write-backs            {show(facts['requests'])}")
-        out.print(f"  U  distinct pages              {show(facts['unique_pages'])}")
-        out.print(
-            f"     capacity                    {show(facts['capacity_pages'])} pages"
-            f" ({show_size(facts['capacity_bytes'])})"
-        )
-        out.print(f"  D  pages that reach the disk   {show(facts['disk_writes'])}")
-        out.print(f"     improvement                 {show(facts['improvement'])}")
-        out.print(f"     with the final drain        {show(facts['improvement_with_drain'])}")
-        out.print()
-        columns = {
-            "capacity_share": "share of U",
-            "capacity_pages": "pages",
-            "disk_writes": "D",
-            "improvement": "improvement",
-            "improvement_with_drain": "with drain",
-        }
-        print_table(
-            out,
-            "Other capacities",
-            list(columns.values()),
-            [[s[c] for c in columns] for s in facts["sweep"]],
-        )
-        for reason, pages in facts["by_reason"].items():
-            out.print(safe(f"  {show(pages)} pages by {reason}"))
-    out.print("\nAssumptions")
-    for note in facts["assumptions"]:
-        out.print(safe(f"  - {note}"))
+    if model is Model.TIMED:
+        accesses = page_writebacks(trace, dev, question.identity, True, True)
+        with status("simulating") as progress:
+            return timed.answer(question, trace, accesses, rule, partitioned, progress)
+    if model is Model.CURVE:
+        accesses = page_writebacks(trace, dev, question.identity, question.reads)
+        return curve.answer(question, accesses, wanted)
+    return paper.answer(
+        question, {key: page_writebacks(trace, dev, key, question.reads) for key in Identity}
+    )
+
+
+def _about(trace: Trace, facts: dict[str, Any]) -> list[str]:
+    from analysis.views.devices import notes
+
+    said = notes(trace.manifest, set(facts["by_device"]))
+    gaps = trace.manifest["loss"].get("windows")
+    if gaps:
+        said.append(f"{gaps} gaps in the recording: write-backs may be missing")
+    return said
+
+
+def _one_of(kind: type[Choice], value: str, what: str) -> Choice:
+    from probes.errors import UsageError
+
+    try:
+        return kind(value)
+    except ValueError:
+        raise UsageError(f"there is no {what} {value!r}", f"known: {', '.join(kind)}") from None
+
+
+def _check_wanted(wanted: float | None) -> None:
+    from probes.errors import UsageError
+
+    if wanted is not None and not 0 <= wanted <= 1:
+        raise UsageError(f"an improvement of {wanted} cannot be", "give 0 to 1, e.g. 0.8")

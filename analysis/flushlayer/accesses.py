@@ -63,6 +63,10 @@ class Bios:
     def __len__(self) -> int:
         return len(self.ts)
 
+    def of_pages(self) -> NDArray[np.int64]:
+        """The number of the bio of each page access."""
+        return np.repeat(np.arange(len(self)), self.pages)
+
 
 @dataclass(frozen=True)
 class Accesses:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from analysis.flushlayer.accesses import Accesses
 from analysis.flushlayer.devices import Device
 from analysis.flushlayer.flat_latencies import improvement
-from analysis.flushlayer.policies import find
+from analysis.flushlayer.operations import BUFFERS
+from analysis.flushlayer.policies import Operations, find
 from analysis.flushlayer.policies import simulate as run
 
 
@@ -34,11 +35,19 @@ class Result:
 
 
 def simulate(
-    accesses: Accesses, capacity_pages: int, medium: Device, disk: Device, policy: str = "lru"
+    accesses: Accesses,
+    capacity_pages: int,
+    medium: Device,
+    disk: Device,
+    policy: str = "lru",
+    op: Operations | None = None,
 ) -> Result:
-    """Run the model for one capacity. Raises UsageError for an unknown policy."""
-    counts = run(policy, accesses.page, accesses.unique, capacity_pages)
-    n = len(accesses)
+    """Run the model for one capacity. Raises UsageError for an unknown policy.
+
+    `op`: what each access asks, as operations.py has it; without it all are writes.
+    """
+    counts = run(policy, accesses.page, accesses.unique, capacity_pages, op)
+    n = counts.writes + counts.past
 
     def improved(disk_writes: int) -> float | None:
         if n == 0:
@@ -56,17 +65,16 @@ def simulate(
     )
 
 
-def assumptions(medium: Device, disk: Device, policy: str = "lru") -> list[str]:
+def assumptions(
+    medium: Device, disk: Device, policy: str = "lru", buffer: str = "write-only"
+) -> list[str]:
     """What the number assumes, to be shown beside it."""
     return [
         f"a page of 4096 bytes is a request; {disk.name}: {disk.write_ns / 1e6:g} ms for any"
         f" write, {medium.name}: {medium.write_ns} ns for any write",
         "serial: times are summed, nothing overlaps, no queueing, merging or seeking",
-        f"write-only buffer, {policy} ({find(policy).description}); a page is destaged only to make"
-        " room; reads are not modelled",
-        "pages told apart by block (device and page): a layer below the file system; a file"
-        " that is truncated and rewritten gets new blocks and counts as new pages",
-        "every write bio counts, journal and metadata included, but not the tracer's own files",
+        f"{buffer} buffer ({BUFFERS[buffer]}), {policy} ({find(policy).description}); a page is"
+        " destaged only to make room; the time of reads does not count",
         "improvement: pages left in the layer at the end are never written to the disk;"
         " improvement_with_drain: all of them are",
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from rich.console import Console
@@ -103,3 +105,14 @@ def show_decoding(
     if done >= pages:
         bar.stop()
     return bar, task
+
+
+@contextlib.contextmanager
+def status(doing: str) -> Iterator[Callable[[str], None]]:
+    """Says on a terminal's stderr what of `doing` is done now; nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what: None
+        return
+    with console.status("") as shown:
+        yield lambda what: shown.update(f"{doing}: {what}")

@@ -7,6 +7,6 @@ queue.py        the queue that most of them are made of
 """
 
 from analysis.flushlayer.policies.catalogue import POLICIES, Policy, find
-from analysis.flushlayer.policies.simulation import Counts, Outcomes, lru, outcomes, simulate
+from analysis.flushlayer.policies.simulation import Counts, Operations, Outcomes, Pages, lru, outcomes, simulate
 
-__all__ = ["POLICIES", "Counts", "Outcomes", "Policy", "find", "lru", "outcomes", "simulate"]
+__all__ = ["POLICIES", "Counts", "Operations", "Outcomes", "Pages", "Policy", "find", "lru", "outcomes", "simulate"]

@@ -1,0 +1,166 @@
+"""What `tracer simulate` prints for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from tracer.cli.output import console, print_table, safe, show
+from tracer.cli.sizes import show_size
+
+_MS = 1e6
+_SWEEP = {
+    "capacity_share": "share of U",
+    "capacity_pages": "pages",
+    "disk_writes": "D",
+    "improvement": "improvement",
+    "improvement_with_drain": "with drain",
+}
+_LATENCY = ("replay", "layer", "op", "requests", "mean", "p50", "p95", "p99", "p99.9", "max")
+_TIMES = ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "p99_9_ns", "max_ns")
+
+
+def print_answer(name: str, facts: dict[str, Any]) -> None:
+    """Print the facts of one of the models (analysis/flushlayer/answers)."""
+    out = console()
+    out.print(safe(f"{name}: a flush layer of {facts['medium']} before {facts['disk']}"))
+    out.print()
+    if not facts["requests"]:
+        out.print("No page write-backs in this trace: a flush layer would have had nothing to do.")
+    else:
+        out.print(f"  N  page write-backs            {show(facts['requests'])}")
+        out.print(f"  U  distinct pages              {show(facts['unique_pages'])}")
+        {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](out, facts)
+        for reason, pages in facts["by_reason"].items():
+            out.print(safe(f"  {show(pages)} pages by {reason}"))
+    out.print("\nAssumptions")
+    for note in facts["assumptions"]:
+        out.print(safe(f"  - {note}"))
+
+
+def _capacity(out: Console, facts: dict[str, Any]) -> None:
+    pages, size = show(facts["capacity_pages"]), show_size(facts["capacity_bytes"])
+    out.print(f"     capacity                    {pages} pages ({size})")
+
+
+def _paper(out: Console, facts: dict[str, Any]) -> None:
+    _capacity(out, facts)
+    out.print(f"  D  pages that reach the disk   {show(facts['disk_writes'])}")
+    out.print(f"     improvement                 {show(facts['improvement'])}")
+    out.print(f"     with the final drain        {show(facts['improvement_with_drain'])}")
+    out.print()
+    rows = [[row[c] for c in _SWEEP] for row in facts["sweep"]]
+    print_table(out, "Other capacities", list(_SWEEP.values()), rows)
+    columns = ["pages by", "N", "U", "not mapped", "improvement", "with drain"]
+    rows = [
+        [
+            identity,
+            found["requests"],
+            found["unique_pages"],
+            found["mapping"].get("not mapped"),
+            found["improvement"],
+            found["improvement_with_drain"],
+        ]
+        for identity, found in facts["identities"].items()
+    ]
+    print_table(out, "The same layer, pages told apart otherwise", columns, rows)
+    out.print(safe(facts["papers_number"]))
+    out.print()
+
+
+def _curve(out: Console, facts: dict[str, Any]) -> None:
+    out.print()
+    step = max(1, len(facts["curve"]) // 12)
+    rows = [
+        [
+            row["capacity_pages"],
+            show_size(row["capacity_bytes"]),
+            row["disk_writes"],
+            row["improvement"],
+            row["improvement_with_drain"],
+        ]
+        for row in [*facts["curve"][:-1:step], facts["curve"][-1]]
+    ]
+    columns = ["pages", "size", "D", "improvement", "with drain"]
+    print_table(out, "Improvement by capacity", columns, rows)
+    rows = [
+        [
+            row["improvement"],
+            *(
+                "out of reach" if row[key] is None else show_size(row[key])
+                for key in ("capacity_bytes", "capacity_bytes_with_drain")
+            ),
+        ]
+        for row in facts["needed"]
+    ]
+    print_table(out, "What it takes", ["improvement", "capacity", "with drain"], rows)
+
+
+def _timed(out: Console, facts: dict[str, Any]) -> None:
+    _capacity(out, facts)
+    out.print(f"     pages written to the disk   {show(facts['disk_pages'])}")
+    out.print(f"     without the layer           {show(facts['disk_pages_without'])}")
+    out.print()
+    rows = [
+        [row["replay"], row["layer"], row["op"], row["requests"]]
+        + [row[time] / _MS for time in _TIMES]
+        for row in facts["latency"]
+    ]
+    print_table(out, "Response times, ms", list(_LATENCY), rows)
+    rows = [
+        [row["by"], row["name"], row["requests"], *(row[c] for c in ("mean", "p50", "p99"))]
+        for row in facts["improvement"]
+    ]
+    columns = ["by", "", "requests", "mean", "p50", "p99"]
+    print_table(out, "Improvement, closed replay", columns, rows)
+    if facts["sync_calls"]:
+        rows = [
+            [row["layer"], row["calls"]]
+            + [row[time] / _MS for time in ("mean_ns", "p50_ns", "p99_ns")]
+            for row in facts["sync_calls"]
+        ]
+        columns = ["layer", "calls", "mean", "p50", "p99"]
+        print_table(out, "Calls that make data durable, ms", columns, rows)
+    rows = [
+        [row["replay"], row["layer"], row["name"], row["requests"], row["utilisation"],
+         row["mean_in_system"]]
+        for row in facts["devices"]
+    ]  # fmt: skip
+    columns = ["replay", "layer", "device", "requests", "utilisation", "in it, mean"]
+    print_table(out, "Devices", columns, rows)
+    _worn(out, facts)
+    _ceiling(out, facts["ceiling"])
+
+
+def _worn(out: Console, facts: dict[str, Any]) -> None:
+    wear = facts["wear"]
+    if wear is not None:
+        years = wear["lifetime_years"]
+        lasts = "not known: nobody gives its endurance"
+        if years is not None:
+            lasts = f"{years[0]:,.3g} to {years[1]:,.3g} years, if worn evenly"
+        cycles = f"{wear['cycles_per_year']:,.3g} writes of each cell a year"
+        out.print(safe(f"  The medium: {cycles}; lifetime {lasts}."))
+    joules = facts["energy_j"]
+    said = "not known: nobody gives its power" if joules is None else f"{joules:,.3g} J"
+    out.print(safe(f"  Energy of the medium: {said}."))
+
+
+def _ceiling(out: Console, found: dict[str, Any] | None) -> None:
+    if found is None:
+        out.print("  What it can save of the training's time is not known: no system calls here.")
+        return
+    lossy = " (events are missing: perhaps more)" if found["lossy"] else ""
+    out.print(
+        safe(
+            f"  At most {found['share']:.2%} of {found['what']} can be saved by any layer:"
+            f" {found['total_s']:.3g} of {found['length_s']:.3g} s in which a thread waited for"
+            f" writes{lossy}."
+        )
+    )
+    for kind, seconds in found["by_kind"].items():
+        if seconds:
+            out.print(safe(f"    {seconds:.3g} s {found['kinds'][kind]}"))
+    if found["unknown"]:
+        out.print(safe(f"    {found['unknown']} waits whose length nothing tells are not in it"))

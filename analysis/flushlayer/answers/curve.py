@@ -1,0 +1,60 @@
+"""The model `curve`: every capacity at once, and the capacity that an improvement needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.flushlayer import curve as model
+from analysis.flushlayer import paper
+from analysis.flushlayer.accesses import Accesses
+from analysis.flushlayer.answers.paper import PAPERS, known
+from analysis.flushlayer.answers.question import Question, about_input
+from analysis.flushlayer.policies import find
+
+
+def answer(question: Question, accesses: Accesses, wanted: float | None = None) -> dict[str, Any]:
+    """The facts: the curve, thinned for drawing, and what improvements need.
+
+    Keys: requests (N), unique_pages (U), by_reason, by_device, own_requests_left_out, curve (rows
+    of `curve.improvements`), needed (for `wanted` and each of the paper's numbers the least
+    capacity in pages and bytes, without and with the final drain; None: no capacity does), most,
+    most_with_drain, exact (False: capacities between those that were run are not known),
+    assumptions.
+    """
+    found, frame = curves(question, accesses)
+    targets = sorted({*PAPERS, *(() if wanted is None else (wanted,))})
+    return {
+        "requests": found.writes,
+        "unique_pages": accesses.unique,
+        "by_reason": accesses.by_reason,
+        "by_device": accesses.by_device,
+        "own_requests_left_out": accesses.own,
+        "exact": find(question.policy).one_pass,
+        "curve": model.thinned(frame).to_dict("records"),
+        "needed": [_needed(frame, target) for target in targets],
+        "most": known(frame["improvement"].max()),
+        "most_with_drain": known(frame["improvement_with_drain"].max()),
+        "assumptions": [
+            *paper.assumptions(question.medium, question.disk, question.policy, question.buffer),
+            *about_input(accesses),
+        ],
+    }
+
+
+def curves(question: Question, accesses: Accesses) -> tuple[model.Curve, pd.DataFrame]:
+    """The curve of a question's policy, and what it comes to with its devices."""
+    found = model.curve(
+        question.policy, accesses.page, accesses.unique, op=question.operations(accesses)
+    )
+    return found, model.improvements(found, question.medium.write_ns, question.disk.write_ns)
+
+
+def _needed(frame: pd.DataFrame, wanted: float) -> dict[str, Any]:
+    row: dict[str, Any] = {"improvement": wanted}
+    for suffix, column in (("", "improvement"), ("_with_drain", "improvement_with_drain")):
+        pages = model.smallest_capacity(frame, wanted, column)
+        row[f"capacity_pages{suffix}"] = pages
+        row[f"capacity_bytes{suffix}"] = None if pages is None else pages * model.PAGE_BYTES
+    return row

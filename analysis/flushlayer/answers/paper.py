@@ -1,0 +1,116 @@
+"""The model `paper` (seed 001, section 5) at one capacity, with what the number assumes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from analysis.flushlayer import paper
+from analysis.flushlayer.accesses import Accesses, Identity
+from analysis.flushlayer.answers.question import Question, about_input
+from analysis.flushlayer.curve import PAGE_BYTES, curve, improvements, smallest_capacity
+
+SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+PAPERS = (0.77, 0.82, 0.90)
+"""The least, the mean and the largest improvement that the paper gives (abstract, Figure 6)."""
+
+
+def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict[str, Any]:
+    """The facts of one layer, of other capacities, and of pages told apart otherwise.
+
+    `by_identity` has the accesses of the question's identity at least. Keys: requests (N),
+    unique_pages (U), by_reason, by_device (pages), own_requests_left_out, capacity_pages,
+    capacity_bytes, disk_writes (D), resident_pages, improvement, improvement_with_drain; sweep: the
+    same at shares of U; identities: see `_identity`; papers_number: the sentence that says what the
+    paper's number needs; assumptions.
+    """
+    accesses = by_identity[question.identity]
+    pages = question.capacity.of(accesses.unique)
+    identities = {str(key): _identity(question, of) for key, of in by_identity.items()}
+    return {
+        "requests": _row(question, accesses, 0)["disk_writes"],
+        "unique_pages": accesses.unique,
+        "by_reason": accesses.by_reason,
+        "by_device": accesses.by_device,
+        "own_requests_left_out": accesses.own,
+        **_row(question, accesses, pages),
+        "sweep": [
+            {"capacity_share": share} | _row(question, accesses, math.ceil(share * accesses.unique))
+            for share in SHARES
+        ],
+        "identities": identities,
+        "papers_number": papers_number(identities),
+        "assumptions": [
+            question.capacity.said(accesses.unique),
+            *paper.assumptions(question.medium, question.disk, question.policy, question.buffer),
+            *about_input(accesses),
+        ],
+    }
+
+
+def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the paper's mean improvement would take of this trace, by each identity."""
+    mean = PAPERS[1]
+    parts = []
+    for name, found in identities.items():
+        needed = next(n for n in found["needed"] if n["improvement"] == mean)
+        ways = []
+        for key, how in (("capacity_pages", "without"), ("capacity_pages_with_drain", "with")):
+            if needed[key] is None:
+                column = "most" if key == "capacity_pages" else "most_with_drain"
+                most = found[column]
+                said = "nothing was written" if most is None else f"at most {most:.0%}"
+                ways.append(f"out of reach {how} the final drain ({said})")
+            else:
+                size = needed[key] * PAGE_BYTES / (1 << 20)
+                ways.append(f"{size:.3g} MiB {how} the final drain")
+        parts.append(f"with pages told apart by {name}: {', '.join(ways)}")
+    return f"The paper's mean of {mean:.0%} would need, {'; '.join(parts)}."
+
+
+def _identity(question: Question, accesses: Accesses) -> dict[str, Any]:
+    """Keys: requests, unique_pages, mapping (pages of files, of no file, not mapped; empty by
+    block), the row of the question's capacity, most and most_with_drain (what the best capacity
+    gives), and needed: for each of PAPERS the least capacity_pages that reaches it, without and
+    with the drain; None: no capacity does."""
+    found = curve(question.policy, accesses.page, accesses.unique, op=question.operations(accesses))
+    frame = improvements(found, question.medium.write_ns, question.disk.write_ns)
+    both = ("improvement", "improvement_with_drain")
+    most, most_with_drain = (known(frame[column].max()) for column in both)
+    return {
+        "requests": found.writes,
+        "unique_pages": accesses.unique,
+        "mapping": accesses.by_mapping,
+        **_row(question, accesses, question.capacity.of(accesses.unique)),
+        "most": most,
+        "most_with_drain": most_with_drain,
+        "needed": [
+            {
+                "improvement": wanted,
+                "capacity_pages": smallest_capacity(frame, wanted),
+                "capacity_pages_with_drain": smallest_capacity(frame, wanted, both[1]),
+            }
+            for wanted in PAPERS
+        ],
+    }
+
+
+def _row(question: Question, accesses: Accesses, pages: int) -> dict[str, Any]:
+    found = paper.simulate(
+        accesses, pages, question.medium, question.disk, question.policy,
+        question.operations(accesses),
+    )  # fmt: skip
+    return {
+        "capacity_pages": pages,
+        "capacity_bytes": pages * PAGE_BYTES,
+        "disk_writes": found.disk_writes,
+        "resident_pages": found.resident_pages,
+        "improvement": found.improvement,
+        "improvement_with_drain": found.improvement_with_drain,
+    }
+
+
+def known(number: float) -> float | None:
+    """A number of a frame, None where it is NaN."""
+    return None if math.isnan(number) else float(number)

@@ -1,0 +1,117 @@
+"""What is asked of a simulation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from analysis.flushlayer.accesses import Accesses, Identity
+from analysis.flushlayer.curve import PAGE_BYTES
+from analysis.flushlayer.devices import Device
+from analysis.flushlayer.operations import BUFFERS, operations
+from analysis.flushlayer.policies import Operations, find
+from probes.errors import UsageError
+
+DEFAULT_SHARE = 0.25
+_MOST_PAGES = 1 << 40
+_MOST_SHARE = 1e6
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The size of a layer: one of bytes, pages, or a share of the distinct pages accessed."""
+
+    bytes: int | None = None
+    pages: int | None = None
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        """UsageError where it is not one of them, or cannot be."""
+        given = [value for value in (self.bytes, self.pages, self.share) if value is not None]
+        if len(given) > 1:
+            raise UsageError(
+                "the capacity is given more than once",
+                "give one of --capacity, --capacity-pages, --capacity-share",
+            )
+        if self.pages is not None and not 0 <= self.pages < _MOST_PAGES:
+            raise UsageError(f"a capacity of {self.pages} pages cannot be", "give 0 or more")
+        if self.bytes is not None and not 0 <= self.bytes < _MOST_PAGES * PAGE_BYTES:
+            raise UsageError(f"a capacity of {self.bytes} bytes cannot be", "give e.g. 64M")
+        if self.share is not None and not (
+            math.isfinite(self.share) and 0 <= self.share <= _MOST_SHARE
+        ):
+            raise UsageError(f"a capacity share of {self.share} cannot be", "give e.g. 0.25")
+
+    def of(self, unique: int) -> int:
+        """Pages, where so many distinct ones are accessed."""
+        if self.bytes is not None:
+            return self.bytes // PAGE_BYTES
+        if self.pages is not None:
+            return self.pages
+        return math.ceil((DEFAULT_SHARE if self.share is None else self.share) * unique)
+
+    def said(self, unique: int) -> str:
+        """How the capacity came about."""
+        if self.bytes is not None:
+            return f"capacity {self.bytes} bytes, as given"
+        if self.pages is not None:
+            return f"capacity {self.pages} pages, as given"
+        if self.share is None:
+            how = "by default: the paper gives none"
+            return f"capacity {DEFAULT_SHARE:g} of the {unique} distinct pages, {how}"
+        return f"capacity {self.share:g} of the {unique} distinct pages, as given"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A layer, what it is made of, and what lies behind it."""
+
+    medium: Device
+    disk: Device
+    capacity: Capacity = field(default_factory=Capacity)
+    policy: str = "lru"
+    buffer: str = "write-only"
+    identity: Identity = Identity.BLOCK
+
+    def __post_init__(self) -> None:
+        """UsageError for a policy or a buffer that there is not."""
+        find(self.policy)
+        if self.buffer not in BUFFERS:
+            raise UsageError(f"there is no buffer {self.buffer!r}", f"known: {', '.join(BUFFERS)}")
+
+    @property
+    def reads(self) -> bool:
+        """Whether what was read matters to the answer of the models that know no time."""
+        return self.buffer == "read-write"
+
+    def operations(self, accesses: Accesses) -> Operations | None:
+        """What each access asks of the layer; None: all are writes into it."""
+        if self.buffer == "write-only" or accesses.bios is None:
+            return None
+        bios = accesses.bios
+        of = bios.of_pages()
+        return operations(self.buffer, bios.write[of], bios.waited[of])
+
+
+IDENTITIES = {
+    Identity.BLOCK: "pages told apart by block (device and page): a layer below the file system; a"
+    " file that is truncated and rewritten gets new blocks and counts as new pages",
+    Identity.FILE: "pages told apart by file (inode and page of the file): a layer below the page"
+    " cache; a file that is truncated and rewritten is the same pages again",
+}
+"""What each identity means, to be shown beside a number."""
+
+
+def about_input(accesses: Accesses) -> list[str]:
+    """What was counted, and how pages were told apart."""
+    said = [
+        IDENTITIES[accesses.identity],
+        "every write bio counts, journal and metadata included, but not the tracer's own files",
+    ]
+    lost = accesses.by_mapping.get("not mapped", 0)
+    if lost:
+        said.append(
+            f"of {lost} of {len(accesses)} pages the file is not known (no extents of them were"
+            " recorded): these are told apart by block"
+        )
+    return said

@@ -1,0 +1,184 @@
+"""The model `timed`: what a layer does to latencies, destages, the devices and sync calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+
+from analysis.flushlayer import nvm
+from analysis.flushlayer.accesses import Accesses
+from analysis.flushlayer.answers.question import Question, about_input
+from analysis.flushlayer.ceiling import KINDS, ceiling
+from analysis.flushlayer.curve import PAGE_BYTES
+from analysis.flushlayer.destage import Destage
+from analysis.flushlayer.disk import Disk
+from analysis.flushlayer.outcome import Outcome, improvement, replay_gap, results
+from analysis.flushlayer.policies import outcomes
+from analysis.flushlayer.recorded import recorded
+from analysis.flushlayer.requests import Requests
+from analysis.flushlayer.sync_calls import sync_calls
+from analysis.flushlayer.timed import Layer, Replay, simulate
+from tracer.store.trace import Trace
+
+GROUPS = ("phase", "tenant", "reason")
+_QUANTILES = (0.5, 0.99)
+
+
+def answer(
+    question: Question,
+    trace: Trace,
+    accesses: Accesses,
+    destage: Destage,
+    partitioned: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """The facts; `accesses` has bios, with reads and flushes.
+
+    Keys: requests (N), unique_pages, capacity_pages, capacity_bytes; latency: rows of `results`
+    for each of the two replays with and without the layer (columns replay, layer, op, then those of
+    `results`); improvement: rows of `improvement` for all writes, closed replay, and for each
+    phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer, calls,
+    mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by replay and layer);
+    layers (LayerUse of the partitions, closed replay); disk_pages with and without the layer;
+    wear; energy_j; ceiling; assumptions. What is not known is None.
+    """
+    requests = recorded(trace, accesses)
+    disk = Disk(question.disk)
+    written = _written(accesses)
+    layer = _layer(question, accesses, written, requests, destage, partitioned)
+    runs: dict[tuple[str, bool], Outcome] = {}
+    for replay in get_args(Replay):
+        for has_layer in (False, True):
+            if progress is not None:
+                progress(f"{replay} replay, {'with' if has_layer else 'without'} the layer")
+            runs[replay, has_layer] = simulate(requests, disk, layer if has_layer else None, replay)
+    one, base = runs["closed", True], runs["closed", False]
+    names = {} if accesses.bios is None else accesses.bios.names
+    return {
+        "requests": sum(accesses.by_reason.values()),
+        "unique_pages": written,
+        "by_reason": accesses.by_reason,
+        "by_device": accesses.by_device,
+        "own_requests_left_out": accesses.own,
+        "capacity_pages": layer.capacity,
+        "capacity_bytes": layer.capacity * PAGE_BYTES,
+        "latency": _rows(
+            results(requests, run, ["op"]).assign(replay=replay, layer=has_layer)
+            for (replay, has_layer), run in runs.items()
+        ),
+        "improvement": _rows(_improvements(requests, one, base, names)),
+        "replay_gap": _rows([replay_gap(requests, runs["open", True], one)]),
+        "sync_calls": _sync_calls(trace, requests, base, one),
+        "devices": [
+            {"replay": replay, "layer": has_layer, **dataclasses.asdict(use)}
+            for (replay, has_layer), run in runs.items()
+            for use in (*run.disks, *([run.medium] if run.medium else []))
+        ],
+        "layers": [dataclasses.asdict(use) for use in one.layers],
+        "disk_pages": one.disk_pages,
+        "disk_pages_without": base.disk_pages,
+        **_medium(question, layer, one),
+        "ceiling": _ceiling(trace),
+        "assumptions": [
+            question.capacity.said(written),
+            *disk.assumptions(),
+            f"{question.buffer} buffer, {question.policy}; destaging: {destage.assumption()}",
+            "closed replay: a bio comes as long after the one that its process had waited for as it"
+            " did; open replay: it comes at its recorded time, which has the old disk's feedback",
+            *about_input(accesses),
+        ],
+    }
+
+
+def _written(accesses: Accesses) -> int:
+    """Distinct pages that were written: what was only read is no matter of the layer's size."""
+    if accesses.bios is None:
+        return accesses.unique
+    return len(np.unique(accesses.page[accesses.bios.write[accesses.bios.of_pages()]]))
+
+
+def _layer(
+    question: Question,
+    accesses: Accesses,
+    written: int,
+    requests: Requests,
+    destage: Destage,
+    partitioned: bool,
+) -> Layer:
+    capacity = question.capacity.of(written)
+    shares = None
+    if partitioned and requests.tenant is not None and int(requests.tenant.max(initial=-1)) >= 0:
+        shares = tuple(1.0 for _ in range(int(requests.tenant.max()) + 1))
+    evicted = None
+    if question.policy != "lru" and capacity:
+        op = question.operations(accesses)
+        evicted = outcomes(question.policy, accesses.page, accesses.unique, capacity, op).victim
+    buffer: Any = question.buffer
+    return Layer(capacity, question.medium, destage, buffer, shares, evicted)
+
+
+def _improvements(
+    requests: Requests, one: Outcome, base: Outcome, names: Mapping[str, list[str]]
+) -> list[pd.DataFrame]:
+    frames = [improvement(requests, one, base).assign(by="all", name="all")]
+    for group in GROUPS:
+        frame = improvement(requests, one, base, [group])
+        called = [names[group][code] if code >= 0 else "not known" for code in frame[group]]
+        frames.append(frame.drop(columns=group).assign(by=group, name=called))
+    return frames
+
+
+def _sync_calls(
+    trace: Trace, requests: Requests, base: Outcome, one: Outcome
+) -> list[dict[str, Any]]:
+    if "syscalls" not in trace.tables or "processes" not in trace.tables:
+        return []
+    found = []
+    for what, run, column in (
+        ("recorded", base, "recorded_ns"),
+        ("without", base, "simulated_ns"),
+        ("with", one, "simulated_ns"),
+    ):
+        times = sync_calls(trace, requests, run)[column].to_numpy(np.int64)
+        if len(times):
+            at = np.quantile(times, _QUANTILES, method="inverted_cdf")
+            row = {"layer": what, "calls": len(times), "mean_ns": float(times.mean())}
+            found.append(row | {"p50_ns": int(at[0]), "p99_ns": int(at[1])})
+    return found
+
+
+def _medium(question: Question, layer: Layer, run: Outcome) -> dict[str, Any]:
+    """Keys wear, energy_j."""
+    seconds = (run.end_ns - run.begin_ns) / 1e9
+    if run.medium is None or seconds <= 0:
+        return {"wear": None, "energy_j": None}
+    worn = nvm.wear(question.medium, layer.capacity * PAGE_BYTES, run.medium.bytes_written, seconds)
+    return {
+        "wear": dataclasses.asdict(worn),
+        "energy_j": nvm.energy_j(question.medium, run.medium),
+    }
+
+
+def _ceiling(trace: Trace) -> dict[str, Any] | None:
+    if not {"processes", "syscalls"} <= set(trace.tables):
+        return None
+    found = ceiling(trace)
+    if found is None:
+        return None
+    return dataclasses.asdict(found) | {"share": found.share, "kinds": KINDS}
+
+
+def _rows(frames: Any) -> list[dict[str, Any]]:
+    """Rows of frames as JSON has them: what is no number is None."""
+    rows = pd.concat(list(frames), ignore_index=True).to_dict("records")
+    return [{str(key): _plain(value) for key, value in row.items()} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -12,13 +12,13 @@ cd "$(dirname "$0")/.."
 say() { echo "setup: $*" >&2; }
 
 # What each package is for: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
-# and call graphs; docker.io: containers; libseccomp2: names of system calls; libstdc++6:
-# readable C++ names. Of the tests and benchmarks: e2fsprogs, xfsprogs, btrfs-progs, mount: file
-# systems; python3-pyfuse3: a slow disk; strace, bpftrace, sysstat, time, trace-cmd, blktrace:
-# asked the same questions; gcc, libc6-dev, binutils: programs, and what is in them; chromium:
-# pages as a browser shows them.
+# and call graphs; docker.io: containers; libseccomp2: names of system calls; libstdc++6: readable
+# C++ names; fio: calibration of devices. Of the tests and benchmarks: e2fsprogs, xfsprogs,
+# btrfs-progs, mount: file systems; python3-pyfuse3: a slow disk; strace, bpftrace, sysstat, time,
+# trace-cmd, blktrace: asked the same questions; gcc, libc6-dev, binutils: programs, and what is
+# in them; chromium: pages as a browser shows them.
 packages=(
-    python3-venv python3-bpfcc linux-perf docker.io libseccomp2 libstdc++6
+    python3-venv python3-bpfcc linux-perf docker.io libseccomp2 libstdc++6 fio
     e2fsprogs xfsprogs btrfs-progs mount python3-pyfuse3
     strace bpftrace sysstat time trace-cmd blktrace
     gcc libc6-dev binutils chromium

@@ -243,8 +243,11 @@ def _checked(adapter: TypeAdapter[Any], value: Any, path: Path, name: str, key: 
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        # Of a union every branch complains; the last line of the first is what is wrong.
-        first = error.errors(include_url=False, include_context=False)[0]
+        # Of a union every branch complains: an interval's fault is what that branch says.
+        faults = error.errors(include_url=False, include_context=False)
+        of_interval = [f for f in faults if any("tuple" in str(part) for part in f["loc"])]
+        interval = isinstance(value, dict) and isinstance(value.get("value"), tuple)
+        first = of_interval[0] if interval and of_interval else faults[0]
         inside = next((f" {part}" for part in first["loc"] if isinstance(part, str)), "")
         shown = repr(first["input"])[:60]
         raise UsageError(

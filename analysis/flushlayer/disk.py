@@ -41,7 +41,7 @@ class Disk:
     order: "arrival", or "shortest": of the queue_depth oldest requests the one that the head
     reaches first, the oldest being passed over at most queue_depth times. rotation: "angle", by
     the angle of the sector at that time, or "mean", half a turn. merge: whether requests that
-    touch are merged while they wait.
+    touch are merged while they wait. Reads are not served by the volatile cache.
     """
 
     device: Device

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.flushlayer.residency import PAGE_SECTORS
-from analysis.flushlayer.state import FLUSH
+from analysis.flushlayer.state import FLUSH, READ
 from probes.errors import BadTrace
 
 _LATEST = 1 << 62
@@ -88,6 +88,20 @@ class Requests:
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    def waiting_phases(self, share: float = 0.5) -> tuple[int, ...]:
+        """Codes of the phases in which somebody waits for at least that share of the bios.
+
+        Flushes are waited for; without column `waited`, reads are, too, and no write is.
+        """
+        if self.phase is None:
+            return ()
+        waited = self.op == READ if self.waited is None else self.waited
+        waited = waited | (self.op == FLUSH)
+        known = self.phase >= 0
+        bios = np.bincount(self.phase[known])
+        of_them = np.bincount(self.phase[known & waited], minlength=len(bios))
+        return tuple(np.flatnonzero((bios > 0) & (of_them >= share * bios)).tolist())
 
     def span_sectors(self, device: int) -> int:
         """The sector after the furthest that is accessed on a device."""

@@ -94,6 +94,8 @@ Replay = Literal["open", "closed"]
 _EVENTS_A_TURN = 1 << 20
 _LONGEST_NS = 2.0**61
 _MERGED_PARTS = 512
+_MOST_LISTS = 1 << 20
+"""Of pages: each layer has one for each disk."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,10 @@ def simulate(
 def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: Replay) -> World:
     capacities = [] if layer is None else layer.capacities()
     count, devices = len(capacities), len(disks) + 1
+    if count * devices > _MOST_LISTS:
+        raise UsageError(
+            f"{count} layers before {devices - 1} disks are too many", "give fewer shares"
+        )
     clock = np.zeros(CLOCK, np.int64)
     clock[NOW] = requests.ts[0] if len(requests) else 0
     clock[READS_ENTER] = layer is not None and layer.buffer == "read-write"

@@ -14,6 +14,7 @@ from analysis.flushlayer.policies import lru
 from analysis.flushlayer.timed import Layer, simulate
 from probes.errors import BadTrace, UsageError
 from tests.support.bios import bios, flat
+from tests.support.slow_layer import response_times
 
 MS = 1_000_000
 HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
@@ -240,6 +241,36 @@ def test_a_burst_stays_a_burst_in_closed_replay():
     assert closed.arrived_ns.tolist() == [0, 1000, 2000, 24 * MS + 5 * MS]
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 20 * MS),
+            st.sampled_from(["write", "write", "read"]),
+            st.integers(0, 12),
+            st.integers(0, 3),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from([None, *DOCS]),
+)
+def test_closed_replay_on_the_recorded_devices_gives_the_recording(rows, when):
+    # Recorded on the very devices: every bio comes when it did, however much is under way.
+    layer = None
+    if when is not None:
+        policy = Destage(when, outstanding=2, idle_ns=5 * MS, age_ns=30 * MS)
+        layer = Layer(4, PCM, policy, buffer="read-write" if when == "eager" else "write-only")
+    at = np.cumsum([gap for gap, *_ in rows]).tolist()
+    table = [(t, op, page, 1) for t, (_, op, page, _) in zip(at, rows, strict=True)]
+    recorded = simulate(bios(table), HDD, layer)
+    done = recorded.arrived_ns + recorded.response_ns
+    requests = bios(table, chain=[chain for *_, chain in rows], done=done)
+    closed = simulate(requests, HDD, layer, replay="closed")
+    assert closed.arrived_ns.tolist() == at
+    assert closed.response_ns.tolist() == recorded.response_ns.tolist()
+
+
 def test_chains_do_not_wait_for_one_another():
     rows = [(0, "write", 1, 1), (MS, "write", 20, 1), (50 * MS, "write", 40, 1)]
     requests = bios(rows, chain=[0, 1, 0], done=[40 * MS, -1, -1])
@@ -325,6 +356,17 @@ def test_what_is_written_is_destaged_resident_or_overwritten(
         assert outcome.disk_pages == requests.pages[requests.op == 0].sum()
 
 
+@settings(max_examples=200, deadline=None)
+@given(_TRACE, st.integers(1, 10), st.booleans())
+def test_response_times_are_those_of_a_slow_and_simple_simulation(rows, capacity, keeps_reads):
+    requests = trace([(*row[:4], 0, *row[5:]) for row in rows])
+    medium = flat("medium", kind="nvm", read_latency=350, write_latency=350)
+    layer = Layer(capacity, medium, buffer="read-write" if keeps_reads else "write-only")
+    outcome = simulate(requests, HDD, layer)
+    wanted = response_times(requests, capacity, 8 * MS, 350, keeps_reads)
+    assert outcome.response_ns.tolist() == wanted
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=80), st.integers(1, 14), st.integers(0, 9))
 def test_lazy_destaging_writes_what_the_papers_lru_writes(pages, capacity, apart):
@@ -343,6 +385,19 @@ def test_long_lines_and_many_events_find_room():
     closed = bios(rows, chain=np.arange(20_000), done=np.full(20_000, 1))
     outcome = simulate(closed, HDD, Layer(5000, PCM), replay="closed")
     assert outcome.layers[0].written == 20_000
+
+
+def test_phases_wait_in_which_most_bios_are_waited_for():
+    rows = [(i, op, i, 0 if op == "flush" else 1) for i, op in enumerate(_OPS_OF_PHASES)]
+    phases = [0, 0, 0, 1, 1, 1, 3, -1]
+    assert bios(rows, phase=phases).waiting_phases() == (1, 3)
+    waited = [True, True, False, False, False, False, False, True]
+    assert bios(rows, phase=phases, waited=waited).waiting_phases() == (0, 3)
+    assert bios(rows, phase=phases).waiting_phases(share=0.3) == (0, 1, 3)
+    assert bios(rows).waiting_phases() == ()
+
+
+_OPS_OF_PHASES = ("write", "write", "read", "read", "read", "write", "flush", "read")
 
 
 def test_results_are_times_that_occurred():

@@ -1,0 +1,247 @@
+"""A catalogue entry measured on a device that the user owns, by fio."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from analysis.flushlayer.devices import PAGE
+from probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
+
+Kind = Literal["disk", "ssd", "nvm"]
+_LARGE = 128 << 10
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Point:
+    """What fio measured of one pattern of access."""
+
+    op: Literal["read", "write"]
+    order: Literal["random", "sequential"]
+    size: int
+    """Bytes of an access."""
+    depth: int
+    """Accesses at once."""
+    per_s: float
+    mean_ns: float
+    p99_ns: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.order} {self.op} of {self.size} B, {self.depth} at once: {self.per_s:.6g} a"
+            f" second, mean {self.mean_ns / 1e3:.4g} us, p99 {self.p99_ns / 1e3:.4g} us"
+        )
+
+
+def calibrate(
+    target: Path,
+    name: str,
+    kind: Kind,
+    *,
+    size: int = 1 << 30,
+    seconds: float = 10.0,
+    depth: int = 32,
+    overwrite: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> str:
+    """Measure the device that `target` is or lies on; gives a catalogue entry as TOML text.
+
+    `target` is a file to be made (of `size` bytes, removed afterwards), or, with `overwrite`, a
+    file or block device whose content is lost. Each of ten patterns runs for `seconds`: 4 KiB
+    reads and writes, random and sequential, 1 and `depth` at once, and 128 KiB ones in sequence,
+    past the page cache; a volatile cache of the device is in what is measured. A block device
+    that is mounted or otherwise in use is always refused.
+
+    Raises UsageError, PermissionMissing, FeatureMissing (no fio), or TracerError where fio fails.
+    """
+    _check_numbers(name, size, seconds, depth)
+    fio = shutil.which("fio")
+    if fio is None:
+        raise FeatureMissing("there is no fio command", "apt-get install fio")
+    made = _check_target(target, size, overwrite)
+    points = []
+    try:
+        for op, order, access, at_once in _patterns(depth):
+            if progress is not None:
+                progress(f"{order} {op} of {access} B, {at_once} at once")
+            points.append(_run(fio, target, op, order, access, at_once, size, seconds))
+    finally:
+        if made:
+            target.unlink(missing_ok=True)
+    return entry(name, kind, points, depth)
+
+
+def _patterns(depth: int) -> list[tuple[Any, Any, int, int]]:
+    small = [
+        (op, order, PAGE, at_once)
+        for order in ("random", "sequential")
+        for at_once in (1, depth)
+        for op in ("write", "read")
+    ]
+    return [*small, ("write", "sequential", _LARGE, depth), ("read", "sequential", _LARGE, depth)]
+
+
+def _check_numbers(name: str, size: int, seconds: float, depth: int) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"a device cannot be called {name!r}", "use letters, digits, - and _")
+    if not 1 << 20 <= size <= 1 << 40:
+        raise UsageError(f"{size} bytes cannot be measured on", "give 1 MiB to 1 TiB")
+    if not (math.isfinite(seconds) and 0.1 <= seconds <= 3600):
+        raise UsageError(f"{seconds} s cannot be measured for", "give 0.1 to 3600")
+    if not 2 <= depth <= 1024:
+        raise UsageError(f"{depth} accesses at once cannot be", "give 2 to 1024")
+
+
+def _check_target(target: Path, size: int, overwrite: bool) -> bool:
+    """Whether the target is to be made; refuses what holds data, or is in use."""
+    try:
+        mode = target.stat()
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            raise UsageError(f"{target.parent} is no folder", "name a file in one") from None
+        if shutil.disk_usage(target.parent).free < size + (64 << 20):
+            raise UsageError(
+                f"{target.parent} has no room for {size} bytes", "measure on fewer"
+            ) from None
+        return True
+    except OSError as error:
+        raise UsageError(f"cannot look at {target}: {error.strerror}", "name a file") from None
+    if not (stat.S_ISREG(mode.st_mode) or stat.S_ISBLK(mode.st_mode)):
+        raise UsageError(f"{target} is neither a file nor a block device", "name one")
+    if stat.S_ISBLK(mode.st_mode):
+        _check_unused(target)
+    if not overwrite and (stat.S_ISBLK(mode.st_mode) or mode.st_size > 0):
+        raise UsageError(
+            f"{target} may hold data, which measuring destroys", "name a new file, or allow it"
+        )
+    return False
+
+
+def _check_unused(device: Path) -> None:
+    # The kernel lets nobody open a block device exclusively that is mounted, swapped to, or part
+    # of another one, nor a disk of which a partition is.
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+    except PermissionError:
+        raise PermissionMissing(f"cannot open {device}", "run as root") from None
+    except OSError as error:
+        raise UsageError(f"{device} cannot be measured: {error.strerror}", "unmount it") from None
+
+
+def _run(
+    fio: str,
+    target: Path,
+    op: Literal["read", "write"],
+    order: Literal["random", "sequential"],
+    access: int,
+    depth: int,
+    size: int,
+    seconds: float,
+) -> Point:
+    command = [
+        fio,
+        "--name=calibrate",
+        # A colon would separate names.
+        "--filename=" + str(target.absolute()).replace("\\", "\\\\").replace(":", "\\:"),
+        f"--size={size}",
+        f"--rw={'rand' if order == 'random' else ''}{op}",
+        f"--bs={access}",
+        f"--iodepth={depth}",
+        "--ioengine=libaio",
+        "--direct=1",
+        "--time_based",
+        f"--runtime={round(seconds * 1000)}ms",
+        "--randseed=1",
+        "--output-format=json",
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds + 600, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise TracerError(f"fio on {target} did not end", "is the device well?") from None
+    if done.returncode != 0:
+        said = next((line for line in done.stderr.splitlines() if line.strip()), "no reason given")
+        raise TracerError(f"fio failed on {target}: {said.strip()[:200]}", "see its manual")
+    return _point(done.stdout, op, order, access, depth)
+
+
+def _point(printed: str, op: Any, order: Any, access: int, depth: int) -> Point:
+    try:
+        # fio may print warnings before its JSON.
+        job = json.loads(printed[printed.index("{") :])["jobs"][0][op]
+        times = job["clat_ns"]
+        point = Point(
+            op,
+            order,
+            access,
+            depth,
+            float(job["iops"]),
+            float(job["lat_ns"]["mean"]),
+            float(times["percentile"]["99.000000"]),
+        )
+    except (ValueError, LookupError, TypeError) as error:
+        raise TracerError(
+            f"fio printed what is not understood: {error!r}", "is it fio 3?"
+        ) from None
+    if not (point.per_s > 0 and point.mean_ns > 0):
+        raise TracerError(f"fio finished no {order} {op}", "measure for longer")
+    return point
+
+
+def entry(name: str, kind: Kind, points: list[Point], depth: int) -> str:
+    """A catalogue entry of what was measured.
+
+    Latencies are means of random accesses of 4 KiB, one at a time; of kind nvm, less the
+    transfer. Rates (ssd) and channels (nvm) are of random ones, `depth` at once; bandwidths of
+    sequential ones of 128 KiB. A disk of kind disk is taken as flat: fio shows no seek curve.
+    """
+    fact = f"fio on {platform.node() or 'this machine'}, {datetime.now(UTC):%Y-%m-%d}"
+    lines = [f"[{name}]", f'kind = "{kind}"', f"doc = {json.dumps('measured by ' + fact)}"]
+    lines += [f"# {point}" for point in points]
+
+    def say(parameter: str, value: float, unit: str, how: str) -> None:
+        source = json.dumps(f"{fact}: {how}")
+        lines.append(
+            f'{parameter} = {{ value = {value:.6g}, unit = "{unit}", confidence = "measured",'
+            f" source = {source} }}"
+        )
+
+    channels = 1
+    for op in ("read", "write"):
+        alone, many = (
+            next(
+                p
+                for p in points
+                if (p.op, p.order, p.size, p.depth) == (op, "random", PAGE, at_once)
+            )
+            for at_once in (1, depth)
+        )
+        run = next(p for p in points if p.op == op and p.size == _LARGE)
+        bandwidth = run.per_s * run.size
+        latency = alone.mean_ns
+        if kind == "nvm":
+            latency = max(0.0, latency - PAGE / bandwidth * 1e9)
+        say(f"{op}_latency", latency, "ns", "random 4 KiB, one at a time, mean")
+        say(f"bandwidth_{op}", bandwidth, "B/s", f"sequential 128 KiB, {depth} at once")
+        if kind == "ssd":
+            say(f"iops_{op}", many.per_s, "/s", f"random 4 KiB, {depth} at once")
+        # Little's law: so many were in work at once, at the latency that one has alone.
+        channels = max(channels, round(many.per_s * alone.mean_ns / 1e9))
+    if kind == "nvm":
+        say("channels", channels, "requests", f"rate of {depth} at once by the time of one alone")
+    else:
+        say("queue_depth", depth, "requests", "as many as were asked at once")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,141 @@
+"""Calibration: a real fio on a small file, and what it must not touch."""
+
+import os
+
+import pytest
+
+from analysis.flushlayer import devices
+from analysis.flushlayer.calibrate import Point, calibrate, entry
+from analysis.flushlayer.disk import Disk
+from analysis.flushlayer.timed import Layer, simulate
+from probes.errors import FeatureMissing, TracerError, UsageError
+from tests.support.bios import bios
+
+SMALL = {"size": 1 << 20, "seconds": 0.1, "depth": 4}
+MS = 1_000_000
+
+
+def script(folder, monkeypatch, text):
+    """A shell script in the place of fio."""
+    fio = folder / "fio"
+    fio.write_text(f"#!/bin/sh\n{text}\n")
+    fio.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def points(read_ns=100_000, write_ns=200_000):
+    shapes = [("random", 4096, 1, 1), ("random", 4096, 8, 4), ("sequential", 131072, 8, 0.5)]
+    return [
+        Point(op, order, size, depth, rate * 1e9 / ns, ns, 3 * ns)
+        for op, ns in (("read", read_ns), ("write", write_ns))
+        for order, size, depth, rate in shapes
+    ]
+
+
+def test_a_device_is_measured_and_can_be_simulated(tmp_path):
+    said = []
+    target = tmp_path / "a:b.data"
+    text = calibrate(target, "mine", "ssd", progress=said.append, **SMALL)
+    assert len(said) == 10
+    assert not target.exists()
+    (tmp_path / "mine.toml").write_text(text)
+    mine = devices.find("mine", "disk", tmp_path / "mine.toml")
+    assert mine.confidence == "measured"
+    assert "fio on " in mine.source
+    outcome = simulate(bios([(0, "write", 1, 1)]), Disk(mine))
+    assert outcome.response_ns[0] == pytest.approx(mine.write_ns, abs=2)
+
+
+def test_an_entry_is_what_was_measured(tmp_path):
+    (tmp_path / "mine.toml").write_text(entry("mine", "ssd", points(), 8))
+    mine = devices.find("mine", "disk", tmp_path / "mine.toml")
+    assert (mine.read_ns, mine.write_ns) == (100_000, 200_000)
+    assert mine.value("iops_read") == 40_000
+    assert mine.value("bandwidth_write") == 131072 * 0.5 * 5000
+    assert mine.value("queue_depth") == 8
+
+
+def test_a_measured_disk_is_flat(tmp_path):
+    (tmp_path / "mine.toml").write_text(entry("mine", "disk", points(), 8))
+    mine = Disk(devices.find("mine", "disk", tmp_path / "mine.toml"))
+    outcome = simulate(bios([(0, "write", 1, 1), (MS, "read", 900, 5)]), mine)
+    assert outcome.response_ns.tolist() == [200_000, 100_000]
+
+
+def test_a_measured_memory_adds_up_to_what_was_measured(tmp_path):
+    (tmp_path / "mine.toml").write_text(entry("mine", "nvm", points(), 8))
+    mine = devices.find("mine", "nvm", tmp_path / "mine.toml")
+    assert mine.value("channels") == 4
+    layer = Layer(10, mine)
+    outcome = simulate(bios([(0, "write", 1, 1)]), Disk(devices.find("hdd-paper", "disk")), layer)
+    assert outcome.response_ns[0] == pytest.approx(200_000, abs=2)
+
+
+def test_a_file_that_holds_data_is_left_alone(tmp_path):
+    target = tmp_path / "precious"
+    target.write_bytes(b"data")
+    with pytest.raises(UsageError, match="precious may hold data"):
+        calibrate(target, "mine", "ssd", **SMALL)
+    assert target.read_bytes() == b"data"
+
+
+def test_a_file_may_be_overwritten_when_told(tmp_path, monkeypatch):
+    target = tmp_path / "old"
+    target.write_bytes(b"data")
+    # A fio that leaves its arguments in the target, and fails.
+    script(tmp_path, monkeypatch, f"echo $* > {target}; exit 1")
+    with pytest.raises(TracerError, match="fio failed"):
+        calibrate(target, "mine", "ssd", overwrite=True, **SMALL)
+    assert f"--filename={target} --size=1048576 --rw=randwrite" in target.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"size": 0}, "0 bytes cannot be"),
+        ({"size": 1 << 50}, "bytes cannot be"),
+        ({"seconds": float("nan")}, "nan s cannot be"),
+        ({"seconds": 0}, "0 s cannot be"),
+        ({"depth": 1}, "1 accesses at once"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(tmp_path, change, said):
+    with pytest.raises(UsageError, match=said):
+        calibrate(tmp_path / "new", "mine", "ssd", **(SMALL | change))
+
+
+def test_targets_that_cannot_be_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="neither a file nor a block device"):
+        calibrate(tmp_path, "mine", "ssd", **SMALL)
+    with pytest.raises(UsageError, match="nowhere is no folder"):
+        calibrate(tmp_path / "nowhere" / "new", "mine", "ssd", **SMALL)
+    with pytest.raises(UsageError, match="no room for 1099511627776 bytes"):
+        calibrate(tmp_path / "new", "mine", "ssd", **(SMALL | {"size": 1 << 40}))
+    with pytest.raises(UsageError, match="cannot be called 'a b'"):
+        calibrate(tmp_path / "new", "a b", "ssd", **SMALL)
+
+
+def test_without_fio_it_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FeatureMissing, match="no fio command; apt-get install fio"):
+        calibrate(tmp_path / "new", "mine", "ssd", **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo no such engine >&2; exit 1", "fio failed on .*: no such engine"),
+        ("echo '{'", "not understood"),
+        ("echo '{\"jobs\": []}'", "not understood"),
+        (
+            'echo \'{"jobs": [{"write": {"iops": 0, "lat_ns": {"mean": 0}, "clat_ns":'
+            ' {"percentile": {"99.000000": 0}}}}]}\'',
+            "finished no random write",
+        ),
+    ],
+)
+def test_a_fio_that_fails_is_one_line(tmp_path, monkeypatch, text, said):
+    script(tmp_path, monkeypatch, text)
+    with pytest.raises(TracerError, match=said) as raised:
+        calibrate(tmp_path / "new", "mine", "ssd", **SMALL)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,187 @@
+"""Destage policies: hand-made traces with known answers."""
+
+import math
+
+import pytest
+
+from analysis.flushlayer import devices
+from analysis.flushlayer.destage import DOCS, Destage, preset
+from analysis.flushlayer.disk import Disk
+from analysis.flushlayer.timed import Layer, simulate
+from probes.errors import UsageError
+from tests.support.bios import bios
+
+MS = 1_000_000
+HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
+PCM = devices.find("pcm-paper", "nvm")
+FAR = (1000 * MS, "read", 999, 1)
+"""Something that comes late, so that there is time to destage until then."""
+
+
+def run(rows, destage, capacity=10, **more):
+    return simulate(bios(rows, **more), HDD, Layer(capacity, PCM, destage))
+
+
+def writes(pages, apart=20 * MS):
+    return [(i * apart, "write", page, 1) for i, page in enumerate(pages)]
+
+
+def test_lazy_destages_only_to_make_room():
+    outcome = run([*writes([1, 2, 3]), FAR], Destage("lazy"))
+    assert outcome.layers[0].destaged == 0
+
+
+def test_eager_destages_at_once_and_keeps_what_it_has_clean():
+    # 1 is on the disk when it comes again: no disk write is saved, and it needs no slot.
+    rows = [*writes([1, 2, 1]), FAR, (1100 * MS, "read", 1, 1)]
+    outcome = run(rows, Destage("eager"), capacity=2)
+    [layer] = outcome.layers
+    assert (layer.destaged, layer.overwritten, layer.resident) == (3, 0, 0)
+    assert outcome.evictions.sum() == 0
+    assert outcome.response_ns.tolist() == [350, 350, 350, 8 * MS, 350]
+
+
+def test_eager_saves_what_comes_again_before_its_turn():
+    # All within the 8 ms in which the first is written; one may be on its way at once.
+    rows = [*writes([1, 2, 2, 2], apart=MS), FAR]
+    [layer] = run(rows, Destage("eager", outstanding=1)).layers
+    assert (layer.destaged, layer.overwritten) == (2, 2)
+
+
+def test_a_page_written_again_on_its_way_is_destaged_again():
+    [layer] = run([*writes([1, 1], apart=MS), FAR], Destage("eager")).layers
+    assert (layer.destaged, layer.overwritten) == (2, 0)
+
+
+def test_a_bio_waits_for_what_is_on_its_way_already():
+    # 1 is sent at 0 and takes 8 ms; 2 comes at 1 ms and needs its slot: 7 ms more.
+    rows = [*writes([1, 2], apart=MS), FAR]
+    outcome = run(rows, Destage("eager"), capacity=1)
+    assert outcome.response_ns.tolist() == [350, 7 * MS + 350, 8 * MS]
+    assert outcome.layers[0].destaged == 2
+
+
+def test_watermark_destages_from_the_high_one_to_the_low_one():
+    # Of 10 pages: starts at 5 dirty ones, stops at 2.
+    policy = Destage("watermark", outstanding=1, high=0.5, low=0.2)
+    assert run([*writes([1, 2, 3, 4]), FAR], policy).layers[0].destaged == 0
+    [layer] = run([*writes([1, 2, 3, 4, 5]), FAR], policy).layers
+    assert (layer.destaged, layer.resident, layer.most_dirty) == (3, 2, 5)
+
+
+def test_watermark_destages_what_was_written_longest_ago():
+    # 1 is written again: 2, 3 and 4 go to the disk, and are still there to be read.
+    policy = Destage("watermark", outstanding=1, high=0.4, low=0.1)
+    rows = [*writes([1, 2, 3, 1, 4]), FAR, (1100 * MS, "write", 1, 1), (1200 * MS, "write", 2, 1)]
+    outcome = run(rows, policy)
+    assert outcome.layers[0].destaged == 3
+    assert outcome.hits.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+    again = run([*rows[:5], FAR, (1100 * MS, "write", 4, 1)], policy)
+    assert again.hits[-1] == 1  # 4 was the last one left
+
+
+def test_no_more_are_on_their_way_than_may_be():
+    rows = [*writes(range(8), apart=1), FAR]
+    for outstanding in (1, 3):
+        outcome = run(rows, Destage("eager", outstanding=outstanding))
+        assert outcome.disks[0].most_in_system == outstanding
+
+
+def test_idle_waits_until_the_disk_has_been_idle():
+    # A read every 20 ms keeps the host at the disk until 100 ms; 50 ms later the two go.
+    rows = [(0, "write", 1, 1), (0, "write", 2, 1)]
+    rows += [(20 * MS * i, "read", 100 + i, 1) for i in range(1, 6)]
+    # A read at 162 ms meets the second of two destages, sent at 158 ms: 108 ms + 50 ms.
+    outcome = run([*rows, (162 * MS, "read", 500, 1)], Destage("idle", idle_ns=50 * MS))
+    assert outcome.layers[0].destaged == 2
+    assert outcome.response_ns[-1] == (158 + 24 - 162) * MS
+    none = run([*rows, (157 * MS, "read", 500, 1)], Destage("idle", idle_ns=50 * MS))
+    assert none.layers[0].destaged == 0
+
+
+def test_idle_starts_with_a_write_to_an_idle_disk():
+    rows = [(0, "read", 5, 1), (500 * MS, "write", 1, 1), FAR]
+    outcome = run(rows, Destage("idle", idle_ns=50 * MS))
+    assert outcome.layers[0].destaged == 1
+
+
+def test_age_destages_what_was_last_written_long_ago():
+    # 1 is written every 20 ms until 80 ms, 2 at 20 ms only. At 100 ms 2 is 80 ms old, and goes.
+    rows = [(0, "write", 1, 1), (20 * MS, "write", 2, 1)]
+    rows += [(20 * MS * i, "write", 1, 1) for i in range(2, 5)]
+    [layer] = run([*rows, (99 * MS, "read", 9, 1)], Destage("age", age_ns=80 * MS)).layers
+    assert layer.destaged == 1  # the read ends at 107 ms
+    [layer] = run([*rows, (90 * MS, "read", 9, 1)], Destage("age", age_ns=80 * MS)).layers
+    assert layer.destaged == 0  # the read ends at 98 ms
+    [layer] = run([*rows, FAR], Destage("age", age_ns=80 * MS)).layers
+    assert layer.destaged == 2
+
+
+def test_phase_destages_outside_phases_that_wait():
+    # Phase 0 waits for the disk. Nothing goes until a bio of phase 1 comes at 40 ms.
+    rows = [(0, "write", 1, 1), (20 * MS, "write", 2, 1), (40 * MS, "write", 3, 1), FAR]
+    policy = Destage("phase", waiting_phases=(0,))
+    assert run(rows, policy, phase=[0, 0, 0, 0]).layers[0].destaged == 0
+    assert run(rows, policy, phase=[0, 0, 1, 1]).layers[0].destaged == 3
+    assert run(rows, policy, phase=[1, 0, 0, 0]).layers[0].destaged == 1
+
+
+def test_phase_minds_every_tenant():
+    rows = [(0, "write", 1, 1), (20 * MS, "write", 2, 1), (40 * MS, "write", 3, 1), FAR]
+    policy = Destage("phase", waiting_phases=(0,))
+    apart = run(rows, policy, phase=[0, 1, 1, 1], tenant=[0, 1, 1, 1])
+    assert apart.layers[0].destaged == 0
+    done = run(rows, policy, phase=[0, 1, 1, 1], tenant=[0, 1, 0, 1])
+    assert done.layers[0].destaged == 3
+
+
+def test_phase_gives_way_to_a_full_layer():
+    policy = Destage("phase", waiting_phases=(0,), outstanding=1, high=0.5, low=0.2)
+    [layer] = run([*writes([1, 2, 3, 4, 5]), FAR], policy, phase=[0] * 6).layers
+    assert (layer.destaged, layer.resident) == (3, 2)
+
+
+def test_only_what_is_committed_is_destaged():
+    # Three writes make a commit: the fourth and fifth stay until 1 s after the first, which
+    # started the clock.
+    policy = Destage("eager", autocommit_pages=3)
+    rows = writes([1, 2, 3, 4, 5])
+    assert run([*rows, (990 * MS, "read", 9, 1)], policy).layers[0].destaged == 3
+    assert run([*rows, (1000 * MS, "read", 9, 1)], policy).layers[0].destaged == 5
+
+
+def test_a_flush_commits():
+    policy = Destage("eager", autocommit_pages=1000)
+    rows = [*writes([1, 2, 3]), (70 * MS, "flush", 0, 0), FAR]
+    assert run(rows, policy).layers[0].destaged == 3
+
+
+def test_the_presets_are_dm_writecaches():
+    policy = preset(devices.find("dm-writecache-pmem", "destage"))
+    assert (policy.when, policy.high, policy.low) == ("watermark", 0.5, 0.45)
+    assert (policy.autocommit_pages, policy.autocommit_ns) == (64, 1_000_000_000)
+    assert preset(devices.find("dm-writecache-ssd", "destage")).autocommit_pages == 65536
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"when": "never"}, "no destage policy 'never'; known: lazy, eager"),
+        ({"high": math.nan}, "high of nan"),
+        ({"high": 1.5}, "high of 1.5"),
+        ({"low": -0.1}, "low of -0.1"),
+        ({"high": 0.2, "low": 0.4}, "low watermark 0.4 is above the high one 0.2"),
+        ({"outstanding": 0}, "outstanding of 0"),
+        ({"idle_ns": math.inf}, "idle_ns of inf"),
+        ({"age_ns": 1 << 62}, "age_ns of 4611686018427387904"),
+        ({"autocommit_pages": -1}, "autocommit_pages of -1"),
+    ],
+)
+def test_policies_that_cannot_be_are_refused(settings, said):
+    with pytest.raises(UsageError, match=said):
+        Destage(**settings)
+
+
+@pytest.mark.parametrize("when", DOCS)
+def test_every_policy_says_what_it_does(when):
+    assert Destage(when).assumption().startswith("dirty pages are destaged ")

@@ -158,7 +158,9 @@ def run(
     }
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:
-        asked: dict[str, Requests] = {name: recorded(trace, found) for name, found in accesses.items()}
+        asked: dict[str, Requests] = {
+            name: recorded(trace, found) for name, found in accesses.items()
+        }
         bases: dict[tuple[str, str, str], Outcome] = {
             (name, disk.name, replay): simulate(asked[name], Disk(disk), None, replay)
             for name in asked

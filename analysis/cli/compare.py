@@ -12,7 +12,6 @@ from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Comparison
-    from tracer.store.trace import Trace
 
 
 def compare(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,19 +31,11 @@ Scheduler = Annotated[
 ]
 
 
-@contextlib.contextmanager
-def shown_reading() -> Iterator[Callable[[int, int], None]]:
+def shown_reading() -> AbstractContextManager[Callable[[int, int], None]]:
     """Told how many traces of how many were read, shows it on a terminal's stderr."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from tracer.cli.progress import counted
 
-    columns = (TextColumn("reading traces"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    return counted("reading traces")
 
 
 @contextlib.contextmanager

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tracer.cli.opening import AsJson, TracePath, open_trace
+from analysis.cli.many import Locations, Scheduler, opened_here
+from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from analysis.flushlayer.answers.question import Question
+    from analysis.scale.sources import Source
     from tracer.store.trace import Trace
 
 
@@ -32,7 +36,7 @@ _MODELS = (
 
 
 def simulate(
-    trace: TracePath,
+    traces: Locations,
     model: Annotated[str, typer.Option(help=_MODELS)] = "paper",
     capacity: Annotated[
         str | None, typer.Option(metavar="BYTES", help="Size of the layer, e.g. 64M.")
@@ -74,9 +78,23 @@ def simulate(
         list[str] | None,
         typer.Option(metavar="MAJOR:MINOR", help="Only write-backs to this device."),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Every combination that a file (TOML) lists."),
+    ] = None,
+    scheduler: Scheduler = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: AsJson = False,
 ) -> None:
     """Say what a non-volatile flush layer would do for the recorded write-backs.
+
+    --config takes capacities, media, disks, policies and more as lists, and
+    several traces: docs/what-if.md has an example. The other options that say
+    what is simulated stand in the file then.
 
     [bold]Examples[/bold]
 
@@ -85,9 +103,25 @@ def simulate(
       tracer simulate run.trace --model curve --identity file --wanted 0.8
 
       tracer simulate run.trace --model timed --disk hdd-7200 --destage idle --json
+
+      tracer simulate run.trace --html what-if.html
+
+      tracer simulate quick.study/runs --config sweep.toml --scheduler local:2
     """
+    from analysis.cli.page_output import check_output, write_page
     from analysis.cli.simulate_text import print_answer
     from analysis.flushlayer.destage import Destage
+    from analysis.scale.sources import find
+    from probes.errors import UsageError
+
+    if html is not None:
+        check_output(html, force, json)
+    sources = find(traces)
+    if config is not None:
+        _sweep(sources, config, dev, scheduler, html, json)
+        return
+    if len(sources) > 1 or scheduler is not None:
+        raise UsageError("one trace is simulated at a time", "name one, or give --config")
 
     chosen = _one_of(Model, model, "model")
     question = _question(
@@ -96,7 +130,7 @@ def simulate(
     when: Any = destage
     rule = Destage(when)
     _check_wanted(wanted)
-    with open_trace(trace) as opened:
+    with opened_here(sources[0]) as opened:
         facts = {
             "model": str(chosen),
             "policy": policy,
@@ -107,12 +141,73 @@ def simulate(
             **_answer(opened, chosen, question, dev, wanted, rule, partitioned),
         }
         facts["assumptions"] += _about(opened, facts)
+    if html is not None:
+        from analysis.page.what_if import answer_page
+
+        write_page(answer_page(sources[0].location, facts), html)
     if json:
         from tracer.store.trace import dump
 
         typer.echo(dump(facts))
-    else:
-        print_answer(str(trace), facts)
+    elif html is None:
+        print_answer(sources[0].location, facts)
+
+
+def _sweep(
+    sources: list[Source],
+    config: Path,
+    dev: list[str] | None,
+    scheduler: str | None,
+    html: Path | None,
+    json: bool,
+) -> None:
+    from analysis.cli.page_output import write_page
+    from analysis.cli.simulate_text import print_sweep
+    from analysis.flushlayer.answers import sweep
+
+    plan = sweep.load(config)
+    frame = _rows(sources, plan, dev, scheduler)
+    if html is not None:
+        from analysis.page.what_if import sweep_page
+
+        write_page(sweep_page(str(config), frame), html)
+    if json:
+        from analysis.report.tables import records
+        from tracer.store.trace import dump
+
+        typer.echo(dump({"config": str(config), "rows": records(frame)}))
+    elif html is None:
+        print_sweep(str(config), frame)
+
+
+def _rows(
+    sources: list[Source], plan: Any, dev: list[str] | None, scheduler: str | None
+) -> pd.DataFrame:
+    """The table of a sweep over the traces; the name of each in a first column, where several."""
+    from functools import partial
+
+    import pandas as pd
+
+    from analysis.flushlayer.answers import sweep
+    from analysis.scale.mapping import results
+    from tracer.cli.progress import counted
+
+    with counted("simulating") as done:
+        if scheduler is None and len(sources) == 1:
+            with opened_here(sources[0]) as trace:
+                return sweep.run(trace, plan, dev, done)
+        # One trace is shared out, several go to the workers as they are.
+        shares = 1 if len(sources) > 1 else min(16, len(plan.parts()))
+        asked = [(source, n) for source in sources for n in range(shares)]
+        frames = results(
+            [partial(sweep.run, plan=plan, devices=dev, share=(n, shares)) for _, n in asked],
+            [source for source, _ in asked],
+            scheduler,
+            done,
+        )
+        named = zip((source.name for source, _ in asked), frames, strict=True)
+        parts = [f if len(sources) == 1 else f.assign(trace=n)[["trace", *f]] for n, f in named]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _question(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from tracer.cli.output import console, print_table, safe, show
 from tracer.cli.sizes import show_size
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MS = 1e6
 _SWEEP = {
@@ -164,3 +167,40 @@ def _ceiling(out: Console, found: dict[str, Any] | None) -> None:
             out.print(safe(f"    {seconds:.3g} s {found['kinds'][kind]}"))
     if found["unknown"]:
         out.print(safe(f"    {found['unknown']} waits whose length nothing tells are not in it"))
+
+
+_SHOWN_ROWS = 40
+_SHOWN = {
+    "trace": "trace",
+    "identity": "by",
+    "policy": "policy",
+    "buffer": "buffer",
+    "medium": "medium",
+    "disk": "disk",
+    "destage": "destage",
+    "replay": "replay",
+    "capacity_bytes": "size",
+    "improvement": "saved",
+    "improvement_with_drain": "drained",
+    "mean_ns": "mean ms",
+    "p99_ns": "p99 ms",
+}
+
+
+def print_sweep(name: str, frame: pd.DataFrame) -> None:
+    """Print the first rows of a sweep's table, without the columns that have one value."""
+    out = console()
+    of = [c for c in _SHOWN if c in frame and (len(frame) < 2 or frame[c].nunique() > 1)]
+    rows = [
+        [_cell(column, row[column]) for column in of]
+        for row in frame[of].head(_SHOWN_ROWS).to_dict("records")
+    ]
+    print_table(out, f"{name}: {len(frame):,} simulations", [_SHOWN[c] for c in of], rows)
+    if len(frame) > _SHOWN_ROWS:
+        out.print(f"The first {_SHOWN_ROWS} are shown; --json has all of them and every column.")
+
+
+def _cell(column: str, value: Any) -> Any:
+    if column == "capacity_bytes":
+        return show_size(value)
+    return value / _MS if column.endswith("_ns") else value

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from tracer.cli.main import plain
@@ -118,3 +125,16 @@ def status(doing: str) -> Iterator[Callable[[str], None]]:
         return
     with console.status("") as shown:
         yield lambda what: shown.update(safe(f"{doing}: {what}"))
+
+
+@contextlib.contextmanager
+def counted(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """Told how many of how many are done, shows it on a terminal's stderr."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -79,7 +79,8 @@ class Destage:
     autocommit_pages: int = 0
     autocommit_ns: int = 1_000_000_000
     waiting_phases: tuple[int, ...] = ()
-    """Codes of the phases in which the job waits for the disk."""
+    """Codes of the phases in which the job waits for the disk (Requests.waiting_phases); without
+    any, "phase" is "eager"."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense: UsageError, naming the setting."""

@@ -110,10 +110,12 @@ class Layer:
     """Which bios enter: every write; reads, too, which take slots; only writes waited for."""
     shares: tuple[float, ...] | None = None
     """A layer for each tenant, by code, each with its share of the capacity (shares are relative).
-    A tenant without a share goes past. None: one layer for all."""
+    A tenant without a share goes past. A page stays in the part of whoever brought it in. None:
+    one layer for all."""
     evicted: NDArray[np.int32] | None = None
     """Of another replacement policy: the page that each access evicts, -1: none. It decides in
-    the order of the recording. None: the least recently used."""
+    the order of the recording, which closed replay may change: what is not there is then not
+    evicted. None: the least recently used, in the order of the simulation."""
 
     def capacities(self) -> list[int]:
         """Pages of each partition; what does not divide goes to the first ones."""

@@ -9,4 +9,5 @@ paper.py              the model `paper`: that form at one capacity
 stack_distances.py    LRU at every capacity in one pass
 curve.py              the model `curve`: any policy at many capacities, and the inverse
 sampling.py           LRU's curve of a sample of the pages, with an interval
+flusher/              the kernel's flusher: write-back regenerated at other settings
 """

@@ -1,6 +1,7 @@
 """The what-if: a non-volatile layer between page cache and disk, simulated over write-backs.
 
 accesses.py           a trace's page write-backs as dense page ids, in time order
+file_pages.py         which page of which file each of them is
 operations.py         what an access asks of the layer; write-only, read-write, sync-only buffers
 devices.py            the device catalogue (devices.toml, parameters.py); calibrate.py adds to it
 policies/             replacement policies (numba)
@@ -17,4 +18,8 @@ disk.py, electronic.py  models of devices, of what the catalogue knows; nvm.py: 
 residency.py          what a layer holds; destage.py: when it writes to the disk
 volatile_cache.py     the disk's own cache, flushes and FUA; completion.py: the end of a bio
 outcome.py            response times by group, use of devices, comparisons
+flusher/              the kernel's flusher: write-back regenerated at other settings
+recorded.py           a recording as the timed model asks for it; sync_calls.py: calls that wait
+ceiling.py            what any layer can save of the training's time at most
+answers/              what a simulation comes to, as facts; sweeps of many
 """

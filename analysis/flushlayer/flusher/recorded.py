@@ -64,13 +64,15 @@ ORDER BY ts
 _SYNCED_DEVICES = """
 WITH steps AS (
     SELECT ts, bdi, event, reason, lag(event) OVER by_thread AS before,
-        lag(reason) OVER by_thread AS why
+        lag(reason) OVER by_thread AS why, lag(ts) OVER by_thread AS last_ts
     FROM writeback WHERE event IN ('exec', 'start', 'written')
-    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+    WINDOW by_thread AS (PARTITION BY tid, bdi ORDER BY ts)
 )
 SELECT DISTINCT ts, bdi AS dev, reason FROM steps
 WHERE reason = 'sync' AND bdi IS NOT NULL AND (event = 'exec' OR (event = 'start'
-    AND NOT (before IS NOT DISTINCT FROM 'written' AND why IS NOT DISTINCT FROM 'sync')
+    AND NOT (before IS NOT DISTINCT FROM 'written' AND why IS NOT DISTINCT FROM 'sync'
+        -- Brackets of one work follow each other at once.
+        AND ts < last_ts + 10000000)
     AND before IS DISTINCT FROM 'exec'))
 UNION
 SELECT ts, dev, 'sync' FROM (SELECT ts FROM syscalls WHERE name = 'sync'), written_devices
@@ -122,7 +124,7 @@ WITH steps AS (
     SELECT ts, bdi, event, reason, sync_mode, lead(event) OVER by_thread AS after,
         lead(reason) OVER by_thread AS why, lead(sync_mode) OVER by_thread AS mode
     FROM writeback WHERE event IN ('exec', 'start', 'written')
-    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+    WINDOW by_thread AS (PARTITION BY tid, bdi ORDER BY ts)
 )
 SELECT e.bdi AS dev, e.ts AS begun, min(w.ts) AS ended FROM steps e JOIN steps w
     ON e.bdi = w.bdi AND w.ts >= e.ts AND w.event = 'written' AND w.reason = 'sync'

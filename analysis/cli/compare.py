@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,6 @@ from tracer.cli.opening import AsJson, open_trace
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Comparison
-    from tracer.store.trace import Trace
 
 
 def compare(
@@ -55,7 +53,7 @@ def compare(
 
       tracer compare host.trace container.trace --html compared.html
     """
-    from analysis.cli.page_output import check_output, shown_progress, write_page
+    from analysis.cli.page_output import check_output, write_page
     from analysis.compare.comparison import compare as compare_traces
     from probes.errors import UsageError
 
@@ -63,14 +61,7 @@ def compare(
         raise UsageError("traces are named with --group and without", "put each into a --group")
     if html is not None:
         check_output(html, force, json)
-    groups = _groups(group) if group else None
-    with shown_progress() if html is not None else nullcontext(_silent) as progress:
-
-        def opener(path: Path) -> Trace:
-            progress(path.name)
-            return open_trace(path)
-
-        found = compare_traces(traces or [], groups, pair, opener)
+    found = compare_traces(traces or [], _groups(group) if group else None, pair, open_trace)
     if html is not None:
         from analysis.page.comparison import comparison_page
 
@@ -84,10 +75,6 @@ def compare(
     from analysis.compare.text import print_comparison
 
     print_comparison(found, top)
-
-
-def _silent(what: str) -> None:
-    """No page is made."""
 
 
 def _groups(texts: list[str]) -> dict[str, list[Path]]:

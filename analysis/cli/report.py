@@ -65,7 +65,7 @@ def report(
 
       tracer report run.trace --json | jq -r '.findings[0].query'
     """
-    from analysis.cli.page_output import check_output, shown_progress, write_page
+    from analysis.cli.report_page import check_output, write_report_page
     from analysis.findings.catalogue import findings as all_findings
     from analysis.report.by_phase import by_phase
     from analysis.report.tables import all_tables, records
@@ -91,14 +91,7 @@ def report(
             else:
                 notes.append(why_none(opened))
         if html is not None:
-            from analysis.page.trace import trace_page
-            from analysis.studies.papers.of_traces import sections
-
-            with shown_progress() as progress:
-                progress("papers")
-                papers = sections(opened)
-                page = trace_page(opened, tables, notes, found_here, papers, progress)
-            write_page(page, html)
+            write_report_page(opened, tables, notes, found_here, html)
     if json:
         from tracer.store.manifest import duration_s
         from tracer.store.trace import dump

@@ -51,7 +51,8 @@ def write_tables(trace: Trace, folder: Path, format: str, window: Window | None)
             sql = f"SELECT * FROM {view}"
             if window is not None:
                 sql += f' WHERE "{time}" BETWEEN {window.start} AND {window.end}'
-            rows[name] = _write(folder, name, format, query_batches(trace, sql), None)
+            schema = trace.arrow(f"SELECT * FROM {view} LIMIT 0").schema
+            rows[name] = _write(folder, name, format, query_batches(trace, sql), schema)
     return rows
 
 
@@ -78,7 +79,7 @@ def _write(
     name: str,
     format: str,
     batches: Iterator[pa.RecordBatch],
-    schema: pa.Schema | None,
+    schema: pa.Schema,
 ) -> int:
     rows = 0
     writer: pa.csv.CSVWriter | pq.ParquetWriter | None = None
@@ -89,10 +90,9 @@ def _write(
                 writer = _writer(file, format, plain.schema)
             writer.write_batch(plain)
             rows += batch.num_rows
-        if writer is None and schema is not None:
+        if writer is None:
             writer = _writer(file, format, _plain_schema(schema))
-        if writer is not None:
-            writer.close()
+        writer.close()
     return rows
 
 

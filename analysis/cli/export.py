@@ -32,7 +32,7 @@ def export(
 
     perfetto and chrome show phases, calls, faults, requests, write-backs, samples and
     losses over time; csv and parquet are a file a table, requests and flushes, too. A name
-    that begins with = stands in a CSV as it is: let a spreadsheet import it as text.
+    that a spreadsheet takes for a formula (=...) has an apostrophe before it in a CSV.
 
     [bold]Examples[/bold]
 

@@ -26,6 +26,9 @@ VIEWS: dict[str, tuple[str, Callable[[Trace], str], str]] = {
 }
 """Derived tables: the table that each needs, what makes it, and its column of time."""
 
+_FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
+"""What a spreadsheet takes for the beginning of a formula, the full-width forms, too."""
+
 TIME = {"phases": ("start", "end"), "loss": ("from", "to"), "syscalls": ("ts", "dur_ns")}
 """Columns of time of the tables where it is not `ts` alone."""
 
@@ -34,8 +37,9 @@ def write_tables(trace: Trace, folder: Path, format: str, window: Window | None)
     """Write each table that the trace has to FOLDER/TABLE.csv or .parquet; returns their rows.
 
     Rows that lie in the window at least in part; tables without a time whole.
-    Texts stand as they were recorded but for bytes that are no UTF-8. In particular a name that
-    begins with = stays so: what opens a CSV must take it for the text that it is.
+    Texts of Parquet stand as they were recorded but for bytes that are no UTF-8. In a CSV one that
+    a spreadsheet would take for a formula has an apostrophe before it, so that it is a text there
+    (OWASP, CSV Injection).
     """
     rows = {}
     for name in trace.tables:
@@ -47,7 +51,8 @@ def write_tables(trace: Trace, folder: Path, format: str, window: Window | None)
             sql = f"SELECT * FROM {view}"
             if window is not None:
                 sql += f' WHERE "{time}" BETWEEN {window.start} AND {window.end}'
-            rows[name] = _write(folder, name, format, query_batches(trace, sql), None)
+            schema = trace.arrow(f"SELECT * FROM {view} LIMIT 0").schema
+            rows[name] = _write(folder, name, format, query_batches(trace, sql), schema)
     return rows
 
 
@@ -74,21 +79,20 @@ def _write(
     name: str,
     format: str,
     batches: Iterator[pa.RecordBatch],
-    schema: pa.Schema | None,
+    schema: pa.Schema,
 ) -> int:
     rows = 0
     writer: pa.csv.CSVWriter | pq.ParquetWriter | None = None
     with create(folder / f"{name}.{format}") as file:
         for batch in batches:
-            plain = _plain(batch)
+            plain = _plain(batch, _inert if format == "csv" else str)
             if writer is None:
                 writer = _writer(file, format, plain.schema)
             writer.write_batch(plain)
             rows += batch.num_rows
-        if writer is None and schema is not None:
+        if writer is None:
             writer = _writer(file, format, _plain_schema(schema))
-        if writer is not None:
-            writer.close()
+        writer.close()
     return rows
 
 
@@ -107,17 +111,20 @@ def _plain_schema(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Text columns as plain strings, in which every byte is UTF-8."""
+def _plain(batch: pa.RecordBatch, shown: Callable[[str], str]) -> pa.RecordBatch:
+    """Text columns as plain strings, in which every byte is UTF-8, each as it is `shown`."""
     arrays = []
     for column in batch.columns:
+        if pa.types.is_string(column.type):
+            column = column.dictionary_encode()
         if pa.types.is_dictionary(column.type):
-            values = pa.array(readable(column.dictionary), pa.string())
+            values = pa.array([shown(value) for value in readable(column.dictionary)], pa.string())
             column = (
                 values.take(column.indices) if len(values) else pa.nulls(len(column), pa.string())
             )
-        elif pa.types.is_string(column.type):
-            encoded = column.dictionary_encode()
-            column = pa.array(readable(encoded.dictionary), pa.string()).take(encoded.indices)
         arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _inert(value: str) -> str:
+    return f"'{value}" if value.startswith(_FORMULA) else value

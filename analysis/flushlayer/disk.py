@@ -66,6 +66,7 @@ class Disk:
         row[service.SHORTEST] = shortest and mechanical
         row[service.MERGE_SECTORS] = MERGE_SECTORS if self.merge else 0
         row[service.OVERHEAD_NS] = device.value("overhead") or 0
+        row[service.FLUSH_NS] = device.value("flush_latency") or 0
         if self.write_cache:
             row[service.CACHE_BYTES] = device.value("write_cache") or 0
             interface = device.value("interface")

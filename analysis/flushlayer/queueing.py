@@ -15,6 +15,7 @@ from analysis.flushlayer.state import (
     CHANGED,
     EVENT_BITS,
     FINISH_SERVICE,
+    FLUSH,
     FREE,
     FREE_PART,
     FREE_PARTS,
@@ -264,9 +265,13 @@ def _serve(w: Any, device: int, row: int) -> None:
         line[device, BUS_FREE],
         now,
     )
+    if part[row, P_FUA]:
+        # Without a command of its own for it, a write through the cache is a write and a flush.
+        took += int(w.model[device, service.FLUSH_NS])
     line[device, BUS_FREE] = bus_free
-    line[device, AT_SECTOR] = sector + sectors
-    line[device, AT_TIME] = now + took
+    if op != FLUSH:
+        line[device, AT_SECTOR] = sector + sectors
+        line[device, AT_TIME] = now + took
     line[device, BUSY] += took
     line[device, SERVED] += 1
     line[device, BYTES_READ if op == READ else BYTES_WRITTEN] += sectors * service.SECTOR_BYTES

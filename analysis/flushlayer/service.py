@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from analysis.flushlayer.state import READ
+from analysis.flushlayer.state import FLUSH, READ
 from probes.compiled import compiled_lean
 
 FLAT, MECHANICAL, ELECTRONIC = 0, 1, 2
@@ -28,7 +28,8 @@ FAMILY, SERVERS, DEPTH, SHORTEST, MERGE_SECTORS, CACHE_BYTES, CACHE_NS_PER_BYTE 
 OVERHEAD_NS, LATENCY_NS, NS_PER_BYTE, GAP_NS, GRAIN, PER_PAGE = 7, 8, 10, 12, 14, 15
 PERIOD_NS, TRACK_SECTORS, TRACKS, TURNS_MEAN = 17, 18, 19, 20
 SEEK_TRACK, SEEK_ROOT, SEEK_CROSS, SEEK_SLOPE = 21, 23, 25, 27
-MODEL = 29
+FLUSH_NS = 29
+MODEL = 30
 
 SECTOR_BYTES = 512
 
@@ -83,8 +84,10 @@ def service_ns(
 ) -> Any:
     """(time until the request is done, time at which the bus is free): both ns.
 
-    `op` is WRITE or READ, of `sectors` from `sector`; the request starts at `now`.
+    `op` is WRITE or READ, of `sectors` from `sector`, or FLUSH; the request starts at `now`.
     """
+    if op == FLUSH:
+        return int(model[device, FLUSH_NS]), bus_free
     overhead = int(model[device, OVERHEAD_NS])
     family = model[device, FAMILY]
     size = float(sectors * SECTOR_BYTES)

@@ -53,6 +53,7 @@ from analysis.flushlayer.state import (
     FIRST,
     FLIGHT,
     FLUSH,
+    FLUSHES_PASS,
     FREE,
     FREE_PART,
     FREE_PARTS,
@@ -112,6 +113,9 @@ class Layer:
     """A layer for each tenant, by code, each with its share of the capacity (shares are relative).
     A tenant without a share goes past. A page stays in the part of whoever brought it in. None:
     one layer for all."""
+    flushes_pass: bool = False
+    """Whether a flush goes on to the disk: a file system that keeps its journal in the layer has
+    both flushed. A layer below it need not."""
     evicted: NDArray[np.int32] | None = None
     """Of another replacement policy: the page that each access evicts, -1: none. It decides in
     the order of the recording, which closed replay may change: what is not there is then not
@@ -199,6 +203,7 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     clock = np.zeros(CLOCK, np.int64)
     clock[NOW] = requests.ts[0] if len(requests) else 0
     clock[READS_ENTER] = layer is not None and layer.buffer == "read-write"
+    clock[FLUSHES_PASS] = layer is None or layer.flushes_pass
     bio = np.zeros((len(requests), BIO_CLOSED if replay == "closed" else BIO_OPEN), np.int64)
     _fill_bios(bio, requests, layer, count)
 
@@ -310,6 +315,7 @@ def _check_length(requests: Requests, model: NDArray[np.float64]) -> None:
     for row in model:
         each = float(row[service.OVERHEAD_NS])
         each += float(row[service.LATENCY_NS : service.LATENCY_NS + 2].max())
+        each += float(row[service.FLUSH_NS])
         each += float(row[service.GAP_NS : service.GAP_NS + 2].max()) + float(
             row[service.PERIOD_NS]
         )

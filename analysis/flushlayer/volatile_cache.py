@@ -20,6 +20,8 @@ from analysis.flushlayer.state import (
     E_OUT,
     EPOCH,
     EPOCHS,
+    FLUSH,
+    FLUSHES_PASS,
     FUA,
     HOST,
     LAST_HOST,
@@ -67,7 +69,11 @@ def flush(w: Any, m: int) -> None:
     line, epoch = w.line, w.epoch
     device = w.bio[m, DEVICE]
     if line[device, CACHE_OUT] == 0:
-        finish(w, m)
+        if w.clock[FLUSHES_PASS] and w.model[device, service.FLUSH_NS] > 0:
+            w.bio[m, PENDING] = 1
+            submit(w, device, FLUSH, w.bio[m, SECTOR], 0, 0, HOST, m)
+        else:
+            finish(w, m)
         return
     closed = line[device, EPOCH]
     epoch[closed, E_FLUSH] = m

@@ -273,9 +273,9 @@ def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:
         if frame.empty:
             out.print(f"{title}: none.\n")
             continue
-        rows = records(frame)
         if key == "block_latency":
-            rows = [{**row, "mib": row["bytes"] / (1 << 20)} for row in rows]
+            frame = frame.assign(mib=frame["bytes"] / (1 << 20))
+        rows = records(frame)
         note = _NOTES.get(key, "")
         if len(rows) > _MOST_ROWS:
             note = f"{len(rows) - _MOST_ROWS} more rows with --json. {note}"

@@ -313,6 +313,15 @@ class TestTables:
         assert found["address"].tolist() == [2**63]
         assert len(pd.read_parquet(tmp_path / "out/phases.parquet")) == len(TABLES["phases"])
 
+    def test_what_has_no_row_has_its_columns(self, tmp_path):
+        with make_trace(tmp_path / "t", {"block": [], "phases": []}) as trace:
+            for format in ("csv", "parquet"):
+                export(trace, format, tmp_path / format)
+        for name in ("requests", "flushes", "steps", "phases"):
+            columns = pd.read_parquet(tmp_path / f"parquet/{name}.parquet").columns.tolist()
+            assert columns == pd.read_csv(tmp_path / f"csv/{name}.csv").columns.tolist()
+            assert len(columns) > 5
+
     def test_a_window(self, trace, tmp_path):
         said = export(trace, "csv", tmp_path / "out", start_s=200e-9, end_s=350e-9)
         assert (said["syscalls"], said["block"], said["processes"]) == (1, 2, 2)

@@ -108,7 +108,7 @@ def layer_of(
         op = question.operations(accesses)
         evicted = outcomes(question.policy, accesses.page, accesses.unique, capacity, op).victim
     buffer: Any = question.buffer
-    return Layer(capacity, question.medium, destage, buffer, shares, evicted)
+    return Layer(capacity, question.medium, destage, buffer, shares, evicted=evicted)
 
 
 def _equal_shares(requests: Requests) -> tuple[float, ...] | None:

@@ -497,3 +497,14 @@ def test_times_near_the_end_of_int64_are_right_or_refused():
     many = bios([(0, "write", i, 1) for i in range(2000)])
     with pytest.raises(UsageError, match="would work for up to"):
         simulate(many, slow)
+
+
+def test_a_flush_of_a_disk_takes_its_time_and_so_does_a_write_through_its_cache():
+    slow = Disk(flat("slow", read_latency=8 * MS, write_latency=8 * MS, flush_latency=5 * MS))
+    rows = [(0, "flush", 0, 0), (20 * MS, "write", 80, 1)]
+    through = bios(rows, fua=[False, True])
+    assert simulate(through, slow).response_ns.tolist() == [5 * MS, 13 * MS]
+    kept = Layer(4, PCM)
+    assert simulate(through, slow, kept).response_ns.tolist() == [0, 350]
+    passing = Layer(4, PCM, flushes_pass=True)
+    assert simulate(through, slow, passing).response_ns.tolist() == [5 * MS, 350]

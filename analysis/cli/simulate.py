@@ -69,7 +69,9 @@ def simulate(
     ] = None,
     destage: Annotated[
         str,
-        typer.Option(help="timed: lazy, eager, watermark, idle, age or phase."),
+        typer.Option(
+            help="timed: lazy, eager, watermark, idle, age, phase or dm-writecache-pmem, -ssd."
+        ),
     ] = "lazy",
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="timed: a part of the layer for each tenant.")
@@ -110,7 +112,7 @@ def simulate(
     """
     from analysis.cli.page_output import check_output, write_page
     from analysis.cli.simulate_text import print_answer
-    from analysis.flushlayer.destage import Destage
+    from analysis.flushlayer.destage import policy_called
     from analysis.scale.sources import find
     from probes.errors import UsageError
 
@@ -127,8 +129,7 @@ def simulate(
     question = _question(
         (capacity, capacity_pages, capacity_share), policy, buffer, identity, medium, disk, devices
     )
-    when: Any = destage
-    rule = Destage(when)
+    rule = policy_called(destage)
     _check_wanted(wanted)
     with opened_here(sources[0]) as opened:
         facts = {

@@ -142,7 +142,13 @@ def _worn(out: Console, facts: dict[str, Any]) -> None:
         years = wear["lifetime_years"]
         lasts = "not known: nobody gives its endurance"
         if years is not None:
-            lasts = f"{years[0]:,.3g} to {years[1]:,.3g} years, if worn evenly"
+            low, high = years
+            if low is None:
+                lasts = "without end"
+            elif high is None:
+                lasts = f"at least {low:,.3g} years, if worn evenly"
+            else:
+                lasts = f"{low:,.3g} to {high:,.3g} years, if worn evenly"
         cycles = f"{wear['cycles_per_year']:,.3g} writes of each cell a year"
         out.print(safe(f"  The medium: {cycles}; lifetime {lasts}."))
     joules = facts["energy_j"]

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.flushlayer import devices
 from analysis.flushlayer.devices import Device
 from analysis.flushlayer.queueing import push
 from analysis.flushlayer.residency import oldest_dirty, send
@@ -130,6 +131,21 @@ class Destage:
             "phase": f" ({self.high:.0%})",
         }.get(self.when, "")
         return f"dirty pages are destaged {DOCS[self.when]}{detail}"
+
+
+def policy_called(name: str) -> Destage:
+    """The policy of one of DOCS, with its default settings, or a preset of the catalogue.
+
+    UsageError, naming those there are, where there is none such.
+    """
+    presets = [d.name for d in devices.catalogue().values() if d.kind == "destage"]
+    for when in DOCS:
+        if name == when:
+            return Destage(when)
+    if name in presets:
+        return preset(devices.find(name, "destage"))
+    known = ", ".join([*DOCS, *presets])
+    raise UsageError(f"there is no destage policy {name!r}", f"known: {known}")
 
 
 def preset(device: Device) -> Destage:

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.flushlayer.accesses import Accesses, Identity, page_writebacks
 from analysis.flushlayer.answers.question import Capacity, Question
-from analysis.flushlayer.answers.timed import layer_of
+from analysis.flushlayer.answers.timed import layer_of, of_job
 from analysis.flushlayer.curve import PAGE_BYTES, curve, improvements
-from analysis.flushlayer.destage import Destage, When
+from analysis.flushlayer.destage import policy_called
 from analysis.flushlayer.devices import Device, find
 from analysis.flushlayer.disk import Disk
 from analysis.flushlayer.nvm import wear
@@ -56,7 +56,7 @@ class Sweep(BaseModel):
     policy: Names = ["lru"]
     buffer: Names = ["write-only"]
     identity: Annotated[list[Literal["block", "file"]], Field(min_length=1)] = ["block"]
-    destage: Annotated[list[When], Field(min_length=1)] = ["lazy"]
+    destage: Names = ["lazy"]
     replay: Annotated[list[Literal["open", "closed"]], Field(min_length=1)] = ["closed"]
     devices: str | None = None
 
@@ -120,6 +120,8 @@ def load(path: Path) -> Plan:
             for text in dict.fromkeys(sweep.capacity)
         ),
     )
+    for name in sweep.destage:
+        policy_called(name)
     for policy, buffer in itertools.product(sweep.policy, sweep.buffer):
         Question(plan.media[0], plan.disks[0], policy=policy, buffer=buffer)  # are there such?
     rows = len(plan.parts()) * (
@@ -213,7 +215,9 @@ def _timed(
     identity = part["identity"]
     requests, base = asked[identity], bases[identity, part["disk"].name, part["replay"]]
     question = _question(part["medium"], part["disk"], part)
-    layer = layer_of(question, by_identity[identity], Destage(part["destage"]))
+    layer = layer_of(
+        question, by_identity[identity], of_job(policy_called(part["destage"]), requests)
+    )
     capacity = layer.capacity
     found = simulate(requests, Disk(question.disk), layer, part["replay"])
     row: dict[str, Any] = {

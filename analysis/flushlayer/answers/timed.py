@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer import nvm
+from analysis.flushlayer import electronic, nvm
 from analysis.flushlayer.accesses import Accesses
 from analysis.flushlayer.answers.question import Question, about_input
 from analysis.flushlayer.ceiling import KINDS, ceiling
@@ -45,11 +45,12 @@ def answer(
     phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer, calls,
     mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by replay and layer);
     layers (LayerUse of the partitions, closed replay); disk_pages with and without the layer;
-    wear; energy_j; ceiling; assumptions. What is not known is None.
+    wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling; assumptions. What is not known is None.
     """
     requests = recorded(trace, accesses)
     disk = Disk(question.disk)
     shares = _equal_shares(requests) if partitioned else None
+    destage = of_job(destage, requests)
     layer = layer_of(question, accesses, destage, shares)
     runs: dict[tuple[str, bool], Outcome] = {}
     for replay in get_args(Replay):
@@ -87,12 +88,20 @@ def answer(
         "assumptions": [
             question.capacity.said(accesses.unique_written),
             *disk.assumptions(),
+            *electronic.assumptions(question.medium),
             f"{question.buffer} buffer, {question.policy}; destaging: {destage.assumption()}",
             "closed replay: a bio comes as long after the one that its process had waited for as it"
             " did; open replay: it comes at its recorded time, which has the old disk's feedback",
             *about_input(accesses),
         ],
     }
+
+
+def of_job(destage: Destage, requests: Requests) -> Destage:
+    """The policy; of `phase` with the phases in which this job waited for the disk."""
+    if destage.when != "phase" or destage.waiting_phases:
+        return destage
+    return dataclasses.replace(destage, waiting_phases=requests.waiting_phases())
 
 
 def layer_of(
@@ -152,8 +161,11 @@ def _medium(question: Question, layer: Layer, run: Outcome) -> dict[str, Any]:
     if run.medium is None or seconds <= 0:
         return {"wear": None, "energy_j": None}
     worn = nvm.wear(question.medium, layer.capacity * PAGE_BYTES, run.medium.bytes_written, seconds)
+    said = dataclasses.asdict(worn)
+    if worn.lifetime_years is not None:
+        said["lifetime_years"] = [y if math.isfinite(y) else None for y in worn.lifetime_years]
     return {
-        "wear": dataclasses.asdict(worn),
+        "wear": said,
         "energy_j": nvm.energy_j(question.medium, run.medium),
     }
 

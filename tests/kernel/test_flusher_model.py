@@ -112,6 +112,8 @@ def test_the_model_writes_what_the_flusher_wrote(recorded_load):
         if dev not in set(recorded.synced_devices["dev"]):
             break
         # Somebody called sync(2), and left the flusher nothing that is old enough.
+    else:
+        pytest.fail("somebody called sync(2) in each of three recordings: end what does, run again")
     assert was["left", "periodic"] == 23
     assert was["again", "periodic"] >= 16
     assert was["synced", "fsync"] == 2 + 2 * len(range(6, 37, 5))

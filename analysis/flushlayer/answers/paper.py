@@ -9,9 +9,10 @@ from typing import Any
 from analysis.flushlayer import paper
 from analysis.flushlayer.accesses import Accesses, Identity
 from analysis.flushlayer.answers.question import Question, about_input
-from analysis.flushlayer.curve import PAGE_BYTES, curve, improvements, smallest_capacity
+from analysis.flushlayer.curve import PAGE_BYTES, curve, improvements, smallest_capacity, thinned
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+_CURVE_ROWS = 200
 PAPERS = (0.77, 0.82, 0.90)
 """The least, the mean and the largest improvement that the paper gives (abstract, Figure 6)."""
 
@@ -73,8 +74,9 @@ def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
 def _identity(question: Question, accesses: Accesses) -> dict[str, Any]:
     """Keys: requests, unique_pages, mapping (pages of files, of no file, not mapped; empty by
     block), the row of the question's capacity, most and most_with_drain (what the best capacity
-    gives), and needed: for each of PAPERS the least capacity_pages that reaches it, without and
-    with the drain; None: no capacity does."""
+    gives), curve (rows of `curve.improvements`, thinned), and needed: for each of PAPERS the least
+    capacity_pages that reaches it, without and with the drain; None: no capacity does.
+    """
     found = curve(question.policy, accesses.page, accesses.unique, op=question.operations(accesses))
     frame = improvements(found, question.medium.write_ns, question.disk.write_ns)
     both = ("improvement", "improvement_with_drain")
@@ -86,6 +88,7 @@ def _identity(question: Question, accesses: Accesses) -> dict[str, Any]:
         **_row(question, accesses, question.capacity.of(accesses.unique_written)),
         "most": most,
         "most_with_drain": most_with_drain,
+        "curve": thinned(frame, _CURVE_ROWS).to_dict("records"),
         "needed": [
             {
                 "improvement": wanted,

@@ -45,7 +45,8 @@ def answer(
     phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer, calls,
     mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by replay and layer);
     layers (LayerUse of the partitions, closed replay); disk_pages with and without the layer;
-    wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling; assumptions. What is not known is None.
+    wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling;
+    assumptions. What is not known is None.
     """
     requests = recorded(trace, accesses)
     disk = Disk(question.disk)

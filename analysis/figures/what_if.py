@@ -1,0 +1,123 @@
+"""A flush layer simulated: improvement by capacity, latencies, sweeps."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis.figures.style import HEAT, NEUTRAL, colour, joined, look, numbered, text
+
+_MIB = 1 << 20
+_WAYS = {"improvement": ("without the final drain", "solid"),
+         "improvement_with_drain": ("with the final drain", "dash")}  # fmt: skip
+_PERCENTILES = {"p50_ns": "p50", "p95_ns": "p95", "p99_ns": "p99", "p99_9_ns": "p99.9"}
+
+
+def by_capacity(frame: pd.DataFrame, marks: tuple[float, ...] = ()) -> go.Figure:
+    """Improvement over the layer's size, a line a series, with and without the final drain.
+
+    Columns: series (names), capacity_bytes, improvement, improvement_with_drain (shares). `marks`:
+    improvements that get a line of their own, as the paper's.
+    """
+    figure = go.Figure()
+    for name, number in numbered(frame["series"]).items():
+        rows = frame[frame["series"] == name].sort_values("capacity_bytes")
+        for column, (said, dash) in _WAYS.items():
+            figure.add_scatter(
+                x=rows["capacity_bytes"] / _MIB,
+                y=rows[column],
+                mode="lines",
+                name=f"{text(name)}, {said}",
+                line={"color": colour(number), "dash": dash, "shape": "hv"},
+            )
+    for mark in marks:
+        figure.add_hline(
+            y=mark,
+            line={"color": NEUTRAL, "dash": "dot"},
+            annotation_text=f"{mark:.0%}",
+            annotation_position="top right",
+        )
+    figure.update_xaxes(title="size of the layer, MiB", rangemode="tozero")
+    figure.update_yaxes(title="time of writes saved", tickformat=".0%")
+    return look(figure)
+
+
+def by_improvement(frame: pd.DataFrame) -> go.Figure:
+    """The size that each improvement needs, as bars; what no size reaches has none.
+
+    Columns: series, improvement, capacity_bytes (null: out of reach).
+    """
+    figure = go.Figure()
+    known = frame[frame["capacity_bytes"].notna()]
+    for name, number in numbered(frame["series"]).items():
+        rows = known[known["series"] == name]
+        figure.add_bar(
+            x=[f"{value:.0%}" for value in rows["improvement"]],
+            y=rows["capacity_bytes"].astype(float) / _MIB,
+            name=text(name),
+            marker_color=colour(number),
+        )
+    figure.update_xaxes(title="time of writes saved", type="category")
+    figure.update_yaxes(title="size of the layer, MiB", rangemode="tozero")
+    figure.update_layout(barmode="group")
+    return look(figure)
+
+
+def latencies(frame: pd.DataFrame) -> go.Figure:
+    """Percentiles of response times, a line a series, on a logarithmic axis.
+
+    Columns: series, p50_ns, p95_ns, p99_ns, p99_9_ns. Times of 0 are not drawn.
+    """
+    figure = go.Figure()
+    for number, row in enumerate(frame.to_dict("records")):
+        times = [row[column] / 1e6 or None for column in _PERCENTILES]
+        figure.add_scatter(
+            x=list(_PERCENTILES.values()),
+            y=times,
+            mode="lines+markers",
+            name=text(row["series"]),
+            line={"color": colour(number // 2), "dash": "dash" if number % 2 else "solid"},
+        )
+    figure.update_xaxes(title="percentile of the requests", type="category")
+    figure.update_yaxes(title="response time, ms", type="log")
+    return look(figure)
+
+
+def sweep_heat(frame: pd.DataFrame, value: str, title: str) -> go.Figure:
+    """A sweep as a heat map: sizes of the layer across, every other axis down.
+
+    Columns: capacity_bytes, those of the axes that have more than one value, and `value`.
+    """
+    axes = [
+        column
+        for column in (
+            "trace",
+            "identity",
+            "buffer",
+            "policy",
+            "medium",
+            "disk",
+            "destage",
+            "replay",
+        )
+        if column in frame and frame[column].nunique() > 1
+    ]
+    names = joined([frame[column] for column in axes]) if axes else ["all"] * len(frame)
+    grid = frame.assign(row=names).pivot_table(
+        index="row", columns="capacity_bytes", values=value, sort=False
+    )
+    sizes = sorted(frame["capacity_bytes"].unique())
+    grid = grid[sizes]
+    figure = go.Figure(
+        go.Heatmap(
+            z=grid.to_numpy(),
+            x=[f"{float(size) / _MIB:.3g}" for size in sizes],
+            y=list(grid.index),
+            colorscale=HEAT,
+            colorbar={"title": title, "tickformat": ".0%"},
+            hovertemplate="%{y}<br>%{x} MiB: %{z:.1%}<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title="size of the layer, MiB", type="category")
+    figure.update_yaxes(autorange="reversed", type="category")
+    return look(figure, max(120, 24 * len(grid)))

@@ -1,0 +1,206 @@
+"""The page of a what-if: a layer of one question, or a sweep of many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from analysis.figures import what_if as draw
+from analysis.page.base import TEMPLATES, render
+from analysis.page.summary import Tile
+from analysis.page.tables import PageTable, page_table
+from tracer.cli.sizes import show_size
+
+_TEMPLATE = "what_if.html.j2"
+_PAPERS = (0.77, 0.82, 0.90)
+_SHARES = ("capacity_share", "utilisation", "mean", "p50", "p95", "p99", "p99_9", "max")
+"""Columns of shares of 1; without a unit in their names, so are those of improvements."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A figure, a table, or both, under a title; `about`: what has to be known of it."""
+
+    id: str
+    title: str
+    about: str
+    figure: go.Figure | None
+    table: PageTable | None
+
+
+def answer_page(name: str, facts: dict[str, Any]) -> str:
+    """The page of one question's facts (analysis/flushlayer/answers); it needs nothing else."""
+    parts = {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](facts)
+    reasons = pd.DataFrame(
+        {"reason": list(facts["by_reason"]), "pages": facts["by_reason"].values()}
+    )
+    parts.append(Part("reasons", "Pages written, by reason", "", None, _table(reasons)))
+    return _page(
+        f"A flush layer of {facts['medium']} before {facts['disk']}",
+        [name, f"model {facts['model']}", f"{facts['policy']}, {facts['buffer']}",
+         f"pages told apart by {facts['identity']}"],
+        _tiles(facts),
+        parts if facts["requests"] else [],
+        facts["assumptions"],
+    )  # fmt: skip
+
+
+def sweep_page(name: str, frame: pd.DataFrame) -> str:
+    """The page of a sweep's table."""
+    parts = []
+    for column, title in (
+        ("improvement", "Saved"), ("improvement_with_drain", "Saved, with the final drain"),
+    ):  # fmt: skip
+        if column in frame and len(frame):
+            parts.append(
+                Part(
+                    column,
+                    title,
+                    "Of the time of writes.",
+                    draw.sweep_heat(frame, column, ""),
+                    None,
+                )
+            )
+    parts.append(Part("rows", "Every simulation", "", None, _table(frame)))
+    tiles = [Tile("simulations", f"{len(frame):,}", "every combination of what the file lists")]
+    return _page(f"What if: {name}", [], tiles, parts, [])
+
+
+def _table(frame: pd.DataFrame) -> PageTable:
+    """A frame in units that people read: what things are called first, ms, MiB, per cent."""
+    named = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
+    shown = frame[[*named, *(column for column in frame if column not in named)]].copy()
+    for column in shown.columns:
+        if column in named:
+            continue
+        if column.endswith("_ns"):
+            shown[column] /= 1e6
+        elif column.endswith("_bytes"):
+            shown[column] /= 1 << 20
+        elif column in _SHARES or column.startswith("improvement"):
+            shown[column] *= 100
+    return page_table("", shown.rename(columns=_readable), "")
+
+
+def _readable(column: str) -> str:
+    if column in _SHARES or column.startswith("improvement"):
+        return f"{column}_percent"
+    for ending, unit in (("_ns", "_ms"), ("_bytes", "_mib")):
+        if column.endswith(ending):
+            return column.removesuffix(ending) + unit
+    return column
+
+
+def _page(
+    title: str, subjects: list[str], tiles: list[Tile], parts: list[Part], assumptions: list[str]
+) -> str:
+    return render(
+        _TEMPLATE,
+        TEMPLATES,
+        figures=any(part.figure is not None for part in parts),
+        name=title,
+        subjects=subjects,
+        tiles=tiles,
+        parts=parts,
+        assumptions=assumptions,
+    )
+
+
+def _tiles(facts: dict[str, Any]) -> list[Tile]:
+    tiles = [
+        Tile("written", f"{facts['requests']:,}", "page write-backs"),
+        Tile("distinct", f"{facts['unique_pages']:,}", "pages among them"),
+    ]
+    if "capacity_bytes" in facts:
+        tiles.append(Tile("layer", show_size(facts["capacity_bytes"]), "its size"))
+    for key, about in (
+        ("improvement", "of the time of writes, without the final drain"),
+        ("improvement_with_drain", "the same, with the final drain"),
+        ("most", "at most, by any size, without the final drain"),
+        ("most_with_drain", "at most, by any size, with the final drain"),
+    ):
+        if isinstance(facts.get(key), float):
+            tiles.append(Tile("saved", f"{facts[key]:.1%}", about))
+    found = facts.get("ceiling")
+    if found:
+        tiles.append(
+            Tile("at most", f"{found['share']:.2%}", f"of {found['what']} can any layer save")
+        )
+    return tiles
+
+
+def _paper(facts: dict[str, Any]) -> list[Part]:
+    identities = pd.DataFrame(
+        [
+            {
+                "pages by": name,
+                "page write-backs": found["requests"],
+                "distinct pages": found["unique_pages"],
+                "not mapped": found["mapping"].get("not mapped"),
+                "improvement": found["improvement"],
+                "improvement_with_drain": found["improvement_with_drain"],
+            }
+            for name, found in facts["identities"].items()
+        ]
+    )
+    needed = pd.DataFrame(
+        [
+            {"series": f"by {name}", "improvement": row["improvement"],
+             "capacity_bytes": None if row["capacity_pages"] is None
+             else row["capacity_pages"] * 4096}
+            for name, found in facts["identities"].items()
+            for row in found["needed"]
+        ]
+    )  # fmt: skip
+    curves = pd.concat(
+        pd.DataFrame(found["curve"]).assign(series=f"by {name}")
+        for name, found in facts["identities"].items()
+    )
+    sweep = pd.DataFrame(facts["sweep"])
+    return [
+        Part("capacities", "By the size of the layer",
+             f"Table: pages told apart by {facts['identity']}.",
+             draw.by_capacity(curves, _PAPERS), _table(sweep)),
+        Part("identities", "Pages told apart otherwise", facts["papers_number"], None,
+             _table(identities)),
+        Part("needed", "What the paper's numbers would need", "Without the final drain.",
+             draw.by_improvement(needed), None),
+    ]  # fmt: skip
+
+
+def _curve(facts: dict[str, Any]) -> list[Part]:
+    curve = pd.DataFrame(facts["curve"]).assign(series=facts["policy"])
+    needed = pd.DataFrame(facts["needed"])
+    exact = "Exact at every size." if facts["exact"] else "Of the sizes that were simulated."
+    return [
+        Part("curve", "By the size of the layer", exact, draw.by_capacity(curve, _PAPERS), None),
+        Part("needed", "What improvements need", "Empty: no size reaches it.", None,
+             _table(needed)),
+    ]  # fmt: skip
+
+
+def _timed(facts: dict[str, Any]) -> list[Part]:
+    latency = pd.DataFrame(facts["latency"])
+    writes = latency[latency["op"] == "write"]
+    named = [
+        f"{replay} replay, {'with' if layer else 'without'} the layer"
+        for replay, layer in zip(writes["replay"], writes["layer"], strict=True)
+    ]
+    found = [
+        Part("latency", "Response times of writes", "Closed: a request comes as long after the one"
+             " that was waited for as it did; open: at its recorded time.",
+             draw.latencies(writes.assign(series=named)), _table(latency)),
+        Part("groups", "Saved, by phase, tenant and reason", "Closed replay.", None,
+             _table(pd.DataFrame(facts["improvement"]))),
+        Part("gap", "Open against closed replay", "What the old disk's feedback does.", None,
+             _table(pd.DataFrame(facts["replay_gap"]))),
+        Part("devices", "Devices", "", None, _table(pd.DataFrame(facts["devices"]))),
+    ]  # fmt: skip
+    if facts["sync_calls"]:
+        about = "As recorded, and simulated without and with the layer."
+        calls = _table(pd.DataFrame(facts["sync_calls"]))
+        found.insert(1, Part("calls", "Calls that make data durable", about, None, calls))
+    return found

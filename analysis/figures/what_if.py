@@ -10,6 +10,11 @@ from analysis.figures.style import HEAT, NEUTRAL, colour, joined, look, numbered
 _MIB = 1 << 20
 _WAYS = {"improvement": ("without the final drain", "solid"),
          "improvement_with_drain": ("with the final drain", "dash")}  # fmt: skip
+_AXES = (
+    *("trace", "identity", "buffer", "policy", "medium", "disk", "destage", "replay"),
+    *("dirty_ratio", "dirty_background_ratio", "dirty_bytes", "dirty_background_bytes"),
+    *("dirty_expire_centisecs", "dirty_writeback_centisecs", "bound"),
+)
 _PERCENTILES = {"p50_ns": "p50", "p95_ns": "p95", "p99_ns": "p99", "p99_9_ns": "p99.9"}
 
 
@@ -88,20 +93,7 @@ def sweep_heat(frame: pd.DataFrame, value: str, title: str) -> go.Figure:
 
     Columns: capacity_bytes, those of the axes that have more than one value, and `value`.
     """
-    axes = [
-        column
-        for column in (
-            "trace",
-            "identity",
-            "buffer",
-            "policy",
-            "medium",
-            "disk",
-            "destage",
-            "replay",
-        )
-        if column in frame and frame[column].nunique() > 1
-    ]
+    axes = [column for column in _AXES if column in frame and frame[column].nunique() > 1]
     names = joined([frame[column] for column in axes]) if axes else ["all"] * len(frame)
     grid = frame.assign(row=names).pivot_table(
         index="row", columns="capacity_bytes", values=value, sort=False

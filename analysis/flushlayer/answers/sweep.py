@@ -36,6 +36,14 @@ _MAX_BYTES = 1 << 20
 _MOST = 1_000_000
 """Rows of a sweep's table."""
 
+Knob = Literal[
+    "dirty_ratio", "dirty_background_ratio", "dirty_bytes", "dirty_background_bytes",
+    "dirty_expire_centisecs", "dirty_writeback_centisecs",
+]  # fmt: skip
+BOUNDS = ("least", "most")
+"""Of regenerated write-back: a page that was written again while it was dirty left no event."""
+Key = tuple[str, tuple[tuple[str, Any], ...]]
+"""An identity, and a setting of the knobs; none: as recorded."""
 Names = Annotated[list[str], Field(min_length=1, max_length=1000)]
 Share = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
@@ -44,7 +52,8 @@ class Sweep(BaseModel):
     """What a file asks: lists, of which every combination is simulated.
 
     capacity: sizes ("64M") or shares of the distinct pages written (0.25). `destage` and `replay`
-    are asked of the model `timed` alone.
+    are asked of the model `timed` alone. `knobs`: settings of vm.dirty_* that write-back is
+    regenerated at; pages are then told apart by file, and no bio is known.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -59,6 +68,7 @@ class Sweep(BaseModel):
     destage: Names = ["lazy"]
     replay: Annotated[list[Literal["open", "closed"]], Field(min_length=1)] = ["closed"]
     devices: str | None = None
+    knobs: dict[Knob, Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]] = {}
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,14 @@ class Plan:
     disks: tuple[Device, ...]
     capacities: tuple[Capacity, ...]
 
+    def settings(self) -> list[dict[str, Any]]:
+        """Settings of the knobs, each with the bounds of what is not known; none: as recorded."""
+        knobs = self.sweep.knobs
+        if not knobs:
+            return [{}]
+        chosen = itertools.product(*knobs.values(), BOUNDS)
+        return [dict(zip([*knobs, "bound"], one, strict=True)) for one in chosen]
+
     def parts(self) -> list[dict[str, Any]]:
         """What can be simulated apart: with a pass or a run each, all capacities of a curve."""
         sweep = self.sweep
@@ -77,6 +95,7 @@ class Plan:
             "identity": sweep.identity,
             "buffer": sweep.buffer,
             "policy": sweep.policy,
+            "knobs": self.settings(),
         }
         if sweep.model == "timed":
             axes |= {
@@ -120,6 +139,13 @@ def load(path: Path) -> Plan:
             for text in dict.fromkeys(sweep.capacity)
         ),
     )
+    if sweep.knobs and (sweep.model, sweep.identity, sweep.buffer) != (
+        "curve", ["file"], ["write-only"],
+    ):  # fmt: skip
+        raise UsageError(
+            f"{path}: regenerated write-back has no bios, and its pages are of files",
+            'with knobs give model = "curve", identity = ["file"], buffer = ["write-only"]',
+        )
     for name in sweep.destage:
         policy_called(name)
     for policy, buffer in itertools.product(sweep.policy, sweep.buffer):
@@ -147,21 +173,25 @@ def run(
 
     Columns: model, identity, buffer, policy, medium, disk, capacity_pages, capacity_bytes; of
     `curve`: requests (N), unique_pages (U), disk_writes, resident, improvement,
-    improvement_with_drain; of `timed`: destage, replay, and of the writes mean_ns .. max_ns, the
-    same without the layer (base_...), improvement (of the mean), disk_pages, base_disk_pages,
+    improvement_with_drain, and each knob with `bound` (least or most); of `timed`: destage, replay,
+    and of the writes mean_ns .. max_ns, the same without the layer (base_...), improvement (of the
+    mean), disk_pages, base_disk_pages,
     disk_utilisation, medium_utilisation, lifetime_low_years and lifetime_high_years. NaN: not
     known.
     """
     timed = plan.sweep.model == "timed"
     reads = timed or "read-write" in plan.sweep.buffer
-    accesses: dict[str, Accesses] = {
-        name: page_writebacks(trace, devices, Identity(name), reads, timed)
-        for name in dict.fromkeys(plan.sweep.identity)
-    }
+    if plan.sweep.knobs:
+        accesses = _regenerated(trace, plan, devices)
+    else:
+        accesses = {
+            (name, ()): page_writebacks(trace, devices, Identity(name), reads, timed)
+            for name in dict.fromkeys(plan.sweep.identity)
+        }
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:
         asked: dict[str, Requests] = {
-            name: recorded(trace, found) for name, found in accesses.items()
+            name: recorded(trace, found) for (name, _), found in accesses.items()
         }
         bases: dict[tuple[str, str, str], Outcome] = {
             (name, disk.name, replay): simulate(asked[name], Disk(disk), None, replay)
@@ -184,10 +214,31 @@ def run(
     return pd.DataFrame(rows)
 
 
+def _regenerated(trace: Trace, plan: Plan, devices: list[str] | None) -> dict[Key, Accesses]:
+    from analysis.flushlayer.flusher import knobs
+    from analysis.flushlayer.flusher.accesses import regenerated_accesses
+    from analysis.flushlayer.flusher.recorded import prepared
+    from analysis.flushlayer.flusher.regenerate import regenerate
+
+    if devices:
+        raise UsageError("write-back is regenerated of all devices", "leave out --dev")
+    found, fixed = prepared(trace)
+    now = knobs.recorded(trace)
+    made = {}
+    for setting in plan.settings():
+        changes = {name: value for name, value in setting.items() if name != "bound"}
+        most = setting["bound"] == "most"
+        writes = regenerate(found, fixed, now.changed(**changes), at_most=most)
+        made["file", tuple(setting.items())] = regenerated_accesses(found, writes)
+    return made
+
+
 def _curve(
-    by_identity: Mapping[str, Accesses], plan: Plan, part: dict[str, Any]
+    prepared: Mapping[Key, Accesses], plan: Plan, part: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    accesses = by_identity[part["identity"]]
+    knobs = part["knobs"]
+    accesses = prepared[part["identity"], tuple(knobs.items())]
+    named = {key: value for key, value in part.items() if key != "knobs"} | knobs
     question = _question(plan.media[0], plan.disks[0], part)
     pages = [capacity.of(accesses.unique_written) for capacity in plan.capacities]
     found = curve(
@@ -198,7 +249,7 @@ def _curve(
         frame = improvements(found, medium.write_ns, disk.write_ns)
         by_size = {row["capacity_pages"]: row for row in frame.to_dict("records")}
         rows += [
-            {"model": "curve", **part, "medium": medium.name, "disk": disk.name}
+            {"model": "curve", **named, "medium": medium.name, "disk": disk.name}
             | {"requests": found.writes, "unique_pages": accesses.unique_written}
             | {str(key): value for key, value in by_size[size].items()}
             for size in pages
@@ -207,7 +258,7 @@ def _curve(
 
 
 def _timed(
-    by_identity: Mapping[str, Accesses],
+    prepared: Mapping[Key, Accesses],
     asked: Mapping[str, Requests],
     bases: Mapping[tuple[str, str, str], Outcome],
     part: dict[str, Any],
@@ -216,7 +267,7 @@ def _timed(
     requests, base = asked[identity], bases[identity, part["disk"].name, part["replay"]]
     question = _question(part["medium"], part["disk"], part)
     layer = layer_of(
-        question, by_identity[identity], of_job(policy_called(part["destage"]), requests)
+        question, prepared[identity, ()], of_job(policy_called(part["destage"]), requests)
     )
     capacity = layer.capacity
     found = simulate(requests, Disk(question.disk), layer, part["replay"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from analysis.flushlayer.answers.question import Capacity, Question
 from analysis.flushlayer.destage import Destage
 from analysis.flushlayer.devices import find
 from probes.errors import UsageError
+from tests.conftest import ROOT
 from tests.support.traces import make_trace
-from tracer.store.trace import dump
+from tracer.store.trace import Trace, dump
 
 MS = 10**6
 PCM, HDD = find("pcm-paper", "nvm"), find("hdd-paper", "disk")
@@ -48,6 +50,14 @@ def rewritten(tmp_path):
         "syscalls": [{"ts": 10 * MS - 10, **call}, {"ts": 30 * MS - 10, **call}],
     }
     with make_trace(tmp_path / "t", tables, file_systems=[EXT4]) as trace:
+        yield trace
+
+
+@pytest.fixture
+def lenet(tmp_path):
+    """The recording of a training that the project has."""
+    shutil.copytree(ROOT / "fixtures" / "lenet.trace", tmp_path / "lenet.trace")
+    with Trace(tmp_path / "lenet.trace") as trace:
         yield trace
 
 
@@ -195,6 +205,23 @@ class TestSweep:
         assert (lazy["disk_pages"] == 0).all()
         assert (frame.loc[frame["destage"] == "eager", "disk_pages"] == 8).all()
 
+    def test_of_settings_of_the_kernel_s_flusher(self, lenet, plan):
+        asked = plan(
+            'capacity = [1.0]\nidentity = ["file"]\n[knobs]\ndirty_expire_centisecs = [100, 3000]\n'
+        )
+        frame = sweep.run(lenet, asked)
+        assert frame["dirty_expire_centisecs"].tolist() == [100, 100, 3000, 3000]
+        assert frame["bound"].tolist() == ["least", "most"] * 2
+        as_recorded = page_writebacks(lenet, identity=Identity.FILE)
+        assert frame["requests"].tolist()[2] == len(as_recorded)
+        with pytest.raises(UsageError, match="leave out --dev"):
+            sweep.run(lenet, asked, ["254:0"])
+
+    def test_a_knob_that_cannot_be(self, lenet, plan):
+        asked = plan('capacity = [1.0]\nidentity = ["file"]\n[knobs]\ndirty_ratio = [101]\n')
+        with pytest.raises(UsageError, match="dirty_ratio"):
+            sweep.run(lenet, asked)
+
     def test_threads_change_no_row(self, rewritten, plan):
         asked = plan('capacity = [0.1, 0.5, 1.0]\npolicy = ["lru", "clock", "s3-fifo"]\n')
         one, two = (sweep.run(rewritten, asked, threads=n) for n in (1, 2))
@@ -215,6 +242,9 @@ class TestSweep:
             ("capacity = ['12 apples']\n", "is no size"),
             ("capacity = [0.1\n", "is not TOML"),
             ("capacity = [0.1]\ndevices = 'none.toml'\n", "none.toml"),
+            ("capacity = [0.1]\n[knobs]\ndirty_ratio = [10]\n", "has no bios"),
+            ("capacity = [0.1]\n[knobs]\nswappiness = [10]\n", "knobs.swappiness"),
+            ("capacity = [0.1]\n[knobs]\ndirty_ratio = [-1]\n", "knobs.dirty_ratio.0"),
         ],
     )
     def test_what_a_file_must_not_say(self, plan, text, said):

@@ -64,12 +64,13 @@ def report(
 
 
 def _write(folder: Path, output: Path, force: bool) -> None:
+    from analysis.cli.page_output import check_output
+
     if output.suffix not in _FORMATS:
         raise UsageError(
             f"{output} is neither a page nor markdown", f"end it in {' or '.join(_FORMATS)}"
         )
-    if output.exists() and not force:
-        raise UsageError(f"{output} exists", "name another file, or give --force to replace it")
+    check_output(output, force, json=False)
     from analysis.studies.report.contents import contents
 
     found = contents(folder)

@@ -1,11 +1,17 @@
 """A disk that takes a stated time for each request: a file system in user space with one file.
 
 /usr/bin/python3 slow_disk.py FOLDER --bytes N --request-ms MS --log FILE
+    [--layer-pages N --age-ms MS]
 
 The file FOLDER/disk is to be put under a loop device that opens it with direct I/O. One request is
 served at a time, as by one arm; each is a line of the log: when it began and ended (ns of
-CLOCK_MONOTONIC), its offset and its length (bytes), r or w. A flush is a request of no length. The
-data lie in memory. Ends when it is unmounted.
+CLOCK_MONOTONIC), its offset and its length (bytes), and what it was: r(ead), w(rite), f(lush) or
+d(estage). A flush is a request of no length. The data lie in memory. Ends when it is unmounted.
+
+With --layer-pages a non-volatile layer lies before the arm: what is written is in it at once, and
+flushes have nothing to do. The page that was written longest ago goes to the disk when it is as old
+as --age-ms, or to make room; one page a request. What is left at the end is the log's last line, an
+l with its length.
 
 It runs under the system's own Python, which is the one that Debian's pyfuse3 is for.
 """
@@ -17,6 +23,7 @@ import errno
 import mmap
 import stat
 import time
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,13 +31,17 @@ import pyfuse3
 import trio
 
 DISK = pyfuse3.ROOT_INODE + 1
+PAGE = 4096
 
 
 class SlowDisk(pyfuse3.Operations):  # type: ignore[misc]
     """The folder with its one file."""
 
-    def __init__(self, size: int, request_s: float, log: TextIO) -> None:
+    def __init__(
+        self, size: int, request_s: float, log: TextIO, pages: int = 0, age_s: float = 0.0
+    ) -> None:
         super().__init__()
+        self.layer = Layer(self, pages, age_s) if pages else None
         self.memory = mmap.mmap(-1, size)
         self.size = size
         self.request_s = request_s
@@ -62,25 +73,82 @@ class SlowDisk(pyfuse3.Operations):  # type: ignore[misc]
     async def open(self, inode: int, flags: int, ctx: Any) -> Any:
         return pyfuse3.FileInfo(fh=inode, direct_io=True)
 
-    async def _serve(self, offset: int, length: int, how: str) -> None:
+    async def serve(self, offset: int, length: int, how: str) -> None:
+        """Move the arm: the caller holds it."""
         begun = time.monotonic_ns()
         await trio.sleep(self.request_s)
         self.log.write(f"{begun} {time.monotonic_ns()} {offset} {length} {how}\n")
 
     async def read(self, fh: int, offset: int, length: int) -> bytes:
+        if self.layer is not None and self.layer.holds(offset, length):
+            return self.memory[offset : offset + length]
         async with self.arm:
-            await self._serve(offset, length, "r")
+            await self.serve(offset, length, "r")
             return self.memory[offset : offset + length]
 
     async def write(self, fh: int, offset: int, data: bytes) -> int:
+        if self.layer is not None:
+            await self.layer.take(offset, len(data))
+            self.memory[offset : offset + len(data)] = data
+            return len(data)
         async with self.arm:
             self.memory[offset : offset + len(data)] = data
-            await self._serve(offset, len(data), "w")
+            await self.serve(offset, len(data), "w")
             return len(data)
 
     async def fsync(self, fh: int, datasync: bool) -> None:
+        if self.layer is not None:
+            return
         async with self.arm:
-            await self._serve(0, 0, "f")
+            await self.serve(0, 0, "f")
+
+
+class Layer:
+    """Dirty pages, the one that was written longest ago first, with the time of that."""
+
+    def __init__(self, disk: SlowDisk, pages: int, age_s: float) -> None:
+        self.disk = disk
+        self.pages = pages
+        self.age_s = age_s
+        self.dirty: OrderedDict[int, float] = OrderedDict()
+
+    def holds(self, offset: int, length: int) -> bool:
+        """Whether all of it is in the layer."""
+        last = (offset + length - 1) // PAGE
+        return all(page in self.dirty for page in range(offset // PAGE, last + 1))
+
+    async def take(self, offset: int, length: int) -> None:
+        """Pages are written; those that need room wait for it."""
+        for page in range(offset // PAGE, (offset + length - 1) // PAGE + 1):
+            while page not in self.dirty and len(self.dirty) >= self.pages:
+                await self.destage()
+            self.dirty[page] = trio.current_time()
+            self.dirty.move_to_end(page)
+
+    async def destage(self) -> None:
+        """Write the oldest page to the disk."""
+        async with self.disk.arm:
+            if self.dirty:
+                page, _ = self.dirty.popitem(last=False)
+                await self.disk.serve(page * PAGE, PAGE, "d")
+
+    async def age(self) -> None:
+        """Destage what is old enough, for ever."""
+        while True:
+            oldest = next(iter(self.dirty.values()), None)
+            now = trio.current_time()
+            if oldest is not None and now >= oldest + self.age_s:
+                await self.destage()
+            else:
+                await trio.sleep(0.01 if oldest is None else min(0.01, oldest + self.age_s - now))
+
+
+async def _run(disk: SlowDisk) -> None:
+    async with trio.open_nursery() as nursery:
+        if disk.layer is not None:
+            nursery.start_soon(disk.layer.age)
+        await pyfuse3.main()
+        nursery.cancel_scope.cancel()
 
 
 def main() -> None:
@@ -89,14 +157,20 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, required=True)
     parser.add_argument("--request-ms", type=float, required=True)
     parser.add_argument("--log", required=True)
+    parser.add_argument("--layer-pages", type=int, default=0)
+    parser.add_argument("--age-ms", type=float, default=0.0)
     given = parser.parse_args()
     with Path(given.log).open("w", buffering=1) as log:
-        disk = SlowDisk(given.bytes, given.request_ms / 1e3, log)
+        request_s, age_s = given.request_ms / 1e3, given.age_ms / 1e3
+        disk = SlowDisk(given.bytes, request_s, log, given.layer_pages, age_s)
         pyfuse3.init(disk, given.folder, {"fsname=slow_disk"})
         try:
-            trio.run(pyfuse3.main)
+            trio.run(_run, disk)
         finally:
             pyfuse3.close(unmount=False)
+            if disk.layer is not None:
+                now = time.monotonic_ns()
+                log.write(f"{now} {now} 0 {len(disk.layer.dirty) * PAGE} l\n")
 
 
 if __name__ == "__main__":

@@ -23,9 +23,11 @@ def samples(trace: Trace) -> pd.DataFrame:
             FROM samples WINDOW w AS (PARTITION BY target, name, instance ORDER BY ts)
         )
         SELECT target, name, instance, unit, count(*) AS samples, min(value) AS min,
-            avg(value) AS mean, max(value) AS max, arg_max(value, ts) AS last,
-            sum(grown) FILTER (grown >= 0) AS growth,
-            sum(grown) FILTER (grown >= 0) / (sum(ns) FILTER (grown >= 0) / 1e9) AS speed
+            -- In order of time: sums of fractions differ by their order.
+            list_avg(list(value ORDER BY ts)) AS mean, max(value) AS max,
+            arg_max(value, ts) AS last,
+            list_sum(list(grown ORDER BY ts) FILTER (grown >= 0)) AS growth,
+            growth / (sum(ns) FILTER (grown >= 0) / 1e9) AS speed
         FROM steps GROUP BY ALL
         """
     )

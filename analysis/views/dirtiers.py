@@ -22,7 +22,7 @@ CREATE OR REPLACE TEMP TABLE dirty_pages AS
 SELECT mode(flags) AS bit FROM (
     SELECT event, flags, ino, lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
     FROM (SELECT * FROM dirty WHERE event != 'balance_dirty_pages' LIMIT {_LOOK_AT})
-    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, event)
 ) WHERE event = 'mark_inode_dirty' AND before = 'dirty_folio' AND ino = whose
     AND flags > 0 AND flags & (flags - 1) = 0
 """
@@ -41,7 +41,7 @@ WITH inodes AS (
     SELECT ts, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
         lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
     FROM inode_writeback WHERE event IN ('start', 'end')
-    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, event)
 ), files AS (
     SELECT w.ts, w.tid, w.event, coalesce(f.bdi, d.bdi, p.disk, w.dev) AS disk, ino, "offset",
         "last", nr_to_write, sync_mode, lead(w.ts) OVER by_thread AS "end",
@@ -49,7 +49,7 @@ WITH inodes AS (
     FROM file_writes w LEFT JOIN btrfs_names f ON w.fsid = f.name
         LEFT JOIN btrfs_names d ON w.dev = d.name LEFT JOIN partitions p ON w.dev = p.dev
     WHERE w.event IN ('writepages_start', 'writepages_end', 'fsync')
-    WINDOW by_thread AS (PARTITION BY w.tid ORDER BY w.ts)
+    WINDOW by_thread AS (PARTITION BY w.tid ORDER BY w.ts, w.event)
 ), found AS (
     SELECT disk, ino, start, ts AS "end" FROM inodes, dirty_pages
     WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
@@ -64,7 +64,7 @@ WITH inodes AS (
     ASOF JOIN calls_of_fsyncs c ON f.tid = c.tid AND f.ts >= c.ts
     WHERE c.call IN ('fsync', 'fdatasync') AND f.ts <= c.returned AND c.returned < {LATEST}
 ), ordered AS (
-    SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end"
+    SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end", start
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end
     FROM found JOIN nodes USING (disk, ino)
 )
@@ -117,7 +117,8 @@ SELECT node, since, f.ts, count(*) OVER until AS dirtiers,
     CASE WHEN min(coalesce(t.container, '')) OVER until = max(coalesce(t.container, '')) OVER until
         THEN t.container END AS container
 FROM firsts f LEFT JOIN threads t ON f.pid = t.tid
-WINDOW until AS (PARTITION BY node, since ORDER BY f.ts ROWS UNBOUNDED PRECEDING)
+-- Who begins at one and the same time counts together: of these none is first.
+WINDOW until AS (PARTITION BY node, since ORDER BY f.ts RANGE UNBOUNDED PRECEDING)
 """
 
 

@@ -25,15 +25,16 @@ TOTAL = "total"
 _ENERGY = """
 WITH sources(reader, name, counter) AS (VALUES {sources}),
 steps AS (
-    SELECT s.reader, s.name, s.counter, instance, value,
+    SELECT s.reader, s.name, s.counter, instance, ts, value,
         value - lag(value) OVER w AS grown, (ts::HUGEINT - lag(ts) OVER w) / 1e9 AS s
     FROM samples JOIN sources s USING (name)
     WHERE target IS NULL AND ts BETWEEN {since} AND {until}
     WINDOW w AS (PARTITION BY name, instance ORDER BY ts)
 ),
 parts AS (
-    SELECT reader, name, counter, instance, count(*) + 1 AS samples, sum(s) AS duration_s,
-        sum(if(counter, grown, value * s)) AS energy_j, max(s) AS longest_s
+    SELECT reader, name, counter, instance, count(*) + 1 AS samples,
+        list_sum(list(s ORDER BY ts)) AS duration_s,
+        list_sum(list(if(counter, grown, value * s) ORDER BY ts)) AS energy_j, max(s) AS longest_s
     FROM steps WHERE s > 0 AND (NOT counter OR grown >= 0) GROUP BY ALL
 )
 SELECT reader AS source, instance, if(counter, 'counter', 'power x interval') AS method,

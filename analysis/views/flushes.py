@@ -85,7 +85,8 @@ WITH asked AS (
     ASOF JOIN cleaned c ON a.node = c.node AND a.at_ns >= c."end"
 ), last_dirtied AS (
     SELECT a.id, d.ts, d.pid FROM (SELECT id, node, at_ns FROM asked) a
-    ASOF JOIN (SELECT ts, node, pid FROM dirtied WHERE folio) d
+    -- Of several at one and the same time always the same one.
+    ASOF JOIN (SELECT ts, node, max(pid) AS pid FROM dirtied WHERE folio GROUP BY ts, node) d
         ON a.node = d.node AND a.at_ns >= d.ts
 ), parted AS (
     SELECT a.id, p.dirtiers, p.target, p.container

@@ -29,16 +29,18 @@ WITH events AS (
 ), issued AS (
     -- An issue that the driver sent back is issued anew later: only that one counts.
     SELECT * FROM (
-        SELECT *, lead(event) OVER (PARTITION BY dev, place, placeless ORDER BY ts) AS then_event
+        SELECT *, lead(event) OVER (PARTITION BY dev, place, placeless ORDER BY ts, event)
+                AS then_event
         FROM events WHERE event IN ('issue', 'requeue', 'complete')
     ) WHERE event = 'issue' AND then_event IS DISTINCT FROM 'requeue'
 ), neighbours AS (
     SELECT *, lead(ts) OVER same AS next_issue, lag(ts) OVER same AS last_issue
-    FROM issued WINDOW same AS (PARTITION BY dev, place, placeless ORDER BY ts)
+    FROM issued WINDOW same AS (PARTITION BY dev, place, placeless ORDER BY ts, event)
 ), queued AS (
     -- A bio that was merged into a request of another sector does not begin one of its own.
     SELECT * FROM (
-        SELECT *, lead(event) OVER (PARTITION BY dev, place, placeless ORDER BY ts) AS then_event
+        SELECT *, lead(event) OVER (PARTITION BY dev, place, placeless
+                ORDER BY ts, event != 'bio_queue', event) AS then_event
         FROM events WHERE event IN ('bio_queue', 'backmerge', 'rq_merge')
     ) WHERE event = 'bio_queue'
         AND coalesce(then_event, '') NOT IN ('backmerge', 'rq_merge')

@@ -58,7 +58,7 @@ SELECT ts, tid,
     last_value(CASE WHEN event IN ('fast_commit_start', 'fast_commit_end') THEN step END
         IGNORE NULLS) OVER until AS committed
 FROM packed
-WINDOW until AS (PARTITION BY tid ORDER BY ts ROWS UNBOUNDED PRECEDING)
+WINDOW until AS (PARTITION BY tid ORDER BY ts, event ROWS UNBOUNDED PRECEDING)
 """
 
 # A worker's task may have been queued by another worker's (first compressed, then summed).

@@ -35,9 +35,9 @@ PROCESSES = [
 ]
 
 
-def found(tmp_path, columns, **tables):
+def found(tmp_path, columns, name="t", **tables):
     tables.setdefault("processes", PROCESSES)
-    with make_trace(tmp_path / "t", tables, own_files={DEV: [99]}) as trace:
+    with make_trace(tmp_path / name, tables, own_files={DEV: [99]}) as trace:
         flushes(trace)
         return trace.connection.execute(f"SELECT {columns} FROM flushes ORDER BY ts").fetchall()
 
@@ -190,3 +190,29 @@ def test_the_phase_is_the_innermost_of_the_dirtiers_process(tmp_path):
             stage(10, 95, "inference", JOB + 1),
         ],
     ) == [("data_load",), ("train",), (None,)]  # the last has no dirtier to tell whose it is
+
+
+def test_what_ends_and_what_begins_at_one_time_are_told_apart_in_any_order(tmp_path):
+    # A clock of microseconds: the flusher leaves inode 11 and is at inode 12 at once.
+    brackets = [inode(120, "start", 11), inode(140, "end", 11), inode(140, "start", 12)]
+    brackets += [inode(160, "end", 12)]
+    dirtied = [
+        {"ts": ts, "tid": pid, "pid": pid, "event": "dirty_folio", "dev": DEV, "ino": ino}
+        for ts, pid, ino in ((10, JOB, 11), (20, JOB, 12), (20, 8, 12))
+    ]
+    answers = [
+        found(
+            tmp_path,
+            "ino, reason, dirtier, dirtiers, certainty",
+            f"{number}.trace",
+            block=[bio(130, KWORKER, 80), bio(150, KWORKER, 800)],
+            writeback=[work(100, "start"), work(170, "written")],
+            inode_writeback=rows,
+            dirty=marks,
+        )
+        for number, (rows, marks) in enumerate(
+            [(brackets, dirtied), (brackets[:1] + brackets[2:0:-1] + brackets[3:], dirtied[::-1])]
+        )
+    ]
+    assert answers[0] == answers[1]
+    assert [row[:4] for row in answers[0]] == [(11, "periodic", JOB, 1), (12, "periodic", 8, 2)]

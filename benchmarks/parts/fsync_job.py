@@ -1,10 +1,10 @@
 """A job that writes as training does: log lines and checkpoints, each made durable.
 
-python fsync_job.py FOLDER SECONDS NOTES
+python fsync_job.py FOLDER LINES NOTES
 
-A line of the log every 100 ms, every 3 s a checkpoint of 1 MiB by truncation and rewrite, and in
-between a cache of 8 MiB, of which random pages are written and nobody waits for. Its fsyncs go to
-NOTES as JSON: [start (ns of CLOCK_MONOTONIC), length (ns), file].
+So many lines of a log, 100 ms after each other, with every thirtieth a checkpoint of 1 MiB by
+truncation and rewrite, and with each a random page of a cache of 8 MiB, which nobody waits for. Its
+fsyncs go to NOTES as JSON: [start (ns of CLOCK_MONOTONIC), length (ns), file].
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import sys
 import time
 from pathlib import Path
 
-LINE_S, CHECKPOINT_S = 0.1, 3.0
+LINE_S, LINES_A_CHECKPOINT = 0.1, 30
 CHECKPOINT_BYTES, CACHE_BYTES = 1 << 20, 8 << 20
 
 
-def main(folder: str, seconds: float, notes: str) -> None:
+def main(folder: str, lines: int, notes: str) -> None:
     chance = random.Random(23)
     fsyncs = []
 
@@ -32,21 +32,19 @@ def main(folder: str, seconds: float, notes: str) -> None:
     log = os.open(f"{folder}/log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     cache = os.open(f"{folder}/cache", os.O_CREAT | os.O_RDWR, 0o600)
     os.posix_fallocate(cache, 0, CACHE_BYTES)
-    begun = time.monotonic()
-    saved = 0
-    while (now := time.monotonic() - begun) < seconds:
+    for line in range(1, lines + 1):
         os.pwrite(cache, chance.randbytes(4096), chance.randrange(CACHE_BYTES // 4096) * 4096)
         os.write(log, b"a line of the log, as long as they are\n")
         durable(log, "log")
-        if now >= (saved + 1) * CHECKPOINT_S:
-            saved += 1
+        if line % LINES_A_CHECKPOINT == 0:
             file = os.open(f"{folder}/checkpoint", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
             os.write(file, chance.randbytes(CHECKPOINT_BYTES))
             durable(file, "checkpoint")
             os.close(file)
         time.sleep(LINE_S)
+    os.sync()
     Path(notes).write_text(json.dumps(fsyncs))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

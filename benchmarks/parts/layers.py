@@ -1,0 +1,196 @@
+"""Real flush layers: ext4 on a slow disk, bare, behind a layer, or with its journal in memory."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import pandas as pd
+
+_SERVER = Path(__file__).with_name("slow_disk.py")
+_JOB = Path(__file__).with_name("fsync_job.py")
+_PATIENCE_S = 20.0
+_DISK_BYTES, _JOURNAL_BYTES = 256 << 20, 64 << 20
+_LAYER_PAGES = 1 << 14
+_IDLE_S = 1.0
+
+
+class Kind(StrEnum):
+    """BARE: nothing before the disk. LAYER: a layer in the disk's own server. JOURNAL: ext4's
+    journal on a device of memory, with data=journal, so that what is waited for goes there."""
+
+    BARE = "bare"
+    LAYER = "layer"
+    JOURNAL = "journal"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of the job: what it waited for, and what the disk was asked for meanwhile."""
+
+    fsyncs: pd.DataFrame
+    """start, dur_ns, file (log or checkpoint): every fsync of the job."""
+    total_s: float
+    """From its first write to its last fsync."""
+    served: pd.DataFrame
+    """begin, end (ns), offset, bytes, how (r, w, f, d or l, as slow_disk.py has them): each request
+    that the disk served, from the job's first write until the file system was unmounted."""
+
+    @property
+    def sectors_written(self) -> int:
+        """Sectors (512 bytes) that the disk was given to write, with what a layer has left."""
+        return int(self.served.loc[self.served.how.isin(["w", "d", "l"]), "bytes"].sum()) // 512
+
+
+def run(
+    folder: Path,
+    lines: int,
+    request_ms: float,
+    kind: Kind,
+    recorder: Sequence[str | Path] = (),
+    age_ms: float = 0.0,
+) -> Measured:
+    """Run the job on a fresh file system on a fresh disk; `recorder` goes before its command.
+
+    `folder` is to be on a file system of memory: the job's notes are written there. `age_ms`: when
+    a layer gives a page to the disk.
+    """
+    log, notes = folder / "served", folder / "fsyncs.json"
+    with ExitStack() as stack:
+        layer = ("--layer-pages", str(_LAYER_PAGES), "--age-ms", str(age_ms))
+        options = layer if kind is Kind.LAYER else ()
+        disk = stack.enter_context(_slow_disk(folder, request_ms, log, options))
+        has_journal = kind is Kind.JOURNAL
+        journal = stack.enter_context(_memory_disk(folder)) if has_journal else None
+        with _file_system(folder, disk, journal) as mount:
+            if kind is Kind.LAYER:
+                _until_idle(log, age_ms / 1e3 + _IDLE_S)
+            subprocess.run(
+                [*recorder, sys.executable, _JOB, mount, str(lines), notes],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+    served = pd.read_csv(log, sep=" ", names=["begin", "end", "offset", "bytes", "how"])
+    fsyncs = pd.DataFrame(json.loads(notes.read_text()), columns=["start", "dur_ns", "file"])
+    ended = int((fsyncs.start + fsyncs.dur_ns).max())
+    begun = int(fsyncs.start.min())
+    served = served[served.begin >= begun].reset_index(drop=True)
+    return Measured(fsyncs, (ended - begun) / 1e9, served)
+
+
+def memory_write_ns(folder: Path) -> float:
+    """Median time of a direct write of a page to the device that holds the journal."""
+    with _memory_disk(folder) as device:
+        return _write_ns(device)
+
+
+def slow_disk_write_ns(folder: Path) -> float:
+    """Median time of a direct write of a page to the layer before the slow disk."""
+    options = ("--layer-pages", str(_LAYER_PAGES), "--age-ms", "1e6")
+    with _slow_disk(folder, 8.0, folder / "served", options) as device:
+        return _write_ns(device)
+
+
+def _write_ns(device: str) -> float:
+    file = os.open(device, os.O_WRONLY | os.O_DIRECT)
+    took = []
+    try:
+        with mmap.mmap(-1, 4096) as page:
+            for number in range(200):
+                begun = time.monotonic_ns()
+                os.pwrite(file, page, number * 4096)
+                took.append(time.monotonic_ns() - begun)
+    finally:
+        os.close(file)
+    return statistics.median(took)
+
+
+@contextmanager
+def _slow_disk(
+    folder: Path, request_ms: float, log: Path, more: Sequence[str] = ()
+) -> Iterator[str]:
+    place = folder / "slow"
+    place.mkdir()
+    options = ["--bytes", str(_DISK_BYTES), "--request-ms", str(request_ms), "--log", str(log)]
+    command: list[str | Path] = ["/usr/bin/python3", _SERVER, place, *options, *more]
+    server = subprocess.Popen(command)
+    try:
+        _until(lambda: (place / "disk").exists() or server.poll() is not None)
+        with _loop(place / "disk", "--direct-io=on") as device:
+            yield device
+    finally:
+        subprocess.run(["umount", place], check=False, capture_output=True)
+        server.wait(_PATIENCE_S)
+        place.rmdir()
+
+
+@contextmanager
+def _memory_disk(folder: Path) -> Iterator[str]:
+    image = folder / "journal"
+    with image.open("wb") as file:
+        file.truncate(_JOURNAL_BYTES)
+    with _loop(image) as device:
+        yield device
+    image.unlink()
+
+
+@contextmanager
+def _loop(file: Path, *options: str) -> Iterator[str]:
+    command = ["losetup", "--find", "--show", *options, str(file)]
+    made = subprocess.run(command, check=True, capture_output=True, text=True)
+    device = made.stdout.strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)
+
+
+@contextmanager
+def _file_system(folder: Path, disk: str, journal: str | None) -> Iterator[Path]:
+    mount = folder / "mount"
+    mount.mkdir()
+    # Few inodes and no zeroes: a layer would long be busy with them.
+    make = ["mkfs.ext4", "-q", "-b", "4096", "-N", "64", "-E", "lazy_journal_init=1"]
+    options = "no_prefetch_block_bitmaps"
+    if journal is not None:
+        subprocess.run(
+            ["mke2fs", "-q", "-O", "journal_dev", "-b", "4096", journal], check=True,
+            capture_output=True,
+        )  # fmt: skip
+        make += ["-J", f"device={journal}"]
+        options += ",data=journal"
+    subprocess.run([*make, disk], check=True, capture_output=True)
+    subprocess.run(["mount", "-o", options, disk, mount], check=True)
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", mount], check=True)
+        mount.rmdir()
+
+
+def _until_idle(log: Path, idle_s: float) -> None:
+    """Wait until the disk has done nothing for so long."""
+    size, since = -1, time.monotonic()
+    while time.monotonic() < since + idle_s:
+        if (now := log.stat().st_size) != size:
+            size, since = now, time.monotonic()
+        time.sleep(0.05)
+
+
+def _until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + _PATIENCE_S
+    while not done():
+        if time.monotonic() > end:
+            raise TimeoutError("the slow disk did not come up")
+        time.sleep(0.05)

@@ -39,6 +39,7 @@ from analysis.flushlayer.destage import Destage
 from analysis.flushlayer.devices import Device, Parameter
 from analysis.flushlayer.disk import Disk
 from analysis.flushlayer.outcome import Outcome
+from analysis.flushlayer.parameters import base_unit
 from analysis.flushlayer.recorded import recorded
 from analysis.flushlayer.requests import Requests
 from analysis.flushlayer.sync_calls import sync_calls
@@ -118,14 +119,19 @@ def _disk(requests: Requests, bare: Measured) -> Device:
     return _made("disk", read_latency=write_ns, write_latency=write_ns, flush_latency=flush_ns)
 
 
-def _memory(write_ns: float) -> Device:
-    return _made("nvm", read_latency=write_ns, write_latency=write_ns)
+def _memory(times_ns: tuple[float, float]) -> Device:
+    """A medium of which a page takes the one time, and 1 MiB the other."""
+    page_ns, mib_ns = times_ns
+    rate = ((1 << 20) - 4096) / max(1.0, mib_ns - page_ns) * 1e9
+    latency_ns = max(0.0, page_ns - 4096 / rate * 1e9)
+    both = {"read_latency": latency_ns, "write_latency": latency_ns}
+    return _made("nvm", **both, bandwidth_read=rate, bandwidth_write=rate)
 
 
-def _made(kind: Any, **times: float) -> Device:
+def _made(kind: Any, **values: float) -> Device:
     known = {
-        name: Parameter(value, value, "ns", "measured", "this benchmark")
-        for name, value in times.items()
+        name: Parameter(value, value, base_unit(name), "measured", "this benchmark")
+        for name, value in values.items()
     }
     return Device(f"measured-{kind}", kind, "as this benchmark found it", known)
 
@@ -133,7 +139,7 @@ def _made(kind: Any, **times: float) -> Device:
 def _predicted(
     trace: Trace, requests: Requests, outcome: Outcome, bare: Measured
 ) -> dict[str, float]:
-    calls = sync_calls(trace, requests, outcome)
+    calls = sync_calls(trace, requests, outcome).query("call == 'fsync'")  # not the sync at the end
     saved_s = float((calls.recorded_ns - calls.simulated_ns).sum()) / 1e9
     left = sum(layer.resident for layer in outcome.layers)
     return _told(calls.simulated_ns, bare.total_s - saved_s, (outcome.disk_pages + left) * 8)

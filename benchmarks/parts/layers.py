@@ -89,27 +89,27 @@ def run(
     return Measured(fsyncs, (ended - begun) / 1e9, served)
 
 
-def memory_write_ns(folder: Path) -> float:
-    """Median time of a direct write of a page to the device that holds the journal."""
+def memory_write_ns(folder: Path) -> tuple[float, float]:
+    """Median times of direct writes of a page and of 1 MiB to the device that holds the journal."""
     with _memory_disk(folder) as device:
-        return _write_ns(device)
+        return _write_ns(device, 4096), _write_ns(device, 1 << 20)
 
 
-def slow_disk_write_ns(folder: Path) -> float:
-    """Median time of a direct write of a page to the layer before the slow disk."""
+def slow_disk_write_ns(folder: Path) -> tuple[float, float]:
+    """Median times of direct writes of a page and of 1 MiB to the layer before the slow disk."""
     options = ("--layer-pages", str(_LAYER_PAGES), "--age-ms", "1e6")
     with _slow_disk(folder, 8.0, folder / "served", options) as device:
-        return _write_ns(device)
+        return _write_ns(device, 4096), _write_ns(device, 1 << 20)
 
 
-def _write_ns(device: str) -> float:
+def _write_ns(device: str, size: int) -> float:
     file = os.open(device, os.O_WRONLY | os.O_DIRECT)
     took = []
     try:
-        with mmap.mmap(-1, 4096) as page:
-            for number in range(200):
+        with mmap.mmap(-1, size) as content:
+            for number in range(60):
                 begun = time.monotonic_ns()
-                os.pwrite(file, page, number * 4096)
+                os.pwrite(file, content, number % 16 * size)
                 took.append(time.monotonic_ns() - begun)
     finally:
         os.close(file)

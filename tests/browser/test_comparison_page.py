@@ -54,7 +54,7 @@ def test_the_page_draws_all_figures_and_asks_nobody(made, tmp_path, width):
 def test_intervals_and_hollow_dots_are_seen(page):
     bars = page.js(f"document.querySelectorAll('{FIGURE} .errorbar').length")
     dots = page.js(f"document.querySelectorAll('{FIGURE} .points path.point').length")
-    assert bars == dots == 10  # five measures of two groups
+    assert bars == dots == 14  # seven measures of two groups: means, p50 and p95 of steps
     names = page.js(f"document.querySelector('{FIGURE}').data.map(one => one.name)")
     assert names == ["slow", "same"]
     filled = page.js(
@@ -75,7 +75,7 @@ def test_tabs_and_tables_work(page):
     measures = page.js(
         "[...document.querySelectorAll('#changed tbody tr')].map(row => row.cells[1].textContent)"
     )
-    assert measures == sorted(measures) and len(set(measures)) == 5
+    assert measures == sorted(measures) and len(set(measures)) == 7
     assert page.js(f"document.querySelector('{head}').getAttribute('aria-sort')") == "ascending"
 
 

@@ -92,5 +92,5 @@ def test_assumptions_name_the_latencies():
     assert "8 ms" in said
     assert "350 ns" in said
     assert math.isclose(HDD.write_ns / 1e6, 8)
-    assert "write-only buffer, lru" in said
-    assert "write-only buffer, sieve" in " ".join(paper.assumptions(PCM, HDD, "sieve"))
+    assert "write-only buffer (" in said and "lru (" in said
+    assert "sync-only buffer (" in " ".join(paper.assumptions(PCM, HDD, "sieve", "sync-only"))

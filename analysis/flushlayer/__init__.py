@@ -4,6 +4,7 @@ accesses.py           a trace's page write-backs as dense page ids, in time orde
 file_pages.py         which page of which file each of them is
 operations.py         what an access asks of the layer; write-only, read-write, sync-only buffers
 devices.py            the device catalogue (devices.toml, parameters.py); calibrate.py adds to it
+toml_file.py          files that users write: devices, sweeps
 policies/             replacement policies (numba)
 flat_latencies.py     the closed form of seed 001, section 5
 paper.py              the model `paper`: that form at one capacity

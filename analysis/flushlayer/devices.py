@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from analysis.flushlayer.parameters import MOST, MOST_ELSE, PARAMETERS, UNITS
+from analysis.flushlayer.toml_file import read_toml
 from probes.errors import UsageError
 
 Kind = Literal["disk", "ssd", "nvm", "destage"]
@@ -26,7 +26,6 @@ ROLES: dict[str, tuple[Kind, ...]] = {
 """What is asked for, and the kinds of device that can be it: an SSD can be either."""
 
 PAGE = 4096
-_MAX_BYTES = 1 << 20
 
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -180,19 +179,7 @@ def find(name: str, kind: str, extra: Path | None = None) -> Device:
 
 def load(path: Path) -> dict[str, Device]:
     """The devices of a catalogue file (TOML, as devices.toml); UsageError where it is wrong."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", "name a file of devices"
-        ) from None
-    if len(content) > _MAX_BYTES:
-        raise UsageError(f"{path} is longer than {_MAX_BYTES} bytes", "it is no device catalogue")
-    try:
-        entries = tomllib.loads(content.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not TOML: {error}", "see devices.toml for the form") from None
+    entries = read_toml(path, "a file of devices", "devices.toml for the form")
     return {name: _device(path, name, entry) for name, entry in entries.items()}
 
 

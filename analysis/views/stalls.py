@@ -86,7 +86,7 @@ def _build(trace: Trace) -> None:
 
 STALLS = View(
     "stalls",
-    "One row each time that a thread of a target waited for storage, in order of time.",
+    "One row each time that a thread of a target waited for storage.",
     (
         TS,
         Column("dur_ns", Type.INT64, "how long; null: not known", "ns"),

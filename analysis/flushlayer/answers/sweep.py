@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,11 +27,11 @@ from analysis.flushlayer.outcome import Outcome, results
 from analysis.flushlayer.recorded import recorded
 from analysis.flushlayer.requests import Requests
 from analysis.flushlayer.timed import simulate
+from analysis.flushlayer.toml_file import read_toml
 from probes.errors import UsageError
 from tracer.cli.sizes import parse_size
 from tracer.store.trace import Trace
 
-_MAX_BYTES = 1 << 20
 _MOST = 1_000_000
 """Rows of a sweep's table."""
 
@@ -112,19 +111,9 @@ class Plan:
 
 def load(path: Path) -> Plan:
     """A sweep's file (TOML); UsageError, naming file and key, for what it must not say."""
+    content = read_toml(path, "a file of a sweep", "docs/what-if.md")
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", "name a file of a sweep"
-        ) from None
-    if len(content) > _MAX_BYTES:
-        raise UsageError(f"{path} is longer than {_MAX_BYTES} bytes", "it is no sweep")
-    try:
-        sweep = Sweep.model_validate(tomllib.loads(content.decode()))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not TOML: {error}", "see docs/what-if.md") from None
+        sweep = Sweep.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
@@ -175,9 +164,8 @@ def run(
     `curve`: requests (N), unique_pages (U), disk_writes, resident, improvement,
     improvement_with_drain, and each knob with `bound` (least or most); of `timed`: destage, replay,
     and of the writes mean_ns .. max_ns, the same without the layer (base_...), improvement (of the
-    mean), disk_pages, base_disk_pages,
-    disk_utilisation, medium_utilisation, lifetime_low_years and lifetime_high_years. NaN: not
-    known.
+    mean), disk_pages, base_disk_pages, disk_utilisation, medium_utilisation, lifetime_low_years and
+    lifetime_high_years. NaN: not known.
     """
     timed = plan.sweep.model == "timed"
     reads = timed or "read-write" in plan.sweep.buffer

@@ -29,7 +29,7 @@ def check_output(output: Path, force: bool, json: bool) -> None:
 
 def write_page(text: str, output: Path) -> None:
     """Write a page, mode 0600; -: to stdout. Says on stderr what was written."""
-    from tracer.cli.sizes import show_size
+    from tracer.sizes import show_size
     from tracer.store.files import write_whole
 
     page = text.encode("utf-8", "replace")

@@ -223,7 +223,7 @@ def _question(
     from analysis.flushlayer.accesses import Identity
     from analysis.flushlayer.answers.question import Capacity, Question
     from analysis.flushlayer.devices import find
-    from tracer.cli.sizes import parse_size
+    from tracer.sizes import parse_size
 
     size, pages, share = capacities
     return Question(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tracer.cli.output import console, print_table, safe, show
-from tracer.cli.sizes import show_size
+from tracer.sizes import show_size
 
 if TYPE_CHECKING:
     import pandas as pd

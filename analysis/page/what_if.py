@@ -12,7 +12,7 @@ from analysis.figures import what_if as draw
 from analysis.page.base import TEMPLATES, render
 from analysis.page.summary import Tile
 from analysis.page.tables import PageTable, page_table
-from tracer.cli.sizes import show_size
+from tracer.sizes import show_size
 
 _TEMPLATE = "what_if.html.j2"
 _PAPERS = (0.77, 0.82, 0.90)

@@ -13,7 +13,7 @@ from analysis.report.sample_text import print_samples
 from analysis.report.tables import records
 from analysis.report.together import TRACE
 from tracer.cli.output import console, print_table, safe, show
-from tracer.cli.sizes import show_size
+from tracer.sizes import show_size
 
 _MOST_ROWS = 15
 _MOST_PATHS = 4

@@ -61,7 +61,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
 
 def _print(name: str, facts: dict[str, Any]) -> None:
     from tracer.cli.output import console, print_table, safe, show
-    from tracer.cli.sizes import show_size
+    from tracer.sizes import show_size
 
     out = console()
     duration = facts["duration_s"]

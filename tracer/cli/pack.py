@@ -30,7 +30,7 @@ def pack(
 
       tracer pack run.trace -o run.trace.tar.zst
     """
-    from tracer.cli.sizes import show_size
+    from tracer.sizes import show_size
     from tracer.store.packing import SUFFIX
     from tracer.store.packing import pack as pack_trace
 

@@ -19,8 +19,8 @@ from rich.progress import (
 from rich.text import Text
 
 from tracer.cli.main import plain
-from tracer.cli.sizes import show_size
 from tracer.session.options import Listener, Status
+from tracer.sizes import show_size
 from tracer.targets import Target
 
 _WHY = {

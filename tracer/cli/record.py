@@ -167,9 +167,9 @@ def record(
       tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
     """
     from probes.errors import UsageError
-    from tracer.cli.sizes import parse_size
     from tracer.session.options import Options, exit_status
     from tracer.session.recording import record as run
+    from tracer.sizes import parse_size
 
     if duration is not None and not 0 < duration < 1e9:
         raise UsageError(f"a duration of {duration} s cannot be", "give seconds above 0")

@@ -29,7 +29,7 @@ from analysis.flushlayer.requests import Requests
 from analysis.flushlayer.timed import simulate
 from analysis.flushlayer.toml_file import read_toml
 from probes.errors import UsageError
-from tracer.cli.sizes import parse_size
+from tracer.sizes import parse_size
 from tracer.store.trace import Trace
 
 _MOST = 1_000_000

@@ -32,18 +32,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from parts import layers
-from parts.layers import Kind, Measured
+from parts.layers import Kind, Measured, Times
 
-from analysis.flushlayer.accesses import Accesses, page_writebacks
-from analysis.flushlayer.destage import Destage
 from analysis.flushlayer.devices import Device, Parameter
-from analysis.flushlayer.disk import Disk
-from analysis.flushlayer.outcome import Outcome
-from analysis.flushlayer.parameters import base_unit
-from analysis.flushlayer.recorded import recorded
-from analysis.flushlayer.requests import Requests
-from analysis.flushlayer.sync_calls import sync_calls
+from analysis.flushlayer.devices.parameters import base_unit
 from analysis.flushlayer.timed import Layer, simulate
+from analysis.flushlayer.timed.destage import Destage
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.timed.outcome import Outcome
+from analysis.flushlayer.timed.requests import Requests
+from analysis.flushlayer.trace.accesses import Accesses, page_writebacks
+from analysis.flushlayer.trace.recorded import recorded
+from analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.store.trace import Trace
 
 _AGE_MS = 2000.0
@@ -65,8 +65,8 @@ def measure(folder: Path, lines: int, request_ms: float) -> dict[str, dict[str, 
         accesses = page_writebacks(opened, [dev], reads=True, flushes_too=True)
         requests = recorded(opened, accesses)
         disk = Disk(_disk(requests, bare), merge=False)
-        memory = _memory(layers.memory_write_ns(folder))
-        through = _memory(layers.slow_disk_write_ns(folder))
+        memory = _memory(layers.memory_times(folder))
+        through = _memory(layers.layer_times(folder))
         runs = {
             "baseline": (None, bare),
             "layer": (
@@ -119,13 +119,18 @@ def _disk(requests: Requests, bare: Measured) -> Device:
     return _made("disk", read_latency=write_ns, write_latency=write_ns, flush_latency=flush_ns)
 
 
-def _memory(times_ns: tuple[float, float]) -> Device:
-    """A medium of which a page takes the one time, and 1 MiB the other."""
-    page_ns, mib_ns = times_ns
-    rate = ((1 << 20) - 4096) / max(1.0, mib_ns - page_ns) * 1e9
-    latency_ns = max(0.0, page_ns - 4096 / rate * 1e9)
-    both = {"read_latency": latency_ns, "write_latency": latency_ns}
-    return _made("nvm", **both, bandwidth_read=rate, bandwidth_write=rate)
+def _memory(times: Times) -> Device:
+    """A medium of which a page, 1 MiB and a flush take these times."""
+    rate = ((1 << 20) - 4096) / max(1.0, times.mib - times.page) * 1e9
+    latency_ns = max(0.0, times.page - 4096 / rate * 1e9)
+    return _made(
+        "nvm",
+        read_latency=latency_ns,
+        write_latency=latency_ns,
+        bandwidth_read=rate,
+        bandwidth_write=rate,
+        flush_latency=times.flush,
+    )
 
 
 def _made(kind: Any, **values: float) -> Device:

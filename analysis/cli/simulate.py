@@ -112,7 +112,7 @@ def simulate(
     """
     from analysis.cli.page_output import check_output, write_page
     from analysis.cli.simulate_text import print_answer
-    from analysis.flushlayer.destage import policy_called
+    from analysis.flushlayer.timed.destage import policy_called
     from analysis.scale.sources import find
     from probes.errors import UsageError
 
@@ -220,9 +220,9 @@ def _question(
     disk: str,
     devices: Path | None,
 ) -> Question:
-    from analysis.flushlayer.accesses import Identity
     from analysis.flushlayer.answers.question import Capacity, Question
     from analysis.flushlayer.devices import find
+    from analysis.flushlayer.trace.accesses import Identity
     from tracer.sizes import parse_size
 
     size, pages, share = capacities
@@ -245,8 +245,8 @@ def _answer(
     rule: Any,
     partitioned: bool,
 ) -> dict[str, Any]:
-    from analysis.flushlayer.accesses import Identity, page_writebacks
     from analysis.flushlayer.answers import curve, paper, timed
+    from analysis.flushlayer.trace.accesses import Identity, page_writebacks
     from tracer.cli.progress import status
 
     if model is Model.TIMED:

@@ -143,11 +143,51 @@ def _grid(boxes: pd.DataFrame, width: float, height: int) -> NDArray[np.float64]
 
 
 def layer_improvement(frame: pd.DataFrame) -> go.Figure:
-    """What a flush layer saves.
+    """What a flush layer saves at most, a panel a way to tell pages apart.
 
-    Columns: where, model, improvement (_low, _high), paper_improvement.
+    Columns: where, model, identity, improvement (_low, _high), paper_improvement.
     """
+    own = frame[frame["identity"].notna()]
+    named = own.assign(panel="pages by " + own["identity"].astype(str))
     axis = Axis("I/O latency saved", percent=True)
     return dots(
-        frame, "improvement", axis, category="model", series="where", paper="paper_improvement"
-    )
+        named, "improvement", axis, category="model", series="where", panel="panel",
+        paper="paper_improvement",
+    )  # fmt: skip
+
+
+def layer_curves(frame: pd.DataFrame) -> go.Figure:
+    """What a flush layer of each size saves, a panel a place and a way to tell pages apart.
+
+    Columns: where, model, identity, capacity_share, improvement (drawn solid),
+    improvement_with_drain (dashed), paper_improvement (a hollow marker where it is reached).
+    """
+    panels = list(frame.groupby(["where", "identity"], sort=False))[:_MOST_PANELS]
+    models = numbered(frame["model"])
+    figure = make_subplots(
+        rows=max(1, len(panels)), cols=1, vertical_spacing=0.3 / max(1, len(panels)),
+        subplot_titles=[text(f"{where}, pages by {identity}") for (where, identity), _ in panels],
+    )  # fmt: skip
+    for row, (_, panel) in enumerate(panels, 1):
+        for model, number in models.items():
+            own = panel[panel["model"] == model]
+            group = {"name": text(model), "legendgroup": text(model)}
+            for column, dash in (("improvement", "solid"), ("improvement_with_drain", "dash")):
+                line = {"color": colour(number), "dash": dash, "width": 2, "shape": "hv"}
+                shown = row == 1 and dash == "solid"
+                figure.add_scatter(
+                    x=own["capacity_share"], y=own[column], mode="lines", line=line, **group,
+                    showlegend=shown, hovertemplate="%{y:.0%} with room for %{x:.0%}",
+                    row=row, col=1,
+                )  # fmt: skip
+            reached = own[own["improvement"] >= own["paper_improvement"]].head(1)
+            marker = {"color": colour(number), "symbol": "circle-open", "size": 11}
+            figure.add_scatter(
+                x=reached["capacity_share"], y=reached["improvement"], mode="markers",
+                marker=marker, **group, showlegend=False, row=row, col=1,
+            )  # fmt: skip
+    figure.update_xaxes(tickformat=".0%")
+    room = "room in the layer, as a share of the distinct pages"
+    figure.update_xaxes(title_text=room, row=max(1, len(panels)), col=1)
+    figure.update_yaxes(title_text="I/O latency saved", tickformat=".0%", range=[-0.02, 1.02])
+    return look(figure, (PLOT_PX - 80) * max(1, len(panels)))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.flushlayer.accesses import Accesses
 from analysis.flushlayer.devices import Device
 from analysis.flushlayer.flat_latencies import improvement
-from analysis.flushlayer.operations import BUFFERS
 from analysis.flushlayer.policies import Operations, find
 from analysis.flushlayer.policies import simulate as run
+from analysis.flushlayer.policies.operations import BUFFERS
+from analysis.flushlayer.trace.accesses import Accesses
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer.accesses import MOST_PAGES
+from analysis.flushlayer.trace.accesses import MOST_PAGES
 from analysis.views.flushes import flushes
 from probes.errors import BadTrace
 from tracer.store.trace import Trace

@@ -263,8 +263,9 @@ TESTS = {
         _level("hot_share_growth", "1"),
         least=0.0,
     ),
-    "P12": Test("improvement by the flush layer", _level("improvement", "1"), least=0.77),
-    "P13": Test("improvement, 4 containers", _level("improvement", "4"), least=0.77),
+    # The paper gives no capacity. Without the final drain a large layer saves anything.
+    "P12": Test("most that a drained layer saves", _level("improvement", "1"), least=0.77),
+    "P13": Test("the same, 4 containers", _level("improvement", "4"), least=0.77),
     "C1": Test(
         "compute time of a step, container / host",
         _ratio("train_compute_ms", _CONTAINER, _HOST),

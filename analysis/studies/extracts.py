@@ -27,6 +27,7 @@ from analysis.report.tables import (
     writeback_reasons,
 )
 from analysis.report.usage import usage
+from analysis.studies.flush_layer import layer_curve
 from analysis.studies.runs import FACTORS, baseload_w, read_facts, used
 from analysis.views.energy import energy, why_none
 from probes.errors import BadTrace, TracerError
@@ -35,7 +36,7 @@ from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace, dump
 
 FILE = "extracts.json"
-VERSION = 2
+VERSION = 3
 """Of what is extracted and how: extracts of another version are made anew."""
 
 _MAX_BYTES = 1 << 26
@@ -218,5 +219,6 @@ MAKERS: dict[str, Callable[[Trace, str | None], pd.DataFrame]] = {
     "epochs": epochs,
     "usage": lambda trace, dev: usage(trace),
     "energy": _energy,
+    "layer_curve": layer_curve,
 }
 """Extracts by name: what is made of a trace, as the module that makes it says."""

@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer import devices, paper
-from analysis.flushlayer.accesses import page_writebacks
+from analysis.flushlayer.trace.accesses import page_writebacks
 from analysis.report.faults import fault_causes
 from analysis.report.step_times import step_times
 from analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from analysis.report.usage import usage
+from analysis.studies.flush_layer import layer_curve
 from analysis.views.call_graphs import WRITE_BACK, call_chains
 from analysis.views.energy import all_of, energy, why_none
 from analysis.views.steps import steps
@@ -27,11 +27,9 @@ from probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 5
+VERSION = 6
 """Of what is measured and how: measures of another version are made anew."""
 
-_CAPACITY_SHARE = 0.1
-"""Of the distinct pages, for the flush layer: the paper gives no capacity."""
 _OF_CLIENTS = {
     "latency_p50_ms": "latency_ms.p50",
     "latency_p99_ms": "latency_ms.p99",
@@ -308,12 +306,7 @@ def _hot_share(pages: NDArray[np.int32]) -> float:
 
 
 def _layer(trace: Trace, dev: str | None) -> dict[str, Any]:
-    accesses = page_writebacks(trace, None if dev is None else [dev])
-    capacity = max(1, round(accesses.unique * _CAPACITY_SHARE))
-    medium = devices.find("pcm-paper", "nvm")
-    disk = devices.find("hdd-paper", "disk")
-    result = paper.simulate(accesses, capacity, medium, disk)
-    return {"improvement": result.improvement}
+    return {"improvement": layer_curve(trace, dev)["improvement_with_drain"].max()}
 
 
 _Makers = dict[tuple[str, ...], Callable[[Trace, str | None], dict[str, Any]]]

@@ -79,8 +79,8 @@ def _against_libcachesim(file: Path) -> dict[str, float]:
 
 
 def _one_core(file: Path) -> dict[str, Any]:
+    from analysis.flushlayer.curves.stack_distances import lru_counts
     from analysis.flushlayer.policies import POLICIES, simulate
-    from analysis.flushlayer.stack_distances import lru_counts
 
     page, unique = _stream(file)
     lru_counts(page[:1000], unique)
@@ -94,7 +94,7 @@ def _one_core(file: Path) -> dict[str, Any]:
 
 
 def _sweep(file: Path) -> dict[str, Any]:
-    from analysis.flushlayer.curve import curve, improvements, spread
+    from analysis.flushlayer.curves.curve import curve, improvements, spread
 
     page, unique = _stream(file)
     capacities = spread(unique, _CAPACITIES).tolist()

@@ -89,30 +89,46 @@ def run(
     return Measured(fsyncs, (ended - begun) / 1e9, served)
 
 
-def memory_write_ns(folder: Path) -> tuple[float, float]:
-    """Median times of direct writes of a page and of 1 MiB to the device that holds the journal."""
+@dataclass(frozen=True)
+class Times:
+    """Median times (ns) of what a device is asked directly: a write of a page and of 1 MiB, and a
+    flush with nothing to write."""
+
+    page: float
+    mib: float
+    flush: float
+
+
+def memory_times(folder: Path) -> Times:
+    """Of the device that holds the journal."""
     with _memory_disk(folder) as device:
-        return _write_ns(device, 4096), _write_ns(device, 1 << 20)
+        return _times(device)
 
 
-def slow_disk_write_ns(folder: Path) -> tuple[float, float]:
-    """Median times of direct writes of a page and of 1 MiB to the layer before the slow disk."""
+def layer_times(folder: Path) -> Times:
+    """Of the layer before the slow disk."""
     options = ("--layer-pages", str(_LAYER_PAGES), "--age-ms", "1e6")
     with _slow_disk(folder, 8.0, folder / "served", options) as device:
-        return _write_ns(device, 4096), _write_ns(device, 1 << 20)
+        return _times(device)
 
 
-def _write_ns(device: str, size: int) -> float:
+def _times(device: str) -> Times:
     file = os.open(device, os.O_WRONLY | os.O_DIRECT)
-    took = []
     try:
-        with mmap.mmap(-1, size) as content:
-            for number in range(60):
-                begun = time.monotonic_ns()
-                os.pwrite(file, content, number % 16 * size)
-                took.append(time.monotonic_ns() - begun)
+        page = _median_ns(lambda n, content: os.pwrite(file, content, n * len(content)), 4096)
+        mib = _median_ns(lambda n, content: os.pwrite(file, content, n * len(content)), 1 << 20)
+        return Times(page, mib, _median_ns(lambda n, content: os.fdatasync(file), 4096))
     finally:
         os.close(file)
+
+
+def _median_ns(asked: Callable[[int, mmap.mmap], object], size: int) -> float:
+    took = []
+    with mmap.mmap(-1, size) as content:
+        for number in range(60):
+            begun = time.monotonic_ns()
+            asked(number % 16, content)
+            took.append(time.monotonic_ns() - begun)
     return statistics.median(took)
 
 

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
-from analysis.flushlayer.destage import Destage
 from analysis.flushlayer.devices import find
-from analysis.flushlayer.disk import Disk
-from analysis.flushlayer.requests import Requests
 from analysis.flushlayer.timed import Layer, simulate
+from analysis.flushlayer.timed.destage import Destage
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.timed.requests import Requests
 
 _REPEATS = 3
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.flushlayer.calibrate import calibrate
+from analysis.flushlayer.devices.calibrate import calibrate
 from probes.errors import UsageError
 
 pytestmark = pytest.mark.kernel

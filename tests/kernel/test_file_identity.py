@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.flushlayer.accesses import Identity, page_writebacks
+from analysis.flushlayer.trace.accesses import Identity, page_writebacks
 
 REWRITE = """
 import os

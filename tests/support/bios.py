@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from analysis.flushlayer.devices import Device, Parameter
-from analysis.flushlayer.parameters import base_unit
-from analysis.flushlayer.requests import Requests
+from analysis.flushlayer.devices.parameters import base_unit
+from analysis.flushlayer.timed.requests import Requests
 
 _OPS = {"write": 0, "read": 1, "flush": 2}
 

@@ -52,7 +52,9 @@ def test_help_lists_the_verbs_and_imports_nothing_heavy(tracer):
         "list",
         "info",
         "report",
+        "compare",
         "simulate",
+        "calibrate",
         "query",
         "import",
         "export",
@@ -302,6 +304,38 @@ class TestSimulate:
     )
     def test_what_cannot_be(self, tracer, arguments, said):
         assert said in one_line(tracer("simulate", FIXTURE, *arguments, status=2).err)
+
+
+class TestCalibrate:
+    QUICK = ("--size", "1M", "--seconds", "0.1", "--depth", "4")
+
+    def test_a_measured_medium_can_be_simulated(self, tracer, tmp_path):
+        asked = ("--name", "mine", "--kind", "nvm", *self.QUICK)
+        tracer("calibrate", "new", *asked, "-o", "mine.toml")
+        assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+        found = tracer(
+            "simulate", FIXTURE, "--medium", "mine", "--devices", "mine.toml", "--json"
+        ).json
+        assert found["medium"] == "mine"
+        assert "flush_latency = " in tracer("calibrate", "new", *asked).out
+
+    @pytest.mark.parametrize(
+        ("target", "arguments", "said"),
+        [
+            ("new", ("--kind", "tape"), "no kind 'tape' of device"),
+            ("new", ("--kind", "ssd", "--size", "lots"), "no size"),
+            ("new", ("--kind", "ssd", "--seconds", "nan"), "nan s cannot be"),
+            ("new", ("--kind", "ssd", "-o", "full"), "full exists"),
+            ("full", ("--kind", "ssd"), "full may hold data"),
+            (".", ("--kind", "ssd"), "neither a file nor a block device"),
+        ],
+    )
+    def test_what_cannot_be(self, tracer, tmp_path, target, arguments, said):
+        (tmp_path / "full").write_text("data")
+        ran = tracer("calibrate", target, "--name", "mine", *arguments, status=2)
+        assert said in one_line(ran.err)
+        assert [path.name for path in tmp_path.iterdir()] == ["full"]
+        assert (tmp_path / "full").read_text() == "data"
 
 
 class TestImport:

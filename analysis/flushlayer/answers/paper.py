@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.flushlayer import paper
-from analysis.flushlayer.accesses import Accesses, Identity
 from analysis.flushlayer.answers.question import Question, about_input
-from analysis.flushlayer.curve import PAGE_BYTES, curve, improvements, smallest_capacity, thinned
+from analysis.flushlayer.curves.curve import (
+    PAGE_BYTES,
+    curve,
+    improvements,
+    smallest_capacity,
+    thinned,
+)
+from analysis.flushlayer.trace.accesses import Accesses, Identity
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _CURVE_ROWS = 200

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from analysis.flushlayer.accesses import Accesses, Identity
-from analysis.flushlayer.curve import PAGE_BYTES
+from analysis.flushlayer.curves.curve import PAGE_BYTES
 from analysis.flushlayer.devices import Device
-from analysis.flushlayer.operations import BUFFERS, operations
 from analysis.flushlayer.policies import Operations, find
+from analysis.flushlayer.policies.operations import BUFFERS, operations
+from analysis.flushlayer.trace.accesses import Accesses, Identity
 from probes.errors import UsageError
 
 DEFAULT_SHARE = 0.25

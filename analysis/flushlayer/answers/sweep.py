@@ -15,19 +15,19 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.flushlayer.accesses import Accesses, Identity, page_writebacks
 from analysis.flushlayer.answers.question import Capacity, Question
 from analysis.flushlayer.answers.timed import layer_of, of_job
-from analysis.flushlayer.curve import PAGE_BYTES, curve, improvements
-from analysis.flushlayer.destage import policy_called
+from analysis.flushlayer.curves.curve import PAGE_BYTES, curve, improvements
 from analysis.flushlayer.devices import Device, find
-from analysis.flushlayer.disk import Disk
-from analysis.flushlayer.nvm import wear
-from analysis.flushlayer.outcome import Outcome, results
-from analysis.flushlayer.recorded import recorded
-from analysis.flushlayer.requests import Requests
 from analysis.flushlayer.timed import simulate
+from analysis.flushlayer.timed.destage import policy_called
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.timed.nvm import wear
+from analysis.flushlayer.timed.outcome import Outcome, results
+from analysis.flushlayer.timed.requests import Requests
 from analysis.flushlayer.toml_file import read_toml
+from analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
+from analysis.flushlayer.trace.recorded import recorded
 from probes.errors import UsageError
 from tracer.sizes import parse_size
 from tracer.store.trace import Trace
@@ -169,30 +169,31 @@ def run(
     """
     timed = plan.sweep.model == "timed"
     reads = timed or "read-write" in plan.sweep.buffer
+    parts = plan.parts()
+    number, of = share
+    parts = parts[len(parts) * number // of : len(parts) * (number + 1) // of]
     if plan.sweep.knobs:
-        accesses = _regenerated(trace, plan, devices)
+        accesses = _regenerated(trace, parts, devices)
     else:
         accesses = {
             (name, ()): page_writebacks(trace, devices, Identity(name), reads, timed)
-            for name in dict.fromkeys(plan.sweep.identity)
+            for name in dict.fromkeys(part["identity"] for part in parts)
         }
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:
         asked: dict[str, Requests] = {
             name: recorded(trace, found) for (name, _), found in accesses.items()
         }
+        disks = {disk.name: disk for disk in plan.disks}
         bases: dict[tuple[str, str, str], Outcome] = {
-            (name, disk.name, replay): simulate(asked[name], Disk(disk), None, replay)
-            for name in asked
-            for disk in plan.disks
-            for replay in dict.fromkeys(plan.sweep.replay)
+            (name, disk, replay): simulate(asked[name], Disk(disks[disk]), None, replay)
+            for name, disk, replay in dict.fromkeys(
+                (part["identity"], part["disk"].name, part["replay"]) for part in parts
+            )
         }
         one = partial(_timed, accesses, asked, bases)
     else:
         one = partial(_curve, accesses, plan)
-    parts = plan.parts()
-    number, of = share
-    parts = parts[len(parts) * number // of : len(parts) * (number + 1) // of]
     rows: list[dict[str, Any]] = []
     with ThreadPoolExecutor(threads or len(sched_getaffinity(0))) as pool:
         for number, found in enumerate(pool.map(one, parts), 1):
@@ -202,7 +203,9 @@ def run(
     return pd.DataFrame(rows)
 
 
-def _regenerated(trace: Trace, plan: Plan, devices: list[str] | None) -> dict[Key, Accesses]:
+def _regenerated(
+    trace: Trace, parts: Sequence[dict[str, Any]], devices: list[str] | None
+) -> dict[Key, Accesses]:
     from analysis.flushlayer.flusher import knobs
     from analysis.flushlayer.flusher.accesses import regenerated_accesses
     from analysis.flushlayer.flusher.recorded import prepared
@@ -212,12 +215,15 @@ def _regenerated(trace: Trace, plan: Plan, devices: list[str] | None) -> dict[Ke
         raise UsageError("write-back is regenerated of all devices", "leave out --dev")
     found, fixed = prepared(trace)
     now = knobs.recorded(trace)
-    made = {}
-    for setting in plan.settings():
+    made: dict[Key, Accesses] = {}
+    for setting in (part["knobs"] for part in parts):
+        key = ("file", tuple(setting.items()))
+        if key in made:
+            continue
         changes = {name: value for name, value in setting.items() if name != "bound"}
         most = setting["bound"] == "most"
         writes = regenerate(found, fixed, now.changed(**changes), at_most=most)
-        made["file", tuple(setting.items())] = regenerated_accesses(found, writes)
+        made[key] = regenerated_accesses(found, writes)
     return made
 
 

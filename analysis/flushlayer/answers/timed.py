@@ -10,19 +10,18 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer import electronic, nvm
-from analysis.flushlayer.accesses import Accesses
 from analysis.flushlayer.answers.question import Question, about_input
-from analysis.flushlayer.ceiling import KINDS, ceiling
-from analysis.flushlayer.curve import PAGE_BYTES
-from analysis.flushlayer.destage import Destage
-from analysis.flushlayer.disk import Disk
-from analysis.flushlayer.outcome import Outcome, improvement, replay_gap, results
+from analysis.flushlayer.curves.curve import PAGE_BYTES
 from analysis.flushlayer.policies import outcomes
-from analysis.flushlayer.recorded import recorded
-from analysis.flushlayer.requests import Requests
-from analysis.flushlayer.sync_calls import sync_calls
-from analysis.flushlayer.timed import Layer, Replay, simulate
+from analysis.flushlayer.timed import Layer, Replay, electronic, is_ready, nvm, simulate
+from analysis.flushlayer.timed.destage import Destage
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.timed.outcome import Outcome, improvement, replay_gap, results
+from analysis.flushlayer.timed.requests import Requests
+from analysis.flushlayer.trace.accesses import Accesses
+from analysis.flushlayer.trace.ceiling import KINDS, ceiling
+from analysis.flushlayer.trace.recorded import recorded
+from analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.store.trace import Trace
 
 GROUPS = ("phase", "tenant", "reason")
@@ -54,9 +53,11 @@ def answer(
     destage = of_job(destage, requests)
     layer = layer_of(question, accesses, destage, shares)
     runs: dict[tuple[str, bool], Outcome] = {}
+    if progress is not None and not is_ready():
+        progress("making the event loop ready, half a minute when it is the first time")
     for replay in get_args(Replay):
         for has_layer in (False, True):
-            if progress is not None:
+            if progress is not None and is_ready():
                 progress(f"{replay} replay, {'with' if has_layer else 'without'} the layer")
             runs[replay, has_layer] = simulate(requests, disk, layer if has_layer else None, replay)
     one, base = runs["closed", True], runs["closed", False]

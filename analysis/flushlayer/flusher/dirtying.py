@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer.file_pages import file_pages
 from analysis.flushlayer.flusher import pairing
+from analysis.flushlayer.trace.file_pages import file_pages
 from analysis.views.flushes import flushes
 from analysis.views.view import apart
 from analysis.views.volumes import make_volumes

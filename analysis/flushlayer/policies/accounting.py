@@ -12,7 +12,7 @@ which made a call an access six times as slow as the lines themselves.
 
 from __future__ import annotations
 
-from analysis.flushlayer.operations import WRITE
+from analysis.flushlayer.policies.operations import WRITE
 from probes.compiled import compiled
 
 RESIDENT, DIRTY = 1, 2

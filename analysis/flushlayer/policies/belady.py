@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.flushlayer.operations import LOOK, PAST, READ, WRITE
 from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
 from probes.compiled import compiled
 
 

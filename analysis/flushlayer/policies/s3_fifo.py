@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.flushlayer.operations import LOOK, PAST, WRITE
 from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 

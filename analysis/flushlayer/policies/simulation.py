@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.operations import LOOK, PAST, READ, WRITE
 from analysis.flushlayer.policies.accounting import DIRTY, EVICTED, RESIDENT
 from analysis.flushlayer.policies.catalogue import Policy, find
+from analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
 from probes.errors import BadTrace, UsageError
 
 Pages = NDArray[np.int32]

@@ -28,7 +28,7 @@ from tracer.store.trace import Trace
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_OF_RUNS = ("improvement", "later_epoch_s", "epoch_energy_j")
+_OF_RUNS = ("later_epoch_s", "epoch_energy_j")
 """The measures that tables of runs take."""
 
 

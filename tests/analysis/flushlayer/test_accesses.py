@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.flushlayer.accesses import page_writebacks
+from analysis.flushlayer.trace.accesses import page_writebacks
 from probes.errors import BadTrace
 from tests.support.traces import make_trace
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.flushlayer.accesses import Identity, page_writebacks
 from analysis.flushlayer.answers import curve, paper, sweep, timed
 from analysis.flushlayer.answers.question import Capacity, Question
-from analysis.flushlayer.destage import Destage
 from analysis.flushlayer.devices import find
+from analysis.flushlayer.timed.destage import Destage
+from analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from probes.errors import UsageError
 from tests.conftest import ROOT
 from tests.support.traces import make_trace

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from analysis.flushlayer import devices
-from analysis.flushlayer.calibrate import Point, calibrate, entry
-from analysis.flushlayer.disk import Disk
+from analysis.flushlayer.devices.calibrate import Point, calibrate, entry
 from analysis.flushlayer.timed import Layer, simulate
+from analysis.flushlayer.timed.disk import Disk
 from probes.errors import FeatureMissing, TracerError, UsageError
 from tests.support.bios import bios
 
@@ -36,18 +36,19 @@ def test_a_device_is_measured_and_can_be_simulated(tmp_path):
     said = []
     target = tmp_path / "a:b.data"
     text = calibrate(target, "mine", "ssd", progress=said.append, **SMALL)
-    assert len(said) == 10
+    assert len(said) == 12
     assert not target.exists()
     (tmp_path / "mine.toml").write_text(text)
     mine = devices.find("mine", "disk", tmp_path / "mine.toml")
     assert mine.confidence == "measured"
+    assert mine.value("flush_latency") > 0
     assert "fio on " in mine.source
     outcome = simulate(bios([(0, "write", 1, 1)]), Disk(mine))
     assert outcome.response_ns[0] == pytest.approx(mine.write_ns, abs=2)
 
 
 def test_an_entry_is_what_was_measured(tmp_path):
-    (tmp_path / "mine.toml").write_text(entry("mine", "ssd", points(), 8))
+    (tmp_path / "mine.toml").write_text(entry("mine", "ssd", points(), 50_000, 8))
     mine = devices.find("mine", "disk", tmp_path / "mine.toml")
     assert (mine.read_ns, mine.write_ns) == (100_000, 200_000)
     assert mine.value("iops_read") == 40_000
@@ -56,14 +57,15 @@ def test_an_entry_is_what_was_measured(tmp_path):
 
 
 def test_a_measured_disk_is_flat(tmp_path):
-    (tmp_path / "mine.toml").write_text(entry("mine", "disk", points(), 8))
+    (tmp_path / "mine.toml").write_text(entry("mine", "disk", points(), 50_000, 8))
     mine = Disk(devices.find("mine", "disk", tmp_path / "mine.toml"))
     outcome = simulate(bios([(0, "write", 1, 1), (MS, "read", 900, 5)]), mine)
     assert outcome.response_ns.tolist() == [200_000, 100_000]
+    assert simulate(bios([(0, "flush", 0, 0)]), mine).response_ns.tolist() == [50_000]
 
 
 def test_a_measured_memory_adds_up_to_what_was_measured(tmp_path):
-    (tmp_path / "mine.toml").write_text(entry("mine", "nvm", points(), 8))
+    (tmp_path / "mine.toml").write_text(entry("mine", "nvm", points(), 50_000, 8))
     mine = devices.find("mine", "nvm", tmp_path / "mine.toml")
     assert mine.value("channels") == 4
     layer = Layer(10, mine)
@@ -86,7 +88,8 @@ def test_a_file_may_be_overwritten_when_told(tmp_path, monkeypatch):
     script(tmp_path, monkeypatch, f"echo $* > {target}; exit 1")
     with pytest.raises(TracerError, match="fio failed"):
         calibrate(target, "mine", "ssd", overwrite=True, **SMALL)
-    assert f"--filename={target} --size=1048576 --rw=randwrite" in target.read_text()
+    assert f"--filename={target} --size=1048576" in target.read_text()
+    assert "--rw=write" in target.read_text()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.flushlayer.ceiling import ceiling
+from analysis.flushlayer.trace.ceiling import ceiling
 from tests.support.traces import make_trace
 
 S = 10**9

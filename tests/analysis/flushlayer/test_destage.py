@@ -5,9 +5,9 @@ import math
 import pytest
 
 from analysis.flushlayer import devices
-from analysis.flushlayer.destage import DOCS, Destage, preset
-from analysis.flushlayer.disk import Disk
 from analysis.flushlayer.timed import Layer, simulate
+from analysis.flushlayer.timed.destage import DOCS, Destage, preset
+from analysis.flushlayer.timed.disk import Disk
 from probes.errors import UsageError
 from tests.support.bios import bios
 

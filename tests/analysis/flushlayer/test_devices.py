@@ -5,7 +5,7 @@ import math
 import pytest
 
 from analysis.flushlayer import devices
-from analysis.flushlayer.parameters import PARAMETERS, UNITS, base_unit
+from analysis.flushlayer.devices.parameters import PARAMETERS, UNITS, base_unit
 from probes.errors import UsageError
 
 GOOD = '{ value = 8, unit = "ms", confidence = "measured", source = "here" }'

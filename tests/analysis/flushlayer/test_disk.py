@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer import devices, service
-from analysis.flushlayer.disk import Disk, seek_curve
-from analysis.flushlayer.service import positioning_ns, seek_ns, service_ns
-from analysis.flushlayer.state import READ, WRITE
-from analysis.flushlayer.timed import simulate
+from analysis.flushlayer import devices
+from analysis.flushlayer.timed import service, simulate
+from analysis.flushlayer.timed.disk import Disk, seek_curve
+from analysis.flushlayer.timed.service import positioning_ns, seek_ns, service_ns
+from analysis.flushlayer.timed.state import READ, WRITE
 from probes.errors import UsageError
 from tests.support.bios import bios, flat
 

@@ -6,8 +6,8 @@ import libcachesim
 import numpy as np
 import pytest
 
-from analysis.flushlayer.accesses import page_writebacks
 from analysis.flushlayer.policies import outcomes, simulate
+from analysis.flushlayer.trace.accesses import page_writebacks
 from tests.support.streams import zipf
 from tracer.store.trace import Trace
 

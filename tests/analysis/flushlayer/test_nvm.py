@@ -5,10 +5,10 @@ import math
 import pytest
 
 from analysis.flushlayer import devices
-from analysis.flushlayer.disk import Disk
-from analysis.flushlayer.electronic import assumptions
-from analysis.flushlayer.nvm import DAY_S, YEAR_S, energy_j, wear
 from analysis.flushlayer.timed import Layer, simulate
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.timed.electronic import assumptions
+from analysis.flushlayer.timed.nvm import DAY_S, YEAR_S, energy_j, wear
 from probes.errors import UsageError
 from tests.support.bios import bios, flat
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.flushlayer.operations import BUFFERS, LOOK, PAST, READ, WRITE, operations
+from analysis.flushlayer.policies.operations import BUFFERS, LOOK, PAST, READ, WRITE, operations
 from probes.errors import UsageError
 
 IS_WRITE = np.array([True, True, False, False])

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.flushlayer import devices, paper
-from analysis.flushlayer.accesses import Accesses
 from analysis.flushlayer.policies import POLICIES
+from analysis.flushlayer.trace.accesses import Accesses
 from probes.errors import UsageError
 from tests.support.streams import numbered
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.flushlayer import devices
-from analysis.flushlayer.disk import Disk
-from analysis.flushlayer.requests import Requests
 from analysis.flushlayer.timed import simulate
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.timed.requests import Requests
 from tests.support.bios import bios, flat
 
 HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)

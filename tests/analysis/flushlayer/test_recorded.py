@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.flushlayer.accesses import page_writebacks
 from analysis.flushlayer.devices import find
-from analysis.flushlayer.disk import Disk
-from analysis.flushlayer.recorded import recorded
-from analysis.flushlayer.sync_calls import sync_calls
 from analysis.flushlayer.timed import simulate
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.trace.accesses import page_writebacks
+from analysis.flushlayer.trace.recorded import recorded
+from analysis.flushlayer.trace.sync_calls import sync_calls
 from tests.support.traces import make_trace
 
 MS = 10**6

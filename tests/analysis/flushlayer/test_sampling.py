@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from analysis.flushlayer.sampling import sampled_curve
-from analysis.flushlayer.stack_distances import lru_counts
+from analysis.flushlayer.curves.sampling import sampled_curve
+from analysis.flushlayer.curves.stack_distances import lru_counts
 from probes.errors import UsageError
 from tests.support.streams import numbered, zipf
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.flushlayer.curves.stack_distances import lru_counts
 from analysis.flushlayer.policies import simulate
-from analysis.flushlayer.stack_distances import lru_counts
 from probes.errors import BadTrace
 from tests.support.streams import every_stream, numbered, zipf
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer import service
-from analysis.flushlayer.completion import finish
-from analysis.flushlayer.destage import commit
-from analysis.flushlayer.queueing import push, submit
-from analysis.flushlayer.residency import PAGE_SECTORS
-from analysis.flushlayer.state import (
+from analysis.flushlayer.timed import service
+from analysis.flushlayer.timed.completion import finish
+from analysis.flushlayer.timed.destage import commit
+from analysis.flushlayer.timed.queueing import push, submit
+from analysis.flushlayer.timed.residency import PAGE_SECTORS
+from analysis.flushlayer.timed.state import (
     ACKNOWLEDGE,
     CACHE_OUT,
     CACHE_USED,
@@ -64,32 +64,39 @@ def to_disk(w: Any, m: int) -> None:
 
 @compiled_lean
 def flush(w: Any, m: int) -> None:
-    """A flush ends when all that the disk's cache accepted before it is on the disk."""
+    """A flush ends when all that the disk's cache accepted before it is on the disk, and when what
+    it was sent to has taken its time over it: the layer, or the disk where none is before it."""
     commit(w)
-    line, epoch = w.line, w.epoch
-    device = w.bio[m, DEVICE]
-    if line[device, CACHE_OUT] == 0:
-        if w.clock[FLUSHES_PASS] and w.model[device, service.FLUSH_NS] > 0:
-            w.bio[m, PENDING] = 1
-            submit(w, device, FLUSH, w.bio[m, SECTOR], 0, 0, HOST, m)
-        else:
-            finish(w, m)
+    bio, line, epoch = w.bio, w.line, w.epoch
+    device = bio[m, DEVICE]
+    asked = device if w.clock[FLUSHES_PASS] else line.shape[0] - 1
+    empties = line[device, CACHE_OUT] > 0
+    takes_time = w.model[asked, service.FLUSH_NS] > 0 and not (empties and asked == device)
+    bio[m, PENDING] = int(empties) + int(takes_time)
+    if bio[m, PENDING] == 0:
+        finish(w, m)
         return
-    closed = line[device, EPOCH]
-    epoch[closed, E_FLUSH] = m
-    fresh = w.clock[EPOCHS]
-    w.clock[EPOCHS] += 1
-    epoch[closed, E_NEXT] = fresh
-    line[device, EPOCH] = fresh
+    if takes_time:
+        submit(w, asked, FLUSH, bio[m, SECTOR], 0, 0, HOST, m)
+    if empties:
+        closed = line[device, EPOCH]
+        epoch[closed, E_FLUSH] = m
+        fresh = w.clock[EPOCHS]
+        w.clock[EPOCHS] += 1
+        epoch[closed, E_NEXT] = fresh
+        line[device, EPOCH] = fresh
 
 
 @compiled_lean
 def end_epochs(w: Any, device: int) -> None:
-    """Finish the flushes before which nothing accepted is left."""
+    """End the flushes before which nothing accepted is left, as far as the disk's cache goes."""
     line, epoch = w.line, w.epoch
     while True:
         oldest = line[device, OLDEST_EPOCH]
-        if epoch[oldest, E_OUT] > 0 or epoch[oldest, E_FLUSH] < 0:
+        m = epoch[oldest, E_FLUSH]
+        if epoch[oldest, E_OUT] > 0 or m < 0:
             return
         line[device, OLDEST_EPOCH] = epoch[oldest, E_NEXT]
-        finish(w, epoch[oldest, E_FLUSH])
+        w.bio[m, PENDING] -= 1
+        if w.bio[m, PENDING] == 0:
+            finish(w, m)

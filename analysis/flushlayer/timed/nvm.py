@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from analysis.flushlayer.devices import Device
-from analysis.flushlayer.outcome import DeviceUse
+from analysis.flushlayer.timed.outcome import DeviceUse
 from probes.errors import UsageError
 
 YEAR_S = 365.25 * 86400

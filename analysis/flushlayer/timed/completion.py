@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer.queueing import push
-from analysis.flushlayer.state import (
+from analysis.flushlayer.timed.queueing import push
+from analysis.flushlayer.timed.state import (
     ARRIVE,
     BLOCKERS,
     CLOSED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer import service
-from analysis.flushlayer.state import (
+from analysis.flushlayer.timed import service
+from analysis.flushlayer.timed.state import (
     AT_SECTOR,
     AT_TIME,
     BUS_FREE,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer import service
-from analysis.flushlayer.completion import finish, unblock
-from analysis.flushlayer.destage import destage, destage_idle, written
-from analysis.flushlayer.queueing import count, free_server, pop, release, start, submit
-from analysis.flushlayer.residency import (
+from analysis.flushlayer.timed import service
+from analysis.flushlayer.timed.completion import finish, unblock
+from analysis.flushlayer.timed.destage import destage, destage_idle, written
+from analysis.flushlayer.timed.queueing import count, free_server, pop, release, start, submit
+from analysis.flushlayer.timed.residency import (
     PAGE_SECTORS,
     clean,
     enter,
@@ -18,7 +18,7 @@ from analysis.flushlayer.residency import (
     touch,
     write_page,
 )
-from analysis.flushlayer.state import (
+from analysis.flushlayer.timed.state import (
     ACKNOWLEDGE,
     AGE,
     AGE_ARMED,
@@ -44,6 +44,7 @@ from analysis.flushlayer.state import (
     FLUSH,
     FLYING,
     FREE_PARTS,
+    FUA,
     HEAP_MARGIN,
     HEAP_SIZE,
     HITS,
@@ -82,7 +83,7 @@ from analysis.flushlayer.state import (
     WRITE,
     WRITES,
 )
-from analysis.flushlayer.volatile_cache import end_epochs, flush, to_disk
+from analysis.flushlayer.timed.volatile_cache import end_epochs, flush, to_disk
 from probes.compiled import compiled_lean
 
 FINISHED_ALL, NO_ROOM, PAUSED = 0, 1, 2
@@ -267,7 +268,8 @@ def _to_medium(w: Any, m: int, pages: int) -> None:
         finish(w, m)
         return
     w.bio[m, PENDING] = 1
-    submit(w, w.line.shape[0] - 1, WRITE, -1, pages * PAGE_SECTORS, 0, HOST, m)
+    fua = w.bio[m, FUA]
+    submit(w, w.line.shape[0] - 1, WRITE, -1, pages * PAGE_SECTORS, fua, HOST, m)
 
 
 @compiled_lean

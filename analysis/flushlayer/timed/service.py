@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from analysis.flushlayer.state import FLUSH, READ
+from analysis.flushlayer.timed.state import FLUSH, READ
 from probes.compiled import compiled_lean
 
 FLAT, MECHANICAL, ELECTRONIC = 0, 1, 2

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.flushlayer.curve import spread
+from analysis.flushlayer.curves.curve import spread
 from analysis.flushlayer.policies.simulation import Pages, check
 from probes.compiled import compiled
 from probes.errors import UsageError

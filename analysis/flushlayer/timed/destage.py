@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from analysis.flushlayer import devices
 from analysis.flushlayer.devices import Device
-from analysis.flushlayer.queueing import push
-from analysis.flushlayer.residency import oldest_dirty, send
-from analysis.flushlayer.state import (
+from analysis.flushlayer.timed.queueing import push
+from analysis.flushlayer.timed.residency import oldest_dirty, send
+from analysis.flushlayer.timed.state import (
     ACTIVE,
     AGE,
     AGE_ARMED,

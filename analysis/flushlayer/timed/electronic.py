@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer import service
 from analysis.flushlayer.devices import PAGE, Device, missing, page_ns
-from analysis.flushlayer.state import READ, WRITE
+from analysis.flushlayer.timed import service
+from analysis.flushlayer.timed.state import READ, WRITE
 
 _NAMES = ((WRITE, "write"), (READ, "read"))
 
@@ -24,6 +24,7 @@ def electronic(device: Device) -> NDArray[np.float64]:
     row = np.zeros(service.MODEL)
     row[service.FAMILY] = service.ELECTRONIC
     row[service.GRAIN] = device.value("grain") or 0
+    row[service.FLUSH_NS] = device.value("flush_latency") or 0
     channels = 1.0
     for op, name in _NAMES:
         name = _known(device, name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer.queueing import submit
-from analysis.flushlayer.state import (
+from analysis.flushlayer.timed.queueing import submit
+from analysis.flushlayer.timed.state import (
     BACKGROUND,
     DESTAGED,
     DIRTIES,

@@ -63,7 +63,7 @@ PARAMETERS: dict[str, Known] = {
     "write_cache": Known("size", ("disk",), "volatile bytes that acknowledge a write early"),
     "interface": Known("bandwidth", ("disk",), "how fast its write cache takes data"),
     "flush_latency": Known(
-        "time", ("disk", "ssd"), "time of a flush when its cache is empty; of FUA, too"
+        "time", _ANY, "time of a flush when its cache is empty; of FUA, too", zero=True
     ),
     "iops_depth1_read": Known("rate", _FLASH, "random reads of 4 KiB a second, one at a time"),
     "iops_depth1_write": Known("rate", _FLASH, "random writes of 4 KiB a second, one at a time"),

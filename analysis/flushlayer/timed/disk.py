@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from analysis.flushlayer import service
 from analysis.flushlayer.devices import Device, missing, page_ns
-from analysis.flushlayer.electronic import electronic
-from analysis.flushlayer.state import READ, WRITE
+from analysis.flushlayer.timed import service
+from analysis.flushlayer.timed.electronic import electronic
+from analysis.flushlayer.timed.state import READ, WRITE
 from probes.errors import UsageError
 
 OPS: tuple[tuple[int, Literal["write", "read"]], ...] = ((WRITE, "write"), (READ, "read"))

@@ -19,17 +19,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer import events, service
-from analysis.flushlayer.destage import Destage, watermarks
 from analysis.flushlayer.devices import Device
-from analysis.flushlayer.disk import Disk
-from analysis.flushlayer.electronic import electronic
-from analysis.flushlayer.outcome import DeviceUse, LayerUse, Outcome
-from analysis.flushlayer.queueing import push
-from analysis.flushlayer.replay import chain_up
-from analysis.flushlayer.requests import Requests
-from analysis.flushlayer.residency import PAGE_SECTORS
-from analysis.flushlayer.state import (
+from analysis.flushlayer.timed import events, service
+from analysis.flushlayer.timed.destage import Destage, watermarks
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.timed.electronic import electronic
+from analysis.flushlayer.timed.outcome import DeviceUse, LayerUse, Outcome
+from analysis.flushlayer.timed.queueing import push
+from analysis.flushlayer.timed.replay import chain_up
+from analysis.flushlayer.timed.requests import Requests
+from analysis.flushlayer.timed.residency import PAGE_SECTORS
+from analysis.flushlayer.timed.state import (
     ARRIVE,
     ARRIVED,
     BIO_CLOSED,
@@ -155,6 +155,11 @@ class Layer:
             )
         ):
             raise UsageError("the evictions are of other page accesses", "make them of these")
+
+
+def is_ready() -> bool:
+    """Whether this process has the event loop: the first simulation compiles it, or reads it."""
+    return bool(getattr(events.run, "signatures", True))
 
 
 def simulate(

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer import service
-from analysis.flushlayer.requests import Requests
-from analysis.flushlayer.state import (
+from analysis.flushlayer.timed import service
+from analysis.flushlayer.timed.requests import Requests
+from analysis.flushlayer.timed.state import (
     BUSY,
     BYTES_READ,
     BYTES_WRITTEN,

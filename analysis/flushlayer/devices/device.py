@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from analysis.flushlayer.parameters import MOST, MOST_ELSE, PARAMETERS, UNITS
+from analysis.flushlayer.devices.parameters import MOST, MOST_ELSE, PARAMETERS, UNITS
 from analysis.flushlayer.toml_file import read_toml
 from probes.errors import UsageError
 

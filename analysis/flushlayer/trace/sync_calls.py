@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer.outcome import Outcome
-from analysis.flushlayer.requests import Requests
+from analysis.flushlayer.timed.outcome import Outcome
+from analysis.flushlayer.timed.requests import Requests
 from analysis.views.stalls import STALLS
 from tracer.store.trace import Trace
 

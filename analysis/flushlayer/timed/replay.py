@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.state import BLOCKERS, GAP, NEXT, RELEASES, TS, Rows
+from analysis.flushlayer.timed.state import BLOCKERS, GAP, NEXT, RELEASES, TS, Rows
 from probes.compiled import compiled
 
 

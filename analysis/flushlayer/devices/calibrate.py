@@ -10,17 +10,20 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from analysis.flushlayer.devices import PAGE
 from probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
 
 Kind = Literal["disk", "ssd", "nvm"]
+KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
 _LARGE = 128 << 10
+_SLOWEST_PER_S = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -59,10 +62,12 @@ def calibrate(
     """Measure the device that `target` is or lies on; gives a catalogue entry as TOML text.
 
     `target` is a file to be made (of `size` bytes, removed afterwards), or, with `overwrite`, a
-    file or block device whose content is lost. Each of ten patterns runs for `seconds`: 4 KiB
-    reads and writes, random and sequential, 1 and `depth` at once, and 128 KiB ones in sequence,
-    past the page cache; a volatile cache of the device is in what is measured. A block device
-    that is mounted or otherwise in use is always refused.
+    file or block device whose content is lost. It is written once, since what was never written is
+    read without the device. Then each of ten patterns runs for `seconds`: 4 KiB reads and writes,
+    random and sequential, 1 and `depth` at once, and 128 KiB ones in sequence, past the page cache;
+    a volatile cache of the device is in what is measured. At last flushes are: an fdatasync after
+    each random write of 4 KiB. A block device that is mounted or otherwise in use is always
+    refused.
 
     Raises UsageError, PermissionMissing, FeatureMissing (no fio), or TracerError where fio fails.
     """
@@ -71,16 +76,21 @@ def calibrate(
     if fio is None:
         raise FeatureMissing("there is no fio command", "apt-get install fio")
     made = _check_target(target, size, overwrite)
+    say = progress or (lambda _: None)
+    runs = _Fio(fio, target, size, seconds)
     points = []
     try:
+        say("writing it once")
+        runs.fill()
         for op, order, access, at_once in _patterns(depth):
-            if progress is not None:
-                progress(f"{order} {op} of {access} B, {at_once} at once")
-            points.append(_run(fio, target, op, order, access, at_once, size, seconds))
+            say(f"{order} {op} of {access} B, {at_once} at once")
+            points.append(runs.point(op, order, access, at_once))
+        say("flushes")
+        flush_ns = runs.flush_ns()
     finally:
         if made:
             target.unlink(missing_ok=True)
-    return entry(name, kind, points, depth)
+    return entry(name, kind, points, flush_ns, depth)
 
 
 def _patterns(depth: int) -> list[tuple[Any, Any, int, int]]:
@@ -121,87 +131,109 @@ def _check_target(target: Path, size: int, overwrite: bool) -> bool:
     if not (stat.S_ISREG(mode.st_mode) or stat.S_ISBLK(mode.st_mode)):
         raise UsageError(f"{target} is neither a file nor a block device", "name one")
     if stat.S_ISBLK(mode.st_mode):
-        _check_unused(target)
+        _check_unused(target, size)
     if not overwrite and (stat.S_ISBLK(mode.st_mode) or mode.st_size > 0):
         raise UsageError(
-            f"{target} may hold data, which measuring destroys", "name a new file, or allow it"
+            f"{target} may hold data, which measuring destroys",
+            "name a new file, or give --overwrite",
         )
     return False
 
 
-def _check_unused(device: Path) -> None:
+def _check_unused(device: Path, size: int) -> None:
     # The kernel lets nobody open a block device exclusively that is mounted, swapped to, or part
     # of another one, nor a disk of which a partition is.
     try:
-        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+        opened = os.open(device, os.O_RDONLY | os.O_EXCL)
     except PermissionError:
         raise PermissionMissing(f"cannot open {device}", "run as root") from None
     except OSError as error:
         raise UsageError(f"{device} cannot be measured: {error.strerror}", "unmount it") from None
+    try:
+        has = os.lseek(opened, 0, os.SEEK_END)
+    finally:
+        os.close(opened)
+    if has < size:
+        raise UsageError(f"{device} has only {has} bytes", "measure on so many, or on fewer")
 
 
-def _run(
-    fio: str,
-    target: Path,
-    op: Literal["read", "write"],
-    order: Literal["random", "sequential"],
-    access: int,
-    depth: int,
-    size: int,
-    seconds: float,
-) -> Point:
-    command = [
-        fio,
-        "--name=calibrate",
+@dataclass(frozen=True)
+class _Fio:
+    """The fio command on one target."""
+
+    command: str
+    target: Path
+    size: int
+    seconds: float
+
+    def fill(self) -> None:
+        """Write all of the target once."""
+        options = ("--rw=write", "--bs=1M", "--iodepth=8", "--end_fsync=1")
+        self._job(options, 600 + self.size / _SLOWEST_PER_S)
+
+    def point(self, op: Any, order: Any, access: int, depth: int) -> Point:
+        """Measure one pattern of access."""
+        rw = f"--rw={'rand' if order == 'random' else ''}{op}"
+        job = self._timed((rw, f"--bs={access}", f"--iodepth={depth}"))
+        with _understood():
+            point = Point(
+                op,
+                order,
+                access,
+                depth,
+                float(job[op]["iops"]),
+                float(job[op]["lat_ns"]["mean"]),
+                float(job[op]["clat_ns"]["percentile"]["99.000000"]),
+            )
+        if not (point.per_s > 0 and point.mean_ns > 0):
+            raise TracerError(f"fio finished no {order} {op}", "measure for longer")
+        return point
+
+    def flush_ns(self) -> float:
+        """Mean time of an fdatasync after each random write of a page, one at a time."""
+        job = self._timed(("--rw=randwrite", f"--bs={PAGE}", "--iodepth=1", "--fdatasync=1"))
+        with _understood():
+            times = job["sync"]["lat_ns"]  # its total_ios stays 0
+            flushes, mean_ns = int(times["N"]), float(times["mean"])
+        if flushes == 0:
+            raise TracerError("fio finished no flush", "measure for longer")
+        return mean_ns
+
+    def _timed(self, options: tuple[str, ...]) -> Any:
+        lasting = ("--time_based", f"--runtime={round(self.seconds * 1000)}ms", "--randseed=1")
+        return self._job((*options, *lasting), self.seconds + 600)
+
+    def _job(self, options: tuple[str, ...], patience_s: float) -> Any:
         # A colon would separate names.
-        "--filename=" + str(target.absolute()).replace("\\", "\\\\").replace(":", "\\:"),
-        f"--size={size}",
-        f"--rw={'rand' if order == 'random' else ''}{op}",
-        f"--bs={access}",
-        f"--iodepth={depth}",
-        "--ioengine=libaio",
-        "--direct=1",
-        "--time_based",
-        f"--runtime={round(seconds * 1000)}ms",
-        "--randseed=1",
-        "--output-format=json",
-    ]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds + 600, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise TracerError(f"fio on {target} did not end", "is the device well?") from None
-    if done.returncode != 0:
-        said = next((line for line in done.stderr.splitlines() if line.strip()), "no reason given")
-        raise TracerError(f"fio failed on {target}: {said.strip()[:200]}", "see its manual")
-    return _point(done.stdout, op, order, access, depth)
+        name = str(self.target.absolute()).replace("\\", "\\\\").replace(":", "\\:")
+        file = (f"--filename={name}", f"--size={self.size}", "--ioengine=libaio", "--direct=1")
+        command = [self.command, "--name=calibrate", *file, *options, "--output-format=json"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=patience_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise TracerError(f"fio on {self.target} did not end", "is the device well?") from None
+        if done.returncode != 0:
+            lines = (line.strip() for line in done.stderr.splitlines())
+            said = next((line for line in lines if line), "no reason given")
+            raise TracerError(f"fio failed on {self.target}: {said[:200]}", "see its manual")
+        with _understood():
+            # fio may print warnings before its JSON.
+            return json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
 
 
-def _point(printed: str, op: Any, order: Any, access: int, depth: int) -> Point:
+@contextmanager
+def _understood() -> Iterator[None]:
     try:
-        # fio may print warnings before its JSON.
-        job = json.loads(printed[printed.index("{") :])["jobs"][0][op]
-        times = job["clat_ns"]
-        point = Point(
-            op,
-            order,
-            access,
-            depth,
-            float(job["iops"]),
-            float(job["lat_ns"]["mean"]),
-            float(times["percentile"]["99.000000"]),
-        )
+        yield
     except (ValueError, LookupError, TypeError) as error:
         raise TracerError(
             f"fio printed what is not understood: {error!r}", "is it fio 3?"
         ) from None
-    if not (point.per_s > 0 and point.mean_ns > 0):
-        raise TracerError(f"fio finished no {order} {op}", "measure for longer")
-    return point
 
 
-def entry(name: str, kind: Kind, points: list[Point], depth: int) -> str:
+def entry(name: str, kind: Kind, points: list[Point], flush_ns: float, depth: int) -> str:
     """A catalogue entry of what was measured.
 
     Latencies are means of random accesses of 4 KiB, one at a time; of kind nvm, less the
@@ -240,6 +272,7 @@ def entry(name: str, kind: Kind, points: list[Point], depth: int) -> str:
             say(f"iops_{op}", many.per_s, "/s", f"random 4 KiB, {depth} at once")
         # Little's law: so many were in work at once, at the latency that one has alone.
         channels = max(channels, round(many.per_s * alone.mean_ns / 1e9))
+    say("flush_latency", flush_ns, "ns", "fdatasync after a random write of 4 KiB, mean")
     if kind == "nvm":
         say("channels", channels, "requests", f"rate of {depth} at once by the time of one alone")
     else:

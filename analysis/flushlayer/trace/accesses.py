@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer.file_pages import NO_FILE, NOT_MAPPED, file_pages
+from analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from analysis.views.flushes import flushes
 from analysis.views.requests import OPERATION
 from analysis.views.submissions import SECTORS_PER_PAGE

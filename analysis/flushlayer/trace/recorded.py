@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.accesses import Accesses, Bios
-from analysis.flushlayer.requests import Requests
+from analysis.flushlayer.timed.requests import Requests
+from analysis.flushlayer.trace.accesses import Accesses, Bios
 from analysis.views.stalls import STALLS
 from analysis.views.submissions import SECTORS_PER_PAGE
 from probes.compiled import compiled

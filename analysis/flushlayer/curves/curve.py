@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.flushlayer.curves.stack_distances import lru_counts
 from analysis.flushlayer.flat_latencies import improvement
-from analysis.flushlayer.operations import PAST, WRITE
 from analysis.flushlayer.policies.catalogue import find
+from analysis.flushlayer.policies.operations import PAST, WRITE
 from analysis.flushlayer.policies.simulation import Operations, Pages, check, run
-from analysis.flushlayer.stack_distances import lru_counts
 from probes.errors import UsageError
 
 PAGE_BYTES = 4096

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.residency import PAGE_SECTORS
-from analysis.flushlayer.state import FLUSH, READ
+from analysis.flushlayer.timed.residency import PAGE_SECTORS
+from analysis.flushlayer.timed.state import FLUSH, READ
 from probes.errors import BadTrace
 
 _LATEST = 1 << 62

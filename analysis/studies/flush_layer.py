@@ -1,0 +1,47 @@
+"""What a flush layer of any capacity would save of a run, by seed 001's own model."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.flushlayer import devices
+from analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity, thinned
+from analysis.flushlayer.trace.accesses import Identity, page_writebacks
+from analysis.studies.papers.numbers import numbers
+from tracer.store.trace import Trace
+
+_MOST_ROWS = 120
+
+
+def layer_curve(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    """The improvement by an LRU layer (`pcm-paper` before `hdd-paper`) of every capacity.
+
+    Columns: identity (block or file: what makes a page the same), capacity_pages, capacity_share
+    (of the distinct pages written), improvement (without the final drain), improvement_with_drain.
+    A row for some 120 capacities of each identity, among them the least that reaches each number of
+    the paper's Figure 6. Write-backs to `dev`, or to all devices; none: no rows.
+    """
+    medium = devices.find("pcm-paper", "nvm")
+    disk = devices.find("hdd-paper", "disk")
+    parts = []
+    for identity in Identity:
+        accesses = page_writebacks(trace, None if dev is None else [dev], identity)
+        if accesses.unique == 0:
+            continue
+        every = improvements(
+            curve("lru", accesses.page, accesses.unique), medium.write_ns, disk.write_ns
+        )
+        papers = numbers("park2023_fig6_io_latency_improvement")["improvement"].unique()
+        reached = (smallest_capacity(every, wanted) for wanted in papers)
+        kept = {*thinned(every, _MOST_ROWS)["capacity_pages"], *(n for n in reached if n)}
+        some = every[every["capacity_pages"].isin(kept)]
+        parts.append(
+            some.assign(
+                identity=str(identity), capacity_share=some["capacity_pages"] / accesses.unique
+            )
+        )
+    columns = ["identity", "capacity_pages", "capacity_share", "improvement"]
+    columns.append("improvement_with_drain")
+    if not parts:
+        return pd.DataFrame(columns=columns)
+    return pd.concat(parts, ignore_index=True)[columns]

@@ -9,8 +9,8 @@ the times of the two devices, the model `timed` predicts what the same job sees 
 - `layer`: the same disk behind a non-volatile layer that takes writes at once and gives them to the
   disk two seconds later, page by page;
 - `journal`: ext4's journal in memory with data=journal. It is no layer below the file system: an
-  fsync also writes in place what an earlier transaction holds of the file, and flushes the disk.
-  That is told to the model: a page that a file is synced with again goes past the layer.
+  fsync commits its data to the journal, and then writes it in place and flushes the disk all the
+  same. That is told to the model: only what the journal writes goes into its layer.
 
 Each is run for real, in turn, in every round. Prints one JSON object: for each layer and measure
 (sectors that reach the disk, mean, p50 and p99 of fsync in ms, total time in s) `predicted`,
@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from parts import layers
-from parts.layers import Kind, Measured, Times
+from parts.layers import Kind, Measured
 
 from analysis.flushlayer.devices import Device, Parameter
 from analysis.flushlayer.devices.parameters import base_unit
@@ -41,6 +41,7 @@ from analysis.flushlayer.timed.destage import Destage
 from analysis.flushlayer.timed.disk import Disk
 from analysis.flushlayer.timed.outcome import Outcome
 from analysis.flushlayer.timed.requests import Requests
+from analysis.flushlayer.timed.state import FLUSH, WRITE
 from analysis.flushlayer.trace.accesses import Accesses, page_writebacks
 from analysis.flushlayer.trace.recorded import recorded
 from analysis.flushlayer.trace.sync_calls import sync_calls
@@ -55,18 +56,22 @@ def measure(folder: Path, lines: int, request_ms: float) -> dict[str, dict[str, 
     """One round: measured and predicted, without a layer and with each."""
     trace = folder / "bare.trace"
     tracer = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
-    recorder: list[str | Path] = [*tracer, "record", "-o", trace, "--"]
-    bare = layers.run(folder, lines, request_ms, Kind.BARE, recorder)
+
+    def recorder(output: Path) -> list[str | Path]:
+        return [*tracer, "record", "-o", output, "--"]
+
+    bare = layers.run(folder, lines, request_ms, Kind.BARE, recorder(trace))
     behind = layers.run(folder, lines, request_ms, Kind.LAYER, age_ms=_AGE_MS)
     journal = layers.run(folder, lines, request_ms, Kind.JOURNAL)
+    layers.ask_memory(folder, recorder(folder / "memory.trace"))
+    layers.ask_layer(folder, recorder(folder / "through.trace"))
+    memory, through = (_memory(folder / f"{name}.trace") for name in ("memory", "through"))
     found: dict[str, dict[str, Any]] = {}
     with Trace(trace) as opened:
         dev = _device(opened)
         accesses = page_writebacks(opened, [dev], reads=True, flushes_too=True)
         requests = recorded(opened, accesses)
         disk = Disk(_disk(requests, bare), merge=False)
-        memory = _memory(layers.memory_times(folder))
-        through = _memory(layers.layer_times(folder))
         runs = {
             "baseline": (None, bare),
             "layer": (
@@ -82,18 +87,19 @@ def measure(folder: Path, lines: int, request_ms: float) -> dict[str, dict[str, 
         for name, (layer, measured) in runs.items():
             asked = _in_place(requests, accesses) if name == "journal" else requests
             outcome = simulate(asked, disk, layer, "closed")
-            found[name] = _rows(_predicted(opened, requests, outcome, bare), _measured(measured))
+            # What the journal holds is dropped once it is in place.
+            drops = name == "journal"
+            told = _predicted(opened, requests, outcome, bare, drops)
+            found[name] = _rows(told, _measured(measured))
     return found
 
 
 def _in_place(requests: Requests, accesses: Accesses) -> Requests:
-    """Nobody waits for the layer with a page of a file that was written before: it goes past."""
+    """Nobody waits for the layer with a file's data: they go past it."""
     assert accesses.bios is not None and requests.reason is not None
     journal = accesses.bios.names["reason"].index("journal")
-    again = pd.Series(requests.page).duplicated().to_numpy()
     data = (requests.pages > 0) & (requests.reason != journal)
-    first = np.minimum(requests.first, len(again) - 1)
-    return replace(requests, waited=requests.waited & ~(data & again[first]))
+    return replace(requests, waited=requests.waited & ~data)
 
 
 def _device(trace: Trace) -> str:
@@ -119,17 +125,25 @@ def _disk(requests: Requests, bare: Measured) -> Device:
     return _made("disk", read_latency=write_ns, write_latency=write_ns, flush_latency=flush_ns)
 
 
-def _memory(times: Times) -> Device:
-    """A medium of which a page, 1 MiB and a flush take these times."""
-    rate = ((1 << 20) - 4096) / max(1.0, times.mib - times.page) * 1e9
-    latency_ns = max(0.0, times.page - 4096 / rate * 1e9)
+def _memory(trace: Path) -> Device:
+    """A medium of which a page, 1 MiB and a flush take what a recording of bursts.py shows."""
+    with Trace(trace) as opened:
+        dev = _device(opened)
+        asked = recorded(opened, page_writebacks(opened, [dev], flushes_too=True))
+    assert asked.done is not None
+    took = np.where(asked.done > 0, asked.done - asked.ts, np.nan)
+    write = asked.op == WRITE
+    page_ns = float(np.nanmean(took[write & (asked.pages == 1)]))
+    mib_ns = float(np.nanmedian(took[write & (asked.pages == 256)]))
+    rate = ((1 << 20) - 4096) / max(1.0, mib_ns - page_ns) * 1e9
+    latency_ns = max(0.0, page_ns - 4096 / rate * 1e9)
     return _made(
         "nvm",
         read_latency=latency_ns,
         write_latency=latency_ns,
         bandwidth_read=rate,
         bandwidth_write=rate,
-        flush_latency=times.flush,
+        flush_latency=float(np.nanmean(took[asked.op == FLUSH])),
     )
 
 
@@ -142,11 +156,11 @@ def _made(kind: Any, **values: float) -> Device:
 
 
 def _predicted(
-    trace: Trace, requests: Requests, outcome: Outcome, bare: Measured
+    trace: Trace, requests: Requests, outcome: Outcome, bare: Measured, drops: bool
 ) -> dict[str, float]:
     calls = sync_calls(trace, requests, outcome).query("call == 'fsync'")  # not the sync at the end
     saved_s = float((calls.recorded_ns - calls.simulated_ns).sum()) / 1e9
-    left = sum(layer.resident for layer in outcome.layers)
+    left = sum(-layer.destaged if drops else layer.resident for layer in outcome.layers)
     return _told(calls.simulated_ns, bare.total_s - saved_s, (outcome.disk_pages + left) * 8)
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
-import os
-import statistics
 import subprocess
 import sys
 import time
@@ -19,6 +16,7 @@ import pandas as pd
 
 _SERVER = Path(__file__).with_name("slow_disk.py")
 _JOB = Path(__file__).with_name("fsync_job.py")
+_BURSTS = Path(__file__).with_name("bursts.py")
 _PATIENCE_S = 20.0
 _DISK_BYTES, _JOURNAL_BYTES = 256 << 20, 64 << 20
 _LAYER_PAGES = 1 << 14
@@ -89,47 +87,26 @@ def run(
     return Measured(fsyncs, (ended - begun) / 1e9, served)
 
 
-@dataclass(frozen=True)
-class Times:
-    """Median times (ns) of what a device is asked directly: a write of a page and of 1 MiB, and a
-    flush with nothing to write."""
-
-    page: float
-    mib: float
-    flush: float
-
-
-def memory_times(folder: Path) -> Times:
-    """Of the device that holds the journal."""
+def ask_memory(folder: Path, recorder: Sequence[str | Path]) -> None:
+    """Record how the device answers that holds the journal (bursts.py)."""
     with _memory_disk(folder) as device:
-        return _times(device)
+        _ask(device, recorder)
 
 
-def layer_times(folder: Path) -> Times:
-    """Of the layer before the slow disk."""
+def ask_layer(folder: Path, recorder: Sequence[str | Path]) -> None:
+    """Record how the layer before the slow disk answers."""
     options = ("--layer-pages", str(_LAYER_PAGES), "--age-ms", "1e6")
     with _slow_disk(folder, 8.0, folder / "served", options) as device:
-        return _times(device)
+        _ask(device, recorder)
 
 
-def _times(device: str) -> Times:
-    file = os.open(device, os.O_WRONLY | os.O_DIRECT)
-    try:
-        page = _median_ns(lambda n, content: os.pwrite(file, content, n * len(content)), 4096)
-        mib = _median_ns(lambda n, content: os.pwrite(file, content, n * len(content)), 1 << 20)
-        return Times(page, mib, _median_ns(lambda n, content: os.fdatasync(file), 4096))
-    finally:
-        os.close(file)
-
-
-def _median_ns(asked: Callable[[int, mmap.mmap], object], size: int) -> float:
-    took = []
-    with mmap.mmap(-1, size) as content:
-        for number in range(60):
-            begun = time.monotonic_ns()
-            asked(number % 16, content)
-            took.append(time.monotonic_ns() - begun)
-    return statistics.median(took)
+def _ask(device: str, recorder: Sequence[str | Path]) -> None:
+    subprocess.run(
+        [*recorder, sys.executable, _BURSTS, device],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 @contextmanager
@@ -178,7 +155,8 @@ def _file_system(folder: Path, disk: str, journal: str | None) -> Iterator[Path]
     mount.mkdir()
     # Few inodes and no zeroes: a layer would long be busy with them.
     make = ["mkfs.ext4", "-q", "-b", "4096", "-N", "64", "-E", "lazy_journal_init=1"]
-    options = "no_prefetch_block_bitmaps"
+    # With data=journal ext4 places blocks at once: files lie alike only where it always does.
+    options = "no_prefetch_block_bitmaps,nodelalloc"
     if journal is not None:
         subprocess.run(
             ["mke2fs", "-q", "-O", "journal_dev", "-b", "4096", journal], check=True,

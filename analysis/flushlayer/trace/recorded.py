@@ -89,7 +89,9 @@ def completions(trace: Trace, bios: Bios) -> NDArray[np.int64]:
     """When each bio was complete (ns); -1: not seen.
 
     That is when the next request that covers its first sector was; of one that the device has to
-    write through (FUA), where that is a flush of its own afterwards, when that was over.
+    write through (FUA), where that is a flush of its own afterwards, when that was over. Of a flush
+    without pages: when the next request of no length was complete at its sector, as the kernel has
+    it once the device's own flush is over.
     """
     rows = trace.sql(_COMPLETIONS)
     done = np.full(len(bios), -1, np.int64)
@@ -98,15 +100,15 @@ def completions(trace: Trace, bios: Bios) -> NDArray[np.int64]:
     when = rows["ts"].to_numpy(np.int64)
     devices = rows["dev"].astype(str).to_numpy()
     for code, name in enumerate(bios.names["device"]):
-        mine = np.flatnonzero((bios.device == code) & (bios.pages > 0))
+        mine = np.flatnonzero(bios.device == code)
         told = np.flatnonzero(devices == name)
         places, which = np.unique(bios.sector[mine], return_inverse=True)
         first = np.searchsorted(places, sectors[told], "left")
         ends = sectors[told] + np.maximum(lengths[told], 1).astype(np.uint64)
         last = np.searchsorted(places, np.maximum(ends, sectors[told]), "left")
         done[mine] = _next(
-            bios.ts[mine], which, bios.fua[mine], when[told], lengths[told] > 0, first, last,
-            len(places),
+            bios.ts[mine], which, bios.fua[mine], bios.pages[mine] == 0,
+            when[told], lengths[told] > 0, first, last, len(places),
         )  # fmt: skip
     return done
 
@@ -136,8 +138,9 @@ def issuers(trace: Trace, bios: Bios) -> NDArray[np.int64]:
 
 @compiled
 def _next(
-    when: Any, which: Any, fua: Any, told: Any, data: Any, first: Any, last: Any, places: int
-) -> Any:
+    when: Any, which: Any, fua: Any, empty: Any,
+    told: Any, data: Any, first: Any, last: Any, places: int,
+) -> Any:  # fmt: skip
     # Backward in time: what covers a place next is what was seen last.
     done = np.empty(len(when), np.int64)
     covered = np.full(places, -1, np.int64)
@@ -152,6 +155,9 @@ def _next(
                     through[place] = told[e]
             e -= 1
         place = which[i]
+        if empty[i]:
+            done[i] = through[place]
+            continue
         done[i] = max(covered[place], through[place]) if fua[i] else covered[place]
         through[place] = -1
     return done

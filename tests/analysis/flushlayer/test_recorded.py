@@ -130,3 +130,19 @@ def test_reads_are_requests_too(opened):
     _, found = opened(rows, [])
     assert (found.op.tolist(), found.pages.tolist(), found.done.tolist()) == ([1], [2], [5])
     assert np.array_equal(found.page, [0, 1])
+
+
+def test_a_flush_alone_is_complete_when_the_request_of_no_length_is(opened):
+    flush = [
+        event(1 * MS, "bio_queue", 0, 0, "FWS", JOB),
+        event(1 * MS, "issue", 0, 0, "FF", 0),
+        event(2 * MS, "bio_queue", 0, 0, "FWS", 8),
+        event(8 * MS, "complete", (1 << 64) - 1, 0, "FF", 0),
+        event(9 * MS, "complete", 0, 0, "WS", 0),
+        event(17 * MS, "complete", 0, 0, "WS", 0),
+        event(20 * MS, "bio_queue", 0, 0, "FWS", JOB),
+    ]
+    _, found = opened([*flush, event(30 * MS, "bio_queue", 8, 8, "W", JOB)], [])
+    assert found.op.tolist() == [2, 2, 2, 0]
+    # Which of two at once ends first is not told: each waits for the next that ends.
+    assert found.done.tolist() == [9 * MS, 9 * MS, -1, -1]

@@ -3,10 +3,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from probes.catalogue import PROBES
@@ -318,6 +321,22 @@ class TestCalibrate:
         ).json
         assert found["medium"] == "mine"
         assert "flush_latency = " in tracer("calibrate", "new", *asked).out
+
+    def test_ctrl_c_leaves_neither_a_file_nor_a_fio(self, tmp_path):
+        target = tmp_path / "new"
+        measuring = subprocess.Popen(
+            tracer_command("calibrate", target, "--name", "mine", "--kind", "ssd", "--size", "1M"),
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 60
+        while not target.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert target.exists()
+        measuring.send_signal(signal.SIGINT)
+        assert measuring.wait(60) == 130
+        assert list(tmp_path.iterdir()) == []
+        running = [one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])]
+        assert not [line for line in running if f"--filename={target}" in line]
 
     @pytest.mark.parametrize(
         ("target", "arguments", "said"),

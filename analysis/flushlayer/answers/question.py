@@ -34,7 +34,9 @@ class Capacity:
                 "give one of --capacity, --capacity-pages, --capacity-share",
             )
         if self.pages is not None and not 0 <= self.pages < _MOST_PAGES:
-            raise UsageError(f"a capacity of {self.pages} pages cannot be", "give 0 or more")
+            raise UsageError(
+                f"a capacity of {self.pages} pages cannot be", f"give 0 to {_MOST_PAGES - 1}"
+            )
         if self.bytes is not None and not 0 <= self.bytes < _MOST_PAGES * PAGE_BYTES:
             raise UsageError(f"a capacity of {self.bytes} bytes cannot be", "give e.g. 64M")
         if self.share is not None and not (

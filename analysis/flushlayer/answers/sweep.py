@@ -117,7 +117,11 @@ def load(path: Path) -> Plan:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise UsageError(f"{path}: {where}: {first['msg']}", "see docs/what-if.md") from None
+        said = first["msg"]
+        if first["loc"][:1] == ("capacity",) and len(first["loc"]) > 1:
+            where = f"capacity.{first['loc'][1]}"
+            said = f"{str(first['input'])[:50]!r} is neither a size nor a share of 0 or more"
+        raise UsageError(f"{path}: {where}: {said}", "see docs/what-if.md") from None
     extra = None if sweep.devices is None else path.parent / sweep.devices
     plan = Plan(
         sweep,

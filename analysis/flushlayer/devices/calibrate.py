@@ -121,6 +121,10 @@ def _check_target(target: Path, size: int, overwrite: bool) -> bool:
     except FileNotFoundError:
         if not target.parent.is_dir():
             raise UsageError(f"{target.parent} is no folder", "name a file in one") from None
+        if not os.access(target.parent, os.W_OK):
+            raise UsageError(
+                f"no file can be made in {target.parent}", "name one in a folder of yours"
+            ) from None
         if shutil.disk_usage(target.parent).free < size + (64 << 20):
             raise UsageError(
                 f"{target.parent} has no room for {size} bytes", "measure on fewer"
@@ -207,7 +211,9 @@ class _Fio:
         # A colon would separate names.
         name = str(self.target.absolute()).replace("\\", "\\\\").replace(":", "\\:")
         file = (f"--filename={name}", f"--size={self.size}", "--ioengine=libaio", "--direct=1")
-        command = [self.command, "--name=calibrate", *file, *options, "--output-format=json"]
+        # --thread: a job that is a process of its own would go on where fio is killed.
+        told = ("--thread", "--output-format=json")
+        command = [self.command, "--name=calibrate", *file, *options, *told]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=patience_s, check=False

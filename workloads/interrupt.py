@@ -1,9 +1,12 @@
-"""Ctrl-C between two steps, where nothing is half done."""
+"""Ctrl-C and SIGTERM where nothing is half done: between two steps, not amid a beginning."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 
 class Interruptible:
@@ -41,3 +44,41 @@ class Interruptible:
     def _interrupt(self, *_: object) -> None:
         self.check()
         self._asked = True
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """While the block runs, SIGTERM is as Ctrl-C: what has begun is taken down again."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait for the end of the block, which must not last.
+
+    Where Python handles them, that is: what ends the process at once still does. The signals are
+    not blocked, as a process that begins in the block would have them blocked as well.
+    """
+    came: list[tuple[int, FrameType | None]] = []
+    before: dict[int, Callable[[int, FrameType | None], object]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                before[number] = handler
+                signal.signal(number, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        for held_back, handler in before.items():
+            signal.signal(held_back, handler)
+        for told, frame in came:
+            before[told](told, frame)

@@ -269,22 +269,19 @@ def _recording(job: Job, containers: list[str]) -> Iterator[None]:
     command = [*_recorder(job), "--docker-daemon"]
     for name in containers:
         command += ["--container", name]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
-    ) as recorder:
+    with sessions.begun(command, job.note, subprocess.DEVNULL, subprocess.PIPE) as recorder:
         assert recorder.stderr is not None
-        sessions.say(job.note, recorder.pid)
-        said = recorder.stderr.readline()
-        if not said.decode("utf-8", "replace").startswith(_TRACING):
-            recorder.kill()
-            raise BrokenJobError(f"the recording did not begin: {_last_words(said)}")
-        try:
-            yield
-        finally:
-            recorder.send_signal(signal.SIGTERM)  # a background job may ignore SIGINT
-            rest = recorder.stderr.read()
-            status = recorder.wait()
-            sessions.forget(job.note, recorder.pid)
+        with recorder.stderr as words:
+            said = words.readline()
+            if not said.decode("utf-8", "replace").startswith(_TRACING):
+                recorder.kill()
+                raise BrokenJobError(f"the recording did not begin: {_last_words(said)}")
+            try:
+                yield
+            finally:
+                recorder.send_signal(signal.SIGTERM)  # a background job may ignore SIGINT
+                rest = words.read()
+                status = recorder.wait()
         if status:
             raise BrokenJobError(f"the recording failed: {_last_words(rest)}")
 

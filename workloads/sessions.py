@@ -15,6 +15,8 @@ from typing import IO
 
 import psutil
 
+from workloads.interrupt import held
+
 _PATIENCE_S = 15
 
 
@@ -44,18 +46,34 @@ def started(command: list[str], note: Path | None = None) -> Iterator[Started]:
     the block raises, such as for Ctrl-C. While it runs, `note` says which session it is, for
     `end_left`.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-        )
-        try:
-            say(note, process.pid)
-            yield Started(process, out, err)
-        except BaseException:
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        begun(command, note, out, err) as process,
+    ):
+        yield Started(process, out, err)
+
+
+@contextlib.contextmanager
+def begun(
+    command: list[str], note: Path | None, out: IO[bytes] | int, err: IO[bytes] | int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """As `started`, with `out` and `err` as subprocess.Popen has them."""
+    process = None
+    try:
+        # A Ctrl-C amid Popen would leave a process that nobody knows.
+        with held():
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        say(note, process.pid)
+        yield process
+    except BaseException:
+        if process is not None:
             _end(process)
-            raise
-        if process.poll() is None:
-            _end(process)
+        raise
+    if process.poll() is None:
+        _end(process)
     forget(note, process.pid)
 
 
@@ -133,17 +151,3 @@ def _members(session: int) -> Iterator[psutil.Process]:
 def _kill(process: psutil.Process) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
-
-
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """While the block runs, SIGTERM is as Ctrl-C: what has begun is taken down again."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -99,8 +99,8 @@ def run(
     limits = Limits(cpus, None if memory is None else parse_bytes(memory), seccomp)
     if not containers and (image or limits != Limits()):
         raise JobError("only containers have images and limits", "give --containers 1")
+    from workloads.interrupt import terminable
     from workloads.launch import Job, prepare, run_in_containers, run_on_host
-    from workloads.sessions import terminable
 
     job = Job(
         model,

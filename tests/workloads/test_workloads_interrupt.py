@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
 
 import pytest
 
-from workloads.interrupt import Interruptible
+from workloads import sessions
+from workloads.interrupt import Interruptible, held, terminable
 
 
 def press_ctrl_c() -> None:
@@ -74,3 +76,39 @@ def test_a_thread_can_train_without_it():
     thread.start()
     thread.join()
     assert passed
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_beginning_is_finished_first(number):
+    done = []
+    with pytest.raises(KeyboardInterrupt), terminable(), held():
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+        done.append("begun")
+    assert done == ["begun"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_what_ends_a_process_at_once_is_not_held():
+    before = signal.getsignal(signal.SIGTERM)
+    with held():
+        assert signal.getsignal(signal.SIGTERM) is before is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_begins_as_it_comes_is_ended(number, monkeypatch):
+    begun = []
+
+    class Popen(subprocess.Popen):
+        """A signal comes when the process is there, and before its number is told."""
+
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            begun.append(self)
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+    with pytest.raises(KeyboardInterrupt), terminable(), sessions.started(["sleep", "1000"]):
+        pytest.fail("the block was entered")
+    (process,) = begun
+    assert process.returncode == -signal.SIGTERM

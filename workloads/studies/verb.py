@@ -58,7 +58,7 @@ def run(
     """
     loaded = studies.load(name, scale, repeats, seed)
     folder = output or Path(f"{loaded.name}.study")
-    from workloads.sessions import terminable
+    from workloads.interrupt import terminable
     from workloads.studies.runner import run_study
 
     with terminable():

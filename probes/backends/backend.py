@@ -16,6 +16,11 @@ GiveToUser = Callable[[int], None]
 """Makes an open file the invoking user's."""
 
 
+def all_but(tids: Iterable[int]) -> str:
+    """A filter of events, as the kernel takes it, that lets in those of all other threads."""
+    return " && ".join(f"common_pid != {tid}" for tid in tids)
+
+
 class Filter(Protocol):
     """Whose events of one scope are let in."""
 
@@ -23,12 +28,16 @@ class Filter(Protocol):
         """Switch an option of ftrace's; False where there is no such option."""
         ...
 
-    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
-        """Let in only these threads, or all but these."""
+    def set_pids(self, tids: Iterable[int]) -> None:
+        """Let in only these threads."""
         ...
 
-    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+    def add_pids(self, tids: Iterable[int]) -> None:
         """Add threads to what `set_pids` set."""
+        ...
+
+    def leave_out(self, tids: Iterable[int]) -> None:
+        """Let in no events of these threads, which are the recorder's."""
         ...
 
     def without(self, tids: Iterable[int]) -> set[int]:

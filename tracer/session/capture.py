@@ -7,7 +7,6 @@ in kernel threads; the recorder's own threads are left out of it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -149,13 +148,12 @@ class Capture:
             return set()
         return self._filters[Scope.TARGET].without(tids)
 
-    def leave_out(self, tids: Iterable[int]) -> None:
+    def leave_out(self, tids: Collection[int]) -> None:
         """Do not record these threads of the recorder."""
         for scope, instance in self._filters.items():
             wide = self._backend.wide or self._everybody
             if scope is Scope.MACHINE or wide:
-                with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
-                    instance.set_pids(tids, exclude=True)
+                instance.leave_out(tids)
 
     @property
     def guardian(self) -> int | None:

@@ -63,14 +63,16 @@ class ProgramFilter:
         """Children are always followed."""
         return option == "event-fork" and on
 
-    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
-        """Let in these threads; the recorder's own are left out from the start."""
-        if not exclude:
-            self._programs.follow(tids)
+    def set_pids(self, tids: Iterable[int]) -> None:
+        """Let in these threads."""
+        self._programs.follow(tids)
 
-    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+    def add_pids(self, tids: Iterable[int]) -> None:
         """Add threads to what `set_pids` set."""
-        self.set_pids(tids, exclude)
+        self._programs.follow(tids)
+
+    def leave_out(self, tids: Iterable[int]) -> None:
+        """The recorder's own are left out from the start."""
 
     def without(self, tids: Iterable[int]) -> set[int]:
         """Those of these threads that are not let in, neither by `set_pids` nor as children."""

@@ -51,8 +51,6 @@ class FtraceBackend:
         instance.stop()
         instance.set_clock(CLOCK)
         instance.set_buffer(kib)
-        # Names come with the process events; the kernel need not keep a list of them.
-        instance.set_option("record-cmd", False)
         for probe in probes:
             for event in available(probe, instance.has_event, self.missing):
                 self.formats[event.name] = instance.enable_event(event.name)

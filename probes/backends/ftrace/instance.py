@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from probes.backends.backend import all_but
 from probes.errors import FeatureMissing, PermissionMissing
 from probes.kernel import process_alive, process_start_time, tracefs
 
 _PIDS_A_WRITE = 500
 """At most 8 bytes each: less than the page that older kernels take at a time."""
+_SELDOM = ("machine",)
+"""Scopes whose events are seldom, as against switches of threads."""
 _NAME = re.compile(
     r"^tracer-(?P<pid>\d{1,10})-(?P<start>\d{1,20})-(?P<scope>target|machine|joins|uprobes)$"
 )
@@ -27,6 +30,8 @@ class Instance:
     def __init__(self, scope: str) -> None:
         """Make the instance. Raises PermissionMissing or FeatureMissing."""
         owner = os.getpid()
+        self._scope = scope
+        self._systems: set[str] = set()
         self.name = f"tracer-{owner}-{process_start_time(owner)}-{scope}"
         self.path = tracefs() / "instances" / self.name
         try:
@@ -106,30 +111,51 @@ class Instance:
         """Switch an event on; returns the text of its format file."""
         folder = f"events/{name.replace(':', '/')}"
         self.write(f"{folder}/enable", "1")
+        self._systems.add(name.partition(":")[0])
         return self.read(f"{folder}/format")
 
-    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
-        """Trace only these threads, or all but these; children by option event-fork."""
+    def set_pids(self, tids: Iterable[int]) -> None:
+        """Trace only these threads, and children by option event-fork."""
         listed = list(tids)
-        if not listed and not exclude:
+        if not listed:
             # An empty filter would let everything through: that of a thread that is left out.
             listed = [os.getpid()]
-            with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
-                self._write_pids(listed, True, os.O_TRUNC)
-        self._write_pids(listed, exclude, os.O_TRUNC)
+            self._leave_out_by_pid(listed)
+        self._write_pids("set_event_pid", listed, os.O_TRUNC)
 
-    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+    def add_pids(self, tids: Iterable[int]) -> None:
         """Add threads to what `set_pids` set."""
-        self._write_pids(tids, exclude, 0)
+        self._write_pids("set_event_pid", tids, 0)
+
+    def leave_out(self, tids: Iterable[int]) -> None:
+        """Do not trace these threads of the recorder.
+
+        A filter by pid costs at each switch of threads, whosever they are; one of events at each
+        event: less, but for those as frequent as system calls.
+        """
+        listed = list(tids)
+        if self._scope not in _SELDOM or not self._leave_out_by_event(listed):
+            self._leave_out_by_pid(listed)
+
+    def _leave_out_by_event(self, tids: list[int]) -> bool:
+        try:
+            for system in sorted(self._systems):
+                self.write(f"events/{system}/filter", all_but(tids))
+        except OSError:  # more threads than a filter has room for
+            return False
+        return True
+
+    def _leave_out_by_pid(self, tids: list[int]) -> None:
+        with contextlib.suppress(FileNotFoundError):  # set_event_notrace_pid: kernel 5.9
+            self._write_pids("set_event_notrace_pid", tids, os.O_TRUNC)
 
     def without(self, tids: Iterable[int]) -> set[int]:
         """Those of these threads that are not traced, neither by `set_pids` nor as children."""
         return set(tids) - {int(t) for t in self.read("set_event_pid").split() if t.isdecimal()}
 
-    def _write_pids(self, tids: Iterable[int], exclude: bool, truncate: int) -> None:
-        file = self.path / ("set_event_notrace_pid" if exclude else "set_event_pid")
+    def _write_pids(self, file: str, tids: Iterable[int], truncate: int) -> None:
         # Without O_TRUNC the kernel adds; O_APPEND would make Python seek, which it refuses.
-        fd = os.open(file, os.O_WRONLY | truncate | os.O_CLOEXEC)
+        fd = os.open(self.path / file, os.O_WRONLY | truncate | os.O_CLOEXEC)
         try:
             listed = [f"{tid}\n" for tid in tids]
             # Many a write: the kernel waits for all CPUs (an RCU grace period) after each.

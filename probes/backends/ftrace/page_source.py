@@ -19,7 +19,7 @@ _PIPE_BYTES = 1 << 20
 _EMPTY_NS = 150_000_000
 """How often a page that has not filled is taken, too: a killed recorder loses little more."""
 
-_STALL_NS = 400_000_000
+_STALL_NS = 800_000_000
 """A drain that was away for longer may have lost what it does not see."""
 
 _MOST_STALLS = 10_000

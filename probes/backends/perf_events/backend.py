@@ -77,15 +77,17 @@ class WideFilter:
         """Children are always followed."""
         return option == "event-fork" and on
 
-    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
-        """Leave these threads out; everybody else is let in from the start."""
-        if exclude:
-            listed = list(tids)
-            for ring in self._rings:
-                ring.leave_out(listed)
+    def set_pids(self, tids: Iterable[int]) -> None:
+        """Everybody is let in from the start."""
 
-    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+    def add_pids(self, tids: Iterable[int]) -> None:
         """Everybody is let in."""
+
+    def leave_out(self, tids: Iterable[int]) -> None:
+        """Let in no events of these threads."""
+        listed = list(tids)
+        for ring in self._rings:
+            ring.leave_out(listed)
 
     def without(self, tids: Iterable[int]) -> set[int]:
         """Nobody is left out but the recorder."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.backends.backend import all_but
 from probes.backends.chunks import Losses
 from probes.backends.event_format import CommonFields
 from probes.backends.perf_events.attributes import DUMMY, open_tracepoint
@@ -61,7 +62,7 @@ class TracepointRing(Ring):
 
     def leave_out(self, tids: Iterable[int]) -> None:
         """Let in no events of these threads."""
-        text = " && ".join(f"common_pid != {tid}" for tid in tids).encode() + b"\0"
+        text = all_but(tids).encode() + b"\0"
         for fd in self._events:
             fcntl.ioctl(fd, _SET_FILTER, text)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from probes.backends.backend import all_but
 from probes.backends.perf_tools.command import Perf, Running
 from probes.errors import FeatureMissing, UsageError
 from probes.kernel import tracefs
@@ -99,7 +100,7 @@ def record(
     # Symbols are looked up elsewhere: nothing is copied into the user's cache of build ids.
     arguments += ["-N", "-B", "-m", f"{buffer_kib}K"]
     arguments += ["-F", str(_HZ)] if sampled(events[0]) else ["-c", "1"]
-    unwanted = " && ".join(f"common_pid != {tid}" for tid in sorted(set(leave_out)))
+    unwanted = all_but(sorted(set(leave_out)))
     for event in events:
         arguments += ["-e", event]
         if is_tracepoint(event):

@@ -77,7 +77,6 @@ class Uprobes:
         instance.stop()
         instance.set_clock(CLOCK)
         instance.set_buffer(_KIB)
-        instance.set_option("record-cmd", False)
         for event in sorted(events):
             self.formats[f"{GROUP}:{event}"] = instance.enable_event(f"{group}:{event}")
 
@@ -124,17 +123,23 @@ class Together:
         self.second.set_option(option, on)
         return self.first.set_option(option, on)
 
-    def set_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+    def set_pids(self, tids: Iterable[int]) -> None:
         """Of both."""
         listed = list(tids)
-        self.first.set_pids(listed, exclude)
-        self.second.set_pids(listed, exclude)
+        self.first.set_pids(listed)
+        self.second.set_pids(listed)
 
-    def add_pids(self, tids: Iterable[int], exclude: bool = False) -> None:
+    def add_pids(self, tids: Iterable[int]) -> None:
         """To both."""
         listed = list(tids)
-        self.first.add_pids(listed, exclude)
-        self.second.add_pids(listed, exclude)
+        self.first.add_pids(listed)
+        self.second.add_pids(listed)
+
+    def leave_out(self, tids: Iterable[int]) -> None:
+        """Of both."""
+        listed = list(tids)
+        self.first.leave_out(listed)
+        self.second.leave_out(listed)
 
     def without(self, tids: Iterable[int]) -> set[int]:
         """As the first says."""

@@ -1,6 +1,6 @@
 """The model `curve`: the layer at every capacity.
 
-stack_distances.py   LRU at every capacity in one pass; bits.py: bits of words, for its kernel
+stack_distances.py   LRU at every capacity in one pass
 curve.py             any policy at many capacities, and the capacity that an improvement needs
 sampling.py          LRU's curve of a sample of the pages, with an interval
 """

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.curves.bits import bit, ones
+from analysis.flushlayer.policies.bits import bit, ones
 from analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
 from analysis.flushlayer.policies.simulation import Operations, Pages, check
 from probes.compiled import compiled

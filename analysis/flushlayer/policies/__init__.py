@@ -4,6 +4,7 @@ catalogue.py    which there are, with their sources
 simulation.py   `simulate` and `outcomes`: a stream through a layer of one capacity
 accounting.py   what every policy counts alike
 queue.py        the queue that most of them are made of
+bits.py         words of bits: the order of recency, for LRU and its curve
 """
 
 from analysis.flushlayer.policies.catalogue import POLICIES, Policy, find

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.flushlayer.curves.bits import bit, lowest
 from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, admitted
+from analysis.flushlayer.policies.bits import bit, lowest
 from analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
 from probes.compiled import compiled
 

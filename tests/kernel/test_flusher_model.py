@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,6 +13,9 @@ from analysis.flushlayer.flusher.check import compared
 from analysis.flushlayer.flusher.recorded import prepared
 from analysis.flushlayer.flusher.regenerate import regenerate
 from tests.conftest import do_without
+
+NEAR_S = 0.02
+"""Which of a write and a look comes first is the scheduler's affair when they are so close."""
 
 # Writes lie half a second away from the flusher's looks, which begin with the first dirty inode.
 LOAD = """
@@ -75,7 +79,7 @@ def sysctls():
 
 @pytest.fixture
 def recorded_load(file_system, record, load):
-    """Record the load on an ext4 of its own; returns what was dirtied, and the recorded knobs."""
+    """Record the load on an ext4 of its own; returns what was dirtied, the knobs and the trace."""
 
     def run(name: str, seconds: int, scale: float):
         mount, dev = file_system(name=name)
@@ -86,7 +90,7 @@ def recorded_load(file_system, record, load):
         )
         found, recorded = prepared(trace)
         files = {p.name: p.stat().st_ino for p in mount.iterdir() if p.is_file()}
-        return found, recorded, knobs.recorded(trace), dev, files
+        return found, recorded, knobs.recorded(trace), dev, files, trace
 
     return run
 
@@ -103,9 +107,21 @@ def recorded_by_file(found, dev, files):
     return by_file(found.written.merge(found.inodes, left_on="inode", right_index=True), dev, files)
 
 
+def closest_s(trace, found, dev, files, knobs):
+    """How near a write comes to a look of the flusher, or to what is just old at one."""
+    mine = found.pieces.merge(found.inodes, left_on="inode", right_index=True)
+    mine = mine[(mine["dev"] == dev) & mine["ino"].isin(files.values())]
+    looks = trace.sql(
+        f"SELECT ts FROM writeback WHERE event = 'start' AND reason = 'periodic' AND bdi = '{dev}'"
+    )["ts"].to_numpy(np.int64)
+    old = looks - knobs.dirty_expire_centisecs * 10_000_000
+    writes = mine["ts"].to_numpy(np.int64)
+    return np.abs(np.subtract.outer(np.concatenate([looks, old]), writes)).min() / 1e9
+
+
 def test_the_model_writes_what_the_flusher_wrote(recorded_load):
     for attempt in range(3):
-        found, recorded, at_knobs, dev, files = recorded_load(f"disk{attempt}", 37, scale=1)
+        found, recorded, at_knobs, dev, files, _ = recorded_load(f"disk{attempt}", 37, scale=1)
         was = recorded_by_file(found, dev, files)
         made = regenerate(found, recorded, at_knobs)
         assert by_file(made.writes, dev, files) == was
@@ -133,12 +149,20 @@ def test_the_model_writes_what_the_flusher_wrote(recorded_load):
 
 
 def test_the_model_follows_the_knob_as_the_kernel_does(recorded_load, sysctls):
-    """Recorded at 8 s, the model at 3 s writes what the kernel writes at 3 s; and the other way."""
+    """Recorded at 7.76 s, the model at 2.72 s writes what the kernel does; and the other way."""
     seen = {}
-    for expire in (800, 300):
-        sysctls(dirty_expire_centisecs=expire, dirty_writeback_centisecs=100)
-        seen[expire] = recorded_load(f"at{expire}", seconds=28, scale=0.5)
-    for expire, other in ((800, 300), (300, 800)):
+    for expire in (776, 272):
+        # Of 0.94 s the kernel's timer wheel makes 0.96 s, at any usual HZ: two writes a look. With
+        # these ages, none comes within 77 ms of a look, or of an age just reached at one.
+        sysctls(dirty_expire_centisecs=expire, dirty_writeback_centisecs=94)
+        for attempt in range(3):
+            *seen[expire], trace = recorded_load(f"at{expire}-{attempt}", seconds=28, scale=0.48)
+            found, _, at_knobs, dev, files = seen[expire]
+            if closest_s(trace, found, dev, files, at_knobs) > NEAR_S:
+                break
+        else:
+            pytest.fail("writes met the flusher in each of three recordings: end what else runs")
+    for expire, other in ((776, 272), (272, 776)):
         found, recorded, at_knobs, dev, files = seen[expire]
         assert at_knobs.dirty_expire_centisecs == expire
         was = recorded_by_file(found, dev, files)

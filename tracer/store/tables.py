@@ -1,9 +1,10 @@
-"""One table's Parquet file, written row group by row group."""
+"""One table's Parquet file, written row group by row group, beside what makes the rows."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ class TableWriter:
         self._schema = table.arrow_schema()
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
+        self._worker: ThreadPoolExecutor | None = None
+        self._written: Future[None] | None = None
         self._file = create(self.path)
         self._writer = pq.ParquetWriter(
             self._file,
@@ -44,30 +47,51 @@ class TableWriter:
         )
 
     def add(self, batch: pa.RecordBatch | None) -> None:
-        """Take rows, in the order in which they are to lie in the file."""
+        """Take rows, in the order in which they are to lie in the file.
+
+        What a row group's writing raises is raised by a later call.
+        """
         if batch is None or not batch.num_rows:
             return
         self._held.append(batch)
         self._held_rows += batch.num_rows
         self.rows += batch.num_rows
         if self._held_rows >= self._row_group:
-            self._flush()
+            group = self._row_groups()
+            self._await_written()
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1)
+            self._written = self._worker.submit(self._write, group)
 
-    def _flush(self) -> None:
-        if not self._held:
-            return
-        table = pa.Table.from_batches(self._held, self._schema).unify_dictionaries()
-        self._writer.write_table(table, row_group_size=_ROW_GROUP)
-        self._held, self._held_rows = [], 0
+    def _row_groups(self) -> pa.Table:
+        held, self._held, self._held_rows = self._held, [], 0
+        return pa.Table.from_batches(held, self._schema).unify_dictionaries()
+
+    def _write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows, row_group_size=_ROW_GROUP)
+
+    def _await_written(self) -> None:
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
 
     def close(self) -> None:
         """Write what is held back and the footer."""
-        self._flush()
+        self._end_worker()
+        self._await_written()
+        if self._held:
+            self._write(self._row_groups())
         self._writer.close()
         self._file.close()
 
+    def _end_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.shutdown()
+            self._worker = None
+
     def discard(self) -> None:
         """Give up a file that will not be finished; harmless after `close`."""
+        self._end_worker()
         if not self._file.closed:
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._writer.close()

@@ -1,0 +1,63 @@
+"""A table's file: every row in order, and a disk that has no more room is said."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from probes.schema import Column, Table, Type
+from tracer.store.tables import TableWriter
+
+NUMBERS = Table("numbers", "Numbers.", (Column("number", Type.INT64, "One."),), "SELECT 1")
+
+
+def batches(count: int, rows: int) -> Iterator[pa.RecordBatch]:
+    rng = np.random.default_rng(23)
+    for _ in range(count):
+        numbers = rng.integers(-(1 << 62), 1 << 62, rows)
+        yield pa.RecordBatch.from_arrays([pa.array(numbers)], schema=NUMBERS.arrow_schema())
+
+
+@contextmanager
+def no_file_longer_than(size: int) -> Iterator[None]:
+    """As a disk that is full; Python ignores SIGXFSZ, and the write fails with EFBIG."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_rows_lie_in_the_order_in_which_they_came(tmp_path):
+    writer = TableWriter(NUMBERS, tmp_path, row_group=1000)
+    for batch in batches(23, 700):
+        writer.add(batch)
+    writer.close()
+    assert writer.rows == 23 * 700
+    file = pq.ParquetFile(writer.path)
+    assert file.num_row_groups == 12
+    assert file.read() == pa.Table.from_batches(batches(23, 700))
+
+
+def test_a_row_group_that_could_not_be_written_is_told_later_at_the_latest_at_the_end(tmp_path):
+    writer = TableWriter(NUMBERS, tmp_path, row_group=1000)
+    with no_file_longer_than(1 << 18), pytest.raises(OSError, match="too large"):
+        for batch in batches(60, 1000):
+            writer.add(batch)
+        writer.close()
+    writer.discard()
+
+
+def test_a_file_is_given_up_while_a_row_group_is_on_its_way(tmp_path):
+    writer = TableWriter(NUMBERS, tmp_path, row_group=1000)
+    for batch in batches(3, 100_000):
+        writer.add(batch)
+    writer.discard()
+    writer.discard()

@@ -71,6 +71,7 @@ def begun(
     except BaseException:
         if process is not None:
             _end(process)
+            forget(note, process.pid)
         raise
     if process.poll() is None:
         _end(process)

@@ -20,7 +20,7 @@ WAKE_PERCENT = 20
 _SHORTEST_S = 0.005
 _LONGEST_S = 0.05
 """Pauses between rounds: a buffer of the default size outlasts the longest at any rate."""
-_LONGEST_WOKEN_S = 0.4
+LONGEST_WOKEN_S = 0.4
 """The longest pause where every buffer wakes the drain."""
 _NEARLY_EMPTY, _FILLING = 0.05, WAKE_PERCENT / 100
 """Parts of a buffer found filled: below the one pauses grow, above the other they are shortest.
@@ -157,7 +157,7 @@ class Drain:
             for fd in wakes:
                 if fd is not None:
                     poll.register(fd, select.POLLIN)
-            longest = _LONGEST_S if None in wakes else _LONGEST_WOKEN_S
+            longest = _LONGEST_S if None in wakes else LONGEST_WOKEN_S
             pause = _SHORTEST_S
             while all(fd != self._stop for fd, _ in poll.poll(pause * 1000)):
                 filled = max([self._move(source) / source.capacity for source in sources])

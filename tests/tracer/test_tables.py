@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -56,8 +57,11 @@ def test_a_row_group_that_could_not_be_written_is_told_later_at_the_latest_at_th
 
 
 def test_a_file_is_given_up_while_a_row_group_is_on_its_way(tmp_path):
+    threads = set(threading.enumerate())
     writer = TableWriter(NUMBERS, tmp_path, row_group=1000)
     for batch in batches(3, 100_000):
         writer.add(batch)
+    assert set(threading.enumerate()) > threads
     writer.discard()
     writer.discard()
+    assert set(threading.enumerate()) == threads

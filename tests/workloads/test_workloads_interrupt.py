@@ -112,3 +112,11 @@ def test_a_process_that_begins_as_it_comes_is_ended(number, monkeypatch):
         pytest.fail("the block was entered")
     (process,) = begun
     assert process.returncode == -signal.SIGTERM
+
+
+def test_a_session_that_was_ended_for_an_error_is_no_longer_noted(tmp_path):
+    note = tmp_path / "sessions"
+    with pytest.raises(RuntimeError), sessions.started(["sleep", "1000"], note) as running:
+        assert str(running.process.pid) in note.read_text()
+        raise RuntimeError("the study")
+    assert not note.exists()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probes.backends.drain import new_file, write_all
+from probes.backends.drain import LONGEST_WOKEN_S, new_file, write_all
 from probes.backends.ftrace.instance import Instance
 
 _F_SETPIPE_SZ = 1031
@@ -19,7 +19,7 @@ _PIPE_BYTES = 1 << 20
 _EMPTY_NS = 150_000_000
 """How often a page that has not filled is taken, too: a killed recorder loses little more."""
 
-_STALL_NS = 800_000_000
+_STALL_NS = round(2 * LONGEST_WOKEN_S * 1e9)
 """A drain that was away for longer may have lost what it does not see."""
 
 _MOST_STALLS = 10_000

@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# Two processes: one runs the tests of the kernel and Docker in turn, the other one all the rest.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint format clean
+.PHONY: help setup demo check test cover bench lint format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,8 +18,15 @@ setup: ## system packages (as root), tracefs, virtual environment, Python packag
 demo: setup ## record a real training run and report on it
 	@scripts/demo.sh
 
-test: setup ## every test; kernel tests where the kernel is in reach
-	@$(BIN)/python -m pytest
+check: lint ## lint, and the quick tests that need no kernel, Docker or browser
+	@$(PYTEST) -m "not kernel and not docker and not browser and not slow" $(PYTEST_ARGS)
+
+test: setup ## every test; kernel tests where the kernel is in reach (PYTEST_ARGS="-k name")
+	@$(PYTEST) $(PYTEST_ARGS)
+
+cover: setup ## every test, with the lines and branches that they reach
+	@$(PYTEST) --cov --cov-report= $(PYTEST_ARGS)
+	@$(BIN)/coverage report --skip-covered
 
 bench: setup ## every benchmark, as JSON
 	@for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python $$file --json || exit; done

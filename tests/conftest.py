@@ -15,6 +15,7 @@ import pytest
 
 from probes.doctor import check, verdict
 from tests.support import browser
+from tests.support.warm import Tracer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,6 +50,21 @@ def why_no_browser() -> str | None:
     return None if browser.find() else "no Chromium is installed (apt-get install chromium)"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of a folder; those that trace the machine run one after the other.
+
+    Tests marked `kernel` or `docker` change and observe the one kernel, so pytest-xdist gives all
+    of them to one worker while the others run the rest.
+    """
+    for item in items:
+        folder = item.path.relative_to(ROOT / "tests").parts[0]
+        if folder in ("kernel", "docker", "browser"):
+            item.add_marker(folder)
+        if item.get_closest_marker("kernel") or item.get_closest_marker("docker"):
+            item.add_marker(pytest.mark.xdist_group("machine"))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose real thing is out of reach, or fail it where that was forbidden."""
     if item.get_closest_marker("kernel") is not None:
@@ -71,10 +87,15 @@ def do_without(what: str, forbidden: str, reason: str | None) -> None:
 class Ran:
     """A finished `tracer`: status, stdout, stderr."""
 
-    def __init__(self, ended: subprocess.CompletedProcess[str]) -> None:
-        self.status = ended.returncode
-        self.out = ended.stdout
-        self.err = ended.stderr
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status = status
+        self.out = out
+        self.err = err
+
+    @classmethod
+    def of(cls, ended: subprocess.CompletedProcess[str]) -> Ran:
+        """The result of `subprocess.run`."""
+        return cls(ended.returncode, ended.stdout, ended.stderr)
 
     @property
     def json(self):
@@ -95,18 +116,14 @@ def tracer_command(*arguments: object) -> list[str]:
 def tracer(tmp_path):
     """Run `tracer` with arguments in an empty folder."""
 
-    def run(*arguments, status: int | None = 0, **options) -> Ran:
-        options.setdefault("cwd", tmp_path)
-        ended = Ran(
-            subprocess.run(
-                tracer_command(*arguments),
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=300,
-                **options,
-            )
-        )
+    def run(*arguments, status: int | None = 0, input: str | None = None, **options) -> Ran:
+        with Tracer(*arguments, **{"cwd": tmp_path, **options}) as process:
+            try:
+                out, err = process.communicate(input, timeout=300)
+            except BaseException:
+                process.kill()
+                raise
+        ended = Ran(process.returncode, out, err)
         assert "Traceback" not in ended.err, ended.err
         assert "tracer's own" not in ended.err, ended.err
         if status is not None:

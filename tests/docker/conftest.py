@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import do_without, tracer_command
+from tests.conftest import do_without
 from tests.support.dockerd import Dockerd, python
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
+from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
-
-
-def pytest_collection_modifyitems(items):
-    """Everything in this folder needs Docker."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.docker)
 
 
 @pytest.fixture(scope="session")
@@ -79,15 +71,6 @@ time.sleep(1000)
 """
 
 
-def wait_for(condition, what, seconds=60):
-    """Wait until a condition holds; gives what it is then."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.01)
-    return found
-
-
 @pytest.fixture
 def start_on_host(shared):
     """Start such a program on the host; returns its process."""
@@ -122,12 +105,7 @@ class Recording:
 
     def __init__(self, folder: Path, *options: object) -> None:
         self.folder = folder
-        self.process = subprocess.Popen(
-            tracer_command("record", "-o", folder, *options),
-            stderr=subprocess.PIPE,
-            text=True,
-            env=dict(os.environ),
-        )
+        self.process = Tracer("record", "-o", folder, *options)
         first = self.process.stderr.readline()
         assert first.startswith("Tracing "), first + self.process.stderr.read()
 
@@ -156,8 +134,7 @@ def record(tmp_path):
     yield begin
     for recording in started:
         recording.process.kill()
-        recording.process.wait()
-        recording.process.stderr.close()
+        recording.process.communicate()
 
 
 def calls(trace, name="getppid"):

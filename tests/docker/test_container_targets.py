@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from probes.backends.choice import BACKENDS
 from probes.kernel import syscall_names
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
+from tests.support.backends import every_backend
 from tests.support.dockerd import python
 
 A, B, OTHER, HOST, LATER = 9973, 101, 757, 499, 1009
@@ -74,7 +74,7 @@ def test_each_call_is_counted_to_its_own_target(start, start_on_host, tell, reco
         ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@every_backend
 def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record, backend):
     container = start("exec", CALLS, A)
     other = start("other", CALLS, OTHER)
@@ -96,12 +96,11 @@ def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record, 
         assert found == [("child", 2)]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_restart_is_followed(dockerd, start, tell, record, backend):
+def test_a_restart_is_followed(dockerd, start, tell, record):
     source = f"for _ in range({B}): os.times()\nsay('done-%d' % os.stat('/shared/go').st_size)\n"
     container = start("again", source + "time.sleep(1000)")
     tell(None, "again-is-up")
-    recording = record("--container", "again", "--backend", backend)
+    recording = record("--container", "again")
     tell("go", "done-0")
     first = init_of(container)
     container.restart(timeout=0)

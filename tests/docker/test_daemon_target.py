@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from probes.backends.choice import BACKENDS
 from probes.errors import FeatureMissing, PermissionMissing
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
+from tests.support.backends import every_backend
 from tests.support.dockerd import Dockerd, python
 from tracer.targets import engine
 from tracer.targets.containers import from_names
@@ -50,7 +50,7 @@ def test_the_daemon_makes_a_container_that_is_not_its_own(start, tell, record, d
         assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@every_backend
 def test_the_daemon_and_a_container_at_once(dockerd, start, tell, record, backend):
     """A process that the daemon makes for the container becomes the container's as it enters."""
     container = start("one", CALLS, 101)

@@ -1,11 +1,9 @@
 """Models served from containers of the deployment image, as `tracer workload run` has it."""
 
 import json
-import subprocess
 
 import pytest
 
-from tests.conftest import Ran, tracer_command
 from tracer.store.trace import Trace
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -14,18 +12,12 @@ LOAD = ["--samples", "96", "--rate", "50", "--requests", "23", "--timeout", "60"
 
 
 @pytest.fixture
-def run(dockerd, tmp_path):
+def run(dockerd, tracer, tmp_path):
     """Run `tracer workload run lenet --mode serve OPTIONS`."""
 
     def workload(*options, status=0):
-        command = tracer_command(
-            "workload", "run", "lenet", "--mode", "serve", "-o", tmp_path / "out", *options
-        )
-        ran = Ran(
-            subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
-        )
-        assert ran.status == status, ran.err
-        return ran
+        where = ("--mode", "serve", "-o", tmp_path / "out")
+        return tracer("workload", "run", "lenet", *where, *options, status=status)
 
     return workload
 
@@ -69,13 +61,11 @@ def test_the_deployment_image_is_without_training(run, dockerd):
 
 
 @pytest.mark.parametrize("model", ["mobilebert", "squeezenet", "lstm"])
-def test_what_the_papers_deploy_is_served_from_it(dockerd, tmp_path, model):
-    command = tracer_command(
+def test_what_the_papers_deploy_is_served_from_it(dockerd, tracer, tmp_path, model):
+    ran = tracer(
         *("workload", "run", model, "--mode", "serve", "-o", tmp_path / "out", "--containers", "1"),
         *("--samples", "16", "--rate", "5", "--requests", "3", "--timeout", "120"),
     )
-    ran = Ran(subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path))
-    assert ran.status == 0, ran.err
     (job,) = json.loads(ran.out)["jobs"]
     assert (job["server"]["answered"], job["client"]["answered"]) == (3, 3)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from analysis.studies.runs import read_runs
-from tests.conftest import Ran, tracer_command
 from tests.docker.conftest import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 from workloads.studies import throttle
 
@@ -45,37 +45,27 @@ workers = 0
 
 
 @pytest.fixture
-def study(dockerd, tmp_path):
+def study(dockerd, tracer, tmp_path):
     """Run a study from its text; starts it in the background or to its end."""
     started = []
 
     def command_of(text, scratch):
         (tmp_path / "mine.toml").write_text(text)
-        return tracer_command("study", "run", "mine.toml", "-o", "s", "--scratch", scratch)
+        return ("study", "run", "mine.toml", "-o", "s", "--scratch", scratch)
 
     def run(text, status=0, scratch="512m", environment=None):
-        ran = Ran(
-            subprocess.run(
-                command_of(text, scratch),
-                capture_output=True, text=True, timeout=500, cwd=tmp_path,
-                env={**os.environ, **(environment or {})},
-            )
-        )  # fmt: skip
-        assert ran.status == status, ran.err
-        return ran
+        env = {**os.environ, **(environment or {})}
+        return tracer(*command_of(text, scratch), status=status, env=env)
 
     def start(text):
-        started.append(
-            subprocess.Popen(command_of(text, "512m"), cwd=tmp_path, stderr=subprocess.DEVNULL,
-                             stdout=subprocess.DEVNULL)
-        )  # fmt: skip
+        started.append(Tracer(*command_of(text, "512m"), cwd=tmp_path))
         return started[-1]
 
     run.start = start
     yield run
     for process in started:
         process.kill()
-        process.wait()
+        process.close()
 
 
 def results(folder):

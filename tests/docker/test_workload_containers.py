@@ -3,12 +3,11 @@
 import contextlib
 import json
 import signal
-import subprocess
 
 import pytest
 
-from tests.conftest import Ran, tracer_command
 from tests.docker.conftest import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 from workloads.containers.run import OWNER
 
@@ -18,16 +17,12 @@ SMALL = ["--samples", "96", "--batch-size", "8", "--epochs", "1", "--workers", "
 
 
 @pytest.fixture
-def run(dockerd, tmp_path):
+def run(dockerd, tracer, tmp_path):
     """Run `tracer workload run lenet OPTIONS`; its output, which is one JSON object, and errors."""
 
     def workload(*options, status=0):
-        command = tracer_command("workload", "run", "lenet", "-o", tmp_path / "out", *options)
-        ran = Ran(
-            subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=tmp_path)
-        )
-        assert ran.status == status, ran.err
-        return ran
+        options = ("-o", tmp_path / "out", *options)
+        return tracer("workload", "run", "lenet", *options, status=status)
 
     return workload
 
@@ -118,19 +113,16 @@ def test_an_image_of_other_things_is_refused(run, dockerd):
     assert "there is no image no/such:image" in ran.err
 
 
-def test_without_a_daemon_it_says_how_to_start_one(tmp_path, monkeypatch):
+def test_without_a_daemon_it_says_how_to_start_one(tracer, tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
-    command = tracer_command("workload", "run", "lenet", *SMALL, "--containers", "1")
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert ran.returncode == 2
-    assert "systemctl start docker" in ran.stderr
-    assert ran.stderr.count("\n") == 1
+    ran = tracer("workload", "run", "lenet", *SMALL, "--containers", "1", status=2)
+    assert "systemctl start docker" in ran.err
+    assert ran.err.count("\n") == 1
 
 
 @contextlib.contextmanager
 def running(folder, *options):
-    command = tracer_command("workload", "run", "lenet", "-o", folder / "out", *options)
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:
+    with Tracer("workload", "run", "lenet", "-o", folder / "out", *options, cwd=folder) as process:
         yield process
         process.kill()
 

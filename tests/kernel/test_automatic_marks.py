@@ -8,7 +8,6 @@ import textwrap
 import pytest
 
 from analysis.views.steps import steps
-from tests.conftest import tracer_command
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP
 from tracer.store.trace import Trace
@@ -423,13 +422,10 @@ def test_a_fork_without_exec_marks_as_itself(recorded, script):
     assert rows(trace, query) == [(3,), (6,)]
 
 
-def test_the_job_s_output_and_status_pass_through(script, tmp_path):
+def test_the_job_s_output_and_status_pass_through(tracer, script):
     command = script("for x, y in loader(2): learn(x, y)\nprint('done'); sys.exit(7)")
-    ended = subprocess.run(
-        tracer_command("record", "-o", "x.trace", "-e", "block", "--", *command),
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (ended.returncode, ended.stdout) == (7, "done\n")
+    ended = tracer("record", "-o", "x.trace", "-e", "block", "--", *command, status=7)
+    assert ended.out == "done\n"
 
 
 def test_what_cannot_be_marked_is_said(recorded, script, tmp_path):

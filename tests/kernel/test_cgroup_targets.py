@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from probes.cgroups import UNIFIED
-from tests.conftest import tracer_command
+from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies
 
@@ -39,13 +39,6 @@ def cgroup(request):
                 os.kill(int(pid), signal.SIGKILL)
             wait_for(lambda path=path: not (path / "cgroup.procs").read_text(), f"{path} to empty")
             path.rmdir()
-
-
-def wait_for(condition, what, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.01)
 
 
 PROGRAM = """
@@ -87,9 +80,7 @@ def record(tmp_path):
 
     def begin(*options):
         folder = tmp_path / f"{len(started)}.trace"
-        process = subprocess.Popen(
-            tracer_command("record", "-o", folder, *options), stderr=subprocess.PIPE, text=True
-        )
+        process = Tracer("record", "-o", folder, *options)
         started.append(process)
         first = process.stderr.readline()
         assert first.startswith("Tracing "), first + process.stderr.read()
@@ -101,13 +92,13 @@ def record(tmp_path):
             assert process.wait(timeout=120) == 0, err
             return Trace(folder)
 
+        end.pid = process.pid
         return end
 
     yield begin
     for process in started:
         process.kill()
-        process.wait()
-        process.stderr.close()
+        process.communicate()
 
 
 def counted(trace, name="times"):
@@ -311,24 +302,13 @@ def test_everything_is_recorded_and_the_target_named(tracer, load, tmp_path):
         assert trace.connection.execute(rows, [process.pid]).fetchall() == [(names[0],)]
 
 
-def test_the_recorder_is_not_in_its_own_cgroup(cgroup, record, tmp_path):
+def test_the_recorder_is_not_in_its_own_cgroup(cgroup, record):
     """A recorder that lives in the cgroup that it records does not record itself."""
     end = record("--cgroup", cgroup)
-    recorder = next(
-        int(pid.name)
-        for pid in Path("/proc").iterdir()
-        if pid.name.isdigit() and str(tmp_path / "0.trace").encode() in _command(pid)
-    )
-    (cgroup / "cgroup.procs").write_text(str(recorder))
+    (cgroup / "cgroup.procs").write_text(str(end.pid))
     time.sleep(1)
     with end() as trace:
         own = "SELECT count(*) FROM syscalls WHERE pid = ?"
-        assert trace.connection.execute(own, [recorder]).fetchone() == (0,)
+        assert trace.connection.execute(own, [end.pid]).fetchone() == (0,)
         row = "SELECT DISTINCT role, target FROM processes WHERE pid = ?"
-        assert trace.connection.execute(row, [recorder]).fetchall() == [("other", None)]
-
-
-def _command(process):
-    with contextlib.suppress(OSError):
-        return (process / "cmdline").read_bytes()
-    return b""
+        assert trace.connection.execute(row, [end.pid]).fetchall() == [("other", None)]

@@ -4,6 +4,7 @@ import struct
 import subprocess
 import sys
 
+from tests.support.backends import every_backend
 from tracer.store.trace import Trace
 
 CALLS, PAGES, SYNCED, FILES = 9973, 1009, 101, 23
@@ -13,6 +14,7 @@ def one(trace, query):
     return trace.connection.execute(query).fetchone()[0]
 
 
+@every_backend
 def test_system_calls(record, load):
     trace = record(load(f"import os\nfor _ in range({CALLS}): os.getppid()"))
     assert one(trace, "SELECT count(*) FROM syscalls WHERE name = 'getppid'") == CALLS
@@ -37,6 +39,7 @@ def test_the_same_calls_as_strace(record, load, tmp_path):
     assert ours == dict(theirs)
 
 
+@every_backend
 def test_children_and_threads_are_followed_and_nobody_else(record, load):
     trace = record(
         load(
@@ -140,6 +143,7 @@ def test_synced_writes(record, load, file_system):
     assert found == (SYNCED, SYNCED, SYNCED)
 
 
+@every_backend
 def test_pages_by_reason_on_a_file_system_of_its_own(record, load, file_system):
     """23 pages left to sync, 29 pages fsynced, then one page overwritten and fdatasynced."""
     mount, dev = file_system()
@@ -212,6 +216,7 @@ def test_requests_conserve_sectors(record, load, file_system):
     assert min(trace.connection.execute(latencies, [dev]).fetchone()) > 0
 
 
+@every_backend
 def test_the_same_block_and_writeback_events_as_perf(record, load, file_system, tmp_path):
     """perf counts inside our recording, on a device that nobody else uses."""
     mount, dev = file_system()

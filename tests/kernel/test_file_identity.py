@@ -39,7 +39,15 @@ def in_files(trace, dev):
 
 
 @pytest.mark.parametrize(
-    ("kind", "mkfs"), [("ext4", ()), ("ext4", ("-b", "1024")), ("xfs", ())], ids=str
+    ("kind", "mkfs", "backend"),
+    [
+        ("ext4", (), "ftrace"),
+        ("ext4", (), "ebpf"),
+        ("ext4", (), "perf"),
+        ("ext4", ("-b", "1024"), "ftrace"),
+        ("xfs", (), "ftrace"),
+    ],
+    ids=str,
 )
 def test_pages_of_a_rewritten_file_are_hot_though_their_blocks_are_new(
     kind, mkfs, file_system, record, load

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.views.flushes import flushes
+from tests.support.backends import every_backend
 from tracer.store.trace import Trace
 
 KINDS = ("ext4", "xfs", "btrfs")
@@ -50,6 +51,7 @@ def files_of(record, load):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@every_backend
 def test_pages_by_reason_call_and_file(kind, file_system, files_of):
     mount, dev = file_system(kind=kind)
     trace, rows = files_of(

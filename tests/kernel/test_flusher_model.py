@@ -53,12 +53,6 @@ at({scale} * {seconds})
 
 
 @pytest.fixture
-def backend():
-    """One backend: what differs between them is not what is asked here."""
-    return "ftrace"
-
-
-@pytest.fixture
 def sysctls():
     """Set sysctls of write-back; they are as they were after the test."""
     before = {}

@@ -14,16 +14,12 @@ import pytest
 
 from probes.kernel import CAPABILITIES, find_tracefs, process_start_time
 from tests.conftest import tracer_command
+from tests.support.backends import every_backend
+from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 
 OURS = re.compile(r"^tracer-(\d+)-")
-
-
-def wait_for(condition, what, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -41,13 +37,7 @@ def recorder(tmp_path, instances):
     started = []
 
     def start(*arguments, output="x.trace"):
-        process = subprocess.Popen(
-            tracer_command("record", "-o", output, *arguments),
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = Tracer("record", "-o", output, *arguments, cwd=tmp_path)
         started.append(process)
         raw = tmp_path / output / "raw"
         wait_for(
@@ -151,6 +141,7 @@ def kill(process):
     process.communicate()
 
 
+@every_backend
 def test_sigkill_of_the_recorder_loses_nothing(
     recorder, counter, instances, tracer, tmp_path, backend
 ):

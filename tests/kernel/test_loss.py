@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.conftest import tracer_command
+from tests.support.backends import every_backend
+from tests.support.warm import Tracer
 from tracer.store import manifest as manifests
 from tracer.store.finalize import raw_streams
 from tracer.store.trace import Trace
@@ -45,17 +46,14 @@ def received(folder, tid):
     return total
 
 
+@every_backend
 def test_received_and_lost_make_generated_and_the_gap_is_where_it_was(tmp_path, backend):
     folder = tmp_path / "x.trace"
     load = [sys._base_executable, "-S", "-E", "-c", LOAD]
     with subprocess.Popen(load, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert os.read(process.stdout.fileno(), 1) == b"r"
         options = ("--backend", backend, "-b", "64K", "-e", "syscalls", "--fail-on-loss")
-        with subprocess.Popen(
-            tracer_command("record", *options, "-o", folder, "-p", process.pid),
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as recorder:
+        with Tracer("record", *options, "-o", folder, "-p", process.pid) as recorder:
             while "Tracing" not in recorder.stderr.readline():
                 assert recorder.poll() is None
             begun = time.monotonic_ns()
@@ -99,6 +97,7 @@ def test_received_and_lost_make_generated_and_the_gap_is_where_it_was(tmp_path, 
     assert end < ended
 
 
+@every_backend
 def test_a_storm_is_whole_with_default_settings(record, load, tmp_path):
     """Its returns are 1, 2, 3, ...: what is missing shows, whether or not the kernel counts it."""
     (tmp_path / "empty").touch()

@@ -10,8 +10,9 @@ import pytest
 
 from probes.backends.uprobes import events
 from probes.kernel import find_tracefs
-from tests.conftest import tracer_command
+from tests.support.backends import every_backend
 from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.phases import MARKS_ENV
 from tracer.store.trace import Trace
 
@@ -74,6 +75,7 @@ def rows(trace, query):
     return trace.connection.execute(query).fetchall()
 
 
+@every_backend
 def test_every_backward_of_the_attached_time_is_there(job, tracer, tmp_path, backend):
     process, log = job()
     tracer("record", "--backend", backend, "-e", "torch_calls", "-d", "1.5", "-o", "x.trace",
@@ -148,10 +150,7 @@ def test_nothing_is_left_of_the_uprobes(job, tracer, tmp_path):
 
 def test_of_a_killed_recorder_the_guardian_removes_them(job, tmp_path):
     process, _ = job()
-    with subprocess.Popen(
-        tracer_command("record", "-o", tmp_path / "x.trace", "-p", process.pid),
-        stderr=subprocess.PIPE, text=True,
-    ) as recorder:  # fmt: skip
+    with Tracer("record", "-o", tmp_path / "x.trace", "-p", process.pid) as recorder:
         assert "Tracing" in recorder.stderr.readline()
         assert [group.owner for group in events.ours()] == [recorder.pid]
         time.sleep(0.3)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Ran, tracer_command
 from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from workloads.containers.limits import Speed
 from workloads.errors import JobError
 from workloads.studies import media, throttle
@@ -143,18 +143,13 @@ medium = {media}
 
 
 @pytest.fixture
-def study(tmp_path):
+def study(tracer, tmp_path):
     def command(media, epochs=1):
         (tmp_path / "mine.toml").write_text(STUDY.format(media=json.dumps(media), epochs=epochs))
-        return tracer_command("study", "run", "mine.toml", "-o", "s", "--scratch", "512m")
+        return ("study", "run", "mine.toml", "-o", "s", "--scratch", "512m")
 
     def run(media):
-        ran = Ran(
-            subprocess.run(
-                command(media), capture_output=True, text=True, timeout=500, cwd=tmp_path
-            )
-        )
-        assert ran.status == 0, ran.err
+        tracer(*command(media))
         return {
             found["factors"]["medium"]: found
             for path in tmp_path.glob("s/runs/*/run.json")
@@ -197,9 +192,7 @@ def test_a_killed_run_on_a_limited_medium_is_taken_down(study, tmp_path):
     hierarchy = throttle.find()
     groups = set(hierarchy.root.glob("traintrace-*"))
     device = []
-    with subprocess.Popen(
-        study.command(["sd-card"], epochs=1_000_000), cwd=tmp_path, stderr=subprocess.DEVNULL
-    ) as runner:
+    with Tracer(*study.command(["sd-card"], epochs=1_000_000), cwd=tmp_path) as runner:
         wait_for(lambda: list(tmp_path.glob("s/scratch/output/train.log")), "the job", 200)
         number = (tmp_path / "s/scratch").stat().st_dev
         device = f"{os.major(number)}:{os.minor(number)}"

@@ -4,6 +4,8 @@ import mmap
 import subprocess
 import sys
 
+from tests.support.backends import every_backend
+
 PAGES, MAJOR = 1009, 101
 
 SOURCE = """
@@ -31,6 +33,7 @@ def table(trace, query, *parameters):
     return trace.connection.execute(query, list(parameters)).fetchall()
 
 
+@every_backend
 def test_minor_and_major_faults_with_their_files(record, load, file_system):
     mount, _ = file_system()
     path = f"{mount}/read.dat"
@@ -73,6 +76,7 @@ def test_every_successful_fault_has_its_kind_and_its_file(record, load, tmp_path
     assert without_instruction == 0
 
 
+@every_backend
 def test_as_many_minor_and_major_faults_as_perf_counts(record, load, tmp_path):
     """perf counts inside our recording the very faults that we record."""
     command = load(SOURCE.format(minor=PAGES, major=MAJOR, path=tmp_path / "f"))
@@ -124,6 +128,7 @@ def test_a_child_inherits_its_parents_mappings(record, load, tmp_path):
     assert found == [("child", "write", 7 * 23, 7)]
 
 
+@every_backend
 def test_a_running_process_and_what_it_maps_later(tracer, tmp_path, backend):
     """Mappings from before the recording are known, and so are those made during it."""
     before, later = tmp_path / "before.dat", tmp_path / "later.dat"
@@ -177,6 +182,7 @@ for page in range(23): three[page * 4096] = 1
     assert found == {str(before): 31, str(later): 29 + 23}
 
 
+@every_backend
 def test_faults_within_faults_do_not_hide_a_kind(record, load, tmp_path):
     """Whoever reads the user's stack at each fault makes more of them, which fail."""
     source = SOURCE.format(minor=PAGES, major=MAJOR, path=tmp_path / "f")
@@ -185,6 +191,7 @@ def test_faults_within_faults_do_not_hide_a_kind(record, load, tmp_path):
     assert table(trace, of_user) == [("major",), ("minor",)]
 
 
+@every_backend
 def test_a_fault_that_kills_is_neither_minor_nor_major(record, load, tmp_path):
     """At an unmapped address, beyond the end of a file, and where writing is forbidden."""
     path = tmp_path / "short.dat"

@@ -10,8 +10,9 @@ import subprocess
 import pytest
 
 from probes.backends.perf_tools import command, stat
-from tests.conftest import tracer_command
+from tests.support.backends import every_backend
 from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies
 
@@ -96,6 +97,7 @@ def test_what_came_before_the_counters_were_let_in_is_not_counted(load, tmp_path
     assert value.value == CALLS
 
 
+@every_backend
 def test_counters_of_a_command_agree_with_the_tables(record, load, file_system):
     mount, _ = file_system()
     trace = record(
@@ -258,11 +260,8 @@ def test_a_cgroup_is_counted_with_who_joins_later(cgroup, tmp_path):
         f"echo $$ > {cgroup}/cgroup.procs; exec dd if=/dev/zero of={tmp_path}/file$$ bs=4096 "
         "count={} oflag=dsync status=none"
     )
-    recorder = subprocess.Popen(
-        tracer_command("record", "-o", "x.trace", "-e", "block", "--perf-stat", "--cgroup", cgroup),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-    )
+    options = ("-e", "block", "--perf-stat", "--cgroup", cgroup)
+    recorder = Tracer("record", "-o", "x.trace", *options, cwd=tmp_path)
     wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
     pids = []
     for count in (FILES, SYNCED):

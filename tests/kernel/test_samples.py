@@ -12,8 +12,10 @@ import pytest
 
 from probes.sampler import residency
 from probes.sampler.catalogue import COUNTERS
-from tests.conftest import do_without, tracer_command
+from tests.conftest import do_without
+from tests.support.backends import every_backend
 from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies
 
@@ -265,6 +267,7 @@ def test_the_first_and_the_last_sample_lie_around_the_targets_events(tracer, tmp
         assert clock["start_ns"] < first < last < clock["end_ns"]
 
 
+@every_backend
 def test_the_sampler_is_in_no_recording(tracer, tmp_path, load, backend):
     tracer(
         "record", "-o", "x.trace", "--backend", backend, "-e", "syscalls,block", "--sample-hz",
@@ -321,17 +324,12 @@ def test_options_that_cannot_be_are_refused_and_nothing_is_made(tracer, tmp_path
 def test_a_killed_recorder_leaves_every_sample_that_it_took(tmp_path, load):
     with subprocess.Popen(load("import time\ntime.sleep(600)")) as job:
         try:
-            recorder = subprocess.Popen(
-                tracer_command(
-                    "record", "-o", "x.trace", "-e", "processes", "--sample-hz", "50", "-p", job.pid
-                ),
-                cwd=tmp_path,
-                stderr=subprocess.DEVNULL,
-            )
+            options = ("-e", "processes", "--sample-hz", "50", "-p", job.pid)
+            recorder = Tracer("record", "-o", "x.trace", *options, cwd=tmp_path)
             path = tmp_path / "x.trace/raw/samples.jsonl"
             wait_for(lambda: path.exists() and path.read_bytes().count(b"pgfault") >= 5, "samples")
             recorder.send_signal(signal.SIGKILL)
-            recorder.wait()
+            recorder.communicate()
         finally:
             job.kill()
     with Trace(tmp_path / "x.trace") as trace:

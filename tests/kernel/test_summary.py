@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.conftest import tracer_command
+from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 
 CALLS, FAILED, MINOR, MAJOR, SYNCED = 9973, 101, 1009, 103, 23
@@ -124,14 +125,10 @@ def test_a_killed_recorder_loses_nothing(tmp_path):
     """The last interval and the histograms are written by its guardian."""
     source = "import os, time\nwhile True: os.getppid(); time.sleep(0.001)"
     with subprocess.Popen(["python3", "-c", source]) as load:
-        with subprocess.Popen(
-            tracer_command("record", "--summary", "-o", "x.trace", "-p", load.pid), cwd=tmp_path
-        ) as recorder:
+        options = ("-o", "x.trace", "-p", load.pid)
+        with Tracer("record", "--summary", *options, cwd=tmp_path) as recorder:
             path = tmp_path / "x.trace/raw/summary.jsonl"
-            deadline = time.monotonic() + 60
-            while not (path.exists() and path.read_bytes().count(b"\n") >= 1):
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+            wait_for(lambda: path.exists() and b"\n" in path.read_bytes(), "an interval")
             before = path.read_bytes().count(b"\n")
             time.sleep(0.5)
             recorder.send_signal(signal.SIGKILL)

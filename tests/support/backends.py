@@ -1,0 +1,11 @@
+"""Which tests run by each capture backend."""
+
+from __future__ import annotations
+
+import pytest
+
+every_backend = pytest.mark.parametrize("backend", ["ftrace", "ebpf", "perf"])
+"""For what a backend can get wrong: which events it captures, and how it decodes them.
+
+The views join decoded tables, which are the same for all backends: their tests use one.
+"""

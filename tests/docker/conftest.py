@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import do_without
 from tests.support.dockerd import Dockerd, python
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
+from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace

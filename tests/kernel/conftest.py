@@ -13,6 +13,7 @@ import pytest
 from probes.kernel import find_tracefs
 from tests.conftest import Ran, tracer_command
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
+from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tracer.store.trace import Trace
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +10,6 @@ from analysis.flushlayer.flusher import knobs, pairing
 from analysis.flushlayer.flusher.check import compared
 from analysis.flushlayer.flusher.recorded import prepared
 from analysis.flushlayer.flusher.regenerate import regenerate
-from tests.conftest import do_without
 
 NEAR_S = 0.02
 """Which of a write and a look comes first is the scheduler's affair when they are so close."""
@@ -50,25 +47,6 @@ for second in range(2, {seconds}):
     number += 1
 at({scale} * {seconds})
 """
-
-
-@pytest.fixture
-def sysctls():
-    """Set sysctls of write-back; they are as they were after the test."""
-    before = {}
-
-    def put(**values):
-        for name, value in values.items():
-            path = Path("/proc/sys/vm", name)
-            before.setdefault(path, path.read_text())
-            try:
-                path.write_text(str(value))
-            except OSError:
-                do_without(f"a {name} to be set", "TRACER_REQUIRE_KERNEL", "the kernel refuses it")
-
-    yield put
-    for path, text in before.items():
-        path.write_text(text)
 
 
 @pytest.fixture
@@ -113,6 +91,7 @@ def closest_s(trace, found, dev, files, knobs):
     return np.abs(np.subtract.outer(np.concatenate([looks, old]), writes)).min() / 1e9
 
 
+@pytest.mark.usefixtures("sysctls")
 def test_the_model_writes_what_the_flusher_wrote(recorded_load):
     for attempt in range(3):
         found, recorded, at_knobs, dev, files, _ = recorded_load(f"disk{attempt}", 37, scale=1)

@@ -12,6 +12,7 @@ import pytest
 from probes.backends.perf_tools import command
 from tests.conftest import tracer_command
 from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.usefixtures("perfs")
@@ -40,14 +41,8 @@ def test_a_tiny_buffer_loses_events_and_the_rest_adds_up(tmp_path, load, perfs):
         sys.stdin.readline()
         for _ in range({FILES}): os.sched_get_priority_max(0)
     """
-    command_line = tracer_command(
-        "record", "-o", "x.trace", "-e", "block", "-b", "64K", "--callgraph", RARE,
-        "--", *load(source),
-    )  # fmt: skip
-    with subprocess.Popen(
-        command_line, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    ) as recorder:  # fmt: skip
+    options = ("-e", "block", "-b", "64K", "--callgraph", RARE)
+    with Tracer("record", "-o", "x.trace", *options, "--", *load(source), cwd=tmp_path) as recorder:
         wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
         (perf,) = perfs()
         os.kill(perf, signal.SIGSTOP)
@@ -76,13 +71,8 @@ def test_a_killed_recorder_leaves_no_perf_and_a_readable_trace(tmp_path, load, t
     source = "import os, time\nwhile True:\n    os.sched_get_priority_max(0); time.sleep(0.001)"
     with subprocess.Popen(load(source)) as job:
         try:
-            recorder = subprocess.Popen(
-                tracer_command(
-                    "record", "-o", "x.trace", "--perf-stat", "--callgraph", RARE, "-p", job.pid
-                ),
-                cwd=tmp_path,
-                stderr=subprocess.DEVNULL,
-            )
+            options = ("--perf-stat", "--callgraph", RARE, "-p", job.pid)
+            recorder = Tracer("record", "-o", "x.trace", *options, cwd=tmp_path)
             raw = tmp_path / "x.trace/raw"
             wait_for((raw / "threads.json").exists, "the recording")
             mine = perfs()
@@ -106,11 +96,8 @@ def test_a_killed_perf_costs_its_last_samples_and_is_said(tmp_path, load, perfs)
     source = (
         f"import os, time\nfor _ in range({FILES}): os.sched_get_priority_max(0)\ntime.sleep(2)"
     )
-    with subprocess.Popen(
-        tracer_command("record", "-o", "x.trace", "--callgraph", RARE, "--", *load(source)),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-    ) as recorder:
+    command = ("--callgraph", RARE, "--", *load(source))
+    with Tracer("record", "-o", "x.trace", *command, cwd=tmp_path) as recorder:
         wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
         (perf,) = perfs()
         time.sleep(1)
@@ -126,14 +113,8 @@ def test_a_killed_perf_costs_its_last_samples_and_is_said(tmp_path, load, perfs)
 
 def test_ctrl_c_ends_perf_and_keeps_what_it_counted(tmp_path, load):
     source = "import os, time\nwhile True:\n    os.sched_get_priority_max(0); time.sleep(0.001)"
-    recorder = subprocess.Popen(
-        tracer_command(
-            "record", "-o", "x.trace", "--perf-stat", "--callgraph", RARE, "--", *load(source)
-        ),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    command = ("--perf-stat", "--callgraph", RARE, "--", *load(source))
+    recorder = Tracer("record", "-o", "x.trace", *command, cwd=tmp_path, new_session=True)
     wait_for((tmp_path / "x.trace/raw/threads.json").exists, "the recording")
     time.sleep(0.5)
     os.killpg(recorder.pid, signal.SIGINT)  # as a terminal does: recorder and command

@@ -346,7 +346,7 @@ def test_a_killed_recorder_leaves_every_sample_that_it_took(tmp_path, load):
 def test_a_disk_that_samples_fill_ends_the_recording_and_keeps_them(tracer, tmp_path, load):
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M", "none", small], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", small], check=True)
     job = subprocess.Popen(load("import time\ntime.sleep(600)"))
     try:
         options = ("-e", "processes", "--backend", "perf", "--sample-hz", "100", "-p", job.pid)

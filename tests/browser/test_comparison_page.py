@@ -8,7 +8,6 @@ from analysis.compare.comparison import compare
 from analysis.page.comparison import comparison_page
 from tests.support.browser import look
 from tests.support.compared import make_repeats
-from tests.support.devtools import tab
 from tests.support.recordings import EVIL, make_hostile
 
 FIGURE = "#changed .js-plotly-plot"
@@ -26,9 +25,9 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def page(made, tmp_path):
+def page(made, tab):
     """That page, open."""
-    with tab(tmp_path) as opened:
+    with tab() as opened:
         opened.size(1200)
         opened.open(made)
         yield opened
@@ -88,8 +87,8 @@ def test_it_is_dark_where_the_system_is_and_where_it_is_told_to_be(page):
     assert page.js(ink) == "#1b1f24"
 
 
-def test_a_phone_has_no_page_to_scroll_sideways_and_room_for_values(made, tmp_path):
-    with tab(tmp_path) as page:
+def test_a_phone_has_no_page_to_scroll_sideways_and_room_for_values(made, tab, tmp_path):
+    with tab() as page:
         page.size(360, 700, phone=True)
         page.open(made)
         for name in PANELS:
@@ -115,13 +114,13 @@ def test_paper_has_all_parts_and_ink_on_white(page):
     assert visible(page) == PANELS
 
 
-def test_hostile_traces_run_nothing_and_ask_nobody(tmp_path):
+def test_hostile_traces_run_nothing_and_ask_nobody(tab, tmp_path):
     groups = {}
     for name in ("a", "b"):
         with make_hostile(tmp_path / f"{name}.trace", processes=1000) as trace:
             groups[f"{EVIL}{name}"] = [trace.folder]
     (tmp_path / "x.html").write_text(comparison_page(compare([], groups)))
-    with tab(tmp_path) as page:
+    with tab() as page:
         page.size(390, 800)
         page.open(tmp_path / "x.html")
         for name in PANELS:

@@ -8,7 +8,6 @@ from analysis.page.trace import trace_page
 from analysis.report.tables import all_tables
 from analysis.timeline.lanes import timeline
 from tests.support.browser import look
-from tests.support.devtools import tab
 from tests.support.recordings import make_hostile, make_recording
 
 RANGES = "[...document.querySelectorAll('.lane .js-plotly-plot')].map(p => p.layout.xaxis.range)"
@@ -25,9 +24,9 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def page(made, tmp_path):
+def page(made, tab):
     """That page, open."""
-    with tab(tmp_path) as opened:
+    with tab() as opened:
         opened.size(1200)
         opened.open(made[0])
         yield opened
@@ -178,8 +177,8 @@ def test_it_is_dark_where_the_system_is_and_where_it_is_told_to_be(page):
     assert ink(page) == ("rgb(230, 237, 243)", "#e6edf3")
 
 
-def test_a_phone_has_no_page_to_scroll_sideways(made, tmp_path):
-    with tab(tmp_path) as page:
+def test_a_phone_has_no_page_to_scroll_sideways(made, tab, tmp_path):
+    with tab() as page:
         page.size(360, 700, phone=True)
         page.open(made[0])
         for name in ("timeline", "tables", "how"):
@@ -206,10 +205,10 @@ def test_paper_has_all_parts_and_ink_on_white(page):
     assert visible(page) == ["timeline", "tables", "how"]
 
 
-def test_a_hostile_trace_runs_nothing_and_asks_nobody(tmp_path):
+def test_a_hostile_trace_runs_nothing_and_asks_nobody(tab, tmp_path):
     with make_hostile(tmp_path / "evil.trace") as trace:
         (tmp_path / "x.html").write_text(trace_page(trace, all_tables(trace), []))
-    with tab(tmp_path) as page:
+    with tab() as page:
         page.size(390, 800)
         page.open(tmp_path / "x.html")
         for name in ("tables", "how", "timeline"):
@@ -221,10 +220,10 @@ def test_a_hostile_trace_runs_nothing_and_asks_nobody(tmp_path):
         assert page.console == [] and page.asked == []
 
 
-def test_what_gets_into_the_page_all_the_same_may_do_nothing(made, tmp_path):
+def test_what_gets_into_the_page_all_the_same_may_do_nothing(made, tab, tmp_path):
     added = "<img src='http://evil.example/b.png'><script>document.title = 'evil'</script></body>"
     (tmp_path / "x.html").write_text(made[0].read_text().replace("</body>", added))
-    with tab(tmp_path) as page:
+    with tab() as page:
         page.open(tmp_path / "x.html")
         assert page.js("document.title") == "run.trace"
         assert len(page.console) == 2

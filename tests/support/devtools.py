@@ -22,14 +22,42 @@ from tests.support.browser import find
 _DEADLINE_S = 120.0
 
 
-class Tab:
-    """An open page: what it says and asks for is kept."""
+class _Pipe:
+    """The two pipes to a browser: commands, and its answers and events."""
 
     def __init__(self, to: int, come: int) -> None:
         self._to, self._come = to, come
         self._number = 0
-        self._session: str | None = None
         self._rest = b""
+
+    def send(self, method: str, params: dict[str, Any], session: str | None) -> int:
+        """Send a command; the number that its answer will have."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self._to, data) :]
+        return self._number
+
+    def receive(self) -> dict[str, Any]:
+        """The next answer or event of any tab."""
+        while b"\0" not in self._rest:
+            assert select.select([self._come], [], [], _DEADLINE_S)[0], "the browser is silent"
+            data = os.read(self._come, 1 << 20)
+            assert data, "the browser is gone"
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\0")
+        return dict(json.loads(line))
+
+
+class Tab:
+    """An open page; keeps what it says and asks for."""
+
+    def __init__(self, pipe: _Pipe, session: str | None = None) -> None:
+        self._pipe = pipe
+        self._session = session
         self.console: list[str] = []
         """What the console was told, warnings and errors of the page and of the browser."""
         self.asked: list[str] = []
@@ -37,29 +65,18 @@ class Tab:
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a command and wait for its answer."""
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": params}
-        if self._session:
-            message["sessionId"] = self._session
-        data = json.dumps(message).encode() + b"\0"
-        while data:
-            data = data[os.write(self._to, data) :]
+        number = self._pipe.send(method, params, self._session)
         deadline = time.monotonic() + _DEADLINE_S
         while True:
-            told = self._next()
-            if told.get("id") == self._number:
+            told = self._pipe.receive()
+            if told.get("id") == number:
                 assert "error" not in told, told
                 return dict(told["result"])
+            if told.get("sessionId") == self._session:
+                self._note(told)
             assert time.monotonic() < deadline, method
 
-    def _next(self) -> dict[str, Any]:
-        while b"\0" not in self._rest:
-            assert select.select([self._come], [], [], _DEADLINE_S)[0], "the browser is silent"
-            data = os.read(self._come, 1 << 20)
-            assert data, "the browser is gone"
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\0")
-        told: dict[str, Any] = json.loads(line)
+    def _note(self, told: dict[str, Any]) -> None:
         params = told.get("params", {})
         match told.get("method"):
             case "Runtime.exceptionThrown":
@@ -74,15 +91,6 @@ class Tab:
                     self.asked.append(url)
             case "Page.javascriptDialogOpening":
                 self.console.append(f"dialog: {params['message']}")
-        return told
-
-    def attach(self) -> None:
-        """Make the tab."""
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.ask(f"{domain}.enable")
 
     def open(self, page: Path) -> None:
         """Show a page, and wait until all of its figures are drawn."""
@@ -188,32 +196,45 @@ def _pipe() -> tuple[int, int]:
     return moved[0], moved[1]
 
 
-@contextlib.contextmanager
-def tab(folder: Path) -> Iterator[Tab]:
-    """A browser of its own with one tab; `folder` is for its profile."""
-    browser_reads, to = _pipe()
-    come, browser_writes = _pipe()
-    arguments = [
-        str(find()), "--headless", "--no-sandbox", "--disable-gpu", "--disable-extensions",
-        "--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking",
-        "--disable-component-update", "--no-first-run", "--disable-dev-shm-usage",
-        f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe",
-    ]  # fmt: skip
-    # The browser reads commands from descriptor 3 and answers on 4.
-    running = subprocess.Popen(
-        ["bash", "-c", f'exec "$@" 3<&{browser_reads} 4>&{browser_writes}', "-", *arguments],
-        pass_fds=(browser_reads, browser_writes),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(browser_reads)
-    os.close(browser_writes)
-    try:
-        opened = Tab(to, come)
-        opened.attach()
-        yield opened
-    finally:
-        running.kill()
-        running.wait()
-        os.close(to)
-        os.close(come)
+class Browser:
+    """A running browser; each tab is in a context of its own, with no cookies or storage."""
+
+    def __init__(self, profile: Path) -> None:
+        browser_reads, self._to = _pipe()
+        self._come, browser_writes = _pipe()
+        arguments = [
+            str(find()), "--headless", "--no-sandbox", "--disable-gpu", "--disable-extensions",
+            "--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking",
+            "--disable-component-update", "--no-first-run", "--disable-dev-shm-usage",
+            f"--user-data-dir={profile}", "--remote-debugging-pipe",
+        ]  # fmt: skip
+        # The browser reads commands from descriptor 3 and answers on 4.
+        self._running = subprocess.Popen(
+            ["bash", "-c", f'exec "$@" 3<&{browser_reads} 4>&{browser_writes}', "-", *arguments],
+            pass_fds=(browser_reads, browser_writes),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(browser_reads)
+        os.close(browser_writes)
+        self._pipe = _Pipe(self._to, self._come)
+
+    @contextlib.contextmanager
+    def tab(self) -> Iterator[Tab]:
+        """A new tab; it is closed at the end of the `with` block."""
+        window = Tab(self._pipe)
+        context = window.ask("Target.createBrowserContext")["browserContextId"]
+        made = window.ask("Target.createTarget", url="about:blank", browserContextId=context)
+        attached = window.ask("Target.attachToTarget", targetId=made["targetId"], flatten=True)
+        tab = Tab(self._pipe, attached["sessionId"])
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            tab.ask(f"{domain}.enable")
+        yield tab
+        window.ask("Target.disposeBrowserContext", browserContextId=context)
+
+    def close(self) -> None:
+        """End the browser."""
+        self._running.kill()
+        self._running.wait()
+        os.close(self._to)
+        os.close(self._come)

@@ -1,0 +1,36 @@
+"""Settings of the kernel's write-back, changed for one test."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import do_without
+
+
+@pytest.fixture
+def sysctls(tmp_path_factory):
+    """Set sysctls of `vm`, and restore them after the test: `sysctls(dirty_expire_centisecs=300)`.
+
+    Tests that use this fixture never overlap, whichever process runs them. A test whose flusher
+    must keep its settings uses it, too, and sets nothing.
+    """
+    before = {}
+
+    def put(**values):
+        for name, value in values.items():
+            path = Path("/proc/sys/vm", name)
+            before.setdefault(path, path.read_text())
+            try:
+                path.write_text(str(value))
+            except OSError:
+                do_without(f"a {name} to be set", "TRACER_REQUIRE_KERNEL", "the kernel refuses it")
+
+    # The processes of pytest-xdist have folders of their own in one common folder.
+    with (tmp_path_factory.getbasetemp().parent / "sysctls.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield put
+        for path, text in before.items():
+            path.write_text(text)

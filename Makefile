@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Two processes: one runs the tests of the kernel and Docker in turn, the other one all the rest.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+# Three processes: the tests of the kernel, those of Docker, and all others. The first two mostly wait.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test cover bench lint format clean

@@ -52,17 +52,19 @@ def why_no_browser() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of a folder; those that trace the machine run one after the other.
+    """Mark the tests of a folder, and keep those that need the same thing in one process.
 
-    Tests marked `kernel` or `docker` change and observe the one kernel, so pytest-xdist gives all
-    of them to one worker while the others run the rest.
+    Kernel tests observe the one kernel, Docker tests share a daemon, browser tests a browser:
+    pytest-xdist runs each group in turn in one process, and all other tests beside them.
     """
     for item in items:
         folder = item.path.relative_to(ROOT / "tests").parts[0]
         if folder in ("kernel", "docker", "browser"):
             item.add_marker(folder)
-        if item.get_closest_marker("kernel") or item.get_closest_marker("docker"):
-            item.add_marker(pytest.mark.xdist_group("machine"))
+        for group in ("docker", "kernel", "browser"):
+            if item.get_closest_marker(group) is not None:
+                item.add_marker(pytest.mark.xdist_group(group))
+                break
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -17,6 +17,8 @@ from tests.support.compared import make_run as run
 from tests.support.studies import EVIL, make_study
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 
 def ran(id, where="host", repeat=None, model="lenet", of_study=False, **more):
     factors = {"model": model, "where": where, "mode": "train", "repeat": repeat, **more}

@@ -13,6 +13,8 @@ from tests.support.compared import lossy, make_repeats
 from tests.support.recordings import EVIL, make_hostile
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def repeats(tmp_path_factory):

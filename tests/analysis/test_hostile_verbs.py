@@ -13,6 +13,8 @@ from tests.support import perfetto
 from tests.support.hostile import FORMULA, make_harmful
 from tests.support.recordings import make_hostile
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"harmful": make_harmful, "hostile": lambda folder: make_hostile(folder, 1000)}
 TRACE_NAME = "<img src=x onerror=alert(3)>\x1b[2J\n.trace"
 

@@ -12,6 +12,8 @@ from tests.support.studies import make_study
 from tests.support.traces import make_trace
 from tracer.store.packing import pack
 
+pytestmark = pytest.mark.slow
+
 FIXTURE = ROOT / "fixtures" / "lenet.trace"
 RUNS = ("1-0", "1-1", "4-0", "4-1", "host-0", "host-1")
 """Of the study that `make_study` makes."""

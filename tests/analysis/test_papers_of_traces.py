@@ -10,6 +10,8 @@ from tests.support.studies import make_study
 from tests.support.traces import make_trace
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 S = 1_000_000_000
 LENET = Path(__file__).parents[2] / "fixtures/lenet.trace"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from analysis.views.in_phase import in_phase
 from analysis.views.nesting import NEVER, cut
 from analysis.views.requests import requests
 from tests.support.traces import make_trace
+
+pytestmark = pytest.mark.slow
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=200, deadline=None)

@@ -22,6 +22,8 @@ from tests.support.traces import make_trace
 from tracer.store.packing import pack
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 FIXTURE = ROOT / "fixtures" / "lenet.trace"
 
 

@@ -23,6 +23,8 @@ from tests.support.traces import make_trace
 from tracer.store.packing import pack
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:

@@ -16,6 +16,8 @@ from analysis.studies.report.page import page
 from analysis.studies.runs import read_runs
 from tests.support.studies import EVIL, make_study
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -8,6 +8,8 @@ from analysis.timeline.axis import Axis
 from analysis.timeline.heat import files, places, table_of
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 MS, S = 10**6, 10**9
 TENTHS = Axis(0, S - 1, S // 10)
 """A second in ten bins."""

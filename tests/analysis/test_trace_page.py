@@ -19,6 +19,8 @@ from analysis.timeline.lanes import timeline
 from tests.support.recordings import EVIL, make_hostile, make_recording
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):

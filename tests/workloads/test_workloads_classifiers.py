@@ -17,6 +17,8 @@ from workloads.infer import infer
 from workloads.options import InferOptions, TrainOptions
 from workloads.train import train
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("squeezenet", "alexnet", "mobilenet", "resnet18", "resnet50", "vgg11")
 PAIRS = [(name, dataset) for name in NAMES for dataset in models.load(name).datasets]
 

@@ -16,6 +16,8 @@ from workloads.infer import infer
 from workloads.options import InferOptions, TrainOptions
 from workloads.train import train
 
+pytestmark = pytest.mark.slow
+
 MODELS = ("lstm", "mobilebert")
 
 

@@ -19,6 +19,8 @@ from tests.conftest import ROOT
 from tests.support.traces import make_trace
 from tracer.store.trace import Trace, dump
 
+pytestmark = pytest.mark.slow
+
 MS = 10**6
 PCM, HDD = find("pcm-paper", "nvm"), find("hdd-paper", "disk")
 EXT4 = {"dev": "254:0", "block_bytes": 4096}

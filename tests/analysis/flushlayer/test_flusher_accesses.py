@@ -3,10 +3,13 @@
 from dataclasses import replace
 
 import pandas as pd
+import pytest
 
 from analysis.flushlayer.flusher.accesses import regenerated_accesses
 from analysis.flushlayer.policies import simulate
 from tests.support.dirtied import S, dirtyings, regenerated
+
+pytestmark = pytest.mark.slow
 
 DIRTIED = [(1, 0, 0, 3), (40, 0, 1, 1), (50, 1, 0, 1)]
 

@@ -16,6 +16,8 @@ from tests.support.recordings import make_hostile, make_recording
 from tests.support.traces import make_trace
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 LENET = Path(__file__).parents[3] / "fixtures/lenet.trace"
 JOB, KWORKER = 7, 50
 DEV = "254:0"

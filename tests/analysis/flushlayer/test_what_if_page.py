@@ -12,6 +12,8 @@ from analysis.figures import what_if as draw
 from analysis.page.what_if import answer_page, sweep_page
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 FIXTURE = ROOT / "fixtures" / "lenet.trace"
 
 

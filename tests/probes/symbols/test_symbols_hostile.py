@@ -15,7 +15,7 @@ from probes.symbols.reading import UnreadableSymbols
 from tests.support.binaries import PROGRAM, assemble, compile_c, needs_binutils, run
 from tests.support.go_tables import CODE, table_source
 
-pytestmark = needs_binutils
+pytestmark = [needs_binutils, pytest.mark.slow]
 
 INTERESTING = [0, 1, 2, 3, 7, 8, 16, 24, 64, 255, 4096, 0x7FFF, 0xFF00, 0xFFFE, 0xFFFF, 1 << 31]
 INTERESTING += [(1 << 32) - 1, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, (1 << 64) - 4096]

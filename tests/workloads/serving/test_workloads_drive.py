@@ -21,6 +21,8 @@ from workloads.serving import unix
 from workloads.serving.drive import SOCKET, Server, drive
 from workloads.serving.endpoint import AnswerError, Endpoint
 
+pytestmark = pytest.mark.slow
+
 LOAD = ["--rate", "100", "--requests", "23"]
 SMALL = ["--samples", "160", "--device", "cpu"]
 

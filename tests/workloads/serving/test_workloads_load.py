@@ -24,6 +24,8 @@ from workloads.options import Arrivals, RequestOptions
 from workloads.serving.endpoint import Endpoint
 from workloads.serving.load import Call, arrivals, draw_calls, offer
 
+pytestmark = pytest.mark.slow
+
 SUMMARY_KEYS = [
     *("model", "url", "arrivals", "seed", "rate", "requests", "sent", "dropped", "late"),
     *("answered", "failed", "wrong", "offered_per_s", "achieved_per_s", "latency_ms", "data"),

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 # Three processes: the tests of the kernel, those of Docker, and all others. The first two mostly wait.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test cover bench lint format clean

@@ -12,12 +12,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from probes.doctor import check, verdict
 from tests.support import browser
 from tests.support.warm import Tracer
 
 ROOT = Path(__file__).resolve().parent.parent
+NEEDS = ("kernel", "docker", "browser")
+"""Folders of tests that need the real thing, and the marks of those tests."""
 
 
 for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -50,21 +54,28 @@ def why_no_browser() -> str | None:
     return None if browser.find() else "no Chromium is installed (apt-get install chromium)"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of a folder, and keep those that need the same thing in one process.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of a folder with what they need."""
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    if folder in NEEDS:
+        item.add_marker(folder)
 
-    Kernel tests observe the one kernel, Docker tests share a daemon, browser tests a browser:
-    pytest-xdist runs each group in turn in one process, and all other tests beside them.
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Let pytest-xdist run the tests of a room in turn, in one process."""
+    return Rooms(config, log)
+
+
+class Rooms(LoadScopeScheduling):
+    """Gives a process a whole room at a time; a room is a file, or the folder of a need.
+
+    Kernel tests observe the one kernel, Docker tests share a daemon, and browser tests a browser.
+    (The mark `xdist_group` would say the same, but pytest-xdist 3.8 ignores it under pytest 9.2.)
     """
-    for item in items:
-        folder = item.path.relative_to(ROOT / "tests").parts[0]
-        if folder in ("kernel", "docker", "browser"):
-            item.add_marker(folder)
-        for group in ("docker", "kernel", "browser"):
-            if item.get_closest_marker(group) is not None:
-                item.add_marker(pytest.mark.xdist_group(group))
-                break
+
+    def _split_scope(self, nodeid: str) -> str:
+        _, folder, *_ = nodeid.split("/")
+        return folder if folder in NEEDS else nodeid.partition("::")[0]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

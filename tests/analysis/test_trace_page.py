@@ -213,10 +213,12 @@ def test_the_page_goes_to_stdout_where_that_is_asked_for(tracer, trace):
     assert tracer("report", trace.folder, "--html", "-").out.startswith("<!DOCTYPE html>")
 
 
-def test_a_disk_that_holds_no_more_has_nothing_of_it(tracer, trace, tmp_path):
-    def little_room():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+def little_room():
+    """Let this process write files of a MiB at most."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
-    ran = tracer("report", trace.folder, "--html", "x.html", status=2, preexec_fn=little_room)
+
+def test_a_disk_that_holds_no_more_has_nothing_of_it(tracer, trace, tmp_path):
+    ran = tracer("report", trace.folder, "--html", "x.html", status=2, before=little_room)
     assert "cannot write x.html: " in ran.err and ran.err.count("\n") == 1
     assert os.listdir(tmp_path) == []

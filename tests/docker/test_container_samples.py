@@ -9,6 +9,7 @@ from tests.docker.conftest import init_of
 
 TICKS = os.sysconf("SC_CLK_TCK")
 HOLDS = 96 << 20
+"""Much more than the pages that the kernel charges to a cgroup ahead of their use."""
 
 LOAD = f"""
 held = os.urandom(1 << 20) * {HOLDS >> 20}
@@ -19,7 +20,8 @@ os.wait()
 say(name + "-is-done")
 time.sleep(1000)
 """
-IDLE = """
+IDLE = f"""
+held = os.urandom(1 << 20) * {HOLDS >> 20}
 say(name + "-is-done")
 time.sleep(1000)
 """

@@ -29,6 +29,10 @@ class TracerError(Exception):
         self.mend = mend
         super().__init__(f"{what}; {mend}" if mend else what)
 
+    def replacing(self, old: str, new: str) -> TracerError:
+        """The same error with another text in the place of `old`."""
+        return type(self)(self.what.replace(old, new), self.mend.replace(old, new))
+
 
 class UsageError(TracerError):
     """The command line asks for something that cannot be."""

@@ -53,7 +53,7 @@ def calibrate(
     from probes.errors import UsageError
     from tracer.cli.progress import status
     from tracer.sizes import parse_size
-    from tracer.store.files import write_whole
+    from tracer.store.files import as_invoking_user, write_whole
 
     if kind not in KINDS:
         raise UsageError(f"there is no kind {kind!r} of device", f"known: {', '.join(KINDS)}")
@@ -75,7 +75,8 @@ def calibrate(
         typer.echo(text, nl=False)
         return
     try:
-        write_whole(output, text.encode())
+        with as_invoking_user():
+            write_whole(output, text.encode())
     except OSError as error:
         raise UsageError(
             f"cannot write {output}: {error.strerror}", "name another file with -o"

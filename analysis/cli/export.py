@@ -43,7 +43,8 @@ def export(
       tracer export run.trace --format parquet -o tables
     """
     from analysis.exchange.exporting import export as export_trace
+    from tracer.store.files import as_invoking_user
 
-    with open_trace(trace) as opened:
+    with open_trace(trace) as opened, as_invoking_user():
         said = export_trace(opened, format, output, force, start, end)
     typer.echo(f"{output}: " + ", ".join(f"{n} {what}" for what, n in said.items()), err=True)

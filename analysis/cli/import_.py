@@ -50,9 +50,11 @@ def import_trace(
     """
     from analysis.exchange.formats import import_file
     from tracer.store import manifest as manifests
+    from tracer.store.files import as_invoking_user
 
-    name = import_file(source, output, format, force)
-    manifest = manifests.read(output)
+    with as_invoking_user():
+        name = import_file(source, output, format, force)
+        manifest = manifests.read(output)
     rows = ", ".join(f"{facts['rows']} {table}" for table, facts in manifest["tables"].items())
     typer.echo(f"{output}: {name}: {rows}", err=True)
     for what, count in manifest.get("imported", {}).get("not_understood", {}).items():

@@ -30,7 +30,7 @@ def check_output(output: Path, force: bool, json: bool) -> None:
 def write_page(text: str, output: Path) -> None:
     """Write a page, mode 0600; -: to stdout. Says on stderr what was written."""
     from tracer.sizes import show_size
-    from tracer.store.files import write_whole
+    from tracer.store.files import as_invoking_user, write_whole
 
     page = text.encode("utf-8", "replace")
     if output == _STDOUT:
@@ -38,7 +38,8 @@ def write_page(text: str, output: Path) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        write_whole(output, page)
+        with as_invoking_user():
+            write_whole(output, page)
     except OSError as error:
         raise UsageError(
             f"cannot write {output}: {error.strerror}", "name another file with --html"

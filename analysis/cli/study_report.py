@@ -65,6 +65,7 @@ def report(
 
 def _write(folder: Path, output: Path, force: bool) -> None:
     from analysis.cli.page_output import check_output
+    from tracer.store.files import as_invoking_user, write_whole
 
     if output.suffix not in _FORMATS:
         raise UsageError(
@@ -80,7 +81,8 @@ def _write(folder: Path, output: Path, force: bool) -> None:
         from analysis.studies.report.page import page as made
     text = made(found)
     try:
-        output.write_text(text)
+        with as_invoking_user():
+            write_whole(output, text.encode("utf-8", "replace"))
     except OSError as error:
         raise UsageError(
             f"cannot write {output}: {error.strerror}", "name another file with -o"

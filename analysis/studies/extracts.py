@@ -31,7 +31,7 @@ from analysis.studies.flush_layer import layer_curve
 from analysis.studies.runs import FACTORS, baseload_w, read_facts, used
 from analysis.views.energy import energy, why_none
 from probes.errors import BadTrace, TracerError
-from tracer.store.files import read_bounded
+from tracer.store.files import as_invoking_user, read_bounded, write_whole
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace, dump
 
@@ -128,10 +128,10 @@ def extract(folder: Path, dev: str | None = None) -> dict[str, Any]:
         pass
     with Trace(folder / "run.trace") as trace:
         found = of_trace(trace, dev)
-    part = kept.with_suffix(".part")
-    part.write_text(dump({"version": VERSION, **found}))
-    part.rename(kept)
-    return json.loads(kept.read_text())  # type: ignore[no-any-return]
+    text = dump({"version": VERSION, **found})
+    with as_invoking_user():
+        write_whole(kept, text.encode())
+    return json.loads(text)  # type: ignore[no-any-return]
 
 
 def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Any]:

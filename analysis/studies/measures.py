@@ -24,6 +24,7 @@ from analysis.views.call_graphs import WRITE_BACK, call_chains
 from analysis.views.energy import all_of, energy, why_none
 from analysis.views.steps import steps
 from probes.errors import BadTrace
+from tracer.store.files import as_invoking_user, read_bounded, write_whole
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
@@ -35,6 +36,7 @@ _OF_CLIENTS = {
     "latency_p99_ms": "latency_ms.p99",
     "achieved_per_s": "achieved_per_s",
 }
+_MAX_BYTES = 1 << 20
 _TOP = 10
 _HOTTEST = 0.01
 
@@ -51,16 +53,16 @@ def measure(folder: Path, dev: str | None = None) -> dict[str, Value]:
     """
     kept = folder / FILE
     try:
-        found = json.loads(kept.read_text())
+        found = json.loads(read_bounded(kept, _MAX_BYTES))
         if found["version"] == VERSION:
             return dict(found["measures"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     with Trace(folder / "run.trace") as trace:
         measures = of_trace(trace, dev)
-    part = kept.with_suffix(".part")
-    part.write_text(json.dumps({"version": VERSION, "measures": measures}, allow_nan=False))
-    part.rename(kept)
+    text = json.dumps({"version": VERSION, "measures": measures}, allow_nan=False)
+    with as_invoking_user():
+        write_whole(kept, text.encode())
     return measures
 
 

@@ -31,11 +31,13 @@ def pack(
       tracer pack run.trace -o run.trace.tar.zst
     """
     from tracer.sizes import show_size
+    from tracer.store.files import as_invoking_user
     from tracer.store.packing import SUFFIX
     from tracer.store.packing import pack as pack_trace
 
     target = output or Path(f"{trace.resolve().name}{SUFFIX}")
-    size = pack_trace(trace, target, raw, force)
+    with as_invoking_user():
+        size = pack_trace(trace, target, raw, force)
     typer.echo(f"{target}: {show_size(size)}", err=True)
 
 
@@ -53,9 +55,11 @@ def unpack(
 
       tracer unpack run.trace.tar.zst
     """
+    from tracer.store.files import as_invoking_user
     from tracer.store.packing import SUFFIX
     from tracer.store.packing import unpack as unpack_trace
 
     name = file.name.removesuffix(SUFFIX).removesuffix(".trace")
-    target = unpack_trace(file, output or Path(f"{name}.trace"), force)
+    with as_invoking_user():
+        target = unpack_trace(file, output or Path(f"{name}.trace"), force)
     typer.echo(f"{target}", err=True)

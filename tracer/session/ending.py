@@ -8,6 +8,7 @@ import select
 import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from tracer.session.capture import Capture
 from tracer.session.launch import Launch
@@ -30,6 +31,8 @@ class Running:
     """All that takes part in a recording while events are let in."""
 
     options: Options
+    place: Path
+    """Where the trace is reached (`Output.place`)."""
     targets: list[Target]
     launch: Launch | None
     capture: Capture

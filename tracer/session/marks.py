@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import json
 import os
 import re
-import shutil
 import time
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
+from tracer.session.file_handles import open_in_root
 from tracer.session.watch import Watch
-from tracer.store.files import create, write_whole
-from tracer.store.marks import NAMES, UNKNOWN_PID
+from tracer.store.files import create, open_regular, write_whole
+from tracer.store.marks import LOST, NAMES, UNKNOWN_PID
 from tracer.targets import Target, threads
 
 _NAME = re.compile(
     rf"^(?P<process>(?P<pid>\d{{1,10}})-(?P<ns>\d{{1,20}}))"
     rf"(-\d+{re.escape(SUFFIX)}|{re.escape(NOTE_SUFFIX)})$"
 )
+_UIDS = re.compile(r"^Uid:(.*)$", re.MULTILINE)
 _OWN_PIDS = re.compile(r"^NSpid:(.*)$", re.MULTILINE)
-_MAX_BYTES = 1 << 30
-"""Of one marks file: 16 million marks."""
-_MAX_FILES = 10_000
+_MAX_BYTES = 16 << 20
+"""Of one file: a writer begins another after 256 KiB."""
+_MAX_FILES = 100_000
+_MAX_TOTAL = 4 << 30
+"""Of all files together: 64 million marks."""
+_MAX_ENTRIES = 1_000_000
+"""Names looked at in one folder."""
+_MAX_ENVIRONMENT = 4 << 20
+_PIECE = 1 << 18
 
 
 def environment_for(folder: Path, automatic: bool, cuda_sync: bool = False) -> dict[str, str]:
@@ -53,6 +64,8 @@ class _Folder:
     targets: list[Target]
     foreign: bool
     """Whether its processes count pids in a namespace of their own."""
+    users: set[int] = field(default_factory=set)
+    """Whose files are theirs."""
     pids: set[int] = field(default_factory=set)
     """Of those at the start, by their own count."""
     named: set[str] = field(default_factory=set)
@@ -60,10 +73,18 @@ class _Folder:
 
 
 class Marks:
-    """Folders that hold marks of targets, beside the one that a command was handed."""
+    """The marks of targets: of a command in `live`, of others in folders of their own.
 
-    def __init__(self, folder: Path) -> None:
+    Whoever is recorded may write anything into those folders. What is found there is copied into
+    `folder`, which is the recorder's, file by file and up to limits; each file that is left out is
+    counted, by reason, in `LOST` of that folder.
+    """
+
+    def __init__(self, folder: Path, live: Path) -> None:
         self.folder = folder
+        self._live = live
+        self._lost: Counter[str] = Counter()
+        self._copied_bytes = 0
         self._begun = time.monotonic_ns()
         self._theirs: dict[tuple[int, int], _Folder] = {}
         self.marking: set[int] = set()
@@ -78,7 +99,8 @@ class Marks:
                 continue
             for pid in target.members():
                 with contextlib.suppress(OSError):
-                    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                    with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
+                        environment = (file.read(_MAX_ENVIRONMENT) or b"").split(b"\0")
                     prefix = f"{MARKS_ENV}=".encode()
                     for entry in environment:
                         if entry.startswith(prefix) and entry != prefix:
@@ -98,9 +120,7 @@ class Marks:
 
     def _open(self, target: Target, pid: int, inside: str) -> None:
         """A folder as the process sees it, which may live in a container."""
-        base = f"/proc/{pid}/root" if inside.startswith("/") else f"/proc/{pid}/cwd"
-        path = os.path.join(base, inside.lstrip("/"))  # noqa: PTH118
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = open_in_root(pid, inside, os.O_RDONLY | os.O_DIRECTORY)
         status = os.fstat(fd)
         known = self._theirs.get((status.st_dev, status.st_ino))
         if known is not None:
@@ -112,6 +132,7 @@ class Marks:
         if target not in known.targets:
             known.targets.append(target)
         known.pids.add(own_pid(pid))
+        known.users |= _users(pid)
         self.marking.add(pid)
 
     def look(self) -> None:
@@ -145,46 +166,93 @@ class Marks:
         os.write(self._names, json.dumps([process, own, pid, named]).encode() + b"\n")
 
     def collect(self) -> None:
-        """Copy what was found into the trace, without the space kept for marks to come."""
+        """Copy what was found into the trace."""
         for folder in self._theirs.values():
             with contextlib.suppress(OSError):
                 if folder.foreign:  # with the threads that have come since
                     self._name(folder)
-                for name in sorted(os.listdir(folder.fd))[:_MAX_FILES]:
-                    match = _NAME.match(name)
-                    # The folder may hold files of earlier runs, of others with the same pids.
-                    if match and (
-                        int(match["pid"]) in folder.pids or int(match["ns"]) >= self._begun
-                    ):
-                        self._copy(folder.fd, name)
-                        if folder.foreign and match["process"] not in folder.named:
-                            self._write_name(match["process"], int(match["pid"]), UNKNOWN_PID, [])
+                self._copy_all(folder.fd, folder)
             os.close(folder.fd)
         self._theirs = {}
+        with contextlib.suppress(OSError):
+            fd = os.open(self._live, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                self._copy_all(fd)
+            finally:
+                os.close(fd)
+        if self._lost:
+            write_whole(self.folder / LOST, json.dumps(self._lost).encode())
         if self._names is not None:
             os.close(self._names)
             self._names = None
         if self._watch is not None:
             self._watch.close()
-        for path in list(self.folder.glob(f"*{SUFFIX}")):
-            with contextlib.suppress(OSError):
-                _trim(path)
+
+    def _copy_all(self, fd: int, folder: _Folder | None = None) -> None:
+        """Copy the marks and notes in an open folder; of `folder`, those of its processes now."""
+        found = []
+        with os.scandir(fd) as entries:
+            for entry in itertools.islice(entries, _MAX_ENTRIES):
+                match = _NAME.match(entry.name)
+                # The folder may hold files of earlier runs, of others with the same pids.
+                if match and (folder is None or self._of_now(match, folder)):
+                    found.append((int(match["ns"]), entry.name, match))
+            if next(entries, None) is not None:
+                self._lost["too many files"] += 1
+        found.sort()
+        for number, (_, name, match) in enumerate(found):
+            if number >= _MAX_FILES:
+                self._lost["too many files"] += len(found) - _MAX_FILES
+                break
+            self._copy(fd, name, folder)
+            if folder is not None and folder.foreign and match["process"] not in folder.named:
+                self._write_name(match["process"], int(match["pid"]), UNKNOWN_PID, [])
 
     def _of_now(self, match: re.Match[str], folder: _Folder) -> bool:
         """Whether a marks file is of a process that lived at the start or has begun since."""
         known = int(match["pid"]) in folder.pids or match["process"] in folder.named
         return known or int(match["ns"]) >= self._begun
 
-    def _copy(self, folder: int, name: str) -> None:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with contextlib.suppress(OSError):
-            fd = os.open(name, flags, dir_fd=folder)
-            with os.fdopen(fd, "rb") as source:
-                stat = os.fstat(fd)
-                of_this_boot = stat.st_ctime >= time.time() - time.monotonic() - 1
-                if of_this_boot and stat.st_size <= _MAX_BYTES:
-                    with create(self.folder / name) as target:
-                        shutil.copyfileobj(source, target)
+    def _copy(self, fd: int, name: str, folder: _Folder | None) -> None:
+        """Copy a file up to the space that is kept for marks to come."""
+        try:
+            with open_regular(name, fd) as source:
+                status = os.fstat(source.fileno())
+                if status.st_size > _MAX_BYTES:
+                    raise ValueError("too long")
+                if folder is not None and not _of_this_boot(status):
+                    return
+                if folder is not None and status.st_uid not in folder.users:
+                    raise ValueError("another user's file")
+                data = _until_zeros(source)
+            if self._copied_bytes + len(data) > _MAX_TOTAL:
+                raise ValueError("too much in all")
+            self._copied_bytes += len(data)
+            with create(self.folder / name) as target:
+                target.write(data)
+        except ValueError as error:
+            self._lost[str(error)] += 1
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._lost["not readable"] += 1
+
+
+def _of_this_boot(status: os.stat_result) -> bool:
+    return status.st_ctime >= time.time() - time.monotonic() - 1
+
+
+def _until_zeros(file: BinaryIO) -> bytes:
+    """What is in a file before the zeros at its end, in whole records; bounded by `_MAX_BYTES`."""
+    pieces = []
+    for _ in range(_MAX_BYTES // _PIECE):
+        piece = file.read(_PIECE)
+        if not piece.strip(b"\0"):  # a writer allocates no more than this ahead
+            break
+        pieces.append(piece)
+    data = b"".join(pieces)
+    used = len(data.rstrip(b"\0"))
+    return data[: -(-used // RECORD_BYTES) * RECORD_BYTES]
 
 
 def own_pid(pid: int, process: int | None = None) -> int:
@@ -199,19 +267,17 @@ def own_pid(pid: int, process: int | None = None) -> int:
     return pid
 
 
+def _users(pid: int) -> set[int]:
+    """The user ids that a process has, real and effective."""
+    with contextlib.suppress(OSError):
+        found = _UIDS.search(Path(f"/proc/{pid}/status").read_text(errors="replace"))
+        return set(map(int, found[1].split())) if found else set()
+    return set()
+
+
 def _maps(pid: int, process: str) -> bool:
     """Whether a process has the marks file mapped of what its files call `process`."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         return any(f"/{process}-" in line and line.endswith(SUFFIX) for line in lines)
     return False
-
-
-def _trim(path: Path) -> None:
-    """Put a copy without the zeros after the last record in the file's place.
-
-    The file itself is left as it is: a process that still maps it would die of its truncation.
-    """
-    data = path.read_bytes()
-    used = len(data.rstrip(b"\0"))
-    write_whole(path, data[: -(-used // RECORD_BYTES) * RECORD_BYTES])

@@ -1,4 +1,4 @@
-"""The trace directory of a recording: made, checked, and taken back if nothing came of it."""
+"""The trace directory of a recording: checked, made, held open, and handed to the user."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pathlib import Path
 
 from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store import manifest as manifests
-from tracer.store.files import make_folder
-from tracer.store.finalize import EVENTS, LOSS, MARKS, RAW
+from tracer.store.files import as_invoking_user, give_to_user, hand_over, invoking_user
+from tracer.store.finalize import EVENTS, LIVE_MARKS, LOSS, MARKS, RAW
 from tracer.store.trace import refuse_live
 
 _LAYOUT = {manifests.FILE, RAW, EVENTS, LOSS}
+_WHILE_RECORDING = 0o711
+"""Others may pass through to the folder of the live marks, which is the user's."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def check(path: Path, force: bool) -> None:
@@ -38,28 +41,88 @@ def _is_trace_or_empty(path: Path) -> bool:
     return entries <= {RAW} or (manifests.FILE in entries and entries <= _LAYOUT)
 
 
-def make(folder: Path) -> None:
-    """Make the trace directory, in place of one that `check` let pass."""
-    try:
-        if folder.exists():
-            shutil.rmtree(folder)
-        make_folder(folder)
-        make_folder(folder / RAW)
-        make_folder(folder / RAW / MARKS)
-    except PermissionError:
-        raise PermissionMissing(
-            f"{folder} cannot be written", "name a folder of yours with -o"
-        ) from None
-    except OSError as error:
-        raise TracerError(
-            f"{folder} cannot be written: {error.strerror}", "name another with -o"
-        ) from None
+class Output:
+    """A new trace directory, held open by a descriptor from its making to its end.
+
+    Another user may own the folder that it lies in, and rename it or put a link in its place. So
+    every file in it is reached by way of the descriptor (`place`), and everything in it belongs to
+    this process's user, who alone can change it, until `hand_over`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Make it, in place of one that `check` let pass. Raises a TracerError."""
+        self.path = path
+        """The name that the user gave: for messages."""
+        try:
+            with as_invoking_user():
+                if path.exists():
+                    shutil.rmtree(path)
+                path.mkdir(mode=0o700)
+            self._fd = os.open(path, _FOLDER)
+            self.place = Path(f"/proc/self/fd/{self._fd}")
+            """Where its files are reached, in this process and those forked from it."""
+            self._take()
+            self._make_folders()
+        except PermissionError:
+            raise PermissionMissing(
+                f"{path} cannot be written", "name a folder of yours with -o"
+            ) from None
+        except OSError as error:
+            raise TracerError(
+                f"{path} cannot be written: {error.strerror}", "name another with -o"
+            ) from None
+
+    def _take(self) -> None:
+        """Make it ours, if it is the one that was just made."""
+        mine = {os.geteuid(), *(invoking_user() or ())[:1]}
+        replaced = os.fstat(self._fd).st_uid not in mine
+        if not replaced:
+            os.fchmod(self._fd, _WHILE_RECORDING)
+            os.fchown(self._fd, os.geteuid(), os.getegid())
+        if replaced or os.listdir(self._fd):
+            os.close(self._fd)
+            raise TracerError(
+                f"another process has replaced {self.path}", "name a folder of yours with -o"
+            )
+
+    def _make_folders(self) -> None:
+        raw = self.place / RAW
+        raw.mkdir(mode=0o700)
+        raw.chmod(_WHILE_RECORDING)
+        (raw / MARKS).mkdir(mode=0o700)
+        (raw / LIVE_MARKS).mkdir(mode=0o700)
+        fd = os.open(raw / LIVE_MARKS, _FOLDER)
+        try:
+            give_to_user(fd)
+        finally:
+            os.close(fd)
+
+    def named(self, error: TracerError) -> TracerError:
+        """The error with the trace's name as the user knows it, not by the descriptor."""
+        return error.replacing(str(self.place), str(self.path))
+
+    def hand_over(self) -> None:
+        """Give everything to the invoking user, or remove it if it got no manifest.
+
+        To be called last, once: by a recorder, or by the guardian of one that was killed.
+        """
+        shutil.rmtree(self.place / RAW / LIVE_MARKS, ignore_errors=True)
+        if (self.place / manifests.FILE).exists():
+            hand_over(self._fd)
+        else:  # nothing was recorded
+            self._remove()
+        os.close(self._fd)
+
+    def _remove(self) -> None:
+        for name in os.listdir(self._fd):
+            shutil.rmtree(self.place / name, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
 
-def remove_if_empty(folder: Path) -> None:
-    """Take back a trace directory that got no manifest: nothing was recorded."""
-    if folder.is_dir() and not (folder / manifests.FILE).exists():
-        shutil.rmtree(folder, ignore_errors=True)
+def live_marks(path: Path) -> Path:
+    """The folder that a command marks into, by the name that its processes can use."""
+    return path.resolve() / RAW / LIVE_MARKS
 
 
 def inodes(folder: Path) -> dict[str, list[int]]:
@@ -67,7 +130,7 @@ def inodes(folder: Path) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for path in (folder, *folder.rglob("*")):
         with contextlib.suppress(OSError):
-            stat = path.lstat()
+            stat = path.stat(follow_symlinks=path == folder)
             dev = f"{os.major(stat.st_dev)}:{os.minor(stat.st_dev)}"
             found.setdefault(dev, []).append(stat.st_ino)
     return found

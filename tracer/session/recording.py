@@ -25,6 +25,7 @@ from tracer.session.launch import Launch
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
 from tracer.session.options import Listener, Options, Outcome
+from tracer.session.output import Output
 from tracer.session.paths import find_files
 from tracer.session.perf import PerfTools
 from tracer.session.sampler import Sampler
@@ -35,7 +36,7 @@ from tracer.session.torch_libraries import open_libraries
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
 from tracer.store.files import write_whole
-from tracer.store.finalize import MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
+from tracer.store.finalize import LIVE_MARKS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
@@ -79,23 +80,21 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         raise UsageError("a baseload is what samples say", "leave out --sample-hz 0")
     output.check(options.output, options.force)
     perf = PerfTools(options.perf_stat, options.callgraphs)
-    raw = options.output / RAW
     with Signals() as signals:
         launch = None
         if options.command:
-            marked = environment_for(
-                (raw / MARKS).resolve(), options.auto_phases, options.cuda_sync
-            )
+            folder = output.live_marks(options.output)
+            marked = environment_for(folder, options.auto_phases, options.cuda_sync)
             launch = Launch(options.command, marked)
             targets.append(target_finder.from_command(options.command, launch.pid))
         target_finder.named_apart(targets)
         capture = None
-        made = False
+        made = None
         try:
+            made = Output(options.output)
             privileges.keep(privileges.CAPTURE)
-            output.make(options.output)
-            made = True
-            marks = Marks(raw / MARKS)
+            raw = made.place / RAW
+            marks = Marks(raw / MARKS, raw / LIVE_MARKS)
             marks.find(targets)
             libraries: list[int] = []
             if TORCH in probes:
@@ -121,7 +120,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 summary = Summary(raw / SUMMARY, capture.programs)
             capture.guard(
                 launch.forget if launch is not None else None,
-                partial(_save, options.output, marks, summary),
+                partial(_save, made, marks, summary),
             )
             manifest = first_manifest(options, probes, targets, capture, choice.why)
             if summed_up:
@@ -129,28 +128,28 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             members = Members(raw / MEMBERS, targets, capture)
             sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
             running = Running(
-                options, targets, launch, capture, marks, perf, members, summary, sampler, signals,
-                listener,
+                options, made.place, targets, launch, capture, marks, perf, members, summary,
+                sampler, signals, listener,
             )  # fmt: skip
             manifest = _capture(running, manifest)
             capture.close()
             privileges.keep(privileges.FINALIZE)
-            manifest = finalize(options.output, manifest, listener.decoding, find_files)
+            manifest = finalize(made.place, manifest, listener.decoding, find_files)
             try:
-                manifest = add_cost(options.output, manifest)
+                manifest = add_cost(made.place, manifest)
             except OSError as error:
                 raise _disk_error(options.output, error) from None
             status = 0
             if launch is not None and manifest["ended_by"] in ("command", "size"):
                 status = let_end(launch, signals)
-        except TracerError:
+        except TracerError as error:
             # A full disk is not the job's fault: what runs may end in its own time.
             if launch is not None and launch.started:
                 perf.close()
                 if capture is not None:
                     capture.close()
                 let_end(launch, signals)
-            raise
+            raise made.named(error) if made is not None else error from error.__cause__
         except BaseException:
             if launch is not None:
                 launch.abandon()
@@ -161,8 +160,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             perf.close()
             if capture is not None:
                 capture.close()
-            if made:
-                output.remove_if_empty(options.output)
+            if made is not None:
+                made.hand_over()
     return Outcome(options.output, manifest, status)
 
 
@@ -198,8 +197,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     """Let events in until something ends it; returns the manifest as now written."""
     options, targets, launch = running.options, running.targets, running.launch
     capture, perf, members = running.capture, running.perf, running.members
-    sampler = running.sampler
-    folder = options.output
+    sampler, folder = running.sampler, running.place
     begun_cpu_s = cpu_s()
     try:
         capture.follow(targets)
@@ -263,8 +261,9 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _save(folder: Path, marks: Marks, summary: Summary | None, stats: Stats) -> None:
-    """What is left to a guardian once it has the raw data of a recorder that was killed."""
+def _save(made: Output, marks: Marks, summary: Summary | None, stats: Stats) -> None:
+    """Save what a killed recorder had not written, but for the raw data: a guardian's last work."""
+    folder = made.place
     if (folder / manifests.FILE).exists():
         marks.collect()
         if summary is not None:
@@ -273,6 +272,7 @@ def _save(folder: Path, marks: Marks, summary: Summary | None, stats: Stats) -> 
         manifest = manifests.read(folder)
         note_end(folder, manifest, stats, "killed", time.monotonic_ns())
         manifests.write(folder, manifest)
+    made.hand_over()
 
 
 def _disk_error(folder: Path, error: OSError) -> TracerError:

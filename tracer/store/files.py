@@ -1,12 +1,17 @@
-"""Files of a trace: the invoking user's, mode 0600, following no symbolic link."""
+"""Files: made whole or not at all, mode 0600, through no symbolic link, read up to a limit."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from probes.errors import PermissionMissing
 
 _OTHER_FILES = 256
 
@@ -20,6 +25,39 @@ def invoking_user() -> tuple[int, int] | None:
     return (uid, gid) if os.geteuid() == 0 else None
 
 
+@contextlib.contextmanager
+def as_invoking_user() -> Iterator[None]:
+    """Reach files with the rights of who called sudo, in this thread and those it starts.
+
+    What is made in the `with` block is that user's, and lies where that user may write: root lends
+    nobody its rights. Without sudo nothing changes. Raises PermissionMissing where this process
+    has given up the right to change (CAP_SETUID, CAP_SETGID).
+    """
+    user = invoking_user()
+    if user is None:
+        yield
+        return
+    uid, gid = user
+    own_uid, own_gid = os.geteuid(), os.getegid()
+    try:
+        _set_file_ids(uid, gid)
+        yield
+    finally:
+        _set_file_ids(own_uid, own_gid)
+
+
+def _set_file_ids(uid: int, gid: int) -> None:
+    """Set the ids that file systems check for this thread: setfsuid(2), setfsgid(2)."""
+    libc = ctypes.CDLL(None)
+    # Each call returns the id before it, whether or not it changes anything.
+    for change, number in ((libc.setfsgid, gid), (libc.setfsuid, uid)):
+        change(number)
+        if change(-1) != number:
+            raise PermissionMissing(
+                f"the rights of user {uid} cannot be taken on", "run as that user, without sudo"
+            )
+
+
 def give_to_user(fd: int) -> None:
     """Make the open file the invoking user's."""
     user = invoking_user()
@@ -27,14 +65,32 @@ def give_to_user(fd: int) -> None:
         os.fchown(fd, *user)
 
 
+def hand_over(folder: int) -> None:
+    """Give an open folder, and all that is in it, to the invoking user: mode 0700, files 0600.
+
+    Nobody else may be able to change what is in it until this ends. The folder itself comes last.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            kind = os.O_DIRECTORY if entry.is_dir(follow_symlinks=False) else os.O_NONBLOCK
+            fd = os.open(
+                entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=folder
+            )
+            try:
+                if kind == os.O_DIRECTORY:
+                    hand_over(fd)
+                else:
+                    os.fchmod(fd, 0o600)
+                    give_to_user(fd)
+            finally:
+                os.close(fd)
+    os.fchmod(folder, 0o700)
+    give_to_user(folder)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder of mode 0700; FileExistsError where there is one."""
     path.mkdir(mode=0o700)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        give_to_user(fd)
-    finally:
-        os.close(fd)
 
 
 def allow_open_files(count: int) -> None:
@@ -49,32 +105,52 @@ def allow_open_files(count: int) -> None:
 def create(path: Path) -> BinaryIO:
     """A new file, open for writing; FileExistsError where there is one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, 0o600)
-    give_to_user(fd)
-    return os.fdopen(fd, "wb")
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Put `data` in place of `path`, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
+    """Put `data` in place of `path`, whole or not at all; a link there is replaced, not followed.
+
+    The folder is looked up once: it may be renamed meanwhile, or another put in its place.
+    """
+    temporary = f".{path.name}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with create(temporary) as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        try:
+            with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            error.filename = str(path)
+            raise
+    finally:
+        os.close(folder)
+
+
+def open_regular(path: Path | str, dir_fd: int | None = None) -> BinaryIO:
+    """A regular file, open for reading. ValueError for a link, a folder, a FIFO or a device."""
+    found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        # Looked at before it is opened: to open a device may do something.
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            raise ValueError("no regular file")
+        return os.fdopen(os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC), "rb")
+    finally:
+        os.close(found)
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The bytes of a file that follows no link; ValueError where it is longer than `limit`."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
+    """The bytes of a regular file; ValueError where it is none or longer than `limit`."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > limit:
+            raise ValueError(f"longer than {limit} bytes")
         data = file.read(limit + 1)
     if len(data) > limit:
         raise ValueError(f"longer than {limit} bytes")

@@ -52,7 +52,7 @@ from tracer.store.lists import (
     ThreadFacts,
 )
 from tracer.store.manifest import Manifest, TableFacts
-from tracer.store.marks import NAMES, read_notes
+from tracer.store.marks import LIVE, NAMES, read_lost, read_notes
 from tracer.store.tables import TableWriter, write_rows, write_table
 
 RAW = "raw"
@@ -64,6 +64,8 @@ MEMBERS = "members.jsonl"
 FILES = "files.json"
 EXTENTS = "extents.json"
 MARKS = "marks"
+LIVE_MARKS = MARKS + LIVE
+"""Where a command marks while it is recorded; its processes may write anything there."""
 
 Progress = Callable[[int, int], None]
 """Called with pages decoded and pages in all."""
@@ -227,6 +229,7 @@ def _decode(
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None
     gaps = [*_gaps(manifest, timeline), *membership.gaps]
+    gaps += read_lost(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
     tables |= summary.decode(folder / RAW, manifest, building, gaps)
     tables |= samples.decode(folder / RAW, manifest, building)

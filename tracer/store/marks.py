@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import itertools
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from probes.loss import Gap
 from tracer.phases.format import (
     ABSENT,
     AUTOMATIC,
@@ -24,10 +25,13 @@ from tracer.phases.format import (
     RECORD_BYTES,
     SUFFIX,
 )
+from tracer.store.checked import Count, checker
 from tracer.store.files import read_bounded
 from tracer.store.lists import MarkFacts
 
 _MAX_FILES = 100_000
+_MAX_BYTES = 16 << 20
+"""Of one file: a writer begins another after 256 KiB."""
 _MAX_NOTES = 100
 _MAX_NOTE_BYTES = 1 << 12
 _MAX_OPEN = 1000
@@ -52,6 +56,12 @@ assert _RECORD.itemsize == RECORD_BYTES
 
 NAMES = "names.jsonl"
 """Beside the marks: what this machine calls the processes of a container (`MarkFacts`)."""
+
+LIVE = ".live"
+"""At the end of the name of the folder that a command marks into."""
+
+LOST = "lost.json"
+"""Beside the marks: how many files of marks were left out, by reason."""
 
 UNKNOWN_PID = 0
 """There: a process that was gone before it was looked for."""
@@ -96,16 +106,13 @@ def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span
             # Two containers may count alike: then it is not known which is meant.
             parents[own] = pid if parents.get(own, pid) == pid else -own
     by_thread: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
-    if folder.is_dir() and not folder.is_symlink():
-        for path in sorted(folder.iterdir())[:_MAX_FILES]:
-            if path.suffix != SUFFIX:
-                continue
-            records = _read(path)
-            if (process := path.name.rpartition("-")[0]) in here:
-                _rename(records, here[process], parents)
-            for pid, tid in np.unique(records[["pid", "tid"]]).tolist():
-                mine = records[(records["pid"] == pid) & (records["tid"] == tid)]
-                by_thread.setdefault((pid, tid), []).append(mine)
+    for path in _files(folder, SUFFIX, _MAX_FILES):
+        records = _read(path)
+        if (process := path.name.rpartition("-")[0]) in here:
+            _rename(records, here[process], parents)
+        for pid, tid in np.unique(records[["pid", "tid"]]).tolist():
+            mine = records[(records["pid"] == pid) & (records["tid"] == tid)]
+            by_thread.setdefault((pid, tid), []).append(mine)
     script: list[Span] = []
     automatic: list[Span] = []
     for (pid, tid), parts in sorted(by_thread.items()):
@@ -126,22 +133,46 @@ def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span
 def read_notes(folder: Path) -> list[str]:
     """What the processes left word of that PyTorch could not be made to mark, each text once."""
     found: dict[str, None] = {}
-    if folder.is_dir() and not folder.is_symlink():
-        for path in sorted(folder.glob(f"*{NOTE_SUFFIX}"))[:_MAX_NOTES]:
-            with contextlib.suppress(OSError, ValueError):
-                found[read_bounded(path, _MAX_NOTE_BYTES).decode("utf-8", "replace")] = None
+    for path in _files(folder, NOTE_SUFFIX, _MAX_NOTES):
+        with contextlib.suppress(OSError, ValueError):
+            found[read_bounded(path, _MAX_NOTE_BYTES).decode("utf-8", "replace")] = None
     return list(found)
+
+
+def read_lost(folder: Path, start_ns: int, end_ns: int | None) -> list[Gap]:
+    """A gap for each reason for which the recorder left out files of marks."""
+    try:
+        told = checker(dict[str, Count]).validate_json(read_bounded(folder / LOST, _MAX_NOTE_BYTES))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        told = {"their list is damaged": 1}
+    return [
+        Gap("marks", -1, start_ns, end_ns, None, f"{count} files of marks left out: {why}")
+        for why, count in told.items()
+    ]
+
+
+def _files(folder: Path, suffix: str, most: int) -> list[Path]:
+    """Files of this suffix, in a folder of marks and in that of a command being recorded.
+
+    The recorder or its guardian empties the second one. It is there if both were killed.
+    """
+    found: list[Path] = []
+    for place in (folder, folder.with_name(folder.name + LIVE)):
+        if place.is_dir() and not place.is_symlink():
+            paths = (path for path in place.iterdir() if path.suffix == suffix)
+            found += sorted(itertools.islice(paths, most))
+    return found[:most]
 
 
 def _read(path: Path) -> np.ndarray[Any, Any]:
     """The committed records of one marks file."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
+        data = read_bounded(path, _MAX_BYTES)
+    except (OSError, ValueError):
         return np.empty(0, _RECORD)
-    with os.fdopen(fd, "rb") as file:
-        size = os.fstat(fd).st_size
-        records = np.fromfile(file, _RECORD, count=size // RECORD_BYTES)
+    records = np.frombuffer(data, _RECORD, count=len(data) // RECORD_BYTES)
     kinds = [kind | of_torch for kind in (BEGIN, END, MEASURED) for of_torch in (0, AUTOMATIC)]
     sane = (records["committed"] == COMMITTED) & np.isin(records["kind"], kinds)
     sane &= (records["pid"] > 0) & (records["tid"] > 0)

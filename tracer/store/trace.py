@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probes.catalogue import TABLES
-from probes.errors import BadTrace, UsageError
+from probes.errors import BadTrace, PermissionMissing, UsageError
 from probes.kernel import boot_id, process_alive
 from probes.loss import TABLE as LOSS_TABLE
 from probes.schema import Column, Type
@@ -68,6 +68,7 @@ class Trace:
                 self.manifest = manifests.read(self.folder)
             from tracer.store.finalize import finalize
 
+            _refuse_anothers(self.folder)
             self.manifest = finalize(self.folder, self.manifest, progress)
         self._absent: dict[str, list[Column]] = {}
         self._paths = self._checked_paths()
@@ -266,6 +267,19 @@ def _await_guardian(folder: Path, manifest: Manifest) -> bool:
             )
         time.sleep(0.02)
     return True
+
+
+def _refuse_anothers(folder: Path) -> None:
+    """Raise PermissionMissing where root would write into another user's folder.
+
+    Its owner may change what is in the folder meanwhile, and so choose where root writes.
+    """
+    owner = folder.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        raise PermissionMissing(
+            f"{folder} belongs to user {owner} and has no tables yet, and root makes none there",
+            f"make them as that user: sudo -u '#{owner}' tracer info {folder}",
+        )
 
 
 def dump(value: Any) -> str:

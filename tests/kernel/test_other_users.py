@@ -1,0 +1,233 @@
+"""Attacks by the user whom root records for, or by a recorded process: root lends no rights.
+
+The attacker is a real second user. It acts while the recorder runs, in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import wait_for
+from tests.support.warm import Tracer
+from tracer.store.trace import Trace
+
+NOBODY = 65534
+SECRET = "root:$6$not for everybody"
+BY_SUDO = {"SUDO_UID": str(NOBODY), "SUDO_GID": str(NOBODY)}
+
+
+@pytest.fixture
+def place():
+    """A folder that everybody may pass through, with `theirs`, which is the attacker's."""
+    folder = Path(tempfile.mkdtemp(prefix="tracer-test-"))
+    folder.chmod(0o755)
+    (folder / "theirs").mkdir()
+    os.chown(folder / "theirs", NOBODY, NOBODY)
+    (folder / "root's").mkdir(mode=0o700)
+    (folder / "root's/secret").write_text(SECRET)
+    (folder / "root's/secret").chmod(0o600)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def attack(place):
+    """Run a shell command as the attacker, in its folder; returns whether it succeeded."""
+
+    def run(script: str) -> bool:
+        command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        ended = subprocess.run(
+            [*command, "sh", "-c", script], cwd=place / "theirs", capture_output=True, check=False
+        )
+        return ended.returncode == 0
+
+    return run
+
+
+@pytest.fixture
+def victim():
+    """A process that makes a system call a millisecond until the test ends."""
+    source = "import os, time\nwhile True: os.getppid(); time.sleep(0.001)"
+    with subprocess.Popen([sys._base_executable, "-S", "-E", "-c", source]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def recording(place, victim):
+    """A recording that root makes for the attacker, in the attacker's folder."""
+    recorder = Tracer(
+        *("record", "-o", "x.trace", "-p", victim.pid),
+        cwd=place / "theirs",
+        env={**os.environ, **BY_SUDO},
+    )
+    wait_for((place / "theirs/x.trace/raw/threads.json").exists, "the recording")
+    yield recorder
+    recorder.kill()
+    recorder.close()
+
+
+def end(recorder: Tracer) -> None:
+    recorder.send_signal(signal.SIGINT)
+    _, err = recorder.communicate(timeout=120)
+    assert recorder.returncode == 0, err
+
+
+def contents(folder: Path) -> bytes:
+    """Everything in all files of a folder."""
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_trace_ends_as_the_users_own(recording, place):
+    end(recording)
+    trace = place / "theirs/x.trace"
+    for path in (trace, *trace.rglob("*")):
+        assert path.stat().st_uid == NOBODY
+        assert path.stat().st_mode & 0o077 == 0
+    with Trace(trace) as opened:
+        assert opened.manifest["complete"]
+
+
+def test_while_it_is_recorded_nobody_else_changes_what_is_in_it(recording, place, attack):
+    for script in (
+        "touch x.trace/new",
+        "rm x.trace/manifest.json",
+        "mv x.trace/raw x.trace/other",
+        "touch x.trace/raw/kallsyms",
+        "touch x.trace/raw/marks/1-1-1.marks",
+        "cat x.trace/manifest.json",
+        "chmod 777 x.trace",
+    ):
+        assert not attack(script), script
+    end(recording)
+
+
+def test_another_folder_in_the_place_of_the_trace_gets_nothing(recording, place, attack):
+    assert attack(f'mv x.trace moved && ln -s "{place}/root\'s" x.trace')
+    end(recording)
+    assert os.listdir(place / "root's") == ["secret"]
+    with Trace(place / "theirs/moved") as trace:
+        assert trace.manifest["complete"]
+        assert trace.manifest["tables"]["syscalls"]["rows"] > 0
+    assert (place / "theirs/moved").stat().st_uid == NOBODY
+
+
+def test_another_folder_gets_nothing_from_a_guardian_either(recording, place, attack):
+    assert attack(f'mv x.trace moved && ln -s "{place}/root\'s" x.trace')
+    recording.kill()
+    recording.wait()
+    wait_for(lambda: (place / "theirs/moved").stat().st_uid == NOBODY, "the guardian")
+    told = json.loads((place / "theirs/moved/manifest.json").read_text())
+    assert told["ended_by"] == "killed"
+    assert os.listdir(place / "root's") == ["secret"]
+
+
+LIVE = "x.trace/raw/marks.live"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        'ln -s "$SECRET" 1-1-1.marks',
+        'ln -s "$SECRET" 1-1.note',
+        "mkfifo 1-1-1.marks",
+        "mkdir 1-1-1.marks",
+        "truncate -s 1T 1-1-1.marks",
+    ],
+)
+def test_marks_that_are_no_marks_are_left_out_and_counted(recording, place, attack, planted):
+    assert attack(f'cd {LIVE} && SECRET="{place}/root\'s/secret" && {planted}')
+    end(recording)
+    trace = place / "theirs/x.trace"
+    assert SECRET.encode() not in contents(trace)
+    assert not (trace / "raw/marks.live").exists()
+    with Trace(trace) as opened:
+        causes = opened.sql("SELECT cause FROM loss WHERE stream = 'marks'")["cause"].to_list()
+    (cause,) = causes
+    assert cause.startswith("1 files of marks left out: ")
+
+
+MARKER = """
+import os, sys, time
+while True: os.getppid(); time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["ln -s {secret} {name}", "mkfifo {name}", "mkdir {name}", "truncate -s 1T {name}"],
+)
+def test_marks_of_a_process_are_only_regular_files_of_its_own(place, tracer, planted):
+    """The process names any folder in its environment, and puts anything there."""
+    marks = place / "marks"
+    marks.mkdir()
+    name = f"1-{1 << 60}-0.marks"
+    script = planted.format(secret=place / "root's/secret", name=name)
+    subprocess.run(["sh", "-c", script.replace("root's", "root\\'s")], cwd=marks, check=True)
+    environment = {**os.environ, "TRACER_MARKS": str(marks)}
+    command = [sys._base_executable, "-S", "-E", "-c", MARKER]
+    with subprocess.Popen(command, env=environment) as process:
+        tracer("record", "-o", place / "x.trace", "-p", process.pid, "-d", "0.3")
+        process.kill()
+    assert SECRET.encode() not in contents(place / "x.trace")
+    with Trace(place / "x.trace") as trace:
+        assert len(trace.sql("SELECT * FROM loss WHERE stream = 'marks'")) == 1
+
+
+def test_a_link_does_not_lead_out_of_a_targets_root(place, tracer):
+    """A chrooted process names a folder by an absolute link, which root must not follow."""
+    outside = place / "root's" / f"1-{1 << 60}-0.marks"
+    outside.write_text(SECRET)
+    jail = place / "jail"
+    jail.mkdir()
+    (jail / "marks").symlink_to(outside.parent)
+    source = f"import os, time\nos.chroot({str(jail)!r})\nos.chdir('/')\n" + (
+        "print('in', flush=True)\nwhile True: os.getppid(); time.sleep(0.001)"
+    )
+    command = [sys._base_executable, "-S", "-E", "-c", source]
+    environment = {**os.environ, "TRACER_MARKS": "/marks"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"in\n"
+        tracer("record", "-o", place / "x.trace", "-p", process.pid, "-d", "0.3")
+        process.kill()
+    assert SECRET.encode() not in contents(place / "x.trace")
+
+
+def test_under_sudo_a_page_is_written_with_the_users_rights(place, tracer, attack):
+    fixture = Path(__file__).resolve().parents[2] / "fixtures/lenet.trace"
+    forbidden = place / "root's/page.html"
+    environment = {**os.environ, **BY_SUDO}
+    ran = tracer("report", fixture, "--html", forbidden, env=environment, status=2)
+    assert "Permission denied" in ran.err
+    tracer("report", fixture, "--html", place / "theirs/page.html", env=environment)
+    assert (place / "theirs/page.html").stat().st_uid == NOBODY
+    assert not forbidden.exists()
+
+
+def test_under_sudo_no_trace_is_made_where_the_user_may_not_write(place, tracer):
+    environment = {**os.environ, **BY_SUDO}
+    folder = place / "root's/x.trace"
+    ran = tracer("record", "-o", folder, "--", "true", env=environment, status=3)
+    assert "cannot be written" in ran.err
+    assert not folder.exists()
+
+
+def test_root_makes_no_tables_in_another_users_folder(recording, place, attack, tracer):
+    """Its owner could lead astray what root writes there."""
+    recording.kill()
+    recording.wait()
+    trace = place / "theirs/x.trace"
+    wait_for(lambda: trace.stat().st_uid == NOBODY, "the guardian")
+    assert attack(f'rm -r x.trace/raw/marks && ln -s "{place}/root\'s" x.trace/raw/marks')
+    ran = tracer("info", trace, status=3)
+    assert f"sudo -u '#{NOBODY}' tracer info" in ran.err
+    assert os.listdir(place / "root's") == ["secret"]

@@ -97,6 +97,10 @@ class Output:
         finally:
             os.close(fd)
 
+    def remove_live_marks(self) -> None:
+        """Remove the folder that a command marked into, once its marks were collected."""
+        shutil.rmtree(self.place / RAW / LIVE_MARKS, ignore_errors=True)
+
     def named(self, error: TracerError) -> TracerError:
         """The error with the trace's name as the user knows it, not by the descriptor."""
         return error.replacing(str(self.place), str(self.path))
@@ -106,9 +110,8 @@ class Output:
 
         To be called last, once: by a recorder, or by the guardian of one that was killed.
         """
-        shutil.rmtree(self.place / RAW / LIVE_MARKS, ignore_errors=True)
         if (self.place / manifests.FILE).exists():
-            hand_over(self._fd)
+            hand_over(self._fd, but=LIVE_MARKS)  # which is the user's, and may hold anything
         else:  # nothing was recorded
             self._remove()
         os.close(self._fd)

@@ -133,6 +133,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             )  # fmt: skip
             manifest = _capture(running, manifest)
             capture.close()
+            made.remove_live_marks()
             privileges.keep(privileges.FINALIZE)
             manifest = finalize(made.place, manifest, listener.decoding, find_files)
             try:
@@ -272,6 +273,7 @@ def _save(made: Output, marks: Marks, summary: Summary | None, stats: Stats) -> 
         manifest = manifests.read(folder)
         note_end(folder, manifest, stats, "killed", time.monotonic_ns())
         manifests.write(folder, manifest)
+        made.remove_live_marks()
     made.hand_over()
 
 

@@ -65,20 +65,23 @@ def give_to_user(fd: int) -> None:
         os.fchown(fd, *user)
 
 
-def hand_over(folder: int) -> None:
+def hand_over(folder: int, but: str) -> None:
     """Give an open folder, and all that is in it, to the invoking user: mode 0700, files 0600.
 
-    Nobody else may be able to change what is in it until this ends. The folder itself comes last.
+    Nobody else may be able to change what is in it until this ends, except in folders called
+    `but`, which are left alone. The folder itself comes last.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
+            if entry.name == but:
+                continue
             kind = os.O_DIRECTORY if entry.is_dir(follow_symlinks=False) else os.O_NONBLOCK
             fd = os.open(
                 entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=folder
             )
             try:
                 if kind == os.O_DIRECTORY:
-                    hand_over(fd)
+                    hand_over(fd, but)
                 else:
                     os.fchmod(fd, 0o600)
                     give_to_user(fd)

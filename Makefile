@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Three processes: the tests of the kernel, those of Docker, and all others. The first two mostly wait.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope
+# Two processes: one for the tests of the kernel and Docker, in turn, and one for all others.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test cover bench lint format clean

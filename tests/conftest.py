@@ -67,14 +67,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 class Rooms(LoadScopeScheduling):
-    """Gives a process a whole room at a time; a room is a file, or the folder of a need.
+    """Gives a process a whole room at a time: a file, all pages, or all that observes the machine.
 
-    Kernel tests observe the one kernel, Docker tests share a daemon, and browser tests a browser.
-    (The mark `xdist_group` would say the same, but pytest-xdist 3.8 ignores it under pytest 9.2.)
+    Kernel and Docker tests disturb each other: they count events and lost events, change settings
+    and time things on the one kernel. (The mark `xdist_group` would say the same, but
+    pytest-xdist 3.8 ignores it under pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
         _, folder, *_ = nodeid.split("/")
+        if folder in ("kernel", "docker"):
+            return "machine"
         return folder if folder in NEEDS else nodeid.partition("::")[0]
 
 

@@ -190,10 +190,10 @@ def test_an_image_that_is_not_there_fails_the_runs_in_containers(study, dockerd,
 
 def test_a_run_that_does_not_end_has_failed(study, dockerd, tmp_path):
     text = TINY.format(repeats=1).replace("epochs = 1", "epochs = 100000")
-    ran = json.loads(study(text.replace("repeats", "longest_s = 15\nrepeats")).out)
+    ran = json.loads(study(text.replace("repeats", "longest_s = 8\nrepeats")).out)
     assert (ran["done"], ran["failed"]) == (0, 2)
     assert {one["state"] for one in results(tmp_path).values()} == {"failed"}
-    assert all("took longer than 15 s" in one["reason"] for one in results(tmp_path).values())
+    assert all("took longer than 8 s" in one["reason"] for one in results(tmp_path).values())
     assert_nothing_is_left(tmp_path, dockerd)
 
 
@@ -230,7 +230,7 @@ workers = 0
 where = [{where}]
 power_mode = [{modes}]
 """
-HALF_OF_ONE = "{cores = 1, cpu_quota = 0.5}"
+MOST_OF_ONE = "{cores = 1, cpu_quota = 0.9}"
 NO_STUDY = TINY.partition("[[runs]]")[0]
 NOTE = Path("/var/lib/traintrace/power_mode.json")
 
@@ -238,7 +238,7 @@ NOTE = Path("/var/lib/traintrace/power_mode.json")
 def test_runs_are_made_in_their_power_modes_and_one_that_the_machine_lacks_fails(
     study, dockerd, tmp_path
 ):
-    slow = SLOW.format(where='"host", "1"', modes=f"{HALF_OF_ONE}, {{gpu_mhz = 1}}")
+    slow = SLOW.format(where='"host", "1"', modes=f"{MOST_OF_ONE}, {{gpu_mhz = 1}}")
     ran = json.loads(study(NO_STUDY.format(repeats=1) + slow).out)
     assert (ran["done"], ran["failed"]) == (2, 2)
     for one in results(tmp_path).values():
@@ -247,21 +247,21 @@ def test_runs_are_made_in_their_power_modes_and_one_that_the_machine_lacks_fails
             assert mode == {"name": "gpu_mhz 1"}
             assert "gpu_mhz" in one["reason"] and "\n" not in one["reason"]
         else:
-            assert mode["name"] == "cores 1, cpu_quota 0.5"
-            assert (mode["settings"]["cores"], mode["settings"]["cpu_quota"]) == (1, 0.5)
+            assert mode["name"] == "cores 1, cpu_quota 0.9"
+            assert (mode["settings"]["cores"], mode["settings"]["cpu_quota"]) == (1, 0.9)
             assert mode["by"]["cpu_quota"] == "quota of CPU time, not a frequency"
     assert not NOTE.exists()
     assert_nothing_is_left(tmp_path, dockerd)
 
 
 def test_several_containers_have_the_time_of_a_mode_together(study, dockerd, tmp_path):
-    text = NO_STUDY.format(repeats=1) + SLOW.format(where='"2"', modes=HALF_OF_ONE)
+    text = NO_STUDY.format(repeats=1) + SLOW.format(where='"2"', modes=MOST_OF_ONE)
     process = study.start(text.replace("epochs = 1", "epochs = 100000"))
     wait_for(lambda: len(dockerd.client.containers.list()) == 2, "two containers", 300)
     first = str(min(os.sched_getaffinity(0)))
     for box in dockerd.client.containers.list():
         config = box.attrs["HostConfig"]
-        assert (config["NanoCpus"], config["CpusetCpus"]) == (250_000_000, first)
+        assert (config["NanoCpus"], config["CpusetCpus"]) == (450_000_000, first)
     process.terminate()
     assert process.wait(120) == 130
     assert not NOTE.exists()
@@ -269,7 +269,7 @@ def test_several_containers_have_the_time_of_a_mode_together(study, dockerd, tmp
 
 
 def test_a_killed_study_s_job_is_taken_out_of_its_mode_by_the_next_study(study, dockerd, tmp_path):
-    text = NO_STUDY.format(repeats=1) + SLOW.format(where='"host"', modes=HALF_OF_ONE)
+    text = NO_STUDY.format(repeats=1) + SLOW.format(where='"host"', modes=MOST_OF_ONE)
     process = study.start(text.replace("epochs = 1", "epochs = 100000"))
     cgroup = Path(f"traintrace-{process.pid}")
     wait_for(lambda: any(members(cgroup)), "the job to join its cgroups", 300)

@@ -295,7 +295,8 @@ def _recorder(job: Job) -> list[str]:
 
 
 def _workloads(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-m", "workloads", *arguments]
+    # -P: modules come from where they are installed, not from the folder that the user stands in.
+    return [sys.executable, "-P", "-m", "workloads", *arguments]
 
 
 def _chosen(options: list[str], wanted: tuple[str, ...], others: bool = False) -> list[str]:

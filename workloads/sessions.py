@@ -64,7 +64,12 @@ def begun(
         # A Ctrl-C amid Popen would leave a process that nobody knows.
         with held():
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"},
             )
         say(note, process.pid)
         yield process

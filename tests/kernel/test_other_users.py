@@ -19,6 +19,9 @@ import pytest
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
+from workloads.errors import JobError
+from workloads.studies import media
+from workloads.studies.scratch import Scratch
 
 NOBODY = 65534
 SECRET = "root:$6$not for everybody"
@@ -231,3 +234,41 @@ def test_root_makes_no_tables_in_another_users_folder(recording, place, attack, 
     ran = tracer("info", trace, status=3)
     assert f"sudo -u '#{NOBODY}' tracer info" in ran.err
     assert os.listdir(place / "root's") == ["secret"]
+
+
+@pytest.fixture
+def scratch(place):
+    """A study's scratch disk whose image lies in the attacker's folder."""
+    study = place / "study"
+    study.mkdir()
+    return Scratch(study, 32 << 20, media.find(str(place / "theirs")))
+
+
+def test_an_image_that_somebody_else_prepared_is_not_mounted(scratch, attack):
+    assert attack(f"truncate -s 32M {scratch.image} && /sbin/mkfs.ext4 -qF {scratch.image}")
+    with pytest.raises(JobError, match="another user's"), scratch:
+        pass
+    assert not os.path.ismount(scratch.mount)
+
+
+def test_nothing_is_mounted_over_what_a_link_names(scratch, place):
+    scratch.mount.symlink_to(place / "root's")
+    with pytest.raises(JobError, match="cannot use"), scratch:
+        pass
+    assert not os.path.ismount(place / "root's")
+
+
+def test_a_file_of_a_scratch_disk_lends_no_rights(scratch):
+    with scratch:
+        mounts = Path("/proc/self/mounts").read_text().splitlines()
+        (options,) = [line.split()[3] for line in mounts if line.split()[1] == str(scratch.mount)]
+    assert {"nosuid", "nodev"} <= set(options.split(","))
+
+
+def test_a_job_imports_nothing_from_the_folder_that_its_user_stands_in(place, tracer):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    here = place / "theirs"
+    (here / "torch.py").write_text("open('imported', 'w')\nraise ImportError('not the real one')")
+    job = ("workload", "run", "lenet", "--samples", "16", "--steps", "1", "-o", place / "out")
+    tracer(*job, cwd=here, env={**os.environ, "PYTHONPATH": str(here)})
+    assert not (here / "imported").exists()

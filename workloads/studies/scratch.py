@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -63,8 +63,14 @@ class Scratch:
         if not self.image.exists():
             with explained(f"cannot make {self.image}", _MEND_FOLDER):
                 self._make()
-        self.mount.mkdir(exist_ok=True)
-        _run(["mount", "-o", "loop", str(self.image), str(self.mount)])
+        self.mount.mkdir(mode=0o755, exist_ok=True)
+        # Held open: others may own the folders, and put something else in the place of these.
+        with _held(self.image, os.O_RDWR) as image, _held(self.mount, os.O_DIRECTORY) as mount:
+            _run(
+                ["mount", "--no-canonicalize", "-o", "loop,nosuid,nodev",
+                 f"/proc/self/fd/{image}", f"/proc/self/fd/{mount}"],
+                (image, mount),
+            )  # fmt: skip
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -100,9 +106,14 @@ class Scratch:
 
     def _make(self) -> None:
         part = self.image.with_suffix(".part")
-        with part.open("wb") as file:
-            os.truncate(file.fileno(), self._size)
-        _run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", str(part)])
+        part.unlink(missing_ok=True)
+        fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.truncate(fd, self._size)
+            make = ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"]
+            _run([*make, f"/proc/self/fd/{fd}"], (fd,))
+        finally:
+            os.close(fd)
         part.rename(self.image)
 
 
@@ -150,9 +161,26 @@ def _quietly(command: list[str]) -> int:
     return subprocess.run(command, capture_output=True, check=False).returncode
 
 
-def _run(command: list[str]) -> None:
+@contextlib.contextmanager
+def _held(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor of a file or folder of ours. JobError for a link, and for another user's."""
+    with explained(f"cannot use {path}", "remove it, or study in a folder of your own"):
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        subprocess.run(command, capture_output=True, text=True, check=True)
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise JobError(
+                f"{path} is another user's, or others may write to it",
+                "remove it, or study in a folder of your own",
+            )
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _run(command: list[str], fds: tuple[int, ...] = ()) -> None:
+    try:
+        subprocess.run(command, capture_output=True, text=True, check=True, pass_fds=fds)
     except FileNotFoundError:
         raise JobError(f"{command[0]} is not there", "install e2fsprogs and mount") from None
     except subprocess.CalledProcessError as error:

@@ -98,7 +98,7 @@ def say(note: Path | None, session: int) -> None:
     """Write down that a session runs, for `end_left`: a line each."""
     if note is not None:
         began = psutil.Process(session).create_time()
-        with note.open("a") as file:
+        with _opened(note, os.O_APPEND) as file:
             file.write(json.dumps({"session": session, "started": began}) + "\n")
 
 
@@ -109,9 +109,16 @@ def forget(note: Path | None, session: int) -> None:
     own = f'{{"session": {session},'
     left = [line for line in note.read_text().splitlines() if not line.startswith(own)]
     if left:
-        note.write_text("\n".join(left) + "\n")
+        with _opened(note, os.O_TRUNC) as file:
+            file.write("\n".join(left) + "\n")
     else:
         note.unlink()
+
+
+def _opened(note: Path, how: int) -> IO[str]:
+    """The note, open for writing, and never what a link in its place names."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
+    return os.fdopen(os.open(note, flags, 0o600), "w")
 
 
 def end_left(note: Path) -> None:

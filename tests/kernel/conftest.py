@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import shlex
 import subprocess
 import sys
@@ -16,6 +18,9 @@ from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tracer.store.trace import Trace
+
+_CLONE_NEWNS = 0x00020000
+"""include/uapi/linux/sched.h"""
 
 
 @pytest.fixture
@@ -33,19 +38,38 @@ def load(tmp_path):
     return make
 
 
+def _in_mounts_of_its_own(changes: list[str]) -> None:
+    """Run shell commands that change mounts; no other process sees what they change."""
+    assert ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0
+    for change in ("mount --make-rprivate /", *changes):
+        subprocess.run(["sh", "-c", change], check=True)
+
+
 @pytest.fixture
-def hidden(tmp_path):
+def hidden(tracer, tmp_path):
     """Run `tracer` where shell commands have changed the mounts; nothing else sees that."""
-    empty = tmp_path / "empty"
-    empty.mkdir()
+    (tmp_path / "empty").mkdir()
 
     def run(changes, *arguments):
-        changes = [change.replace("EMPTY", str(empty)) for change in changes]
-        script = " && ".join([*changes, "exec " + shlex.join(tracer_command(*arguments))])
-        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+        changes = [change.replace("EMPTY", str(tmp_path / "empty")) for change in changes]
+        before = functools.partial(_in_mounts_of_its_own, changes)
+        return tracer(*arguments, before=before, status=None)
+
+    return run
+
+
+@pytest.fixture
+def unable(tmp_path):
+    """Run `tracer` by `setpriv OPTIONS`, where shell commands have changed the mounts."""
+    (tmp_path / "empty").mkdir(exist_ok=True)
+
+    def run(options, changes, *arguments):
+        command = f"exec setpriv {options} {shlex.join(tracer_command(*arguments))}"
+        script = " && ".join([*changes, command]).replace("EMPTY", str(tmp_path / "empty"))
+        unshared = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
         return Ran.of(
             subprocess.run(
-                command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
+                unshared, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
             )
         )
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from tracer.store.files import as_invoking_user, write_whole
 from workloads.containers.limits import Limits, parse_bytes
 from workloads.errors import JobError
 from workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
@@ -41,8 +42,9 @@ def read(folder: Path, run: Run) -> dict[str, Any] | None:
 def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerModes) -> None:
     """Make a run from the start; what goes wrong in it is its result."""
     place = folder / RUNS / run.id
-    shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
-    place.mkdir()
+    with as_invoking_user():
+        shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
+        place.mkdir()
     factors = run.factors
     scratch = Scratch(folder, scratch_bytes, media.find(factors.medium))
     output = scratch.mount / "output"
@@ -87,10 +89,9 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
 
 
 def write(path: Path, facts: dict[str, Any]) -> None:
-    """Write JSON, all of it or nothing."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(facts, indent=1) + "\n")
-    part.rename(path)
+    """Write JSON, all of it or nothing, with the rights of the study's user."""
+    with as_invoking_user():
+        write_whole(path, (json.dumps(facts, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tracer.store.files import as_invoking_user
 from workloads.errors import JobError, explained
 from workloads.modes.setting import PowerModes
 from workloads.sessions import end_left
@@ -49,7 +50,8 @@ def run_study(
     Raises JobError where the folder is another study's or another runner's.
     """
     folder = folder.absolute()
-    with explained(f"cannot use the folder {folder}", "name another one with -o"):
+    mend = "name another one with -o"
+    with explained(f"cannot use the folder {folder}", mend), as_invoking_user():
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
     with _alone(folder):
         _declare(study, folder)

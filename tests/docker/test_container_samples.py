@@ -21,7 +21,7 @@ say(name + "-is-done")
 time.sleep(1000)
 """
 IDLE = f"""
-held = os.urandom(1 << 20) * {HOLDS >> 20}
+held = os.urandom(1 << 20) * {HOLDS >> 21}
 say(name + "-is-done")
 time.sleep(1000)
 """

@@ -79,7 +79,7 @@ def test_a_killed_recorder_leaves_no_perf_and_a_readable_trace(tmp_path, load, t
             assert len(mine) >= 2
             time.sleep(0.5)
             recorder.kill()
-            recorder.wait()
+            recorder.close()
             wait_for(lambda: not perfs(), "the end of perf")
         finally:
             job.kill()

@@ -16,7 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from probes.doctor import check, verdict
-from tests.support import browser
+from tests.support import browser, leftovers
 from tests.support.warm import Tracer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,6 +52,12 @@ def why_no_docker() -> str | None:
 def why_no_browser() -> str | None:
     """The one reason for which no page can be looked at here, or None."""
     return None if browser.find() else "no Chromium is installed (apt-get install chromium)"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin with a machine on which no killed run has left a file system."""
+    if not hasattr(config, "workerinput") and os.geteuid() == 0:
+        leftovers.take_down()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from workloads import models
 from workloads.data import catalogue
@@ -377,6 +379,19 @@ def show_versions() -> None:
     from workloads.containers.versions import versions
 
     _print({**versions()})
+
+
+def check(arguments: Sequence[str]) -> None:
+    """Parse a command line, and run nothing. Raises JobError for a mistake in it."""
+    name, *rest = arguments
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)
+    try:
+        command.commands[name].make_context(name, rest)
+    except typer.TyperException as error:
+        raise JobError(
+            error.format_message().rstrip("."), f"see `{_PROGRAM} {name} --help`"
+        ) from None
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads import sessions
+from workloads.cli import check
 from workloads.containers.limits import Limits
 from workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, require_same, versions
 from workloads.errors import BrokenJobError, JobError, took_too_long
@@ -67,6 +68,14 @@ class Job:
             found += ["--checkpoint", f"{model}/{_FRESH}"]
         return found
 
+    def check(self) -> None:
+        """Raise JobError for an option that the job would refuse."""
+        if self.mode == "serve":
+            check(self.server_arguments("model", "socket"))
+            check(["request", self.model, *_chosen(self.options, _OF_SERVER, others=True)])
+        else:
+            check(self.arguments("data", "output", "model"))
+
     def server_arguments(self, model: str, socket: str) -> list[str]:
         """Of the server, with the folders as they are called where it runs."""
         own = _chosen(self.options, _OF_SERVER)
@@ -95,8 +104,10 @@ class Ran:
 def prepare(job: Job) -> Job:
     """Make the data set and, for inference, a model: neither is to be paid by what is measured.
 
-    Gives the job with its data folder. Raises JobError with the last words of what failed.
+    Gives the job with its data folder. Raises JobError for a wrong option of the job, before
+    anything is made, and with the last words of what failed.
     """
+    job.check()
     own = _chosen(job.options, _OF_DATA)
     command = ["prepare", job.model, "--output", str(job.output), *own]
     if job.data is not None:

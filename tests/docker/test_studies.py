@@ -25,6 +25,7 @@ scale = 0.002
 model = "lenet"
 workers = 1
 epochs = 1
+cache = "kept"
 where = ["host", "2"]
 """
 
@@ -32,12 +33,14 @@ ON_HOST = """
 [[runs]]
 model = "lenet"
 epochs = 1
+cache = "kept"
 """
 
 TOO_BIG = """
 [[runs]]
 model = "lenet"
 where = "1"
+cache = "kept"
 memory = "400m"
 batch_size = 18000
 workers = 0
@@ -228,6 +231,7 @@ SLOW = """
 model = "lenet"
 epochs = 1
 workers = 0
+cache = "kept"
 where = [{where}]
 power_mode = [{modes}]
 """

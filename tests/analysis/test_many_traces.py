@@ -57,18 +57,18 @@ def test_a_report_of_a_folder_adds_its_traces_up(tracer, runs):
     assert counted(tracer, f"file://{runs}") == {"read": 4, "write": 2}
 
 
-def test_workers_print_what_one_process_prints(tracer, runs):
+def test_workers_print_what_one_process_prints(tracer, runs, workers):
     for arguments in (("runs", "--json"), ("runs",)):
         alone = tracer("report", *arguments).out
-        assert tracer("report", *arguments, "--scheduler", "local:2").out == alone
+        assert tracer("report", *arguments, "--scheduler", workers).out == alone
 
 
-def test_a_folder_with_one_trace_is_that_trace(tracer, tmp_path):
+def test_a_folder_with_one_trace_is_that_trace(tracer, tmp_path, workers):
     shutil.copytree(FIXTURE, tmp_path / "one/run.trace")
     alone = tracer("report", "one/run.trace", "--json")
     assert alone.json["trace"] == "one/run.trace"
     assert tracer("report", "one", "--json").out == alone.out
-    assert tracer("report", "one", "--json", "--scheduler", "local:1").out == alone.out
+    assert tracer("report", "one", "--json", "--scheduler", workers).out == alone.out
 
 
 def test_the_json_of_many_says_where_each_is_and_what_it_tells(tracer, tmp_path):
@@ -113,7 +113,7 @@ def test_a_hostile_name_of_a_trace_cannot_speak_to_the_terminal(tracer, tmp_path
     assert "\x1b" not in tracer("query", "runs", "SELECT 1 AS n").out
 
 
-def test_a_query_of_a_folder_has_the_trace_in_its_first_column(tracer, runs):
+def test_a_query_of_a_folder_has_the_trace_in_its_first_column(tracer, runs, workers):
     query = "SELECT name, count(*) AS n FROM syscalls GROUP BY 1 ORDER BY 1"
     expected = [
         {"trace": "c.tar.zst", "name": "read", "n": 1},
@@ -126,19 +126,19 @@ def test_a_query_of_a_folder_has_the_trace_in_its_first_column(tracer, runs):
     assert tracer("query", f"file://{runs}", query, "--json").json == [
         *expected[2:], *expected[:2]
     ]  # fmt: skip
-    there = tracer("query", "runs", query, "--json", "--scheduler", "local:2").json
+    there = tracer("query", "runs", query, "--json", "--scheduler", workers).json
     assert there == expected
     assert tracer("query", "runs/b.trace", query, "--json").json == [
         {"name": "read", "n": 1}, {"name": "write", "n": 1}
     ]  # fmt: skip
 
 
-def test_a_comparison_is_the_same_wherever_traces_are_looked_at(tracer, tmp_path):
+def test_a_comparison_is_the_same_wherever_traces_are_looked_at(tracer, tmp_path, workers):
     make_study(tmp_path / "s.study")
     runs = [f"s.study/runs/{one}/run.trace" for one in RUNS]
     named = tracer("compare", *runs, "--json")
     assert tracer("compare", "s.study", "--json").out == named.out
-    assert tracer("compare", "s.study", "--json", "--scheduler", "local:2").out == named.out
+    assert tracer("compare", "s.study", "--json", "--scheduler", workers).out == named.out
     assert named.json["groups"][0]["name"] == "host"
     assert named.json["groups"][0]["traces"][0]["path"] == "s.study/runs/host-0/run.trace"
 
@@ -166,16 +166,16 @@ def test_groups_may_be_folders_and_urls(tracer, tmp_path):
     assert "host/0.tar.zst is in the groups a and b" in said
 
 
-@pytest.mark.parametrize("scheduler", [(), ("--scheduler", "local:2")])
 @pytest.mark.parametrize(
     "verb", [("report",), ("query", "SELECT 1 AS n FROM syscalls"), ("compare",)]
 )
-def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, scheduler):
+def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, workers):
     table = runs / "b.trace/events/syscalls.parquet"
     table.write_bytes(table.read_bytes()[:50])
-    ran = tracer(verb[0], "runs", *verb[1:], *scheduler, status=6)
-    assert "runs/b.trace/events/syscalls.parquet is damaged" in one_line(ran.err)
-    assert ran.out == ""
+    for scheduler in ((), ("--scheduler", workers)):
+        ran = tracer(verb[0], "runs", *verb[1:], *scheduler, status=6)
+        assert "runs/b.trace/events/syscalls.parquet is damaged" in one_line(ran.err)
+        assert ran.out == ""
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,6 @@ def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, sche
         (("runs", "--scheduler", "nonsense"), 2, "'nonsense' is no scheduler"),
         (("runs", "--scheduler", "local:-1"), 2, "'local:-1' is no scheduler"),
         (("runs", "--scheduler", "http://127.0.0.1:1"), 2, "is no scheduler"),
-        (("runs", "--scheduler", "tcp://127.0.0.1:1"), 2, "no Dask scheduler answers"),
         (("runs/a.trace", "--scheduler", "nonsense"), 2, "'nonsense' is no scheduler"),
         (("runs", "--html", "x.html"), 2, "the page of one trace"),
         (("runs/a.trace", "--html", "x.html", "--scheduler", "local:1"), 2, "of one trace"),

@@ -307,6 +307,9 @@ def test_what_is_no_scheduler_is_a_users_mistake(runs: Path, wrong: str) -> None
         map_traces(calls, find([str(runs)]), wrong)
 
 
-def test_a_scheduler_that_does_not_answer_is_said(runs: Path) -> None:
+def test_a_scheduler_that_does_not_answer_is_said(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analysis.scale.mapping._CONNECT_S", 1)
     with pytest.raises(UsageError, match="no Dask scheduler answers"):
         map_traces(calls, find([str(runs)]), "tcp://127.0.0.1:1")

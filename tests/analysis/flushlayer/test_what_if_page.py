@@ -46,13 +46,13 @@ def test_a_sweep_has_its_page_its_table_and_its_json(tracer, tmp_path):
     assert "Every simulation" in (tmp_path / "s.html").read_text()
 
 
-def test_a_sweep_on_workers_and_of_two_traces_is_the_same(tracer, tmp_path):
+def test_a_sweep_on_workers_and_of_two_traces_is_the_same(tracer, tmp_path, workers):
     (tmp_path / "s.toml").write_text('capacity = [0.1, 1.0]\npolicy = ["lru", "min", "sieve"]\n')
     here = tracer("simulate", FIXTURE, "--config", "s.toml", "--json").json["rows"]
     two = ("simulate", FIXTURE, FIXTURE, "--config", "s.toml", "--json")
-    there = tracer(*two, "--scheduler", "local:2").json["rows"]
+    there = tracer(*two, "--scheduler", workers).json["rows"]
     assert [{k: v for k, v in row.items() if k != "trace"} for row in there] == here * 2
-    one = ("simulate", FIXTURE, "--config", "s.toml", "--json", "--scheduler", "local:2")
+    one = ("simulate", FIXTURE, "--config", "s.toml", "--json", "--scheduler", workers)
     assert tracer(*one).json["rows"] == here
 
 

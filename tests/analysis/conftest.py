@@ -1,0 +1,20 @@
+"""Workers for tests of many traces."""
+
+from collections.abc import Iterator
+
+import distributed
+import pytest
+
+
+@pytest.fixture(scope="session")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Dask scheduler with two workers; `local:N` would start some a test."""
+    folder = str(tmp_path_factory.mktemp("workers"))
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        local_directory=folder,
+        scheduler_kwargs={"local_directory": folder},
+    ) as cluster:
+        yield cluster.scheduler_address

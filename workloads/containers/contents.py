@@ -30,11 +30,12 @@ from workloads.errors import JobError
 LIBRARY = "/opt/traintrace"
 """Folder of the packages and of our own code in the image."""
 
-NOT_DEPLOYED = ("torch/bin/protoc", "torch/include/", "torch/share/", "networkx/", "urllib3/")
-"""Of the packages: what compilers take, graph partitioning, an HTTP client."""
+NOT_DEPLOYED = ("networkx/", "urllib3/")
+"""Of the packages: graph partitioning, an HTTP client."""
 
 _ALSO = ("typer", "psutil")
-_NOWHERE = ("torch/test/", "torch/bin/test_")
+_NOWHERE = ("torch/test/", "torch/bin/test_", "torch/bin/protoc", "torch/include/", "torch/share/")
+"""Tests, and what a compiler takes, which no image has."""
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo", "tkinter"}
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 _CACHED = re.compile(r"^\s*(?P<soname>\S+) \((?P<abi>[^)]*)\) => (?P<path>/\S+)$", re.MULTILINE)

@@ -217,7 +217,7 @@ def _about_pairs(
 
 
 def _values(runs: Sequence[Run], grouping: Grouping) -> pd.DataFrame:
-    """A row a trace and measure; what a trace with the topic lacks is what its absence means."""
+    """A row a trace and leading measure; what a trace lacks is what its absence means there."""
     of = {number: group.name for group in grouping.groups for number in group.traces}
     parts = [
         run.measured.frame.assign(trace=number, group=of[number])
@@ -229,11 +229,13 @@ def _values(runs: Sequence[Run], grouping: Grouping) -> pd.DataFrame:
     frame = pd.concat(parts, ignore_index=True)
     frame["value"] = pd.to_numeric(frame["value"], errors="coerce")
     frame = frame[np.isfinite(frame["value"].astype(float))]
+    frame = frame[frame.groupby(_KEYS)["leading"].transform("any")]
     missing = []
     for keys, one in frame[frame["absent"].notna()].groupby(_KEYS, sort=False):
         topic = keys[0] if isinstance(keys, tuple) else keys
         for number in of:
-            if number in set(one["trace"]) or topic in runs[number].measured.whys:
+            of_run = runs[number].measured
+            if number in set(one["trace"]) or topic in of_run.whys or topic in of_run.cut:
                 continue
             told = dict(zip(_KEYS, keys, strict=True)) | {"trace": number, "group": of[number]}
             missing.append(told | {"value": one["absent"].iloc[0], "weight": 0.0})
@@ -303,6 +305,8 @@ def _why(runs: Sequence[Run], group: Group, topic: str) -> str:
     for number in group.traces:
         if (why := runs[number].measured.whys.get(topic)) is not None:
             return why
+    if any(topic in runs[number].measured.cut for number in group.traces):
+        return "it has more names than are looked at"
     return "nothing of the kind was recorded"
 
 

@@ -1,7 +1,8 @@
 """What one trace comes to, measure by measure, so that traces can be held against each other.
 
 What is of the jobs is per job, where several run at once. A measure that a trace cannot give is not
-there, and `whys` tells the reason; a call that was never made, a reason that never came up is 0.
+there, and `whys` tells the reason. A call that was never made is 0, and so is a reason that never
+came up.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from probes.errors import BadTrace
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 
-_TOP_CALLS = 20
+_LONGEST_CALLS = 20
 _SPREAD = ("p50", "p99")
 """Quantiles of times, beside their mean."""
-_MOST_NAMES = 100
-"""Of what is counted by name: a trace may have any number of them."""
+_MOST_NAMED = 1000
+"""Rows of what is counted by name, in a topic: a trace may have any number of names."""
 
 
 class Row(NamedTuple):
     """A measure of a trace. `weight` (0 to 1): what share of the job's time it is, where that can
-    be said. `absent`: what it is in a trace that has the topic and not this measure."""
+    be said. `absent`: what it is in a trace that has the topic, all of it, and not this measure.
+    `leading`: whether it is one of the largest of its topic; a comparison shows what leads in one
+    of its traces."""
 
     topic: str
     measure: str
@@ -43,6 +46,7 @@ class Row(NamedTuple):
     value: float | None
     weight: float
     absent: float | None = None
+    leading: bool = True
 
 
 COLUMNS = list(Row._fields)
@@ -51,16 +55,18 @@ COLUMNS = list(Row._fields)
 @dataclass(frozen=True)
 class Measured:
     """`frame`: a row a measure, with the columns of `Row`. `whys`: topics that are not there, and
-    why not."""
+    why not. `cut`: topics with too many names, of which the smallest were left out."""
 
     frame: pd.DataFrame
     whys: dict[str, str]
+    cut: frozenset[str] = frozenset()
 
 
 def measured(trace: Trace, dev: str | None = None) -> Measured:
     """All measures of a trace; of what is written, that on `dev`, or on all devices."""
     rows: list[Row] = []
     whys: dict[str, str] = {}
+    cut = set()
     for topic, make in _MAKERS.items():
         try:
             made = [row for row in make(trace, dev) if row.value is None or pd.notna(row.value)]
@@ -69,8 +75,12 @@ def measured(trace: Trace, dev: str | None = None) -> Measured:
             continue
         if not made:
             whys[topic] = "nothing of the kind was recorded"
+        named = [row for row in made if row.absent is not None]
+        if len(named) > _MOST_NAMED:
+            cut.add(topic)
+            made = [row for row in made if row.absent is None] + named[:_MOST_NAMED]
         rows += made
-    return Measured(pd.DataFrame(rows, columns=COLUMNS), whys)
+    return Measured(pd.DataFrame(rows, columns=COLUMNS), whys, frozenset(cut))
 
 
 def _times(topic: str, label: str, times: dict[str, Any], weight: float) -> list[Row]:
@@ -136,12 +146,13 @@ def _calls(trace: Trace, dev: str | None) -> list[Row]:
         Row("calls", "all", "calls/s", float(frame["calls"].sum()) / jobs / length, ELSEWHERE),
         Row("calls", "time in all", "s", total_s, ELSEWHERE),
     ]
-    for one in records(frame.head(_TOP_CALLS)):
+    for number, one in enumerate(records(frame)):
+        leading = number < _LONGEST_CALLS
         seconds = (one["total_s"] or 0.0) / jobs
         weight = ELSEWHERE * min(1.0, seconds / length)
-        rows.append(Row("calls", f"time in {one['name']}", "s", seconds, weight, 0.0))
+        rows.append(Row("calls", f"time in {one['name']}", "s", seconds, weight, 0.0, leading))
         per_s = one["calls"] / jobs / length
-        rows.append(Row("calls", str(one["name"]), "calls/s", per_s, weight, 0.0))
+        rows.append(Row("calls", str(one["name"]), "calls/s", per_s, weight, 0.0, leading))
     return rows
 
 
@@ -156,7 +167,7 @@ def _faults(trace: Trace, dev: str | None) -> list[Row]:
 
 
 def _writebacks(trace: Trace, dev: str | None) -> list[Row]:
-    frame = writeback_reasons(trace, dev).head(_MOST_NAMES)
+    frame = writeback_reasons(trace, dev)
     minutes = _length_s(trace) / 60
     total = float(frame["writebacks"].sum())
     rows = [Row("write-backs", "all", "1/min", total / minutes, ELSEWHERE)]
@@ -173,7 +184,7 @@ def _flushed(trace: Trace, dev: str | None) -> list[Row]:
         " AND (? IS NULL OR dev = ?) GROUP BY reason ORDER BY pages DESC, reason",
         dev,
         dev,
-    ).head(_MOST_NAMES)
+    )
     total = float(frame["pages"].sum())
     rows = [Row("flushed pages", "all", "pages", total, ELSEWHERE)]
     for reason, pages in zip(frame["reason"], frame["pages"], strict=True):

@@ -126,6 +126,39 @@ def test_a_call_that_is_never_made_is_0_and_not_missing(tmp_path):
     assert row(found, "calls", "time in write")["why"] == "it is 0 in the base"
 
 
+def of_calls(folder, calls):
+    """A trace of these calls, each so many microseconds long in all."""
+    rows = [
+        {"ts": n, "tid": 7, "name": name, "dur_ns": us * 1000, "ret": 0}
+        for n, (name, us) in enumerate(calls.items())
+    ]
+    tables, clock = {"syscalls": rows}, {"name": "mono", "start_ns": 0, "end_ns": 100 * S}
+    make_trace(folder, tables, clock=clock).close()
+    return folder
+
+
+def test_a_call_counts_as_it_was_made_however_many_took_longer(tmp_path):
+    many = {f"call{n}": 100 + n for n in range(40)}
+    first = of_calls(tmp_path / "a.trace", {"close": 50})
+    found = compare([first, of_calls(tmp_path / "b.trace", {"close": 25, **many})])
+    assert row(found, "calls", "time in close")["ratio"] == pytest.approx(0.5)
+    assert row(found, "calls", "close")["ratio"] == 1
+    assert row(found, "calls", "time in call39")["base_mean"] == 0
+    shown = set(found.rows["measure"])
+    assert "time in call20" in shown and "time in call19" not in shown
+
+
+def test_a_call_of_a_trace_with_too_many_names_is_not_said_to_be_0(tmp_path):
+    many = {f"call{n}": 100 for n in range(2000)}
+    first = of_calls(tmp_path / "a.trace", {"close": 50})
+    found = compare([first, of_calls(tmp_path / "b.trace", {"close": 25, **many})])
+    close = row(found, "calls", "time in close")
+    assert (close["verdict"], close["why"]) == (
+        MISSING, "not in b: it has more names than are looked at"
+    )  # fmt: skip
+    assert row(found, "calls", "all")["ratio"] == pytest.approx(2001)
+
+
 MS = 1_000_000
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from analysis.findings.finding import Finding, ask, file_name, finding, of_events, percent
 from analysis.findings.finding import name as named
 from analysis.findings.window import Scope, Window, whole
+from analysis.views.in_phase import with_phase
 from tracer.store.trace import Trace
 
 _TARGET = (Scope.TARGET,)
-_STAGES = ("data_load", "model_load", "train", "inference")
 
 
 def faults(trace: Trace) -> list[Finding]:
@@ -25,19 +25,12 @@ def faults(trace: Trace) -> list[Finding]:
 
 
 def _major(trace: Trace, over: Window) -> list[Finding]:
-    trace.empty_if_missing("phases")
+    view = with_phase(trace, "page_faults")
     answer = ask(
         trace,
-        # Where one process alone marks stages, those that mark none are of its job.
-        f'WITH stages AS (SELECT pid, name, start, coalesce("end", {over.end}) AS ended'
-        f" FROM phases WHERE name IN {_STAGES} AND pid IS NOT NULL), one AS (SELECT any_value(pid)"
-        " AS pid FROM stages HAVING count(DISTINCT pid) = 1), major AS (SELECT file, ts,"
-        " coalesce((SELECT pid FROM one), pid) AS pid FROM page_faults WHERE kind = 'major')"
-        " SELECT 100 * count(*) / sum(count(*)) OVER () AS value, file, stage, count(*) AS faults,"
-        " sum(count(*)) OVER () AS of FROM (SELECT file, CASE WHEN ts <= ended THEN name END AS"
-        " stage FROM major m ASOF LEFT JOIN stages s ON m.pid = s.pid AND m.ts >= s.start)"
-        " GROUP BY file, stage QUALIFY file IS NOT NULL"
-        " ORDER BY count(*) DESC, file, stage LIMIT 1",
+        "SELECT 100 * count(*) / sum(count(*)) OVER () AS value, file, stage, count(*) AS faults,"
+        f" sum(count(*)) OVER () AS of FROM {view} WHERE kind = 'major' GROUP BY file, stage"
+        " QUALIFY file IS NOT NULL ORDER BY count(*) DESC, file, stage LIMIT 1",
     )
     if answer is None:
         return []

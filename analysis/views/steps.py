@@ -6,6 +6,7 @@ stall + compute + overhead; compute is forward + backward + optimizer.
 
 from __future__ import annotations
 
+from analysis.views.nesting import NEVER, cut
 from analysis.views.view import View
 from probes.schema import Column, Type
 from tracer.store.trace import Trace
@@ -14,7 +15,6 @@ VIEW = "steps"
 
 _PARTS = ("fetch", "forward", "backward", "optimizer", "checkpoint")
 _STAGES = ("train", "eval", "inference")
-_FOREVER = 1 << 62
 _LATEST = 1 << 58
 _COMPUTE = ("forward", "backward", "optimizer")
 
@@ -26,31 +26,65 @@ _SUMS = ", ".join(
     + [f"try_cast(sum(gpu_ns) FILTER (name = '{n}') AS BIGINT) AS gpu_{n}_ns" for n in _COMPUTE]
 )
 
+_MARKED = f"""
+CREATE OR REPLACE TEMP TABLE step_phases AS
+-- What lies years from the machine's start is no time, and would not add up.
+SELECT * FROM phases
+WHERE start BETWEEN -{_LATEST} AND {_LATEST}
+    AND coalesce("end" BETWEEN start AND {_LATEST}, true)
+"""
+
+_STAGES_SQL = f"""
+SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, name, start,
+    coalesce("end", {NEVER}) AS "end"
+FROM step_phases WHERE name IN {_STAGES} AND pid IS NOT NULL AND tid IS NOT NULL
+ORDER BY lane, start, "end" DESC, name
+"""
+
+_STEPS_SQL = f"""
+SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, id, start,
+    -- One without an end lasts no longer than until the next one.
+    coalesce("end", lead(start) OVER (PARTITION BY pid, tid ORDER BY id), {NEVER}) AS "end"
+FROM numbered_steps WHERE tid IS NOT NULL ORDER BY lane, start, "end" DESC, id
+"""
+
+_NUMBERED = """
+CREATE OR REPLACE TEMP TABLE numbered_steps AS
+SELECT row_number() OVER (ORDER BY s.start, s."end" DESC, s.pid, s.tid) AS id, s.*,
+    c.name AS stage, c.span AS around
+FROM (SELECT * FROM step_phases WHERE name = 'step' AND pid IS NOT NULL) s
+ASOF LEFT JOIN step_stages c ON s.pid = c.pid AND s.tid = c.tid AND s.start >= c.ts
+"""
+
 _SQL = f"""
 CREATE TEMP TABLE {VIEW} AS
-WITH mine AS (
-    -- What lies years from the machine's start is no time, and would not add up.
-    SELECT * FROM phases
-    WHERE start BETWEEN -{_LATEST} AND {_LATEST}
-        AND coalesce("end" BETWEEN start AND {_LATEST}, true)
-), step AS (
-    SELECT row_number() OVER (ORDER BY start, pid, tid) AS id, * FROM mine
-    WHERE name = 'step' AND pid IS NOT NULL
-), part AS (
+WITH part AS (
     SELECT row_number() OVER (ORDER BY start, "end" DESC) AS number, pid, tid, name, start, "end",
-        gpu_ns
-    FROM mine WHERE name IN {_PARTS} AND "end" IS NOT NULL
+        epoch, gpu_ns
+    FROM step_phases WHERE name IN {_PARTS} AND "end" IS NOT NULL
 ), within AS (
-    SELECT part.*, CASE WHEN part.start < coalesce(step."end", {_FOREVER}) THEN id END AS id
-    FROM part ASOF LEFT JOIN step
-        ON part.pid = step.pid AND part.tid = step.tid AND part.start >= step.start
-), placed AS (
-    SELECT * FROM within WHERE id IS NOT NULL
-    UNION ALL
+    SELECT part.*, c.id
+    FROM part ASOF LEFT JOIN step_cuts c
+        ON part.pid = c.pid AND part.tid = c.tid AND part.start >= c.ts
+), early AS (
     -- Where the script marks its steps inside the loop, the fetch lies before the step.
-    SELECT w.* REPLACE (step.id AS id)
-    FROM (SELECT * FROM within WHERE id IS NULL AND name = 'fetch') w ASOF JOIN step
-        ON w.pid = step.pid AND w.tid = step.tid AND w.start <= step.start
+    SELECT w.*, c.span AS around, c.name AS stage
+    FROM (SELECT * FROM within WHERE id IS NULL AND name = 'fetch') w
+    ASOF LEFT JOIN step_stages c ON w.pid = c.pid AND w.tid = c.tid AND w.start >= c.ts
+), consumed AS (
+    -- The next step of the same stage took the batch, whatever is evaluated in between.
+    SELECT e.number, s.id, s.epoch FROM (SELECT * FROM early WHERE around IS NOT NULL) e
+    ASOF JOIN numbered_steps s
+        ON e.pid = s.pid AND e.tid = s.tid AND e.around = s.around AND e.start <= s.start
+    UNION ALL
+    SELECT e.number, s.id, s.epoch FROM (SELECT * FROM early WHERE around IS NULL) e
+    ASOF JOIN numbered_steps s ON e.pid = s.pid AND e.tid = s.tid AND e.start <= s.start
+), placed AS (
+    SELECT number, pid, tid, name, start, "end", gpu_ns, id FROM within WHERE id IS NOT NULL
+    UNION ALL
+    -- The last fetch of an epoch finds no batch: it is no step's.
+    SELECT number, pid, tid, name, start, "end", gpu_ns, c.id
+    FROM early e JOIN consumed c USING (number) WHERE coalesce(e.epoch = c.epoch, true)
 ), outer_part AS (
     SELECT *, coalesce(max("end") OVER (
         PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -75,25 +109,50 @@ WITH mine AS (
     SELECT s.*, least(s.start, coalesce(first, s.start)) AS begun,
         {", ".join(f"coalesce({n}_ns, 0) AS {n}_ns" for n in _PARTS)},
         {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)}
-    FROM step s LEFT JOIN sums USING (id)
+    FROM numbered_steps s LEFT JOIN sums USING (id)
 )
-SELECT whole.pid, whole.tid,
-    CASE WHEN whole.start < coalesce(stage."end", {_FOREVER}) THEN stage.name END AS stage,
-    whole.epoch, whole.step, begun AS start, whole."end", whole."end" - begun AS total_ns,
+SELECT whole.pid, whole.tid, whole.stage, whole.epoch, whole.step,
+    begun AS start, whole."end", whole."end" - begun AS total_ns,
     fetch_ns AS fetch_stall_ns, forward_ns + backward_ns + optimizer_ns AS compute_ns,
     forward_ns, backward_ns, optimizer_ns, checkpoint_ns,
     whole."end" - begun - fetch_ns - forward_ns - backward_ns - optimizer_ns - checkpoint_ns
         AS overhead_ns,
     {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)},
     whole.source
-FROM whole ASOF LEFT JOIN (SELECT * FROM mine WHERE name IN {_STAGES}) stage
-    ON whole.pid = stage.pid AND whole.tid = stage.tid AND whole.start >= stage.start
-ORDER BY begun, whole.pid, whole.tid
+FROM whole ORDER BY begun, whole.pid, whole.tid
 """
 
 
 def _build(trace: Trace) -> None:
+    trace.execute(_MARKED)
+    _keep_innermost(trace, "step_stages", _STAGES_SQL, "name")
+    trace.execute(_NUMBERED)
+    _keep_innermost(trace, "step_cuts", _STEPS_SQL, "id")
     trace.execute(_SQL)
+
+
+def _keep_innermost(trace: Trace, table: str, query: str, name: str) -> None:
+    """Keep which of the query's spans is innermost on each thread, from when on.
+
+    `query` gives lane, pid, tid, `name`, start and end, in the order that `cut` takes. Columns of
+    the table: pid, tid, ts, `name`, and span (its number); both null where a thread is in none.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    spans = trace.arrow(query).combine_chunks()
+    lane, start, end = (spans[column].to_numpy() for column in ("lane", "start", "end"))
+    cut_lane, ts, span, _ = cut(lane, start, end, np.full(len(lane), -1, np.int64))
+    inner = pa.array(span, mask=span < 0)
+    first = np.searchsorted(lane, cut_lane)
+    columns = {
+        "pid": spans["pid"].take(first),
+        "tid": spans["tid"].take(first),
+        "ts": pa.array(ts),
+        name: spans[name].take(inner),
+        "span": inner,
+    }
+    trace.keep(table, pa.table(columns))
 
 
 def _time(name: str, about: str) -> Column:
@@ -106,7 +165,11 @@ STEPS = View(
     (
         Column("pid", Type.INT32, "process that marked it"),
         Column("tid", Type.INT32, "thread that marked it"),
-        Column("stage", Type.TEXT, "train, eval or inference around it; null: none is marked"),
+        Column(
+            "stage",
+            Type.TEXT,
+            "the innermost of train, eval and inference around it; null: none is marked",
+        ),
         Column("epoch", Type.INT64, "from 0"),
         Column("step", Type.INT64, "from 0"),
         _time("start", "when it began, with the fetch before it"),

@@ -83,6 +83,83 @@ def test_a_fetch_before_the_script_s_own_step_belongs_to_it(tmp_path):
     assert found == [(140, 30, 110), (90, 10, 80)]
 
 
+def two_epochs(*, marked_inside):
+    """Two epochs of two steps, each epoch with an evaluation of two batches after it.
+
+    `marked_inside`: a step is marked without its fetch, which lies before it.
+    """
+    found, step = [phase("train", 0, 2000, epoch=None)], 0
+    for epoch in (0, 1):
+        for _ in range(2):
+            at = epoch * 1000 + 100 * (step % 2)
+            found.append(phase("fetch", at, at + 10, epoch, step))
+            begin = at + 10 if marked_inside else at
+            found.append(phase("step", begin, at + 90, epoch, step))
+            found.append(phase("backward", at + 30, at + 70, epoch, step))
+            step += 1
+        found.append(phase("fetch", epoch * 1000 + 200, epoch * 1000 + 203, epoch))  # no batch
+        found.append(phase("eval", epoch * 1000 + 300, epoch * 1000 + 900, epoch))
+        found += [phase("fetch", epoch * 1000 + at, epoch * 1000 + at + 61, epoch)
+                  for at in (310, 510)]  # fmt: skip
+        found.append(phase("step", epoch * 1000 + 700, epoch * 1000 + 720, epoch, 0))
+    return found
+
+
+@pytest.mark.parametrize("marked_inside", [False, True])
+def test_steps_after_an_evaluation_are_of_training_and_have_its_fetches_not(
+    tmp_path, marked_inside
+):
+    with make_trace(tmp_path / "t", {"phases": two_epochs(marked_inside=marked_inside)}) as trace:
+        found = rows(trace, f"SELECT stage, epoch, fetch_stall_ns, total_ns FROM {steps(trace)}")
+    training = [(epoch, stall, total) for stage, epoch, stall, total in found if stage == "train"]
+    assert training == [(0, 10, 90), (0, 10, 90), (1, 10, 90), (1, 10, 90)]
+    evaluation = [(epoch, stall) for stage, epoch, stall, _ in found if stage == "eval"]
+    assert evaluation == [(0, 122), (1, 122)]
+
+
+def test_an_evaluation_within_a_step_leaves_the_step_its_parts(tmp_path):
+    nested = [
+        phase("train", 0, 1000),
+        phase("step", 100, 900, step=0),
+        phase("backward", 110, 130, step=0),
+        phase("eval", 200, 600),
+        phase("step", 210, 300, step=0),
+        phase("forward", 220, 290, step=0),
+        phase("optimizer", 700, 750, step=0),
+        phase("step", 900, 990, step=1),
+    ]
+    with make_trace(tmp_path / "t", {"phases": nested}) as trace:
+        found = rows(trace, f"SELECT stage, step, compute_ns FROM {steps(trace)}")
+    assert found == [("train", 0, 70), ("eval", 0, 70), ("train", 1, 0)]
+
+
+def test_a_batch_that_waits_while_others_are_evaluated_is_the_next_training_step_s(tmp_path):
+    marked = [
+        phase("train", 0, 1000),
+        phase("fetch", 10, 30),
+        phase("eval", 100, 500),
+        phase("fetch", 110, 150),
+        phase("step", 200, 300, step=0),
+        phase("step", 600, 700, step=0),
+    ]
+    with make_trace(tmp_path / "t", {"phases": marked}) as trace:
+        found = rows(trace, f"SELECT stage, fetch_stall_ns FROM {steps(trace)} ORDER BY 1")
+    assert found == [("eval", 40), ("train", 20)]
+
+
+def test_a_stage_of_another_thread_or_rank_is_not_the_step_s(tmp_path):
+    marked = [
+        phase("train", 0, 1000),
+        phase("eval", 100, 500, pid=WORKER),
+        phase("inference", 0, 1000, tid=HELPER),
+        phase("step", 200, 300, step=0),
+        phase("step", 200, 300, step=0, pid=WORKER),
+    ]
+    with make_trace(tmp_path / "t", {"phases": marked}) as trace:
+        found = rows(trace, f"SELECT pid, stage FROM {steps(trace)} ORDER BY 1")
+    assert found == [(JOB, "train"), (WORKER, "eval")]
+
+
 def test_a_worker_s_fetch_is_no_stall(tmp_path):
     worker = phase("fetch", 110, 190, step=0, pid=WORKER)
     with make_trace(tmp_path / "t", {"phases": [*STEP, worker]}) as trace:

@@ -9,7 +9,8 @@ import pytest
 
 from analysis.page.cells import cell, rows
 from analysis.studies.extracts import MAKERS, read_extracts
-from analysis.studies.papers.parts import parts
+from analysis.studies.papers.made import made
+from analysis.studies.papers.parts import FACTS, RUNS, parts
 from analysis.studies.report.contents import contents
 from analysis.studies.report.markdown import markdown
 from analysis.studies.report.page import page
@@ -116,6 +117,34 @@ def test_a_study_without_a_run_that_was_done_has_a_report(tmp_path):
     assert all(one.why for one in empty.sections)
     assert "Not measured" in markdown(empty)
     assert "plotly.js v" not in page(empty)
+
+
+@pytest.fixture(scope="module")
+def frames(folder):
+    """What the parts of the papers are made of, by name."""
+    _, runs, _ = read_runs(folder)
+    extracts = read_extracts(folder, runs)
+    keys = runs[["id", "where", "mode", "model", "repeat"]]
+    energy = keys.assign(source="total", part=False, energy_j=9.0, duration_s=3.0, baseload_w=1.0)
+    return {RUNS: runs, FACTS: extracts.facts, "energy": energy, **extracts.frames}
+
+
+FEW = {
+    "four containers alone": lambda frame: frame[frame["id"].str.startswith("4-")],
+    "one run": lambda frame: frame[frame["id"] == frame["id"].iloc[0]],
+    "one row": lambda frame: frame.iloc[:1],
+    "nothing": lambda frame: frame.iloc[:0],
+    "nothing known": lambda frame: frame.assign(
+        **dict.fromkeys(frame.select_dtypes("number").columns)
+    ),
+}
+
+
+@pytest.mark.parametrize("few", FEW.values(), ids=FEW)
+@pytest.mark.parametrize("part", parts(None), ids=lambda part: part.title)
+def test_every_part_is_made_of_however_little_there_is(frames, part, few):
+    found = made(part, few(frames[part.needs]))
+    assert bool(found.why) == found.table.empty
 
 
 def test_extracts_outlive_their_traces_and_damaged_ones_are_made_anew(tmp_path):

@@ -145,10 +145,10 @@ def usage_medians(usage: pd.DataFrame) -> pd.DataFrame:
 
 def _named(usage: pd.DataFrame) -> pd.DataFrame:
     own = usage[usage["where"].isin(["host", "1"]) & usage["name"].isin(_SERIES)]
-    own = own.assign(settings=settings(own))
-    for number, column in enumerate(("series", "unit", "scale")):
-        own[column] = own["name"].map({name: told[number] for name, told in _SERIES.items()})
-    own["value"] = own["value"] / own["scale"]
+    told = pd.DataFrame(list(_SERIES.values()), list(_SERIES), ["series", "unit", "scale"])
+    own = own.assign(settings=settings(own)).drop(columns="unit", errors="ignore")
+    own = own.join(told, on="name")
+    own["value"] = pd.to_numeric(own["value"]) / own["scale"]
     return own
 
 
@@ -185,7 +185,7 @@ def energy_split(energy: pd.DataFrame) -> pd.DataFrame:
     """
     own = energy[energy["where"].isin(["host", "1"])]
     rows = [row for _, one in own.groupby("id", sort=False) if (row := all_of(one)) is not None]
-    own = pd.DataFrame(rows)
+    own = pd.DataFrame(rows) if rows else own.iloc[:0]
     baseload = own["duration_s"] * pd.to_numeric(own["baseload_w"])
     own = own.assign(
         settings=settings(own), baseload_j=baseload, increment_j=own["energy_j"] - baseload

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from analysis.exchange.reading import opened, text
 from probes.compiled import compiled
 from probes.errors import BadTrace
+from probes.limits import CPU_LIMIT, PID_LIMIT
 from probes.loss import Gap
 from tracer.store.foreign import (
     COMMON_BYTES,
@@ -53,8 +54,6 @@ _VERSION = 7
 _BLOCK_BYTES = 4 << 20
 _MOST_FILES = 1 << 12
 _MOST_GAPS = 10_000
-_TIDS = 1 << 22
-_CPUS = 1 << 15
 _NAME_BYTES = 16
 _LAYOUT = (
     ("dev", 8, 8, False),
@@ -75,7 +74,7 @@ class _State:
     """What the files have told so far."""
 
     names: NDArray[np.uint8] = field(
-        default_factory=lambda: np.zeros((_TIDS, _NAME_BYTES), np.uint8)
+        default_factory=lambda: np.zeros((PID_LIMIT, _NAME_BYTES), np.uint8)
     )
     named: set[int] = field(default_factory=set)
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, np.int64))
@@ -143,8 +142,8 @@ def _add_file(path: Path, file: BinaryIO, records: Records, state: _State) -> No
     numbers = np.full(256, -1, np.int64)
     for n, action in enumerate(_EVENTS):
         numbers[action] = record_number(n)
-    sequence = np.full(_CPUS, -1, np.int64)
-    seen = np.full(_CPUS, -1, np.int64)
+    sequence = np.full(CPU_LIMIT, -1, np.int64)
+    seen = np.full(CPU_LIMIT, -1, np.int64)
     devices = np.full(2, -1, np.int64)
     gaps: list[tuple[int, int, int, int]] = []
     rest, begun = b"", False
@@ -208,7 +207,7 @@ def _note(data: bytes, at: int, kind: int, state: _State) -> None:
             state.realtime_offset_ns = seconds * 1_000_000_000 + nanoseconds - stamp
     elif kind == 0:
         tid = int.from_bytes(data[at + 32 : at + 36], "little")
-        if tid < _TIDS:
+        if tid < PID_LIMIT:
             state.named.add(tid)
 
 
@@ -300,11 +299,11 @@ def _convert(
             devices[0] = device
         elif devices[0] != device:
             devices[1] = device
-        if numbers[kind] < 0 or stamp < 0 or tid >= len(names):
+        if numbers[kind] < 0:
             at = after
             continue
         payload = 48
-        named = names[tid, 0] != 0
+        named = tid < len(names) and names[tid, 0] != 0
         if named:
             payload = 64
         base = written + 24
@@ -313,7 +312,7 @@ def _convert(
         _put(out, written + 16, tid, 4)
         _put(out, written + 20, 0, 4)
         _put(out, written + 24, numbers[kind], 2)
-        _put(out, written + 26, cpu, 2)
+        _put(out, written + 26, min(cpu, 0xFFFF), 2)
         _put(out, written + 28, tid, 4)
         _put(out, base + 8, device, 8)
         _put(out, base + 16, _word(data, at + 16, 8), 8)
@@ -324,7 +323,7 @@ def _convert(
         if named:
             for k in range(16):
                 out[base + 48 + k] = names[tid, k]
-        if times[0] < 0 or stamp < times[0]:
+        if stamp >= 0 and (times[0] < 0 or stamp < times[0]):
             times[0] = stamp
         times[1] = max(times[1], stamp)
         written += 24 + payload

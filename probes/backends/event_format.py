@@ -10,16 +10,23 @@ from probes.errors import BadTrace
 
 _MAX_TEXT = 256 * 1024
 _MAX_OFFSET = 1 << 16
+_DATA_LOC_BYTES = 4
 _LEAST_PAGE, _MOST_PAGE = 64, 1 << 20
 _RECORD_AGAIN = "the trace is damaged: record again"
+# An enemy may have written the text, so no pattern may have two ways to match the same characters:
+# a match that fails late would try them all. Numbers have as many digits as they can mean.
+_ID = re.compile(r"^ID:[ \t]*+([0-9]{1,5})[ \t]*$", re.MULTILINE)
 _FIELD = re.compile(
-    r"^\s*field:(?P<declaration>[^;]+);\s*offset:(?P<offset>\d+);\s*size:(?P<size>\d+);"
-    r"(?:\s*signed:(?P<signed>\d+);)?",
+    r"^[ \t]*+field:(?P<declaration>[^;\n]{1,256});[ \t]*+offset:(?P<offset>[0-9]{1,9});"
+    r"[ \t]*+size:(?P<size>[0-9]{1,9});(?:[ \t]*+signed:(?P<signed>[01]);)?",
     re.MULTILINE,
 )
-_SYMBOLIC = re.compile(r"__print_symbolic\(\s*REC->(\w+)\s*,((?:\s*\{[^{}]*\}\s*,?)+)\s*\)")
-_PAIR = re.compile(r'\{\s*(-?(?:0x[0-9a-fA-F]+|\d+))\s*,\s*"([^"]*)"\s*\}')
-_JIFFIES = re.compile(r"\(\s*jiffies\s*-\s*REC->\w+\s*\)\s*/\s*(\d+)")
+_ARRAY = re.compile(r"\[[^\]]*\]$")
+_SYMBOLIC = re.compile(
+    r"__print_symbolic\(\s*+REC->(\w++)\s*+,\s*+((?:\{[^{}]*+\}\s*+,?+\s*+)++)\)"
+)
+_PAIR = re.compile(r'\{\s*+(-?)(?:0x([0-9a-fA-F]{1,16})|([0-9]{1,19}))\s*+,\s*+"([^"]*+)"\s*+\}')
+_JIFFIES = re.compile(r"\(\s*+jiffies\s*+-\s*+REC->\w++\s*+\)\s*+/\s*+([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def parse(name: str, text: str) -> EventFormat:
     if len(text) > _MAX_TEXT:
         raise BadTrace(f"the format of event {name} is {len(text)} bytes long", _RECORD_AGAIN)
     head, _, print_format = text.partition("print fmt:")
-    number = re.search(r"^ID:\s*(\d+)\s*$", head, re.MULTILINE)
+    number = _ID.search(head)
     if number is None or int(number.group(1)) >= 1 << 16:
         raise BadTrace(f"the format of event {name} has no usable ID", _RECORD_AGAIN)
     fields = {}
@@ -80,6 +87,11 @@ def parse(name: str, text: str) -> EventFormat:
             raise BadTrace(
                 f"field {parsed.name} of event {name} lies beyond any event", _RECORD_AGAIN
             )
+        if parsed.data_loc and parsed.size != _DATA_LOC_BYTES:
+            raise BadTrace(
+                f"field {parsed.name} of event {name} has {parsed.size} bytes to say where it lies",
+                _RECORD_AGAIN,
+            )
         fields[parsed.name] = parsed
     hz = _JIFFIES.search(print_format)
     return EventFormat(
@@ -87,7 +99,10 @@ def parse(name: str, text: str) -> EventFormat:
         int(number.group(1)),
         fields,
         {
-            field_name: {int(value, 0): label for value, label in _PAIR.findall(pairs)}
+            field_name: {
+                int(sign + (hexadecimal or decimal), 16 if hexadecimal else 10): label
+                for sign, hexadecimal, decimal, label in _PAIR.findall(pairs)
+            }
             for field_name, pairs in _SYMBOLIC.findall(print_format)
         },
         int(hz.group(1)) if hz and int(hz.group(1)) > 0 else None,
@@ -97,18 +112,24 @@ def parse(name: str, text: str) -> EventFormat:
 def _field(match: re.Match[str]) -> Field:
     declaration = match["declaration"].strip()
     data_loc = declaration.startswith("__data_loc")
-    # "char comm[16]", "__data_loc char[] cmd", "unsigned long args[6]"
-    name = re.sub(r"\[[^\]]*\]$", "", declaration).split()[-1].lstrip("*")
     is_char = re.search(r"\bchar\b", declaration) is not None
     is_array = "[" in declaration
     return Field(
-        name,
+        _name(match),
         int(match["offset"]),
         int(match["size"]),
         match["signed"] == "1",
         is_char and is_array,
         data_loc,
     )
+
+
+def _name(match: re.Match[str]) -> str:
+    # "char comm[16]", "__data_loc char[] cmd", "unsigned long args[6]"
+    words = _ARRAY.sub("", match["declaration"].strip()).split()
+    if not words:
+        raise BadTrace("an event's format has a field without a name", _RECORD_AGAIN)
+    return words[-1].lstrip("*")
 
 
 @dataclass(frozen=True)
@@ -152,7 +173,7 @@ class PageFormat:
 
 def parse_page(text: str) -> PageFormat:
     """The page layout from the text of `header_page`; raises BadTrace where it makes none."""
-    fields = {m["declaration"].split()[-1]: m for m in _FIELD.finditer(text[:_MAX_TEXT])}
+    fields = {_name(m): m for m in _FIELD.finditer(text[:_MAX_TEXT])}
     try:
         data, commit, stamp = fields["data"], fields["commit"], fields["timestamp"]
     except KeyError as missing:

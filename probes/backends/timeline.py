@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from probes.compiled import compiled
 from probes.errors import BadTrace
+from probes.limits import CPU_LIMIT, PID_LIMIT, TIME_LIMIT
 from probes.loss import Gap
 
 _BATCH_BYTES = 8 << 20
@@ -37,7 +38,8 @@ class Batch:
     tid: NDArray[np.int32]
     pid: NDArray[np.int32]
     """The thread's process; equal to `tid` until threads are resolved (`threads.py`)."""
-    cpu: NDArray[np.int16]
+    cpu: NDArray[np.signedinteger]
+    """int32 as decoded, int16 once it is known to be possible."""
     offset: NDArray[np.int64]
     """Of the event's payload in `payload`, in bytes."""
     length: NDArray[np.int32]
@@ -74,7 +76,7 @@ def room_for(events: int, payload: NDArray[np.uint8]) -> Batch:
         np.empty(events, np.uint16),
         np.empty(events, np.int32),
         np.empty(events, np.int32),
-        np.empty(events, np.int16),
+        np.empty(events, np.int32),
         np.empty(events, np.int64),
         np.empty(events, np.int32),
         payload,
@@ -149,7 +151,11 @@ def _bytes_before_a_hole(fd: int) -> int:
 
 
 class Timeline:
-    """The events of some streams, and where they have gaps."""
+    """The events of some streams, and where they have gaps.
+
+    Every event that a batch holds can be (`possible`): the compiled loops that take batches rely
+    on it. The others are counted as gaps of their stream.
+    """
 
     def __init__(self, streams: list[RawStream]) -> None:
         self.streams = streams
@@ -190,7 +196,7 @@ class Timeline:
                 if count:
                     begin = position[number]
                     position[number] += int(count)
-                    parts.append(self.streams[number].decode(begin, position[number]))
+                    parts.append(self._decoded(self.streams[number], begin, position[number]))
             first = self.units_read = last
             horizon = int(self._keys[last]) if last < self.units else None
             batch = self._in_order(parts, horizon)
@@ -205,6 +211,18 @@ class Timeline:
             self.events += len(batch)
             yield batch
 
+    def _decoded(self, stream: RawStream, first: int, last: int) -> Batch:
+        """The events of some units of a stream that can be."""
+        batch = stream.decode(first, last)
+        kept = possible(batch)
+        if kept.all():
+            return batch
+        start = int(stream.order_key[first])
+        end = int(stream.order_key[last]) if last < len(stream.order_key) else None
+        left_out = int(np.count_nonzero(~kept))
+        stream.gaps.append(Gap(stream.name, stream.cpu, start, end, left_out, "impossible event"))
+        return rows_of(batch, kept)
+
     def _in_order(self, parts: list[Batch], horizon: int | None) -> Batch:
         sizes = [part.payload.size for part in parts]
         starts = np.cumsum([0, *sizes[:-1]])
@@ -216,7 +234,7 @@ class Timeline:
             np.concatenate([p.type for p in parts])[order],
             np.concatenate([p.tid for p in parts])[order],
             np.concatenate([p.pid for p in parts])[order],
-            np.concatenate([p.cpu for p in parts])[order],
+            np.concatenate([p.cpu for p in parts])[order].astype(np.int16),
             np.concatenate([p.offset + s for p, s in zip(parts, starts, strict=True)])[order],
             np.concatenate([p.length for p in parts])[order],
             np.concatenate([p.payload for p in parts]),
@@ -226,7 +244,18 @@ class Timeline:
         return rows_of(whole, slice(0, ready))
 
 
-def rows_of(batch: Batch, rows: slice) -> Batch:
+def possible(batch: Batch) -> NDArray[np.bool_]:
+    """Which events can be: of a time, CPU and thread that Linux has, and within the payload."""
+    end = batch.offset + batch.length
+    return (
+        (batch.ts >= 0) & (batch.ts < TIME_LIMIT)
+        & (batch.tid >= 0) & (batch.tid < PID_LIMIT)
+        & (batch.cpu >= 0) & (batch.cpu < CPU_LIMIT)
+        & (batch.offset >= 0) & (batch.length >= 0) & (end <= batch.payload.size)
+    )  # fmt: skip
+
+
+def rows_of(batch: Batch, rows: slice | NDArray[np.bool_]) -> Batch:
     """Some of a batch's events."""
     return Batch(
         batch.ts[rows],

@@ -20,9 +20,9 @@ from probes.backends.event_format import EventFormat
 from probes.backends.perf_events.records import MAJOR
 from probes.backends.timeline import Batch
 from probes.compiled import compiled
+from probes.limits import PID_LIMIT
 from probes.rows import columns
 from probes.rows.fault_places import FaultPlaces
-from probes.rows.threads import PID_LIMIT
 from probes.schema import AssemblyContext
 
 _X86 = ("x86_64", "i686", "i586", "i486", "i386")
@@ -266,10 +266,13 @@ def _pair(
             before[number[i]] = at
             latest[tid] = number[i]
         elif ended[i] == _FAILED:
-            while at >= 0 and not fault_user[at]:
+            for _ in range(_DEEPEST):
+                if at < 0:
+                    break
+                if fault_user[at]:
+                    latest[tid] = before[at]
+                    break
                 at = before[at]
-            if at >= 0:
-                latest[tid] = before[at]
         elif ended[i] != _UNKNOWN:
             for _ in range(_DEEPEST):
                 if at < 0:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch
 from probes.cgroups import BY_DESCENT, container_id
+from probes.limits import PID_LIMIT
 from probes.loss import Gap
 from probes.rows import columns
 from probes.rows.slots import NOBODY, Slots
@@ -107,9 +108,11 @@ class Membership:
         for finding in self._findings:
             if finding[2] >= 0:
                 self._of_pid.setdefault(finding[1], []).append(finding)
-        self._attach = _with(formats, "cgroup:cgroup_attach_task", "dst_root", "pid", "dst_path")
-        self._newtask = _with(formats, "task:task_newtask", "pid", "clone_flags")
-        self._exit = _with(formats, "sched:sched_process_exit")
+        self._attach = with_fields(
+            formats, "cgroup:cgroup_attach_task", "dst_root", "pid", "dst_path"
+        )
+        self._newtask = with_fields(formats, "task:task_newtask", "pid", "clone_flags")
+        self._exit = with_fields(formats, "sched:sched_process_exit")
         self.start = self._at_the_start(threads)
         """Slots of the processes that belong to a target by descent, at the start."""
 
@@ -173,7 +176,8 @@ class Membership:
         tids, known_too = columns.integers(batch, rows, self._attach.field("pid"))
         part = (rows, places, self._attach.field("dst_path"))
         paths = columns.text(batch, [part], len(rows), _MAX_PATH)
-        known &= known_too & (tids != self._recorder) & paths.is_valid().to_numpy(False)
+        known &= known_too & (tids >= 0) & (tids < PID_LIMIT) & (tids != self._recorder)
+        known &= paths.is_valid().to_numpy(False)
         for n in np.flatnonzero(known):
             row, path = int(rows[n]), paths[int(n)].as_py()
             clear, into = self.slots.entered(int(roots[n]), path)
@@ -258,7 +262,7 @@ class Membership:
         self.gaps.append(Gap(_STREAM, _ALL_CPUS, start, end, None, cause))
 
 
-def _with(formats: Mapping[str, EventFormat], name: str, *fields: str) -> EventFormat | None:
+def with_fields(formats: Mapping[str, EventFormat], name: str, *fields: str) -> EventFormat | None:
     """The format of an event, if it is there and has these fields."""
     found = formats.get(name)
     return found if found is not None and set(fields) <= found.fields.keys() else None

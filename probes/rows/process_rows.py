@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch, Move
 from probes.cgroups import container_id
+from probes.limits import PID_LIMIT
 from probes.rows import columns
 from probes.rows.membership import Membership
 from probes.rows.threads import CLONE_PARENT, CLONE_THREAD
@@ -30,15 +31,24 @@ _FLUSH_ROWS = 4096
 
 
 @dataclass
+class _Process:
+    """What the threads of a process have in common."""
+
+    pid: int
+    ppid: int | None
+    threads: set[int] = field(default_factory=set)
+    cgroup: str | None = None
+    target: str | None = None
+    role: str | None = None
+
+
+@dataclass
 class _Thread:
     tid: int
-    pid: int
     ppid: int | None
     comm: str
     start: int | None
-    cgroup: str | None
-    target: str | None = None
-    role: str | None = None
+    process: _Process
     end: int | None = None
     kernel: bool = False
 
@@ -58,9 +68,9 @@ class ProcessRows:
                 parsed = context.formats[event.name]
                 self._formats[parsed.id] = (event.label, parsed)
         self._alive: dict[int, _Thread] = {}
-        self._ended: list[_Thread] = []
-        self._processes: dict[int, set[int]] = {}
-        """The threads of each process."""
+        self._ended: list[dict[str, Any]] = []
+        """Rows of threads that are no more."""
+        self._processes: dict[int, _Process] = {}
         self._membership: Membership = context.membership
         self._targets = context.manifest["targets"]
         self._containers = {
@@ -68,26 +78,32 @@ class ProcessRows:
             for container in context.manifest.get("containers", ())
         }
         for tid, pid, ppid, comm, cgroup in context.manifest["threads"]:
-            kernel = _KTHREADD in (tid, ppid)
-            self._add(_Thread(tid, pid, ppid, comm, None, cgroup, kernel=kernel))
-        for pid in self._processes:
-            self._belongs(pid, self._membership.first_target(pid))
+            process = self._process(pid, ppid)
+            if tid == pid or not process.threads:
+                process.cgroup, process.ppid = cgroup, ppid
+            self._add(_Thread(tid, ppid, comm, None, process, kernel=_KTHREADD in (tid, ppid)))
+        for process in self._processes.values():
+            self._belongs(process, self._membership.first_target(process.pid))
+
+    def _process(self, pid: int, ppid: int | None) -> _Process:
+        """The process of this number, made where there is none."""
+        return self._processes.setdefault(pid, _Process(pid, ppid))
 
     def _add(self, thread: _Thread) -> None:
+        self._close(thread.tid, None)
         self._alive[thread.tid] = thread
-        self._processes.setdefault(thread.pid, set()).add(thread.tid)
+        self._processes[thread.process.pid] = thread.process
+        thread.process.threads.add(thread.tid)
 
-    def _belongs(self, pid: int, number: int) -> None:
-        """A process and its threads belong to a target from now on, or to none."""
-        threads = [self._alive[tid] for tid in self._processes.get(pid, ())]
+    def _belongs(self, process: _Process, number: int) -> None:
+        """A process belongs to a target from now on, or to none."""
         target = self._targets[number - 1] if number else None
         name = target["name"] if target else None
-        for thread in threads:
-            if thread.target != name:
-                thread.target = name
-                thread.role = self._role_in(target, thread)
+        if process.target != name:
+            process.target = name
+            process.role = self._role_in(target, process)
 
-    def _role_in(self, target: Mapping[str, Any] | None, thread: _Thread) -> str | None:
+    def _role_in(self, target: Mapping[str, Any] | None, process: _Process) -> str | None:
         """Whoever joins a target has the target's role, and what it makes is a child.
 
         What a daemon makes is the daemon, too.
@@ -95,10 +111,10 @@ class ProcessRows:
         if target is None:
             return None
         if "cgroups" in target:
-            parent = self._alive.get(thread.ppid or 0)
-            made = parent is not None and parent.target == target["name"]
+            parent = self._alive.get(process.ppid or 0)
+            made = parent is not None and parent.process.target == target["name"]
         else:
-            made = thread.pid != target["pid"] and target["role"] == "target"
+            made = process.pid != target["pid"] and target["role"] == "target"
         return "child" if made else target["role"]
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
@@ -117,65 +133,68 @@ class ProcessRows:
         return self._emit()
 
     def _moved(self, move: Move) -> None:
-        self._belongs(move.pid, move.target)
+        process = self._processes.get(move.pid)
+        if process is None:
+            return
+        self._belongs(process, move.target)
         if move.cgroup is not None:
-            self._enters(move.pid, move.cgroup)
+            self._enters(process, move.cgroup)
 
     def _attach(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
-        thread, path = self._alive.get(fields.get("pid", 0)), fields.get("dst_path")
-        if thread is not None and thread.tid == thread.pid and isinstance(path, str):
-            self._enters(thread.pid, path)
+        tid, path = _tid(fields, "pid"), fields.get("dst_path")
+        thread = None if tid is None else self._alive.get(tid)
+        if thread is not None and thread.tid == thread.process.pid and isinstance(path, str):
+            self._enters(thread.process, path)
 
-    def _enters(self, pid: int, cgroup: str) -> None:
+    def _enters(self, process: _Process, cgroup: str) -> None:
         """A process enters a cgroup. One in a container stays there until it enters another.
 
         Of several hierarchies the others may say less of where it is.
         """
-        for tid in self._processes.get(pid, ()):
-            thread = self._alive[tid]
-            if container_id(cgroup) or not container_id(thread.cgroup):
-                thread.cgroup = cgroup
+        if container_id(cgroup) or not container_id(process.cgroup):
+            process.cgroup = cgroup
 
     def _newtask(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
-        tid = fields.get("pid")
-        flags = fields.get("clone_flags", 0)
-        if not isinstance(tid, int):
+        tid, flags = _tid(fields, "pid"), fields.get("clone_flags")
+        if tid is None:
             return
+        flags = flags if isinstance(flags, int) else 0
         parent = self._thread(int(batch.tid[row]), int(batch.pid[row]))
         of_parent = bool(flags & CLONE_THREAD)
         listed = self._alive.get(tid)
-        cgroup = parent.cgroup
+        cgroup = parent.process.cgroup
         if listed is not None and listed.start is None:
             # Made between the first event and the list of threads: it is in both.
-            cgroup = listed.cgroup
+            cgroup = listed.process.cgroup
             self._close(tid, None)
             self._ended.pop()
-        self._close(tid, None)
-        child = _Thread(
-            tid,
-            parent.pid if of_parent else tid,
-            parent.ppid if of_parent or flags & CLONE_PARENT else parent.pid,
-            str(fields.get("comm", parent.comm)),
-            int(batch.ts[row]),
-            cgroup,
-            parent.target,
-            parent.role,
-        )
-        child.kernel = _KTHREADD in (tid, child.ppid)
-        self._add(child)
+        ppid = parent.ppid if of_parent or flags & CLONE_PARENT else parent.process.pid
+        process = parent.process
         if not of_parent:
-            child.target = None
+            process = _Process(tid, ppid, cgroup=cgroup, role=process.role)
+        self._add(
+            _Thread(
+                tid,
+                ppid,
+                str(fields.get("comm", parent.comm)),
+                int(batch.ts[row]),
+                process,
+                kernel=_KTHREADD in (tid, ppid),
+            )
+        )
+        if not of_parent:
             assert batch.target is not None
-            self._belongs(tid, int(batch.target[row]))
+            self._belongs(process, int(batch.target[row]))
 
     def _rename(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
-        tid = fields.get("pid", int(batch.tid[row]))
-        self._thread(tid, int(batch.pid[row])).comm = str(fields.get("newcomm", ""))
+        tid = _tid(fields, "pid") if "pid" in fields else int(batch.tid[row])
+        if tid is not None:
+            self._thread(tid, int(batch.pid[row])).comm = str(fields.get("newcomm", ""))
 
     def _exec(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
         # The thread that called exec lives on as the process's first thread.
-        old, new = fields.get("old_pid"), fields.get("pid")
-        if isinstance(old, int) and old != new and old in self._alive:
+        old, new = _tid(fields, "old_pid"), _tid(fields, "pid")
+        if old is not None and old != new:
             self._close(old, int(batch.ts[row]))
 
     def _exit(self, batch: Batch, row: int, fields: dict[str, Any]) -> None:
@@ -186,22 +205,43 @@ class ProcessRows:
 
     def _thread(self, tid: int, pid: int) -> _Thread:
         if tid not in self._alive:
-            self._add(_Thread(tid, pid, None, "", None, None))
-            self._belongs(pid, self._membership.first_target(pid))
+            process = self._process(pid, None)
+            if not process.threads:
+                self._belongs(process, self._membership.first_target(pid))
+            self._add(_Thread(tid, None, "", None, process))
         return self._alive[tid]
 
     def _close(self, tid: int, end: int | None) -> None:
         thread = self._alive.pop(tid, None)
-        if thread is not None:
-            self._processes[thread.pid].discard(tid)
-            if not self._processes[thread.pid]:
-                del self._processes[thread.pid]
-            thread.end = end
-            self._ended.append(thread)
+        if thread is None:
+            return
+        process = thread.process
+        process.threads.discard(tid)
+        if not process.threads and self._processes.get(process.pid) is process:
+            del self._processes[process.pid]
+        thread.end = end
+        self._ended.append(self._row(thread))
+
+    def _row(self, thread: _Thread) -> dict[str, Any]:
+        process = thread.process
+        container = container_id(process.cgroup)
+        return {
+            "pid": process.pid,
+            "ppid": thread.ppid,
+            "tid": thread.tid,
+            "comm": thread.comm,
+            "start_ns": thread.start,
+            "end_ns": thread.end,
+            "role": self._role(thread),
+            "target": process.target,
+            "container_id": container,
+            "container_name": self._containers.get(container or ""),
+            "cgroup": process.cgroup,
+        }
 
     def _role(self, thread: _Thread) -> str:
-        if thread.role:
-            return thread.role
+        if thread.process.role:
+            return thread.process.role
         if thread.tid in self._flushers:
             return "flusher"
         # A user's process may call itself jbd2/...; only a kernel thread is one.
@@ -211,26 +251,13 @@ class ProcessRows:
 
     def finish(self) -> pa.RecordBatch | None:
         """Rows of all threads that still live."""
-        self._ended += self._alive.values()
+        self._ended += map(self._row, self._alive.values())
         self._alive = {}
         return self._emit() if self._ended else None
 
     def _emit(self) -> pa.RecordBatch:
         ended, self._ended = self._ended, []
-        containers = [container_id(t.cgroup) for t in ended]
-        values: dict[str, list[Any]] = {
-            "pid": [t.pid for t in ended],
-            "ppid": [t.ppid for t in ended],
-            "tid": [t.tid for t in ended],
-            "comm": [t.comm for t in ended],
-            "start_ns": [t.start for t in ended],
-            "end_ns": [t.end for t in ended],
-            "role": [self._role(t) for t in ended],
-            "target": [t.target for t in ended],
-            "container_id": containers,
-            "container_name": [self._containers.get(c or "") for c in containers],
-            "cgroup": [t.cgroup for t in ended],
-        }
+        values = {name: [row[name] for row in ended] for name in self.schema.names}
         return pa.RecordBatch.from_arrays(
             [
                 pa.array(values[f.name], pa.string()).dictionary_encode()
@@ -242,20 +269,26 @@ class ProcessRows:
         )
 
 
+def _tid(fields: Mapping[str, Any], name: str) -> int | None:
+    """A field that is a thread id; None where there is none, or a number that no thread has."""
+    value = fields.get(name)
+    return value if isinstance(value, int) and 0 <= value < PID_LIMIT else None
+
+
 def _fields(batch: Batch, row: int, event_format: EventFormat) -> dict[str, Any]:
     """All fields of one event that lie within it."""
     start, length = int(batch.offset[row]), int(batch.length[row])
     payload = batch.payload[start : start + length].tobytes()
     found: dict[str, Any] = {}
-    for field in event_format.fields.values():
-        raw = payload[field.offset : field.offset + field.size]
-        if len(raw) < field.size:
+    for known in event_format.fields.values():
+        raw = payload[known.offset : known.offset + known.size]
+        if len(raw) < known.size:
             continue
-        if field.data_loc:
+        if known.data_loc:
             where = int.from_bytes(raw[:2], "little")
             raw = payload[where : where + int.from_bytes(raw[2:4], "little")]
-        if field.text:
-            found[field.name] = columns.readable(raw.split(b"\0")[0])
-        elif field.size <= 8:
-            found[field.name] = int.from_bytes(raw, "little", signed=field.signed)
+        if known.text:
+            found[known.name] = columns.readable(raw.split(b"\0")[0])
+        elif known.size <= 8:
+            found[known.name] = int.from_bytes(raw, "little", signed=known.signed)
     return found

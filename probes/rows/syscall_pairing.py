@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from probes.backends.timeline import Batch
 from probes.compiled import compiled
+from probes.limits import PID_LIMIT
 from probes.loss import Gap
 from probes.rows import columns
-from probes.rows.threads import PID_LIMIT
 from probes.schema import AssemblyContext, Scope
 
 _UNKNOWN_NR = -1

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch, Move
 from probes.compiled import compiled
-from probes.rows.membership import Membership
+from probes.limits import PID_LIMIT
+from probes.rows import columns
+from probes.rows.membership import CLONE_INTO_CGROUP, Membership, with_fields
 from probes.rows.slots import NOBODY
 from probes.schema import Scope
-
-PID_LIMIT = 4 << 20
-"""The kernel's own PID_MAX_LIMIT on 64-bit machines (include/linux/threads.h)."""
 
 CLONE_THREAD = 0x10000
 CLONE_PARENT = 0x8000
@@ -46,11 +46,7 @@ class Threads:
             if 0 <= pid < PID_LIMIT:
                 self._slots[pid] = slots.as_words(held)
                 self._target[pid] = slots.target(held)
-        newtask = formats.get("task:task_newtask")
-        self._newtask = (-1, 0, 0, 0)
-        if newtask and {"pid", "clone_flags"} <= newtask.fields.keys():
-            flags = newtask.fields["clone_flags"]
-            self._newtask = (newtask.id, newtask.fields["pid"].offset, flags.offset, flags.size)
+        self._newtask = with_fields(formats, "task:task_newtask", "pid", "clone_flags")
         execs = formats.get("sched:sched_process_exec")
         self._exec = execs.id if execs else -1
         # Without exec events nothing says where the launch ends: then all of it is kept.
@@ -66,14 +62,12 @@ class Threads:
             self._launching = -1
         slots = self._membership.slots
         moves = self._membership.moves(batch)
+        made = self._made(batch)
         self._launching = _resolve(
             batch.type,
             batch.tid,
-            batch.offset,
-            batch.length,
-            batch.payload,
             self._process,
-            *self._newtask,
+            *made,
             self._exec,
             self._launching,
             self._slots,
@@ -101,6 +95,16 @@ class Threads:
         ]
         if self._membership.exact:
             batch.wanted = batch.target != NOBODY
+
+    def _made(self, batch: Batch) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """(row, thread made, clone flags) of each newtask event that tells both."""
+        if self._newtask is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+        rows = np.flatnonzero(batch.type == self._newtask.id)
+        children, known = columns.integers(batch, rows, self._newtask.field("pid"))
+        flags, known_too = columns.integers(batch, rows, self._newtask.field("clone_flags"))
+        known &= known_too & (children > 0) & (children < PID_LIMIT)
+        return rows[known], children[known], flags[known]
 
 
 @compiled
@@ -156,14 +160,10 @@ def _make_inside(
 def _resolve(
     types: Any,
     tids: Any,
-    offset: Any,
-    length: Any,
-    payload: Any,
     process: Any,
-    newtask: int,
-    child_offset: int,
-    flags_offset: int,
-    flags_size: int,
+    made_row: Any,
+    made_tid: Any,
+    made_flags: Any,
     execs: int,
     launching: int,
     slots: Any,
@@ -184,6 +184,7 @@ def _resolve(
     out_target: Any,
 ) -> int:
     moved = 0
+    made = 0
     for i in range(len(types)):
         while moved < len(move_row) and move_row[moved] <= i:
             _move(
@@ -200,33 +201,18 @@ def _resolve(
         if types[i] == execs and tid == launching:
             launching = -1
         out_launching[i] = tid == launching
-        if (
-            types[i] == newtask
-            and child_offset + 4 <= length[i]
-            and flags_offset + flags_size <= length[i]
-        ):
-            at = offset[i] + child_offset
-            child = (
-                np.int64(payload[at])
-                | np.int64(payload[at + 1]) << 8
-                | np.int64(payload[at + 2]) << 16
-                | np.int64(payload[at + 3]) << 24
-            )
-            flags = offset[i] + flags_offset
-            # CLONE_THREAD is bit 16: the third byte of the flags.
-            is_thread = payload[flags + 2] & 1
-            if 0 < child < len(process):
-                process[child] = pid if is_thread else child
-                if not is_thread and 0 <= pid < len(process):
-                    for w in range(slots.shape[1]):
-                        slots[child, w] = slots[pid, w]
-                    target[child] = target[pid]
-                    # CLONE_INTO_CGROUP is bit 33: the fifth byte.
-                    if flags_size > 4 and payload[flags + 4] & 2:
-                        _make_inside(
-                            child, slots, target, of_target, kept_inside, making, making_gives
-                        )
-                    out_target[i] = target[child]
+        if made < len(made_row) and made_row[made] == i:
+            child, flags = made_tid[made], made_flags[made]
+            made += 1
+            is_thread = flags & CLONE_THREAD
+            process[child] = pid if is_thread else child
+            if not is_thread and 0 <= pid < len(process):
+                for w in range(slots.shape[1]):
+                    slots[child, w] = slots[pid, w]
+                target[child] = target[pid]
+                if flags & CLONE_INTO_CGROUP:
+                    _make_inside(child, slots, target, of_target, kept_inside, making, making_gives)
+                out_target[i] = target[child]
     while moved < len(move_row):
         _move(
             moved, process, slots, target, of_target, followed,

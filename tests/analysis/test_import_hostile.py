@@ -11,6 +11,7 @@ from probes.errors import TracerError
 from tests.analysis import test_import_events as events
 from tests.analysis import test_import_storage as storage
 from tests.support import foreign
+from tests.support.budget import within_budget
 from tracer.store.trace import Trace
 
 FIO = b"fio version 3 iolog\n5 a write 0 4096\n6 a read 4096 4096\n"
@@ -93,6 +94,19 @@ def test_sizes_that_are_huge(tmp_path, name, word):
 )
 def test_nonsense(tmp_path, name, data):
     tried(tmp_path, data, name)
+
+
+@pytest.mark.parametrize(
+    "line", ["0,0 0 1 0.0 1 R N []", "a 1 [0] 1.0: page_fault_user: address=0 ip=0 error_code=0"]
+)
+def test_many_lines_as_short_as_they_can_be(tmp_path, line):
+    """Each makes a record that is longer than the line."""
+    name = "blktrace" if line[0] == "0" else "perf-script"
+    (tmp_path / "in").write_text(f"{line}\n" * 20_000)
+    within_budget(import_file, tmp_path / "in", tmp_path / "out.trace", name)
+    with Trace(tmp_path / "out.trace") as trace:
+        [table] = {"block", "page_faults"} & set(trace.tables)
+        assert trace.manifest["tables"][table]["rows"] == 20_000
 
 
 _WORD = st.one_of(

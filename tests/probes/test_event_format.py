@@ -4,6 +4,7 @@ import pytest
 
 from probes.backends.event_format import parse, parse_page
 from probes.errors import BadTrace
+from tests.support.budget import within_budget
 from tests.support.pages import HEADER_PAGE, SYS_ENTER, format_text
 
 WRITEBACK = format_text(
@@ -57,11 +58,42 @@ def test_the_newest_name_of_a_field_is_taken():
         "ID: -1\n",
         format_text("x", 1, "long id 70000 8 1"),
         "ID: 1\n" + "x" * (1 << 20),
+        "ID: " + "9" * 5000 + "\n",
+        format_text("x", 1, "__data_loc char[] name 8 2 0"),
+        "ID: 1\n\tfield: ;\toffset:8;\tsize:8;\tsigned:1;\n",
+        "ID: 1\n\tfield:[5];\toffset:8;\tsize:8;\tsigned:1;\n",
     ],
 )
 def test_a_format_that_makes_no_sense_is_refused(text):
     with pytest.raises(BadTrace):
         parse("x:y", text)
+
+
+MANY = 200_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'print fmt: "", __print_symbolic(REC->x, ' + "{} " * 60,
+        'print fmt: "", __print_symbolic(REC->x, ' + '{ 1, "a" } ,' * (MANY // 12),
+        "\n" * MANY,
+        "\tfield:" * (MANY // 7),
+        "\tfield:" + "[" * MANY + ";\toffset:8;\tsize:8;\tsigned:1;\n",
+    ],
+    ids=["braces", "pairs", "blank lines", "fields", "brackets"],
+)
+def test_a_format_that_fits_no_pattern_is_read_within_the_budget(text):
+    assert within_budget(parse, "x:y", f"ID: 1\n{text}") is None
+    assert within_budget(parse_page, text) is not None
+
+
+def test_numbers_are_as_the_kernel_prints_them():
+    pairs = '{ -1, "none" }, { 010, "ten" }, { 0xffffffffffffffff, "all" }, { 9e9, "float" }'
+    text = format_text("x", 1, "int x 8 4 1", f'"%s", __print_symbolic(REC->x, {pairs})')
+    long = text.replace("9e9", "9" * 5000).replace("offset:8;", f"offset:{'8' * 5000};")
+    assert parse("x:y", text).symbols == {"x": {-1: "none", 10: "ten", (1 << 64) - 1: "all"}}
+    assert "x" not in parse("x:y", long).fields
 
 
 def test_the_page_layout_is_read():
@@ -74,6 +106,8 @@ def test_the_page_layout_is_read():
     [
         "",
         HEADER_PAGE.replace("size:4080", "size:9999999"),
+        HEADER_PAGE.replace("size:4080", f"size:{'9' * 5000}"),
+        HEADER_PAGE.replace("u64 timestamp", " "),
         HEADER_PAGE.replace("offset:16", "offset:0"),
         HEADER_PAGE.replace("size:8;	signed:1", "size:3;	signed:1"),
         HEADER_PAGE.replace("size:4080", "size:4081"),

@@ -6,6 +6,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from probes.backends.perf_events import records
+
 PAGE = 4096
 HEADER = 16
 
@@ -56,6 +58,15 @@ ATTACH = format_text(
     "int dst_root 8 4 1\nint dst_level 12 4 1\nu64 dst_id 16 8 0\nint pid 24 4 1\n"
     "__data_loc char[] dst_path 28 4 0\n__data_loc char[] comm 32 4 0",
 )
+_FAULT = "unsigned long address 8 8 0\nunsigned long ip 16 8 0\nunsigned long error_code 24 8 0"
+FAULT_FORMATS = {
+    "exceptions:page_fault_user": format_text("page_fault_user", 101, _FAULT),
+    "exceptions:page_fault_kernel": format_text("page_fault_kernel", 102, _FAULT),
+    "signal:signal_generate": format_text(
+        "signal_generate", 103, "int sig 8 4 1\nint errno 12 4 1\nint code 16 4 1"
+    ),
+    **{name: records.format_text(name) for name in records.NAMES},
+}
 FORMATS = {
     "raw_syscalls:sys_enter": SYS_ENTER,
     "raw_syscalls:sys_exit": SYS_EXIT,
@@ -79,6 +90,11 @@ def enter(tid: int, nr: int) -> bytes:
 def leave(tid: int, nr: int, ret: int = 0) -> bytes:
     """A sys_exit event."""
     return payload(442, tid, struct.pack("<qq", nr, ret))
+
+
+def fault(tid: int, address: int, user: bool = True) -> bytes:
+    """A page fault, of a write in user or kernel mode."""
+    return payload(101 if user else 102, tid, struct.pack("<QQQ", address, 0x1000, 6))
 
 
 def newtask(parent: int, child: int, comm: bytes, flags: int) -> bytes:
@@ -162,9 +178,17 @@ class Page:
 
 
 def raw_trace(
-    folder: Path, streams: dict[int, list[Page | bytes]], **manifest: Any
+    folder: Path,
+    streams: dict[int, list[Page | bytes]],
+    chunks: dict[str, bytes] | None = None,
+    formats: dict[str, str] | None = None,
+    **manifest: Any,
 ) -> dict[str, Any]:
-    """A trace directory as a killed recorder leaves it; `streams` are the pages of each CPU."""
+    """A trace directory as a killed recorder leaves it.
+
+    `streams` are the pages of each CPU, `chunks` those of streams of all CPUs, by what their
+    samples are.
+    """
     import json
 
     (folder / "raw").mkdir(parents=True)
@@ -174,6 +198,11 @@ def raw_trace(
         data = b"".join(p if isinstance(p, bytes) else p.bytes() for p in pages)
         (folder / "raw" / name).write_bytes(data)
         entries.append({"file": name, "stream": f"target-cpu{cpu}", "cpu": cpu})
+    for samples, data in (chunks or {}).items():
+        name = f"{samples.replace(':', '-')}.raw"
+        (folder / "raw" / name).write_bytes(data)
+        label = f"target-{samples}"
+        entries.append({"file": name, "stream": label, "cpu": -1, "samples": samples})
     made: dict[str, Any] = {
         "schema": 1,
         "tool": {},
@@ -192,7 +221,7 @@ def raw_trace(
         "ftrace": {
             "header_page": HEADER_PAGE,
             "header_event": "",
-            "formats": dict(FORMATS),
+            "formats": FORMATS | (formats or {}),
             "streams": entries,
             "missing": {},
         },

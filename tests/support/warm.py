@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.support.imported"])
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["tests.support.imported"])
 
 
 class Tracer:
@@ -36,12 +36,12 @@ class Tracer:
     ) -> None:
         """Start it; `before` is called in the new process, and must be a module's function."""
         self.args = list(map(str, arguments))
-        stdin, self._stdin = _context.Pipe(duplex=False)
-        self._stdout, stdout = _context.Pipe(duplex=False)
-        self._stderr, stderr = _context.Pipe(duplex=False)
+        stdin, self._stdin = context.Pipe(duplex=False)
+        self._stdout, stdout = context.Pipe(duplex=False)
+        self._stderr, stderr = context.Pipe(duplex=False)
         place = os.fspath(cwd or Path.cwd())
         environment = dict(os.environ if env is None else env)
-        self._process = _context.Process(
+        self._process = context.Process(
             target=_run,
             args=(self.args, place, environment, before, new_session, (stdin, stdout, stderr)),
         )

@@ -2,11 +2,12 @@
 
 import json
 import os
+import struct
 
 import pytest
 
 from probes.errors import BadTrace, UsageError
-from tests.support.pages import Page, enter, execed, leave, newtask, raw_trace
+from tests.support.pages import NEWTASK, Page, enter, execed, leave, newtask, raw_trace
 from tracer.store.trace import Trace, boot_id
 
 GETPID, EXECVE, CLONE, EXIT_GROUP, SIGRETURN = 39, 59, 56, 231, 15
@@ -31,6 +32,16 @@ def test_entry_and_exit_of_a_thread_are_one_row(tmp_path):
         (100, 7, "getpid", 30, 7),
         (110, 8, "getpid", 40, -11),
     ]
+
+
+def test_clone_flags_of_a_byte_say_nothing_of_threads(tmp_path):
+    """What lies behind the event is another event's."""
+    narrow = NEWTASK.replace("clone_flags;\toffset:32;\tsize:8", "clone_flags;\toffset:39;\tsize:1")
+    assert narrow != NEWTASK
+    head = struct.pack("<HBBi", 205, 0, 0, 7) + struct.pack("<i16s4xQ", 9, b"x", 0)
+    page = Page(0).event(10, head).event(18, enter(9, GETPID)).event(30, leave(9, GETPID))
+    raw_trace(tmp_path / "t", {0: [page]}, formats={"task:task_newtask": narrow})
+    assert calls(tmp_path / "t", "pid, tid") == [(9, 9)]
 
 
 def test_a_call_that_changes_cpu_is_still_one_row(tmp_path):

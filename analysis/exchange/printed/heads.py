@@ -18,6 +18,7 @@ from analysis.exchange.printed.scanning import (
     spaces,
 )
 from probes.compiled import compiled
+from probes.limits import CPU_LIMIT, PID_LIMIT
 
 TS, CPU, TID, PID, COMM, COMM_END, NAME_AT, NAME_END, REST, DEVICE = range(10)
 """What a head is taken apart into; texts are where they begin and end in the data."""
@@ -25,7 +26,6 @@ HEAD_FIELDS = 10
 
 _SPACE, _MINUS, _SLASH, _COLON = 32, 45, 47, 58
 _MOST_HEAD = 512
-_MOST_TID = 1 << 22
 _MOST_NAME = 128
 
 
@@ -41,7 +41,7 @@ def event_head(data: Any, begin: int, end: int, head: Any) -> bool:
         bracket = at
         at += 1
         cpu, after = digits(data, at, limit, 10)
-        if after < 0 or after >= limit or data[after] != 93 or cpu > 32767 or cpu < 0:
+        if after < 0 or after >= limit or data[after] != 93 or not 0 <= cpu < CPU_LIMIT:
             continue
         if not _context(data, bracket, begin, head):
             continue
@@ -105,11 +105,11 @@ def _context(data: Any, bracket: int, begin: int, head: Any) -> bool:
         if first >= 0:
             head[PID] = pid
     tid, first = number_before(data, at, begin)
-    if first <= begin or tid >= _MOST_TID:
+    if first <= begin or tid >= PID_LIMIT:
         return False
     if data[first - 1] == _SLASH:
         pid, first = number_before(data, first - 1, begin)
-        if first <= begin or pid >= _MOST_TID:
+        if first <= begin or pid >= PID_LIMIT:
             return False
         head[PID] = pid
     if data[first - 1] == _MINUS:
@@ -142,7 +142,7 @@ def blkparse_head(data: Any, begin: int, end: int, head: Any) -> bool:
         return False
     head[DEVICE] = device
     cpu, at = digits(data, spaces(data, at, end), end, 10)
-    if at < 0 or not 0 <= cpu <= 32767:
+    if at < 0 or not 0 <= cpu < CPU_LIMIT:
         return False
     _, at = digits(data, spaces(data, at, end), end, 10)
     if at < 0:
@@ -151,7 +151,7 @@ def blkparse_head(data: Any, begin: int, end: int, head: Any) -> bool:
     if at < 0:
         return False
     tid, at = digits(data, spaces(data, at, end), end, 10)
-    if at < 0 or not 0 <= tid < _MOST_TID:
+    if at < 0 or not 0 <= tid < PID_LIMIT:
         return False
     name = spaces(data, at, end)
     stop = name

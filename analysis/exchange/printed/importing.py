@@ -23,6 +23,7 @@ from analysis.exchange.printed.patterns import Patterns, compile_patterns
 from analysis.exchange.printed.prints import BLKPARSE_EVENTS, BLKPARSE_PRINTS, PRINTS
 from analysis.exchange.reading import opened, text
 from probes.errors import BadTrace
+from probes.limits import CPU_LIMIT, PID_LIMIT
 from probes.loss import Gap
 from tracer.store.foreign import RECORD_HEAD, ForeignRecording, Records
 from tracer.store.importing import Source
@@ -31,13 +32,11 @@ from tracer.store.manifest import Manifest
 PERF_SCRIPT, TRACE_CMD, BLKPARSE = "perf-script", "trace-cmd", "blktrace"
 
 _BLOCK_BYTES = 4 << 20
-_LEAST_LINE = 24
-"""No line with an event is shorter."""
+_MOST_LINES = 1 << 14
+"""At a time: each may make a record as long as the longest."""
 _MOST_NAMED = 1000
 _MOST_GAPS = 10_000
 _MOST_THREADS = 1 << 20
-_TIDS = 1 << 22
-_CPUS = 1 << 15
 _STREAM = "imported-target-machine-text"
 
 _LOST = re.compile(
@@ -56,9 +55,9 @@ class _Met:
 
     threads: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Process (0: not told) and name of each thread."""
-    names: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(_TIDS, np.uint64))
+    names: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(PID_LIMIT, np.uint64))
     """A hash of both, by thread; untouched pages cost no memory."""
-    of_cpu: NDArray[np.int64] = field(default_factory=lambda: np.full(_CPUS, -1, np.int64))
+    of_cpu: NDArray[np.int64] = field(default_factory=lambda: np.full(CPU_LIMIT, -1, np.int64))
     """Time of the last event of each CPU; -1: none yet."""
     first_ns: int = -1
     lines: int = 0
@@ -129,11 +128,28 @@ def _blocks(file: BinaryIO, met: _Met) -> Iterator[bytes]:
 
 def _add(block: bytes, style: int, patterns: Patterns, records: Records, met: _Met) -> int:
     """Add the events of some lines; returns their number."""
-    data = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(data == 10)
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
+    found = begin = 0
+    for last in range(0, len(ends), _MOST_LINES):
+        some = ends[last : last + _MOST_LINES]
+        found += _add_lines(
+            block[begin : some[-1] + 1], some - begin, style, patterns, records, met
+        )
+        begin = some[-1] + 1
+    return found
+
+
+def _add_lines(
+    block: bytes,
+    ends: NDArray[np.int64],
+    style: int,
+    patterns: Patterns,
+    records: Records,
+    met: _Met,
+) -> int:
     largest = (RECORD_HEAD + patterns.longest + 7) // 8 * 8
-    room = min(len(ends), len(block) // _LEAST_LINE + 1)
-    out = np.empty(room * largest, np.uint8)
+    data = np.frombuffer(block, np.uint8)
+    out = np.empty(len(ends) * largest, np.uint8)
     left_out = np.empty((len(ends), 5), np.int64)
     threads = np.empty((len(ends), 4), np.int64)
     times = np.array([-1, 0], np.int64)
@@ -171,7 +187,7 @@ def _note(block: bytes, lines: NDArray[np.int64], style: int, met: _Met) -> None
         elif lost := _LOST.match(line):
             count = lost[2] or lost[3]
             if len(met.gaps) < _MOST_GAPS:
-                cpu = min(int(lost[1]), _CPUS - 1)
+                cpu = min(int(lost[1]), CPU_LIMIT - 1)
                 start, stop = (None if ns < 0 else ns for ns in (before, after))
                 size = int(count) if count else None
                 met.gaps.append(Gap(_STREAM, cpu, start, stop, size, "buffer overrun"))

@@ -254,7 +254,6 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     clock[HEAP_MARGIN] = int(line[:, FREE].sum()) + chains + 3 * count + devices + _MERGED_PARTS
     first = np.flatnonzero(bio[:, BLOCKERS] == 0) if replay == "closed" else np.zeros(0, np.int64)
     heap = np.zeros((len(first) + 2 * int(clock[HEAP_MARGIN]), 3), np.int64)
-    tenants = int(requests.tenant.max(initial=-1)) + 2 if requests.tenant is not None else 1
     world = World(
         page=requests.page,
         evicted=np.zeros(0, np.int32)
@@ -269,7 +268,7 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
         heap=heap,
         clock=clock,
         touched=np.zeros(devices, np.int64),
-        tenant=np.zeros(tenants, np.int64),
+        tenant=np.zeros(_tenants(requests) + 1, np.int64),
         model=model,
         area=np.zeros(devices),
         rule=destage.rule(),
@@ -278,6 +277,11 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     for m in first:
         push(world, int(bio[m, TS]), ARRIVE, int(m))
     return _roomier(world)
+
+
+def _tenants(requests: Requests) -> int:
+    """How many tenants are known."""
+    return 0 if requests.tenant is None else int(requests.tenant.max(initial=-1)) + 1
 
 
 def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, count: int) -> None:
@@ -291,9 +295,7 @@ def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, 
         bio[:, FUA] = requests.fua
     if requests.tenant is not None:
         # The row of the tenant that is not known comes last.
-        bio[:, TENANT] = np.where(
-            requests.tenant < 0, requests.tenant.max(initial=0) + 1, requests.tenant
-        )
+        bio[:, TENANT] = np.where(requests.tenant < 0, _tenants(requests), requests.tenant)
     bio[:, HOME_LAYER] = -1
     if layer is None:
         return

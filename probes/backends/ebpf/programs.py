@@ -20,10 +20,10 @@ from probes.backends.ebpf.ring import BpfRing
 from probes.backends.event_format import EventFormat
 from probes.errors import FeatureMissing
 from probes.kernel import tracefs
+from probes.limits import PID_LIMIT
 from probes.schema import Event, Probe, Scope
 
 _SOURCE = "capture.bpf.c"
-_TIDS = 4 << 20
 _SOFTWARE = 1
 """PERF_TYPE_SOFTWARE"""
 _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
@@ -70,7 +70,7 @@ class Programs:
         self._followed: mmap.mmap | None = None
         self._bpf = _load("\n".join([text, *lines, ""]), flags)
         try:
-            self._followed = mmap.mmap(self._bpf["followed_tids"].map_fd, _TIDS)
+            self._followed = mmap.mmap(self._bpf["followed_tids"].map_fd, PID_LIMIT)
             self._attach()
         except BaseException:
             self.close()

@@ -114,7 +114,7 @@ class PageStream:
             kind[:n],
             tid[:n],
             tid[:n],
-            np.full(n, self.cpu, np.int16),
+            np.full(n, self.cpu, np.int32),
             offset[:n],
             length[:n],
             pages.reshape(-1),

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from probes.backends.perf_tools.perf_data import COMM, EXIT, FORK, MMAP, MMAP2, Record, text
+from probes.limits import PID_LIMIT
 from probes.symbols.mappings import CLEAR, FAULT, MAP, NOWHERE, AddressSpaces, MappedFile, Steps
 
 _COMM_EXEC = 1 << 13
@@ -22,8 +23,6 @@ _SPOKEN = {"//anon": "[anon]"}
 """The kernel's names for what is no file, and those of /proc/PID/maps."""
 _ADDRESSES_END = 1 << 63
 _MOST_DEAD = 4096
-_MOST_THREADS = 1 << 22
-"""As many as there can be pids."""
 _MOST_FILES = 1 << 18
 
 
@@ -78,7 +77,7 @@ class Processes:
             self._map(record)
 
     def _name(self, tid: int, comm: str) -> None:
-        if len(self._comms) < _MOST_THREADS or tid in self._comms:
+        if len(self._comms) < PID_LIMIT or tid in self._comms:
             self._comms[tid] = comm
 
     def _change(self, pid: int) -> None:

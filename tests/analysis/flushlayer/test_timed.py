@@ -12,6 +12,8 @@ from analysis.flushlayer.timed import Layer, simulate
 from analysis.flushlayer.timed.destage import DOCS, Destage
 from analysis.flushlayer.timed.disk import Disk
 from analysis.flushlayer.timed.outcome import improvement, results
+from analysis.flushlayer.timed.simulation import _world
+from analysis.flushlayer.timed.state import TENANT
 from probes.errors import BadTrace, UsageError
 from tests.support.bios import bios, flat
 from tests.support.slow_layer import response_times
@@ -155,6 +157,12 @@ def test_partitions_keep_tenants_apart():
 def test_shares_divide_the_whole_capacity():
     assert Layer(10, PCM, shares=(1, 1, 1)).capacities() == [4, 3, 3]
     assert Layer(10, PCM, shares=(0.5, 0.25)).capacities() == [7, 3]
+
+
+@pytest.mark.parametrize("tenants", [[-1, -1], [-1, 0], [0, 1]])
+def test_the_tenant_that_is_not_known_has_a_row(tenants):
+    world = _world(bios(writes([1, 2]), tenant=tenants), [HDD], None, "open")
+    assert world.bio[:, TENANT].max() < len(world.tenant)
 
 
 def test_a_tenant_without_a_share_goes_past():

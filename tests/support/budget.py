@@ -1,0 +1,81 @@
+"""What hostile input may cost, and a process of its own to hold it to that.
+
+Whatever a file or a trace holds, to read or to refuse it takes at most 1 GiB of memory and 10 s of
+CPU time, and ends in success or in one of our own errors: docs/security.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import resource
+import signal
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from probes.errors import TracerError
+from tests.support.warm import context
+
+MEMORY_BYTES = 1 << 30
+CPU_SECONDS = 10
+
+
+def within_budget(function: Callable[..., Any], *arguments: Any) -> TracerError | None:
+    """Call a module's function in a process of its own; returns the error of ours that it raises.
+
+    AssertionError, with what happened, for any other exception, for more memory or CPU time, and
+    for a crash. What it compiles counts as CPU time: have it compiled before.
+    """
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_limited, args=(theirs, function, arguments))
+    process.start()
+    theirs.close()
+    said = b""
+    with contextlib.suppress(EOFError):
+        said = ours.recv_bytes()
+    process.join()
+    ours.close()
+    assert said, f"{function.__name__} was ended by {ending(process.exitcode)}"
+    error, trace = pickle.loads(said)
+    assert trace is None, trace
+    return error
+
+
+def ending(status: int | None) -> str:
+    """What ended a process with this exit status."""
+    if status is None or status >= 0:
+        return f"exit {status}"
+    if -status == signal.SIGXCPU:
+        return f"{CPU_SECONDS} s of CPU time"
+    return signal.Signals(-status).name
+
+
+def limit_memory(more: int = MEMORY_BYTES) -> None:
+    """Let this process take so many bytes beyond those that it has; then MemoryError."""
+    import pyarrow as pa
+
+    # Pools of memory and of a thread a CPU would take more than what they are asked for.
+    pa.set_memory_pool(pa.system_memory_pool())
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cpus[:2])
+    status = Path("/proc/self/status").read_text()
+    held = int(status.partition("VmData:")[2].split()[0]) << 10
+    resource.setrlimit(resource.RLIMIT_DATA, (held + more, held + more))
+
+
+def _limited(end: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    limit_memory()
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    error, trace = None, None
+    try:
+        function(*arguments)
+    except TracerError as found:
+        error = found
+    except BaseException:  # noqa: BLE001 (whatever else it is, the test shows it)
+        trace = traceback.format_exc()
+    end.send_bytes(pickle.dumps((error, trace)))

@@ -30,6 +30,7 @@ TABLE = Table(
             "functions from the root to the event, joined by ;. Kernel functions end in _[k]; "
             "a file in [] where its function is not known",
             nullable=False,
+            longest=4 << 20,
         ),
         Column(
             "count",

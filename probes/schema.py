@@ -38,6 +38,8 @@ class Column:
     doc: str
     unit: str = ""
     nullable: bool = True
+    longest: int = 1 << 16
+    """Bytes that a text of it may have: a path of 4,096, each of which was escaped, and more."""
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def query(
     if json:
         typer.echo(dump(records(frame)))
     elif csv:
-        frame.to_csv(sys.stdout, index=False)
+        _print_csv(frame)
     else:
         from tracer.cli.output import print_table, wide_console
 
@@ -123,18 +123,38 @@ def query(
         print_table(wide_console(), "", list(frame.columns), rows, left=left, note=note, exact=True)
 
 
+def _print_csv(frame: pd.DataFrame) -> None:
+    """Print CSV: texts that would be formulas have an apostrophe, as `tracer export` writes them.
+
+    On a terminal what is not printable is escaped.
+    """
+    from analysis.exchange.tables_out import inert
+    from tracer.cli.main import plain
+
+    def shown(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return plain(inert(value)) if sys.stdout.isatty() else inert(value)
+
+    safe = frame.rename(columns=shown)
+    for name in safe.select_dtypes(exclude=["number", "bool"]).columns:
+        safe[name] = safe[name].map(shown)
+    safe.to_csv(sys.stdout, index=False)
+
+
 def _answer(trace: Trace, sql: str) -> pd.DataFrame:
     """What a query of the user's gives."""
     import duckdb
 
     from analysis.views.catalogue import make_named
     from probes.errors import UsageError
+    from tracer.store.asking import reading
 
-    make_named(trace, sql)
     try:
-        return trace.connection.execute(sql).df()
+        statement = reading(trace.connection, sql)
+        make_named(trace, sql)
+        return trace.connection.execute(statement).df()
     except duckdb.Error as error:
-        line = " ".join(str(error).split())[:300]
         raise UsageError(
-            f"the query failed: {line}", f"tables here: {', '.join(trace.tables)}"
+            f"the query failed: {trace.said(error)}", f"tables here: {', '.join(trace.tables)}"
         ) from None

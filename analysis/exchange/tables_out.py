@@ -85,7 +85,7 @@ def _write(
     writer: pa.csv.CSVWriter | pq.ParquetWriter | None = None
     with create(folder / f"{name}.{format}") as file:
         for batch in batches:
-            plain = _plain(batch, _inert if format == "csv" else str)
+            plain = _plain(batch, inert if format == "csv" else str)
             if writer is None:
                 writer = _writer(file, format, plain.schema)
             writer.write_batch(plain)
@@ -126,5 +126,6 @@ def _plain(batch: pa.RecordBatch, shown: Callable[[str], str]) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def _inert(value: str) -> str:
+def inert(value: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
     return f"'{value}" if value.startswith(_FORMULA) else value

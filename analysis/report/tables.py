@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.report.block import BLOCK_LATENCY, block_latency
@@ -173,9 +174,28 @@ def all_tables(trace: Trace) -> dict[str, pd.DataFrame]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A frame as plain rows: what is missing is None."""
-    plain = frame.astype(object).where(frame.notna(), None)
+    """A frame as plain rows: what is missing is None.
+
+    Values are numbers, texts, truths, and lists and objects of these. Anything else that a query
+    may give (a date, bytes) is a text.
+    """
+    there = frame.astype(object).where(frame.notna(), None)
     return [
-        {str(k): v.item() if hasattr(v, "item") else v for k, v in row.items()}
-        for row in plain.to_dict(orient="records")
+        {str(name): _plain(value) for name, value in row.items()}
+        for row in there.to_dict(orient="records")
     ]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case np.generic() | np.ndarray():
+            return _plain(value.tolist())
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case dict():
+            return {str(name): _plain(one) for name, one in value.items()}
+        case bytes() | bytearray():
+            return value.decode("utf-8", "backslashreplace")
+    return str(value)

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from analysis.cli.query import _answer
 from analysis.views.catalogue import VIEWS
+from probes.errors import UsageError
 from tests.conftest import ROOT
 from tests.support.traces import make_trace
 from tracer.store.trace import ALL_TABLES
@@ -84,3 +86,126 @@ def test_a_query_from_stdin(tracer):
 @pytest.mark.parametrize("sql", ["SELEC", "SELECT * FROM nothing", "", "SELECT 1/"])
 def test_a_query_that_fails(tracer, sql):
     one_line(tracer("query", FIXTURE, sql, status=2).err)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A small trace that a query might destroy."""
+    rows = [{"ts": n, "tid": 7, "nr": 0, "name": "read"} for n in range(3)]
+    with make_trace(tmp_path / "t", {"syscalls": rows, "phases": [{"name": "step"}]}) as trace:
+        yield trace
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+HERE = "<here>"
+"""In a query: a path by which the file of the table syscalls may be written."""
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"COPY phases TO '{HERE}' (USE_TMP_FILE false)",
+        f"WITH x AS (COPY phases TO '{HERE}' (USE_TMP_FILE false)) SELECT 1",
+        f"FROM (WITH x AS (COPY phases TO '{HERE}' (USE_TMP_FILE false)) FROM x)",
+        f"EXPLAIN ANALYZE COPY phases TO '{HERE}' (USE_TMP_FILE false)",
+        f"EXPLAIN (ANALYZE) /* SELECT */ COPY phases TO '{HERE}' (USE_TMP_FILE false)",
+        f"FROM query('WITH x AS (COPY phases TO ''{HERE}'' (USE_TMP_FILE false)) SELECT 1')",
+        f"SELECT 1; COPY phases TO '{HERE}' (USE_TMP_FILE false)",
+        f"PREPARE x AS COPY phases TO '{HERE}' (USE_TMP_FILE false)",
+        "WITH x AS (INSERT INTO mine VALUES (1) RETURNING *) SELECT * FROM x",
+        "INSERT INTO mine VALUES (1)",
+        "DROP TABLE mine",
+        "CREATE TABLE more AS SELECT 1",
+        "EXPORT DATABASE 'x'",
+        "IMPORT DATABASE 'x'",
+        "ATTACH 'x.db'",
+        "ATTACH ':memory:' AS x",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET threads = 1",
+        "RESET threads",
+        "PRAGMA database_list",
+        "CALL range(1)",
+        "USE memory",
+        "CHECKPOINT",
+        "BEGIN",
+        "CREATE SECRET x (TYPE s3)",
+        "FROM read_csv('/etc/passwd')",
+        "FROM read_text('/proc/self/environ')",
+        "FROM READ_BLOB('/etc/passwd')",
+        "FROM glob('/*')",
+        "FROM '/etc/passwd'",
+        "FROM 'x.csv'",
+        f"FROM '{HERE}'",
+        f"FROM parquet_metadata('{HERE}')",
+        "FROM read_parquet('https://example.com/x.parquet')",
+        "SELECT (SELECT content FROM read_text('/etc/passwd'))",
+        "EXPLAIN ANALYZE FROM read_text('/etc/passwd')",
+        "FROM arrow_scan(1, 2, 3)",
+        "FROM enable_logging(storage = 'file', storage_path = '/tmp/x')",
+        "FROM json_execute_serialized_sql('{}')",
+        "SELECT getenv('HOME')",
+        "SELECT 1; SELECT 2",
+        "--",
+        "SELECT " + "(" * 2000 + "1" + ")" * 2000,
+    ],
+)
+def test_a_query_reads_the_tables_and_nothing_else(copy, sql, tmp_path):
+    copy.connection.execute("CREATE TEMP TABLE mine (a INTEGER)")
+    before = contents(tmp_path)
+    for place in (copy._files["syscalls"].place, tmp_path / "t/events/syscalls.parquet"):
+        with pytest.raises(UsageError) as error:
+            _answer(copy, sql.replace(HERE, str(place)))
+        assert "\n" not in str(error.value) and "/proc/self/fd" not in str(error.value)
+    assert contents(tmp_path) == before
+    assert copy.sql("SELECT count(*) AS n FROM mine")["n"].tolist() == [0]
+    assert copy.sql("SELECT count(*) AS n FROM syscalls")["n"].tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT name FROM syscalls;",
+        "-- all of them\nFROM syscalls",
+        "FROM syscalls SELECT name",
+        "TABLE syscalls",
+        "VALUES (1), (2)",
+        "WITH x AS (SELECT 1) FROM x",
+        "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x WHERE n < 3) FROM x",
+        "SELECT 1 UNION SELECT 2",
+        "DESCRIBE syscalls",
+        "SHOW TABLES",
+        "SUMMARIZE syscalls",
+        "EXPLAIN SELECT count(*) FROM syscalls",
+        "explain analyze SELECT count(*) FROM syscalls",
+        "EXPLAIN (FORMAT json) SELECT 1",
+        "PIVOT syscalls ON name IN ('read') USING count(*)",
+        "FROM range(3)",
+        "SELECT unnest([1, 2])",
+        "FROM duckdb_columns() SELECT column_name WHERE table_name = 'syscalls'",
+        "FROM syscalls_in_phase",
+        "FROM calls",
+    ],
+)
+def test_a_query_that_reads(copy, sql):
+    assert len(_answer(copy, sql).columns)
+
+
+def test_whatever_a_query_gives_is_printed(tracer, copy):
+    query = (
+        "SELECT [1, 2] AS list, {'a': [1]} AS object, 'x'::BLOB AS bytes, DATE '2020-02-03' AS day,"
+        " TIMESTAMP 'infinity' AS never, 1::HUGEINT AS big, NULL AS nothing, 'nan'::DOUBLE AS nan"
+    )
+    (row,) = tracer("query", "t", query, "--json").json
+    assert row["list"] == [1, 2] and row["object"] == {"a": [1]} and row["bytes"] == "x"
+    assert row["day"].startswith("2020-02-03") and row["nothing"] is None and row["nan"] is None
+    assert "2020-02-03" in tracer("query", "t", query).out
+    assert "2020-02-03" in tracer("query", "t", query, "--csv").out
+
+
+def test_a_formula_is_a_text_in_the_csv_of_a_query(tracer, copy):
+    assert tracer("query", "t", "SELECT '=1+1' AS a, -1 AS b", "--csv").out == "a,b\n'=1+1,-1\n"
+    assert tracer("query", "t", "SELECT '=1+1' AS a", "--json").json == [{"a": "=1+1"}]

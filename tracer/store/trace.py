@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +19,9 @@ from probes.catalogue import TABLES
 from probes.errors import BadTrace, PermissionMissing, UsageError
 from probes.kernel import boot_id, process_alive
 from probes.loss import TABLE as LOSS_TABLE
-from probes.schema import Column, Type
 from tracer.store import manifest as manifests
 from tracer.store.manifest import Manifest
+from tracer.store.table_file import SQL_TYPES, TableFile, open_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,17 +32,6 @@ if TYPE_CHECKING:
 
 ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
 """Every table that can be asked for, by name."""
-
-_SQL_TYPES = {
-    Type.INT16: "SMALLINT",
-    Type.INT32: "INTEGER",
-    Type.INT64: "BIGINT",
-    Type.UINT64: "UBIGINT",
-    Type.FLOAT64: "DOUBLE",
-    Type.BOOL: "BOOLEAN",
-    Type.TEXT: "VARCHAR",
-}
-
 
 _GUARDIAN_S = 60.0
 _THREADS = 8
@@ -70,44 +61,36 @@ class Trace:
 
             _refuse_anothers(self.folder)
             self.manifest = finalize(self.folder, self.manifest, progress)
-        self._absent: dict[str, list[Column]] = {}
-        self._paths = self._checked_paths()
+        self._open()
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._close: weakref.finalize[Any, Any] | None = None
         self._cpus: int | None = None
 
     def use_cpus(self, number: int) -> None:
         """Query with so many CPUs, not with all. To be said before the first query."""
         self._cpus = number
 
-    def _checked_paths(self) -> dict[str, Path]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    def _open(self) -> None:
+        self._held = contextlib.ExitStack()
+        # Also where nobody closes the trace.
+        self._close = weakref.finalize(self, self._held.close)
+        self._files = self._open_tables()
 
-        paths = {}
-        for name in ALL_TABLES:
-            path = self.folder / "events" / f"{name}.parquet"
-            if name == LOSS_TABLE.name:
-                path = self.folder / "loss.parquet"
-            if path.is_symlink():
-                raise BadTrace(f"{path} is a symbolic link", "traces hold none: copy it again")
-            if not path.exists():
-                if name in self.manifest["tables"]:
-                    raise BadTrace(f"{path} is missing", self._mend())
-                continue
+    def _open_tables(self) -> dict[str, TableFile]:
+        events = self.folder / "events"
+        if events.is_symlink():
+            raise BadTrace(f"{events} is a symbolic link", "traces hold none: copy it again")
+        found = {}
+        for name, table in ALL_TABLES.items():
+            place = self.folder if name == LOSS_TABLE.name else events
+            path = place / f"{name}.parquet"
             try:
-                with pq.ParquetFile(path) as file:
-                    found = set(file.schema_arrow.names)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                line = str(error).splitlines()[0] if str(error) else "unreadable"
-                raise BadTrace(f"{path} is damaged: {line}", self._mend()) from None
-            missing = [c for c in ALL_TABLES[name].columns if c.name not in found]
-            if needed := [c.name for c in missing if not c.nullable]:
-                raise BadTrace(f"{path} lacks the column {needed[0]}", self._mend())
-            # A trace from before a column was thought of: not known is null.
-            self._absent[name] = missing
-            paths[name] = path
-        return paths
+                found[name] = open_table(path, table, self._mend())
+            except (FileNotFoundError, NotADirectoryError):
+                if name in self.manifest["tables"]:
+                    raise BadTrace(f"{path} is missing", self._mend()) from None
+                continue
+            self._held.enter_context(found[name].file)
+        return found
 
     def _mend(self) -> str:
         if (self.folder / "raw").is_dir():
@@ -117,12 +100,12 @@ class Trace:
     @property
     def tables(self) -> list[str]:
         """Names of the tables that this trace has."""
-        return list(self._paths)
+        return list(self._files)
 
     def require(self, *names: str) -> None:
         """Raise BadTrace, naming the probe to record with, where a table is not there."""
         for name in names:
-            if name not in self._paths:
+            if name not in self._files:
                 option = ALL_TABLES[name].option or f"-e {name}"
                 raise BadTrace(
                     f"{self.folder} has no table {name}", f"record it: tracer record {option} ..."
@@ -138,8 +121,11 @@ class Trace:
         if self._connection is None:
             import duckdb
 
+            if not self._close.alive:  # it was closed
+                self._open()
             threads = min(_THREADS, self._cpus or len(os.sched_getaffinity(0)))
             spill = tempfile.mkdtemp(prefix="tracer-")
+            self._held.callback(shutil.rmtree, spill, ignore_errors=True)
             connection = duckdb.connect(
                 config={
                     "autoinstall_known_extensions": False,
@@ -149,17 +135,11 @@ class Trace:
                     "memory_limit": f"{(threads + 2) * _THREAD_BYTES}B",
                 }
             )
-            # Also where nobody closes the trace.
-            self._close = weakref.finalize(self, _close, connection, spill)
-            for name, path in self._paths.items():
-                nulls = "".join(
-                    f', NULL::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in self._absent[name]
-                )
-                connection.execute(
-                    f'CREATE VIEW "{name}" AS SELECT *{nulls} FROM read_parquet({_quoted(path)})'
-                )
-            folders = f"[{_quoted(self.folder.resolve())}]"
-            connection.execute(f"SET allowed_directories={folders}")
+            self._held.callback(connection.close)
+            for name, file in self._files.items():
+                self._own(partial(connection.execute, f'CREATE VIEW "{name}" AS {file.select()}'))
+            places = ", ".join(f"'{file.place}'" for file in self._files.values())
+            connection.execute(f"SET allowed_paths=[{places}]")
             connection.execute("SET enable_external_access=false")
             # DuckDB has one, on standard output, wherever Python was not given a file to run.
             # In a notebook without ipywidgets there is none, and no setting either.
@@ -171,9 +151,9 @@ class Trace:
 
     def empty_if_missing(self, name: str) -> None:
         """Make an empty table of a kind that this trace lacks, for joins that can do without."""
-        if name in self._paths:
+        if name in self._files:
             return
-        columns = ", ".join(f'"{c.name}" {_SQL_TYPES[c.type]}' for c in ALL_TABLES[name].columns)
+        columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.type]}' for c in ALL_TABLES[name].columns)
         self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{name}" ({columns})')
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
@@ -186,9 +166,19 @@ class Trace:
         found: pa.Table = self._own(lambda: self.connection.sql(query).to_arrow_table())
         return found
 
-    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """The result of a query of our own, as it comes; BadTrace likewise."""
-        reader = self._own(lambda: self.connection.sql(query).to_arrow_reader(_BATCH))
+    def batches(self, query: str, rows: int = _BATCH) -> Iterator[pa.RecordBatch]:
+        """The result of a query of our own, as it comes, so many rows at a time; BadTrace likewise.
+
+        Until it is read to its end no other query of this trace may be asked.
+        """
+
+        def begin() -> Any:
+            self.connection.execute("SELECT 1").fetchall()  # ends what was not read to its end
+            relation = self.connection.sql(query)
+            # The name that it has in DuckDB 2; the one of 1.x after it.
+            return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(rows)
+
+        reader = self._own(begin)
         while (batch := self._own(lambda: next(reader, None))) is not None:
             yield batch
 
@@ -204,36 +194,37 @@ class Trace:
 
     def _own(self, run: Callable[[], Any]) -> Any:
         import duckdb
+        import pyarrow as pa
 
         try:
             return run()
-        except (duckdb.Error, UnicodeDecodeError) as error:
+        except (duckdb.Error, pa.ArrowException, UnicodeDecodeError) as error:
             # Our queries are right, so it is the data: a page that its footer does not tell of.
-            line = " ".join(str(error).split())[:200]
             raise BadTrace(
-                f"the tables of {self.folder} are damaged: {line}", self._mend()
+                f"the tables of {self.folder} are damaged: {self.said(error)}", self._mend()
             ) from None
 
+    def said(self, error: Exception) -> str:
+        """An error of DuckDB's in one line, with the tables called by their names."""
+        line = " ".join(str(error).split())
+        for file in self._files.values():
+            if not file.file.closed:
+                line = re.sub(rf"{file.place}(?!\d)", lambda _: str(file.path), line)  # noqa: B023
+        return line[:300]
+
     def close(self) -> None:
-        """Close the connection; what it spilled is removed."""
-        if self._close is not None:
-            self._close()
-            self._connection = self._close = None
+        """Close the connection and the tables; what it spilled is removed.
+
+        Who asks the trace again opens it again.
+        """
+        self._close()
+        self._connection = None
 
     def __enter__(self) -> Trace:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _close(connection: duckdb.DuckDBPyConnection, spill: str) -> None:
-    connection.close()
-    shutil.rmtree(spill, ignore_errors=True)
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path.resolve()).replace("'", "''") + "'"
 
 
 def refuse_live(folder: Path, manifest: Manifest) -> None:

@@ -1,0 +1,172 @@
+"""A table's Parquet file, looked at before a row of it is read.
+
+Whoever made the trace may have made the file. It is opened once, and held: it cannot be a link, a
+FIFO or a device, it cannot become another file meanwhile, and DuckDB reaches it by a path in which
+no folder's name is a pattern or a value of the rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from probes.errors import BadTrace
+from probes.schema import Column, Table, Type
+from tracer.store.files import open_regular
+
+SQL_TYPES = {
+    Type.INT16: "SMALLINT",
+    Type.INT32: "INTEGER",
+    Type.INT64: "BIGINT",
+    Type.UINT64: "UBIGINT",
+    Type.FLOAT64: "DOUBLE",
+    Type.BOOL: "BOOLEAN",
+    Type.TEXT: "VARCHAR",
+}
+"""What DuckDB calls the types of columns."""
+
+_PARQUET_TYPES = {
+    Type.INT16: ("INT32", "Int(bitWidth=16, isSigned=true)"),
+    Type.INT32: ("INT32", "None", "Int(bitWidth=32, isSigned=true)"),
+    Type.INT64: ("INT64", "None", "Int(bitWidth=64, isSigned=true)"),
+    Type.UINT64: ("INT64", "Int(bitWidth=64, isSigned=false)"),
+    Type.FLOAT64: ("DOUBLE", "None"),
+    Type.BOOL: ("BOOLEAN", "None"),
+    Type.TEXT: ("BYTE_ARRAY", "String"),
+}
+"""What Parquet calls them: how they are stored, and as what (as pyarrow shows it)."""
+
+_HEAD, _TAIL = 4, 8
+"""Bytes before the first row group, and behind the footer: its length and the magic."""
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_MOST_FOOTER = 3 << 20
+"""Of a table of a thousand million rows. One of 3 MiB can take 1 GiB once it is parsed."""
+_MOST_PARTS = 100_000
+"""Row groups, or columns."""
+_MOST_COLUMN = 256 << 20
+"""Of one column in a row group of ours, unpacked: half a million texts of 500 bytes."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """An open file that has the columns of its table, in types that can be.
+
+    `absent` are columns that came later than the trace: not known is null.
+    """
+
+    table: Table
+    path: Path
+    file: BinaryIO
+    absent: frozenset[str]
+
+    @property
+    def place(self) -> str:
+        """A path of this process by which the open file is reached, whatever its name is now."""
+        return f"/proc/self/fd/{self.file.fileno()}"
+
+    def select(self) -> str:
+        """SQL for the rows, with the declared columns alone and in their order.
+
+        A text that is longer than its column's `longest` is an error where it is read.
+        """
+        columns = ", ".join(self._column(column) for column in self.table.columns)
+        return f"SELECT {columns} FROM read_parquet('{self.place}', hive_partitioning = false)"
+
+    def _column(self, column: Column) -> str:
+        name = f'"{column.name}"'
+        if column.name in self.absent:
+            return f"NULL::{SQL_TYPES[column.type]} AS {name}"
+        if column.type is not Type.TEXT:
+            return name
+        long = f"a text of the column {column.name} has more than {column.longest} bytes"
+        return (
+            f"CASE WHEN strlen({name}) > {column.longest} THEN error('{long}') ELSE {name} END"
+            f" AS {name}"
+        )
+
+
+def open_table(path: Path, table: Table, mend: str) -> TableFile:
+    """The table's file, open. Raises BadTrace, which ends with `mend`; FileNotFoundError."""
+    try:
+        file = open_regular(path)
+    except FileNotFoundError:
+        raise
+    except (ValueError, OSError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise BadTrace(f"{path} cannot be read: {said}", mend) from None
+    try:
+        return TableFile(table, path, file, _checked(file, table))
+    except ValueError as error:
+        file.close()
+        raise BadTrace(f"{path} is damaged: {error}", mend) from None
+    except BaseException:
+        file.close()
+        raise
+
+
+def _checked(file: BinaryIO, table: Table) -> frozenset[str]:
+    """The columns that the file lacks; ValueError where it cannot be a table's."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    _check_footer(file)
+    limits = {
+        "thrift_string_size_limit": _MOST_FOOTER,
+        "thrift_container_size_limit": _MOST_PARTS,
+    }
+    try:
+        with pq.ParquetFile(f"/proc/self/fd/{file.fileno()}", **limits) as opened:
+            return _absent(opened.schema, opened.metadata, table)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(str(error).splitlines()[0][:200] if str(error) else "unreadable") from None
+
+
+def _absent(found: Any, facts: Any, table: Table) -> frozenset[str]:
+    names = [found.column(number).path for number in range(facts.num_columns)]
+    places = {name: number for number, name in enumerate(names)}
+    often = Counter(map(str.lower, names))  # DuckDB takes the first of those that differ in case
+    for column in table.columns:
+        if often[column.name] > 1:
+            raise ValueError(f"it has {often[column.name]} columns called {column.name}")
+        if column.name in places:
+            _check_column(found.column(places[column.name]), column)
+        elif not column.nullable:
+            raise ValueError(f"it lacks the column {column.name}")
+    known = [places[column.name] for column in table.columns if column.name in places]
+    for group in (facts.row_group(number) for number in range(facts.num_row_groups)):
+        if group.num_columns != len(names):
+            raise ValueError("a row group has other columns than the table")
+        for chunk in (group.column(number) for number in known):
+            size = chunk.total_uncompressed_size
+            if chunk.file_path or not 0 <= size <= _MOST_COLUMN:
+                raise ValueError(f"the column {chunk.path_in_schema} unpacks to {size} bytes")
+    return frozenset(column.name for column in table.columns if column.name not in places)
+
+
+def _check_footer(file: BinaryIO) -> None:
+    """ValueError where the file has no footer, or more of one than a table's."""
+    size = file.seek(0, 2)
+    if size < _HEAD + _TAIL:
+        raise ValueError("it is no Parquet file")
+    file.seek(size - _TAIL)
+    tail = file.read(_TAIL)
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] == _ENCRYPTED:
+        raise ValueError("it is encrypted")
+    if tail[4:] != _MAGIC or length > size - _HEAD - _TAIL:
+        raise ValueError("it is no Parquet file, or cut off")
+    if length > _MOST_FOOTER:
+        raise ValueError(f"its footer has {length} bytes")
+
+
+def _check_column(found: Any, column: Column) -> None:
+    """ValueError where a column is of another type, or may be null where it cannot."""
+    stored, *meanings = _PARQUET_TYPES[column.type]
+    kind, meaning = found.physical_type, str(found.logical_type)
+    if found.max_repetition_level or kind != stored or meaning not in meanings:
+        said = kind if meaning == "None" else f"{kind}, {meaning}"
+        raise ValueError(f"its column {column.name} is {said}, not {column.type.value}")
+    if not column.nullable and found.max_definition_level:
+        raise ValueError(f"its column {column.name} may be null")

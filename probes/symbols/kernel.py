@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_whole, shown
 from probes.symbols.table import SymbolColumns, SymbolTable, build_table
@@ -18,8 +20,17 @@ _MAX_LINES = 1 << 20
 _LAST_SYMBOL_BYTES = 4096
 """The last symbol has no next one to end it; perf gives it a page, too."""
 
-_CODE = b"tTwWuU"
+_CODE = np.frombuffer(b"tTwWuU", np.uint8)
+# A module's name is set off by a tab; a NUL ends a name.
+_READABLE = bytes.maketrans(b"\t\n", b" \0")
 _MARKS = (b"_text", b"_stext", b"_etext", b"_sinittext", b"_einittext")
+
+_SPACE, _LINE_FEED, _UNDERSCORE = b" \n_"
+_MAX_DIGITS = 16
+_NO_DIGIT = 255
+_DIGITS = np.full(256, _NO_DIGIT, np.uint64)
+for _letters in (b"0123456789abcdef", b"0123456789ABCDEF"):
+    _DIGITS[np.frombuffer(_letters, np.uint8)] = np.arange(16)
 
 
 @dataclass(frozen=True)
@@ -49,26 +60,15 @@ def kernel_symbols(path: PathOrFd = KALLSYMS) -> KernelSymbols | None:
         raise UnreadableSymbols(
             f"{shown(path)} has more than {_MAX_BYTES} bytes or {_MAX_LINES} lines"
         )
-    starts: list[int] = []
-    code: list[bool] = []
-    ranks: list[int] = []
-    names: list[int] = []
-    marks: dict[bytes, int] = {}
-    at = 0
-    for line in data.split(b"\n"):
-        address, kind, name, start = _parse(line)
-        if name:
-            if address and name in _MARKS:
-                marks.setdefault(name, address)
-            starts.append(address)
-            code.append(kind in _CODE and name not in _MARKS)
-            ranks.append(_rank(kind, name))
-            names.append(at + start)
-        at += len(line) + 1
-    if not any(starts):
+    lines = _lines(data)
+    if not lines.address.any():
         return None
-    table = _table(data, starts, code, ranks, names)
-    return KernelSymbols(table, marks.get(b"_text"), marks.get(b"_etext"))
+    marks = {mark: lines.called(mark) for mark in _MARKS}
+    return KernelSymbols(
+        _table(data, lines, marks.values()),
+        _first_address(lines, marks[b"_text"]),
+        _first_address(lines, marks[b"_etext"]),
+    )
 
 
 def kallsyms() -> bytes:
@@ -77,41 +77,80 @@ def kallsyms() -> bytes:
     return text if any(line[:16].strip(b"0") for line in text[:4096].splitlines()) else b""
 
 
-def _parse(line: bytes) -> tuple[int, bytes, bytes, int]:
-    """Address, type letter, name with module, and where in the line the name starts."""
-    fields = line.split(b" ", 2)
-    if len(fields) < 3 or not 0 < len(fields[0]) <= 16 or len(fields[1]) != 1:
-        return 0, b"", b"", 0
-    if fields[0].strip(b"0123456789abcdefABCDEF"):
-        return 0, b"", b"", 0
-    return int(fields[0], 16), fields[1], fields[2], len(line) - len(fields[2])
+@dataclass(frozen=True)
+class _Lines:
+    """The lines that say `ADDRESS LETTER NAME`: one array a column, and all bytes of the text.
+
+    name, end  where a line's name begins and ends, module included
+    """
+
+    address: NDArray[np.uint64]
+    kind: NDArray[np.uint8]
+    name: NDArray[np.int64]
+    end: NDArray[np.int64]
+    text: NDArray[np.uint8]
+
+    def called(self, name: bytes) -> NDArray[np.int64]:
+        """The lines of exactly this name."""
+        alike = np.flatnonzero(self.end - self.name == len(name))
+        letters = self.text[self.name[alike][:, None] + np.arange(len(name))]
+        found: NDArray[np.int64] = alike[(letters == np.frombuffer(name, np.uint8)).all(axis=1)]
+        return found
 
 
-def _rank(kind: bytes, name: bytes) -> int:
-    """Of several names of one function: global ones, and of these those for everyday use."""
-    return 4 * kind.isupper() + 2 - min(len(name) - len(name.lstrip(b"_")), 2)
+def _lines(data: bytes) -> _Lines:
+    text = np.frombuffer(data or b"\n", np.uint8)
+    end = np.append(np.flatnonzero(text == _LINE_FEED), len(text))
+    start = np.append(0, end[:-1] + 1)
+    digits = np.zeros(len(start), np.int64)
+    for place in range(_MAX_DIGITS, 0, -1):
+        there = start + place < end
+        digits[there & (text[np.where(there, start + place, 0)] == _SPACE)] = place
+    # The letter and a space follow, and a name that is not empty.
+    space = start + digits
+    good = (digits > 0) & (space + 3 < end)
+    digits, space, end = digits[good], space[good], end[good]
+    good = (text[space + 1] != _SPACE) & (text[space + 2] == _SPACE)
+    address = np.zeros(len(space), np.uint64)
+    for place in range(min(_MAX_DIGITS, digits.max(initial=0)), 0, -1):
+        there = place <= digits
+        digit = np.where(there, _DIGITS[text[np.maximum(space - place, 0)]], 0)
+        good &= digit != _NO_DIGIT
+        address = address << np.uint64(4) | digit
+    space, end = space[good], end[good]
+    return _Lines(address[good], text[space + 1], space + 3, end, text)
 
 
-def _table(
-    data: bytes, starts: list[int], code: list[bool], ranks: list[int], names: list[int]
-) -> SymbolTable:
+def _first_address(lines: _Lines, which: NDArray[np.int64]) -> int | None:
+    """The first address of these lines that is not 0."""
+    known = lines.address[which]
+    known = known[known > 0]
+    return int(known[0]) if len(known) else None
+
+
+def _table(data: bytes, lines: _Lines, marks: Iterable[NDArray[np.int64]]) -> SymbolTable:
     """Functions end where anything else begins, data included."""
-    address = np.array(starts, dtype=np.uint64)
-    boundaries = np.unique(address)
+    address = lines.address
+    boundaries = np.sort(address, kind="stable")
     following = np.searchsorted(boundaries, address, side="right")
     last = following >= len(boundaries)
     ends = boundaries[np.minimum(following, len(boundaries) - 1)]
     ends[last] = np.minimum(address[last], np.uint64((1 << 64) - 1 - _LAST_SYMBOL_BYTES))
     ends[last] += np.uint64(_LAST_SYMBOL_BYTES)
-    # "name\t[module]" to "name [module]"
-    blob = data.replace(b"\t", b" ").replace(b"\n", b"\0")
-    keep = np.array(code, dtype=np.bool_) & (address > 0)
+    # Of several names of one function: global ones, and of these those for everyday use.
+    upper = (ord("A") <= lines.kind) & (lines.kind <= ord("Z"))
+    first = lines.text[lines.name] == _UNDERSCORE
+    second = lines.text[np.minimum(lines.name + 1, lines.end - 1)] == _UNDERSCORE
+    underscores = first.astype(np.int64) + (first & second & (lines.name + 1 < lines.end))
+    keep = np.isin(lines.kind, _CODE) & (address > 0)
+    for mark in marks:
+        keep[mark] = False
     columns = SymbolColumns(
         address,
         ends,
         np.ones(len(address), dtype=np.bool_),
-        np.array(ranks, dtype=np.int64),
-        np.array(names, dtype=np.int64),
-        blob,
+        4 * upper + 2 - underscores,
+        lines.name,
+        data.translate(_READABLE),
     )
     return build_table([columns.where(keep)])

@@ -60,6 +60,30 @@ def test_functions_modules_and_bounds(listing):
     assert at(symbols, 0, 0x1000) == [None, None]
 
 
+def test_lines_that_say_something_else_are_left_out(listing):
+    symbols = listing(
+        "100 T short\n"
+        "FFFFFFFFFFFFFFFF T highest\n"
+        "11111111111111111 T seventeen\n"
+        "200 T \n"
+        "200 T\n"
+        "200 TT two_letters\n"
+        "200  T two_spaces\n"
+        "2_00 T underscore\n"
+        " 200 T space\n"
+        "300 t _\n"
+        "300 T __global\n"
+        "300 t local\n"
+        "400 T with a space\n"
+        "500 T \xff\n"
+        "600 T last"
+    )
+    assert at(symbols, 0x100, 0x1FF, 0x200, 0x2FF) == ["short"] * 4
+    assert at(symbols, 0x300, 0x400, 0x600) == ["__global", "with a space", "last"]
+    assert at(symbols, (1 << 64) - 1) == [None]
+    assert len(symbols.table) == 5
+
+
 def test_a_kernel_that_tells_nothing_is_none(listing):
     hidden = "\n".join("0" * 16 + line[16:] for line in LISTING.splitlines())
     assert listing(hidden) is None

@@ -50,8 +50,8 @@ class FaultPlaces:
             self._spaces.snapshot(
                 pid,
                 [
-                    (start, end, self._spaces.number(_mapped(path, dev, ino)), offset)
-                    for start, end, offset, dev, ino, path in maps
+                    (start, end, self._spaces.number(_mapped(*file)), offset)
+                    for start, end, offset, file in maps
                 ],
             )
 

@@ -227,3 +227,5 @@ class AssemblyContext:
     """Event name to spans (ns, both ends within) in which such events may be lost."""
     symbols: Any = None
     """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""
+    gaps: list[Any] = field(default_factory=list)
+    """Takes what an assembler could not keep (`probes.loss.Gap`)."""

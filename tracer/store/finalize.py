@@ -168,6 +168,7 @@ def _decode(
     # Processes last: their roles depend on what the others saw.
     probes.sort(key=lambda probe: probe.name in ALWAYS)
     flushers: set[int] = set()
+    not_kept: list[Gap] = []
     writers: dict[str, TableWriter] = {}
     try:
         symbols = _resolver(manifest)
@@ -179,7 +180,14 @@ def _decode(
         assemblers = {
             probe.name: _assembler(
                 AssemblyContext(
-                    probe, formats, context_manifest, flushers, membership, blind, symbols
+                    probe,
+                    formats,
+                    context_manifest,
+                    flushers,
+                    membership,
+                    blind,
+                    symbols,
+                    not_kept,
                 )
             )
             for probe in probes
@@ -225,7 +233,7 @@ def _decode(
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None
-    gaps = [*_gaps(manifest, timeline), *membership.gaps]
+    gaps = [*_gaps(manifest, timeline), *membership.gaps, *not_kept]
     gaps += left_out.gaps(folder / RAW, clock["start_ns"], clock.get("end_ns"))
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
     tables |= summary.decode(folder / RAW, manifest, building, gaps)

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from probes.backends.ftrace.page_stream import PageStream
-from probes.backends.ftrace.ring_buffer import MIN_EVENT_BYTES, decode_pages
+from probes.backends.ftrace.ring_buffer import MIN_EVENT_BYTES, decode_pages, header_index
 from tracer.store import manifest as manifests
 from tracer.store.finalize import finalize, raw_streams
 
@@ -105,16 +105,17 @@ def speeds(trace: Path) -> dict[str, float | None]:
             if not isinstance(stream, PageStream):
                 continue
             pages = stream.read(0, stream.pages)
+            layout = stream.layout
+            index = header_index(pages, layout.timestamp_offset, layout.commit_offset)
             room = pages.size // MIN_EVENT_BYTES
             out = [np.empty(room, t) for t in ("i8", "u2", "i4", "i8", "i4")]
             start = time.perf_counter()
             n, _, _ = decode_pages(
                 pages.reshape(-1).view("<u4"),
-                stream.layout.page_bytes // 4,
+                layout.page_bytes // 4,
                 stream.pages,
-                stream.stamps,
-                stream.commits,
-                stream.layout.data_offset,
+                *index,
+                layout.data_offset,
                 stream.common.type_shift,
                 stream.common.pid_word,
                 *out,

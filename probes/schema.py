@@ -219,7 +219,8 @@ class AssemblyContext:
     """Event name to its parsed format (`probes.backends.event_format.EventFormat`)."""
     manifest: Mapping[str, Any]
     """Of the trace, checked (`tracer.store.manifest.Manifest`), and `threads`: every thread at
-    the start as (tid, pid, ppid, comm, cgroup)."""
+    the start as (tid, pid, ppid, comm, cgroup); and `maps`, to be iterated over: each target's
+    mappings at the start (`tracer.store.maps.Maps`)."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
     membership: Any = None
@@ -228,3 +229,5 @@ class AssemblyContext:
     """Event name to spans (ns, both ends within) in which such events may be lost."""
     symbols: Any = None
     """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""
+    gaps: list[Any] = field(default_factory=list)
+    """Takes what an assembler could not keep (`probes.loss.Gap`)."""

@@ -11,6 +11,7 @@ records tells that the ring was looked at.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,10 @@ HEADER = np.dtype(
         ("at", "<i8"),
     ]
 )
+
+_UNPACK = struct.Struct("<IHhqqqq").unpack
+_AHEAD = 1024
+"""Chunks looked at for what comes next, at first."""
 
 SLACK_NS = 50_000_000
 """A record takes its time a moment before its place in the ring: longer than that moment."""
@@ -102,28 +107,52 @@ class ChunkStream:
         self.full = _full(headers)
         self.blind = [*self.full, _after_the_end(headers)]
         """Spans (ns) in which records may be lost: while the ring was full, and after the end."""
-        self._headers = headers[~lost]
+        self._sizes = headers["bytes"][~lost].astype(np.int64)
         self._places = places[~lost]
-        self.sizes: NDArray[np.int64] = self._headers["bytes"].astype(np.int64)
-        starts = self._headers["start"].astype(np.int64)
-        self.order_key = np.maximum.accumulate(starts) if len(starts) else starts
+        self._starts = headers["start"][~lost].astype(np.int64)
+        self._ends = headers["end"][~lost].astype(np.int64)
+        self._at = 0
+        """The next chunk to decode."""
+        self._latest = 0
+        """Start time of those before it, made to never go back."""
 
-    def decode(self, first: int, last: int) -> Batch:
-        """The events of the chunks `first` up to `last`."""
+    @property
+    def units(self) -> int:
+        """Chunks that have records, or might have had."""
+        return len(self._sizes)
+
+    def ahead(self, more_than: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Start times and bytes of the next chunks, as `RawStream.ahead` has it."""
+        many = _AHEAD
+        while True:
+            sizes = self._sizes[self._at : self._at + many]
+            ends = np.cumsum(sizes)
+            if len(sizes) < many or ends[-1] > more_than:
+                break
+            many *= 2
+        some = min(len(sizes), int(np.searchsorted(ends, more_than, side="right")) + 1)
+        starts = self._starts[self._at : self._at + some]
+        return np.maximum(self._latest, np.maximum.accumulate(starts)), sizes[:some]
+
+    def decode(self, units: int) -> Batch:
+        """The events of the next chunks."""
+        first, last = self._at, self._at + units
         parts = []
-        for at, size in zip(self._places[first:last], self.sizes[first:last], strict=True):
+        for at, size in zip(self._places[first:last], self._sizes[first:last], strict=True):
             data = os.pread(self._fd, int(size), int(at))
             if len(data) != size:
                 raise BadTrace(f"stream {self.name} shrank while it was read", "read it again")
             parts.append(data)
         batch, damaged, losses = self._decoder(np.frombuffer(b"".join(parts), np.uint8))
-        begun = int(self._headers["start"][first])
+        begun = int(self._starts[first])
         for start, end, count in losses:
             self.gaps.append(Gap(self.name, self.cpu, start or begun, end, count, "buffer full"))
         if damaged:
             self.damaged += damaged
-            end = int(self._headers["end"][last - 1])
+            end = int(self._ends[last - 1])
             self.gaps.append(Gap(self.name, self.cpu, begun, end, None, "damaged chunk"))
+        self._at = last
+        self._latest = max(self._latest, int(self._starts[first:last].max()))
         self.events += len(batch)
         if len(batch):
             self.last_seen = max(self.last_seen, int(batch.ts.max()))
@@ -136,28 +165,28 @@ class ChunkStream:
 
 def _index(fd: int, size: int) -> tuple[NDArray[Any], NDArray[np.int64], int]:
     """Headers of the whole chunks of a file, where their payloads lie, and where the last ends."""
-    headers, places = [], []
+    headers = bytearray()
     at = 0
     while at < size:
         data = os.pread(fd, HEADER.itemsize, at)
         if len(data) < HEADER.itemsize:
             break
-        found = np.frombuffer(data, HEADER)
-        after = at + HEADER.itemsize + int(found["bytes"][0])
+        magic, kind, _, payload, start, end, count = _UNPACK(data)
+        after = at + HEADER.itemsize + payload
         sane = (
-            found["magic"][0] == MAGIC
-            and found["kind"][0] in (DATA, LOST, FULL)
-            and 0 <= found["bytes"][0] <= MAX_PAYLOAD
-            and found["at"][0] >= 0
-            and 0 <= found["start"][0] <= found["end"][0]
+            magic == MAGIC
+            and kind in (DATA, LOST, FULL)
+            and 0 <= payload <= MAX_PAYLOAD
+            and count >= 0
+            and 0 <= start <= end
         )
         if not sane or after > size:
             break
-        headers.append(found)
-        places.append(at + HEADER.itemsize)
+        headers += data
         at = after
-    whole = np.concatenate(headers) if headers else np.empty(0, HEADER)
-    return whole, np.array(places, np.int64), at
+    whole = np.frombuffer(headers, HEADER)
+    sizes = whole["bytes"].astype(np.int64)
+    return whole, HEADER.itemsize * np.arange(1, len(whole) + 1) + np.cumsum(sizes) - sizes, at
 
 
 def _full(headers: NDArray[Any]) -> list[tuple[int, int]]:

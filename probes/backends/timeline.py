@@ -3,8 +3,8 @@
 A stream's file consists of units (ring-buffer pages, chunks), put in the order of their start
 times; a batch is a run of that order. No event of a later unit is older than that unit's start,
 so everything before the start of the first unit not yet read is complete; the few events after
-it are carried into the next batch. Memory is bounded by the batch and by one unit a stream,
-however long the recording.
+it are carried into the next batch. Of each stream no more is looked at ahead than what could be
+the next batch: memory is bounded by the batch, however long the recording.
 """
 
 from __future__ import annotations
@@ -111,17 +111,19 @@ class RawStream(Protocol):
         ...
 
     @property
-    def order_key(self) -> NDArray[np.int64]:
-        """The start time of each unit, made to never go back."""
+    def units(self) -> int:
+        """Units of the whole file."""
         ...
 
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Bytes of each unit."""
+    def ahead(self, more_than: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Start times and bytes of the units that come next, up to `more_than` bytes of them.
+
+        All that are left, or units that are more than so many bytes. Start times never go back.
+        """
         ...
 
-    def decode(self, first: int, last: int) -> Batch:
-        """The events of the units `first` up to `last`, with `pid` as far as the stream knows."""
+    def decode(self, units: int) -> Batch:
+        """The events of the next units, with `pid` as far as the stream knows."""
         ...
 
     def close(self) -> None:
@@ -150,6 +152,12 @@ def _bytes_before_a_hole(fd: int) -> int:
     return min(size, os.lseek(fd, 0, os.SEEK_HOLE)) if size else 0
 
 
+def _next_start(stream: RawStream) -> int | None:
+    """When the next unit of a stream starts; None: it has no more."""
+    starts, _ = stream.ahead(1)
+    return int(starts[0]) if len(starts) else None
+
+
 class Timeline:
     """The events of some streams, and where they have gaps.
 
@@ -161,15 +169,7 @@ class Timeline:
         self.streams = streams
         self.events = 0
         self._carry: Batch | None = None
-        none = [np.empty(0, np.int64)]
-        keys = np.concatenate([s.order_key for s in streams] or none)
-        sizes = np.concatenate([s.sizes for s in streams] or none)
-        owner = np.repeat(np.arange(len(streams)), [len(s.order_key) for s in streams])
-        order = np.argsort(keys, kind="stable")
-        self._keys = keys[order]
-        self._owner = owner[order]
-        self._ends = np.cumsum(sizes[order])
-        self.units = len(order)
+        self.units = sum(stream.units for stream in streams)
         self.units_read = 0
 
     @property
@@ -184,21 +184,13 @@ class Timeline:
 
     def batches(self) -> Iterator[Batch]:
         """Batches in time order. `Batch.pid` is the thread id until it is resolved."""
-        position = [0] * len(self.streams)
-        first = 0
-        while first < self.units:
-            taken = int(self._ends[first - 1]) if first else 0
-            last = int(np.searchsorted(self._ends, taken + _BATCH_BYTES, side="right"))
-            last = min(self.units, max(last, first + 1))
-            counts = np.bincount(self._owner[first:last], minlength=len(self.streams))
+        while self.units_read < self.units:
+            counts, horizon = self._next()
             parts = [] if self._carry is None else [self._carry]
-            for number, count in enumerate(counts):
+            for stream, count in zip(self.streams, counts, strict=True):
                 if count:
-                    begin = position[number]
-                    position[number] += int(count)
-                    parts.append(self._decoded(self.streams[number], begin, position[number]))
-            first = self.units_read = last
-            horizon = int(self._keys[last]) if last < self.units else None
+                    parts.append(self._decoded(stream, count))
+            self.units_read += sum(counts)
             batch = self._in_order(parts, horizon)
             batch.gaps = self.gaps
             if len(batch):
@@ -211,17 +203,28 @@ class Timeline:
             self.events += len(batch)
             yield batch
 
-    def _decoded(self, stream: RawStream, first: int, last: int) -> Batch:
-        """The events of some units of a stream that can be."""
-        batch = stream.decode(first, last)
+    def _decoded(self, stream: RawStream, units: int) -> Batch:
+        """The events of the next units of a stream that can be."""
+        start = _next_start(stream)
+        batch = stream.decode(units)
         kept = possible(batch)
         if kept.all():
             return batch
-        start = int(stream.order_key[first])
-        end = int(stream.order_key[last]) if last < len(stream.order_key) else None
         left_out = int(np.count_nonzero(~kept))
+        end = _next_start(stream)
         stream.gaps.append(Gap(stream.name, stream.cpu, start, end, left_out, "impossible event"))
         return rows_of(batch, kept)
+
+    def _next(self) -> tuple[list[int], int | None]:
+        """How many units of each stream come next, and when the unit after them starts."""
+        ahead = [stream.ahead(_BATCH_BYTES) for stream in self.streams]
+        keys = np.concatenate([starts for starts, _ in ahead])
+        order = np.argsort(keys, kind="stable")
+        ends = np.cumsum(np.concatenate([sizes for _, sizes in ahead])[order])
+        last = max(1, int(np.searchsorted(ends, _BATCH_BYTES, side="right")))
+        owner = np.repeat(np.arange(len(ahead)), [len(starts) for starts, _ in ahead])
+        counts = np.bincount(owner[order[:last]], minlength=len(ahead)).tolist()
+        return counts, int(keys[order[last]]) if last < len(order) else None
 
     def _in_order(self, parts: list[Batch], horizon: int | None) -> Batch:
         sizes = [part.payload.size for part in parts]

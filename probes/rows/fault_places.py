@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from probes.backends.event_format import EventFormat
 from probes.backends.timeline import Batch
+from probes.loss import Gap
 from probes.rows import columns
 from probes.schema import AssemblyContext
 from probes.symbols.mappings import (
@@ -26,6 +27,7 @@ from probes.symbols.mappings import (
 _STREAM = "maps"
 """Part of the names of the streams that tell of mappings."""
 
+_ALL_CPUS = -1
 _KERNEL = "[kernel]"
 _MAX_PATH = 4096
 _SPOKEN = {"//anon": "[anon]"}
@@ -44,14 +46,15 @@ class FaultPlaces:
         self._spaces = AddressSpaces()
         self._symbols = context.symbols
         self._gaps_seen = 0
+        self._gaps: list[Gap] = context.gaps
         self._known_from: dict[int, int] = {}
         for pid, ts, maps in context.manifest.get("maps", []):
             self._known_from[pid] = ts
             self._spaces.snapshot(
                 pid,
                 [
-                    (start, end, self._spaces.number(_mapped(path, dev, ino)), offset)
-                    for start, end, offset, dev, ino, path in maps
+                    (start, end, self._spaces.number(_mapped(*file)), offset)
+                    for start, end, offset, file in maps
                 ],
             )
 
@@ -94,6 +97,14 @@ class FaultPlaces:
             if position < len(types):
                 self._spaces.fork(parent, child)
             begin = position
+
+    def forget_closed(self, waiting: NDArray[Any], now: int) -> None:
+        """Forget files that neither a mapping nor one of the faults `waiting` shows any more."""
+        before = self._spaces.forgotten
+        self._spaces.forget_closed(np.concatenate([waiting["file"], waiting["ip_file"]]))
+        if count := self._spaces.forgotten - before:
+            cause = f"mappings of {count} processes forgotten: there were too many"
+            self._gaps.append(Gap(_STREAM, _ALL_CPUS, now, None, None, cause))
 
     def _rows(self, label: str, types: NDArray[np.uint16]) -> NDArray[np.int64]:
         event_format = self._formats.get(label)
@@ -214,8 +225,9 @@ class FaultPlaces:
     def columns(self, faults: NDArray[Any]) -> dict[str, pa.Array]:
         """The columns file, file_offset, ip_file and symbol."""
         files = self._spaces.files
-        in_file = np.array([f.path.startswith("/") for f in files] or [False], np.bool_)
-        with_offset = (faults["file"] != NOWHERE) & in_file[faults["file"]]
+        numbers, codes = np.unique(faults["file"], return_inverse=True)
+        in_file = [n != NOWHERE and files[n].path.startswith("/") for n in numbers.tolist()]
+        with_offset = np.array(in_file, np.bool_)[codes]
         kernel = ~faults["user"]
         symbols: list[str | None] = [None] * len(faults)
         if self._symbols is not None:

@@ -127,7 +127,9 @@ class FaultRows:
         self._open[every["tid"]] = -1
         done = ~waiting if self._kinds else np.ones(len(every), np.bool_)
         self._waiting = every[~done]
-        return self._batch(every[done])
+        rows = self._batch(every[done])
+        self._places.forget_closed(self._waiting, int(batch.ts[of_probe[-1]]))
+        return rows
 
     def _read(
         self, batch: Batch, of_probe: NDArray[np.int64], types: NDArray[np.uint16]

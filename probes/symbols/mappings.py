@@ -22,6 +22,11 @@ NOWHERE = -1
 
 FAULT, MAP, CLEAR = 0, 1, 2
 
+_LEAST_FILES = 4096
+"""So many files are kept before it is asked which are still mapped."""
+_MOST_MAPPINGS = 1 << 22
+"""Of all spaces together, 28 bytes each: the kernel lets a process have 65,530 by default."""
+
 _STACK_BYTES = 8 << 20
 """A stack's mapping is told of once, small, and grows down as it is used: the usual limit."""
 
@@ -38,6 +43,10 @@ class MappedFile:
     def is_file(self) -> bool:
         """Whether it is one that may be looked up by its path."""
         return self.path.startswith("/") and not self.path.startswith(("//", "/memfd:", "/SYSV"))
+
+
+_CLOSED = MappedFile("")
+_NO_NUMBERS = np.empty(0, np.int32)
 
 
 @dataclass
@@ -95,9 +104,21 @@ class Places:
 class AddressSpaces:
     """Every process's mappings, and the files that they show, numbered."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, least_files: int = _LEAST_FILES, most_mappings: int = _MOST_MAPPINGS
+    ) -> None:
+        """Files are looked through from `least_files` on; `most_mappings`: of all spaces."""
         self.files: list[MappedFile] = []
+        """By their numbers; `forget_closed` gives numbers to other files."""
+        self.forgotten = 0
+        """Spaces that were forgotten because all together had become too large."""
+        self._most_mappings = most_mappings
         self._numbers: dict[MappedFile, int] = {}
+        self._free: list[int] = []
+        self._least_files = self._look_at = least_files
+        """When so many files are numbered it is looked which are still mapped."""
+        self._mapped = 0
+        """Mappings made since that was last done."""
         self._spaces: dict[int, Space] = {}
         self._shared: set[int] = set()
 
@@ -105,9 +126,51 @@ class AddressSpaces:
         """The number of a file."""
         found = self._numbers.get(file)
         if found is None:
-            found = self._numbers[file] = len(self.files)
-            self.files.append(file)
+            if self._free:
+                found = self._free.pop()
+                self.files[found] = file
+            else:
+                found = len(self.files)
+                self.files.append(file)
+            self._numbers[file] = found
         return found
+
+    def forget_closed(self, held: NDArray[np.int32] = _NO_NUMBERS) -> None:
+        """Forget the files that no mapping shows any more, but those of the numbers `held`.
+
+        To be called often: it looks at the mappings once there are twice as many files as it left
+        the last time, or a good part of the mappings that are kept at most.
+        """
+        if len(self._numbers) < self._look_at and 4 * self._mapped < self._most_mappings:
+            return
+        self._mapped = 0
+        self._bound()
+        spaces = {id(space): space for space in self._spaces.values()}
+        used = np.zeros(len(self.files), np.bool_)
+        for numbers in (held, *(space.file[: space.count] for space in spaces.values())):
+            used[numbers[numbers != NOWHERE]] = True
+        for number in np.flatnonzero(~used).tolist():
+            if self._numbers.get(self.files[number]) == number:
+                del self._numbers[self.files[number]]
+                self.files[number] = _CLOSED
+                self._free.append(number)
+        self._look_at = max(self._least_files, 2 * len(self._numbers))
+
+    def _bound(self) -> None:
+        """Forget the largest spaces while there are too many mappings in all."""
+        sizes = {id(space): space.count for space in self._spaces.values()}
+        left = sum(sizes.values())
+        for space, count in sorted(sizes.items(), key=lambda item: -item[1]):
+            if left <= self._most_mappings:
+                return
+            left -= count
+            self.forgotten += 1
+            for pid in [pid for pid, its in self._spaces.items() if id(its) == space]:
+                self._drop(pid)
+
+    def _drop(self, pid: int) -> None:
+        self._spaces.pop(pid, None)
+        self._shared.discard(pid)
 
     def snapshot(self, pid: int, maps: Iterable[tuple[int, int, int, int]]) -> None:
         """Begin a space with (start, end, file number, offset) of each of its mappings."""
@@ -131,7 +194,7 @@ class AddressSpaces:
             self._spaces[child] = self._spaces[parent]
             self._shared |= {parent, child}
         else:
-            self._spaces.pop(child, None)
+            self._drop(child)
 
     def forget(self) -> None:
         """Forget every mapping: some may have changed unseen."""
@@ -176,9 +239,9 @@ class AddressSpaces:
             places.ip_file,
             places.ip_offset,
         )
+        self._mapped += maps
         if not space.count:
-            del self._spaces[pid]
-            self._shared.discard(pid)
+            self._drop(pid)
         return places
 
 

@@ -39,8 +39,8 @@ def received(folder, tid):
     ids = [formats[f"raw_syscalls:sys_{which}"].id for which in ("enter", "exit")]
     total = 0
     for stream in streams:
-        if "target" in stream.name:
-            batch = stream.decode(0, len(stream.order_key))
+        if "target" in stream.name and stream.units:
+            batch = stream.decode(stream.units)
             total += int((np.isin(batch.type, ids) & (batch.tid == tid)).sum())
         stream.close()
     return total

@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 from tests.support.backends import every_backend
+from tests.support.warm import Tracer
+from tracer.store.trace import Trace
 
 PAGES, MAJOR = 1009, 101
 
@@ -168,8 +170,6 @@ for page in range(23): three[page * 4096] = 1
         timer.start()
         tracer("record", "--backend", backend, "-o", "x.trace", "-p", process.pid)
         timer.join()
-    from tracer.store.trace import Trace
-
     with Trace(tmp_path / "x.trace") as trace:
         found = dict(
             table(
@@ -223,3 +223,34 @@ def test_a_fault_that_kills_is_neither_minor_nor_major(record, load, tmp_path):
         "GROUP BY ALL ORDER BY ALL",
     )
     assert found == [("unknown", "read", 7), ("unknown", "write", 16)]
+
+
+def test_very_many_mappings_of_a_long_path_take_little_room(tmp_path):
+    """A process may have 65,530 mappings, each of a path of 4,096 bytes."""
+    mappings = 5_003
+    deep = tmp_path.joinpath(*["d" * 250] * 14)
+    deep.mkdir(parents=True)
+    path = deep / "f"
+    source = f"""
+import mmap, os, sys
+fd = os.open({str(path)!r}, os.O_RDWR | os.O_CREAT, 0o600)
+os.ftruncate(fd, 4096)
+# The same page each time: no mapping continues the one beside it.
+mapped = [mmap.mmap(fd, 4096) for _ in range({mappings})]
+print(flush=True)
+sys.stdin.readline()
+for one in mapped[:23]: one[0] = 1
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys._base_executable, "-S", "-E", "-c", source], **pipes) as process:
+        process.stdout.readline()
+        with Tracer("record", "-o", "x.trace", "-p", process.pid, cwd=tmp_path) as recorder:
+            said = recorder.stderr.readline()
+            process.communicate(b"\n")
+            _, err = recorder.communicate(timeout=120)
+            assert recorder.returncode == 0, said + err
+    assert sum(file.stat().st_size for file in (tmp_path / "x.trace/raw").glob("maps*")) < 1 << 20
+    with Trace(tmp_path / "x.trace") as trace:
+        assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+        query = "SELECT count(*) FROM page_faults WHERE file = ? AND access = 'write'"
+        assert table(trace, query, str(path)) == [(23,)]

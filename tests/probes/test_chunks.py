@@ -135,6 +135,20 @@ def test_streams_of_every_kind_come_in_time_order(stream):
     assert timeline.units == 21
 
 
+def test_no_more_chunks_are_looked_at_ahead_than_are_decoded_next(stream):
+    body = sample(7, 100, 0x2000)
+    # Ring looks that found nothing have no bytes.
+    one = stream(b"".join(chunk(body, n, n) + chunk(b"", n, n) for n in range(2003)))
+    starts, sizes = one.ahead(23 * len(body))
+    assert int(sizes.sum()) == 24 * len(body)
+    assert starts.tolist() == [n // 2 for n in range(47)]
+    assert len(one.decode(47)) == 24
+    every, _ = one.ahead(1 << 40)
+    assert len(every) == 2 * 2003 - 47
+    assert len(one.decode(len(every))) == 2003 - 24
+    assert len(one.ahead(1)[0]) == 0
+
+
 def test_a_torn_last_chunk_is_left_out(stream):
     whole = chunk(sample(7, 100, 0), 0, 200)
     one = stream(whole + chunk(sample(7, 300, 0), 200, 400)[:-5])

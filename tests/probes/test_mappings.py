@@ -67,6 +67,54 @@ def test_like_a_dictionary_of_pages(rows, pieces):
     assert found == expected
 
 
+@settings(deadline=None)
+@given(st.lists(step(), min_size=1, max_size=60))
+def test_a_file_keeps_its_number_as_long_as_it_is_mapped_or_held(rows):
+    """Numbers are given to other files, and no fault shows another file for that."""
+    spaces, pages, held = AddressSpaces(least_files=1), {}, []
+    for n, (what, address, ip, _, offset) in enumerate(rows):
+        file = MappedFile(f"/{n}")
+        number = spaces.number(file) if what == MAP else 0
+        found = int(spaces.walk(7, steps([(what, address, ip, number, offset)])).file[0])
+        if what == CLEAR:
+            pages.clear()
+        elif what == MAP:
+            pages.update(dict.fromkeys(range(address, ip), file))
+        elif address in pages:
+            held.append((found, pages[address]))
+        else:
+            assert found == NOWHERE
+        assert [spaces.files[number] for number, _ in held] == [file for _, file in held]
+        spaces.forget_closed(np.array([number for number, _ in held], np.int32))
+    assert set(spaces.files) >= {*pages.values(), *(file for _, file in held)}
+
+
+def test_files_that_come_and_go_are_not_kept():
+    """Two DataLoader workers map four files in shared memory a step, for days."""
+    spaces = AddressSpaces()
+    for n in range(20_011):
+        at = n % 16
+        spaces.walk(7, steps([(MAP, at, at + 1, spaces.number(MappedFile(f"/{n}")), 0)]))
+        spaces.forget_closed()
+    assert len(spaces.files) == 4096
+    spaces.walk(7, steps([(CLEAR, 0, 0, 0, 0)]))
+    for n in range(4096):
+        spaces.number(MappedFile(f"/more {n}"))
+        spaces.forget_closed()
+    assert len(spaces.files) == 4096
+
+
+def test_a_process_that_maps_without_end_is_forgotten_and_others_are_not():
+    spaces = AddressSpaces(most_mappings=1009)
+    file = spaces.number(MappedFile("/x"))
+    spaces.snapshot(1, [(10, 20, file, 0)])
+    for n in range(3 * 1009):
+        spaces.walk(2, steps([(MAP, 2 * n, 2 * n + 1, file, 0)]))
+        spaces.forget_closed()
+    assert spaces.forgotten == 2
+    assert (where(spaces, 1, 12), where(spaces, 2, 0)) == (file, NOWHERE)
+
+
 def where(spaces, pid, address):
     return int(spaces.walk(pid, steps([(FAULT, address, address, 0, 0)])).file[0])
 

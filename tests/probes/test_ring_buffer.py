@@ -140,6 +140,28 @@ def test_no_streams_give_no_events(decode):
     assert decode([])[0] == []
 
 
+def test_of_a_long_file_no_more_is_looked_at_ahead_than_is_decoded_next(tmp_path):
+    """One CPU's pages are all older than the other's: no batch needs both, and order holds."""
+    count, most = 5003, 1 << 20
+    streams = []
+    for cpu in range(2):
+        path = tmp_path / f"cpu{cpu}.raw"
+        starts = range(cpu * count, (cpu + 1) * count)
+        path.write_bytes(b"".join(Page(at).event(at, enter(7, 1)).bytes() for at in starts))
+        streams.append(PageStream(f"cpu{cpu}", cpu, path, LAYOUT, COMMON))
+    for stream in streams:
+        starts, sizes = stream.ahead(most)
+        assert (len(starts), int(sizes.sum())) == (most // PAGE + 1, most + PAGE)
+    timeline = Timeline(streams)
+    batches = list(timeline.batches())
+    assert len(batches) == -(-2 * count * PAGE // (8 << 20))
+    assert np.concatenate([batch.ts for batch in batches]).tolist() == list(range(2 * count))
+    assert timeline.units_read == timeline.units == 2 * count
+    assert [len(stream.ahead(most)[0]) for stream in streams] == [0, 0]
+    for stream in streams:
+        stream.close()
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_any_bytes_decode_without_reading_beyond_the_page(tmp_path_factory, seed, count):
     noise = np.random.default_rng(seed).bytes(count * PAGE)

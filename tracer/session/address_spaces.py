@@ -4,37 +4,106 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from tracer.store.lists import MapFacts
+from tracer.store.checked import encoded
+from tracer.store.files import create
+from tracer.store.lists import MappedFacts
+from tracer.store.maps import MOST_BYTES, MOST_BYTES_OF_A_PROCESS
 
-_MOST_MAPPINGS = 1 << 20
+_MOST_LINE = 1 << 16
+"""Of /proc/PID/maps: a path has at most 4,096 bytes, of which each may be escaped."""
+_LINE_BYTES = 128
+"""Of a line, beside its files and mappings."""
+_MOST_S = 5.0
+"""No process is looked at later: of the largest the kernel takes seconds to tell."""
+_LIMITS = f"{MOST_BYTES_OF_A_PROCESS >> 20} MiB of a process or {MOST_BYTES >> 20} MiB in all"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
-
-def mappings(pids: Iterable[int]) -> list[MapFacts]:
-    """(pid, ns of the monotonic clock, mappings) of each process that may be looked at."""
-    found: list[MapFacts] = []
-    left = _MOST_MAPPINGS
-    for pid in pids:
-        now = time.monotonic_ns()
-        try:
-            text = Path(f"/proc/{pid}/maps").read_text(errors="backslashreplace")
-        except OSError:
-            continue  # gone, or a kernel thread
-        maps = [_mapping(line) for line in text.splitlines()]
-        left -= len(maps)
-        if left < 0:
-            break
-        if maps:
-            found.append((pid, now, maps))
-    return found
+_Mapping = tuple[int, int, int, MappedFacts]
+"""(start, end, offset, file)"""
 
 
-def _mapping(line: str) -> tuple[int, int, int, tuple[int, int], int, str]:
-    """(start, end, offset, device, inode, path) of one line of /proc/PID/maps."""
-    parts = line.split(None, 5)
+def write_mappings(path: Path, pids: Iterable[int]) -> Counter[str]:
+    """Write the mappings of each process that may be looked at into a new file (`store.maps`).
+
+    Returns what was left out, as `store.left_out.note` takes it. OSError where the file cannot be
+    written.
+    """
+    numbers: dict[MappedFacts, int] = {}
+    left_out: Counter[str] = Counter()
+    left = MOST_BYTES
+    deadline = time.monotonic() + _MOST_S
+    with create(path) as out:
+        for pid in pids:
+            most = min(left, MOST_BYTES_OF_A_PROCESS) - _LINE_BYTES
+            if most < _LINE_BYTES:
+                left_out[f"processes' mappings left out: {_LIMITS} are full"] += 1
+            elif time.monotonic() > deadline:
+                left_out[f"processes' mappings left out: after {_MOST_S:.0f} s"] += 1
+            else:
+                now = time.monotonic_ns()
+                try:
+                    with Path(f"/proc/{pid}/maps").open("rb") as lines:
+                        files, found, more = _within(most, _joined(lines), numbers)
+                except OSError:
+                    continue  # gone, or a kernel thread
+                if more:
+                    left_out[f"mappings left out: {_LIMITS} are full"] += more
+                if found:
+                    left -= out.write(encoded((pid, now, files, found)) + b"\n")
+    return left_out
+
+
+def _within(
+    most_bytes: int, mappings: Iterable[_Mapping], numbers: dict[MappedFacts, int]
+) -> tuple[list[MappedFacts], list[tuple[int, int, int, int]], int]:
+    """The new files and the mappings that fit into so much JSON, and how many do not.
+
+    `numbers` are those of the files of earlier lines; the new ones are added.
+    """
+    files: list[MappedFacts] = []
+    found: list[tuple[int, int, int, int]] = []
+    left_out = 0
+    for start, end, offset, file in mappings:
+        number = numbers.get(file, len(numbers))
+        entry = (start, end, offset, number)
+        new = number == len(numbers)
+        most_bytes -= len(f"{entry}, ") + (len(encoded(file)) + 2 if new else 0)
+        if most_bytes < 0:
+            left_out += 1
+            continue
+        if new:
+            numbers[file] = number
+            files.append(file)
+        found.append(entry)
+    return files, found, left_out
+
+
+def _joined(lines: BinaryIO) -> Iterator[_Mapping]:
+    """The mappings of a file like /proc/PID/maps, those that continue one another as one."""
+    before: _Mapping | None = None
+    while line := lines.readline(_MOST_LINE):
+        start, end, offset, file = _mapping(line)
+        if before is not None:
+            first, until, at, same = before
+            # What is no file has no offsets.
+            goes_on = offset == at + until - first or not file[0].startswith("/")
+            if start == until and file == same and goes_on:
+                start, offset = first, at
+            else:
+                yield before
+        before = (start, end, offset, file)
+    if before is not None:
+        yield before
+
+
+def _mapping(line: bytes) -> _Mapping:
+    """One line of /proc/PID/maps."""
+    parts = line.decode("utf-8", "backslashreplace").rstrip("\n").split(None, 5)
     start, _, end = parts[0].partition("-")
     major, _, minor = parts[3].partition(":")
     path = _ESCAPE.sub(lambda m: chr(int(m[1], 8)), parts[5]) if len(parts) > 5 else ""
@@ -43,7 +112,5 @@ def _mapping(line: str) -> tuple[int, int, int, tuple[int, int], int, str]:
         min(int(start, 16), (1 << 63) - 1),
         min(int(end, 16), (1 << 63) - 1),
         int(parts[2], 16),
-        (int(major, 16), int(minor, 16)),
-        int(parts[4]),
-        path,
+        (path, (int(major, 16), int(minor, 16)), int(parts[4])),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import json
 import os
 import re
 import time
@@ -20,8 +19,10 @@ from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
 from tracer.session.file_handles import open_in_root
 from tracer.session.watch import Watch
-from tracer.store.files import create, open_regular, write_whole
-from tracer.store.marks import LOST, NAMES, UNKNOWN_PID
+from tracer.store import left_out
+from tracer.store.files import create, open_regular
+from tracer.store.listed import Lines
+from tracer.store.marks import NAMES, UNKNOWN_PID
 from tracer.targets import Target, threads
 
 _NAME = re.compile(
@@ -77,7 +78,7 @@ class Marks:
 
     Whoever is recorded may write anything into those folders. What is found there is copied into
     `folder`, which is the recorder's, file by file and up to limits; each file that is left out is
-    counted, by reason, in `LOST` of that folder.
+    counted, by reason (`store.left_out`).
     """
 
     def __init__(self, folder: Path, live: Path) -> None:
@@ -89,7 +90,7 @@ class Marks:
         self._theirs: dict[tuple[int, int], _Folder] = {}
         self.marking: set[int] = set()
         """Processes that mark by themselves, and need not be looked into from outside."""
-        self._names: int | None = None
+        self._names: Lines | None = None
         self._watch: Watch | None = None
 
     def find(self, targets: list[Target]) -> None:
@@ -107,8 +108,7 @@ class Marks:
                             self._open(target, pid, os.fsdecode(entry[len(prefix) :]))
         foreign = [folder for folder in self._theirs.values() if folder.foreign]
         if foreign:
-            with create(self.folder / NAMES) as file:
-                self._names = os.dup(file.fileno())
+            self._names = Lines(self.folder.parent, f"{self.folder.name}/{NAMES}")
             self._watch = Watch()
             for folder in foreign:
                 self._watch.add(folder.fd)
@@ -163,7 +163,7 @@ class Marks:
 
     def _write_name(self, process: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
         assert self._names is not None
-        os.write(self._names, json.dumps([process, own, pid, named]).encode() + b"\n")
+        self._names.add([(process, own, pid, named)])
 
     def collect(self) -> None:
         """Copy what was found into the trace."""
@@ -180,10 +180,10 @@ class Marks:
                 self._copy_all(fd)
             finally:
                 os.close(fd)
-        if self._lost:
-            write_whole(self.folder / LOST, json.dumps(self._lost).encode())
+        sentences = {f"files of marks left out: {why}": n for why, n in self._lost.items()}
+        left_out.note(self.folder.parent, "marks", sentences)
         if self._names is not None:
-            os.close(self._names)
+            self._names.close()
             self._names = None
         if self._watch is not None:
             self._watch.close()

@@ -7,7 +7,6 @@ What a target's own processes make, the kernel follows by itself. Processes that
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterable
@@ -18,7 +17,8 @@ from types import TracebackType
 from probes.errors import FeatureMissing, PermissionMissing
 from tracer.session.capture import Capture
 from tracer.session.joins import Joins
-from tracer.store.files import create
+from tracer.store.finalize import MEMBERS
+from tracer.store.listed import Lines
 from tracer.store.lists import MemberFacts
 from tracer.targets import Target, threads
 
@@ -40,7 +40,7 @@ class _Process:
 class Members:
     """Looks for the targets' processes, lets them in, and writes them to a file of the trace."""
 
-    def __init__(self, path: Path, targets: list[Target], capture: Capture) -> None:
+    def __init__(self, raw: Path, targets: list[Target], capture: Capture) -> None:
         """Make the file, where one of the targets has more than its own descendants."""
         self._targets = targets
         self._capture = capture
@@ -48,9 +48,9 @@ class Members:
         self._looked = 0.0
         self._others: set[int] = set()
         self._joins: Joins | None = None
-        self._file = None
+        self._list: Lines | None = None
         if any(target.joined or target.kind == "daemon" for target in targets):
-            self._file = create(path)
+            self._list = Lines(raw, MEMBERS)
             if any(target.joined for target in targets):
                 # Without it joining processes are found a moment later.
                 with contextlib.suppress(FeatureMissing, PermissionMissing):
@@ -78,7 +78,7 @@ class Members:
         `companions` are processes that record for us: they belong to no target. Before it
         process events are let in, after it those of the targets: then nobody is late.
         """
-        if self._file is None:
+        if self._list is None:
             return
         self._others.update(companions)
         found = self._found(self._targets)
@@ -92,7 +92,7 @@ class Members:
 
     def look(self) -> None:
         """Let in and write down who has joined since the last look."""
-        if self._file is None or not any(target.joined for target in self._targets):
+        if self._list is None or not any(target.joined for target in self._targets):
             return
         if self._joins is not None:
             self._joins.clear()
@@ -142,14 +142,13 @@ class Members:
         return [entry for _, entry in sorted(found)]
 
     def _write(self, found: list[MemberFacts]) -> None:
-        assert self._file is not None
-        self._file.write(b"".join(json.dumps(entry).encode() + b"\n" for entry in found))
-        self._file.flush()
+        assert self._list is not None
+        self._list.add(found)
 
     def close(self) -> None:
-        """Close the file and remove the tracefs instance."""
-        if self._file is not None:
-            self._file.close()
+        """Close the list and remove the tracefs instance."""
+        if self._list is not None:
+            self._list.close()
         joins, self._joins = self._joins, None
         if joins is not None:
             joins.close()

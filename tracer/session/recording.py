@@ -17,7 +17,7 @@ from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import SYNCHRONIZE_ENV
 from tracer.session import environment, output, privileges
-from tracer.session.address_spaces import mappings
+from tracer.session.address_spaces import write_mappings
 from tracer.session.capture import Capture, Stats
 from tracer.session.description import add_containers, add_cost, cpu_s, first_manifest, note_end
 from tracer.session.ending import Running, end_command, let_end, until_the_end
@@ -33,11 +33,11 @@ from tracer.session.sampler import check as check_sampling
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
 from tracer.session.torch_libraries import open_libraries
+from tracer.store import left_out, listed
 from tracer.store import manifest as manifests
-from tracer.store.checked import encoded
-from tracer.store.files import write_whole
-from tracer.store.finalize import LIVE_MARKS, MAPS, MARKS, MEMBERS, RAW, THREADS, finalize
+from tracer.store.finalize import LIVE_MARKS, MARKS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
+from tracer.store.maps import FILE as MAPS
 from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
 
@@ -125,7 +125,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             manifest = first_manifest(options, probes, targets, capture, choice.why)
             if summed_up:
                 manifest["summed_up"] = summed_up
-            members = Members(raw / MEMBERS, targets, capture)
+            members = Members(raw, targets, capture)
             sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
             running = Running(
                 options, made.place, targets, launch, capture, marks, perf, members, summary,
@@ -210,11 +210,11 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         companions = [*perf.pids, *([capture.guardian] if capture.guardian else [])]
         capture.start_machine(options.max_bytes, [*companions, *sampler.tids])
         perf.enable()
-        write_whole(folder / RAW / THREADS, encoded(environment.threads()))
+        listed.write(folder / RAW, THREADS, environment.threads())
         members.first_look(companions)
         if capture.sees_mappings:
-            maps = mappings(target_finder.processes_with_memory(targets))
-            write_whole(folder / RAW / MAPS, encoded(maps))
+            pids = target_finder.processes_with_memory(targets)
+            left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, pids))
         sampler.begin()
         capture.start_targets()
         if launch is not None:
@@ -227,6 +227,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         if running.summary is not None:
             running.summary.stop()
         perf.stop()
+        members.close()
         end_ns = time.monotonic_ns()
         manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s
         failure = sampler.failure or (capture.drain.failure if capture.drain else None)

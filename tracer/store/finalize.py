@@ -39,27 +39,26 @@ from probes.rows.threads import Threads
 from probes.schema import AssemblyContext, Probe, Scope
 from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
-from tracer.store import loss, perf, phases, samples, summary
+from tracer.store import left_out, listed, loss, perf, phases, samples, summary
 from tracer.store import manifest as manifests
-from tracer.store.checked import checker, encoded, what_is_wrong
-from tracer.store.files import allow_open_files, make_folder, read_bounded, write_whole
+from tracer.store.files import allow_open_files, make_folder
 from tracer.store.lists import (
     ExtentFacts,
     FileFacts,
-    MapFacts,
     MarkFacts,
     MemberFacts,
     ThreadFacts,
 )
 from tracer.store.manifest import Manifest, TableFacts
-from tracer.store.marks import LIVE, NAMES, read_lost, read_notes
+from tracer.store.maps import FILE as MAPS
+from tracer.store.maps import Maps
+from tracer.store.marks import LIVE, NAMES, read_notes
 from tracer.store.tables import TableWriter, write_rows, write_table
 
 RAW = "raw"
 EVENTS = "events"
 LOSS = "loss.parquet"
 THREADS = "threads.json"
-MAPS = "maps.json"
 MEMBERS = "members.jsonl"
 FILES = "files.json"
 EXTENTS = "extents.json"
@@ -75,7 +74,6 @@ FileFinder = Callable[[Path, Manifest], tuple[list[FileFacts], list[ExtentFacts]
 where do they lie?"""
 
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
-_MAX_LIST_BYTES = 256 << 20
 
 
 def finalize(
@@ -99,14 +97,14 @@ def finalize(
         tables, gaps, last_event = _decode(folder, manifest, building, progress)
         if find_files is not None:
             files, extents = find_files(building, manifest)
-            write_whole(folder / RAW / FILES, encoded(files))
-            write_whole(folder / RAW / EXTENTS, encoded(extents))
+            listed.write(folder / RAW, FILES, files)
+            listed.write(folder / RAW, EXTENTS, extents)
         for table, name, kind in (
             (FILES_TABLE, FILES, list[FileFacts]),
             (EXTENT_MAP, EXTENTS, list[ExtentFacts]),
         ):
             if (folder / RAW / name).exists():
-                rows = _listed(folder / RAW / name, kind)
+                rows = listed.read(folder / RAW / name, kind)
                 tables[table.name] = {"rows": write_rows(table, building, rows)}
         write_table(LOSS_TABLE, building, loss.rows(gaps))
         final = folder / EVENTS
@@ -161,16 +159,16 @@ def _decode(
     folder: Path, manifest: Manifest, building: Path, progress: Progress | None
 ) -> tuple[dict[str, TableFacts], list[Gap], int | None]:
     formats, streams = raw_streams(folder, manifest)
-    threads = _listed(folder / RAW / THREADS, list[ThreadFacts])
-    maps = _listed(folder / RAW / MAPS, list[MapFacts])
-    members = _listed(folder / RAW / MEMBERS, list[MemberFacts], lines=True)
-    context_manifest = {**manifest, "threads": threads, "maps": maps}
+    threads = listed.read(folder / RAW / THREADS, list[ThreadFacts])
+    members = listed.read(folder / RAW / MEMBERS, list[MemberFacts])
+    context_manifest = {**manifest, "threads": threads, "maps": Maps(folder / RAW / MAPS)}
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
     ]
     # Processes last: their roles depend on what the others saw.
     probes.sort(key=lambda probe: probe.name in ALWAYS)
     flushers: set[int] = set()
+    not_kept: list[Gap] = []
     writers: dict[str, TableWriter] = {}
     try:
         symbols = _resolver(manifest)
@@ -182,7 +180,14 @@ def _decode(
         assemblers = {
             probe.name: _assembler(
                 AssemblyContext(
-                    probe, formats, context_manifest, flushers, membership, blind, symbols
+                    probe,
+                    formats,
+                    context_manifest,
+                    flushers,
+                    membership,
+                    blind,
+                    symbols,
+                    not_kept,
                 )
             )
             for probe in probes
@@ -221,15 +226,15 @@ def _decode(
         for writer in writers.values():
             writer.discard()
     clock = manifest["clock"]
-    names = _listed(folder / RAW / MARKS / NAMES, list[MarkFacts], lines=True)
+    names = listed.read(folder / RAW / MARKS / NAMES, list[MarkFacts])
     found = phases.read_phases(
         folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"), building, names
     )
     tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
     tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
     last_event = max((stream.last_seen for stream in streams), default=0) or None
-    gaps = [*_gaps(manifest, timeline), *membership.gaps]
-    gaps += read_lost(folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"))
+    gaps = [*_gaps(manifest, timeline), *membership.gaps, *not_kept]
+    gaps += left_out.gaps(folder / RAW, clock["start_ns"], clock.get("end_ns"))
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
     tables |= summary.decode(folder / RAW, manifest, building, gaps)
     tables |= samples.decode(folder / RAW, manifest, building)
@@ -314,22 +319,6 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
             stream.close()
         raise
     return formats, streams
-
-
-def _listed(path: Path, kind: Any, lines: bool = False) -> Any:
-    """What the recorder listed, checked to be of this kind; empty where there is no file.
-
-    With `lines` each entry is a line, of which a killed recorder may not have ended the last.
-    """
-    try:
-        listed = read_bounded(path, _MAX_LIST_BYTES)
-        if lines:
-            listed = b"[" + listed[: listed.rfind(b"\n") + 1].strip().replace(b"\n", b",") + b"]"
-        return checker(kind).validate_json(listed)
-    except FileNotFoundError:
-        return []
-    except (ValueError, OSError) as error:
-        raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", "record again") from None
 
 
 def _launched(manifest: Manifest) -> int | None:

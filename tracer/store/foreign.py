@@ -25,10 +25,9 @@ from probes.errors import BadTrace
 from probes.kernel import syscall_names
 from probes.loss import TABLE as LOSS
 from probes.loss import Gap
-from tracer.store import loss
+from tracer.store import listed, loss
 from tracer.store import manifest as manifests
-from tracer.store.checked import encoded
-from tracer.store.files import create, make_folder, write_whole
+from tracer.store.files import create, make_folder
 from tracer.store.finalize import EVENTS, RAW, THREADS, Progress, finalize
 from tracer.store.importing import Source, check_output, first_manifest, put_in_place
 from tracer.store.manifest import Manifest
@@ -129,11 +128,11 @@ class ForeignRecording:
         names: dict[str, str] = {}
         if machine == platform.machine():  # calls of another architecture have other numbers
             names = {str(nr): name for nr, name in syscall_names().items()}
-        listed = [
+        every = [
             [tid, pid or tid, None, name, None]
             for tid, (pid, name) in sorted(threads.items())[:_MOST_THREADS]
         ]
-        write_whole(self._building / RAW / THREADS, encoded(listed))
+        listed.write(self._building / RAW, THREADS, every)
         made: Any = {
             **first_manifest(self.source, start_ns, None),
             "state": "captured",

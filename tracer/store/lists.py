@@ -28,12 +28,12 @@ MarkFacts = tuple[str, Pid, Pid, Annotated[list[tuple[Pid, Pid]], Field(max_leng
 """Whose marks files of a container are: (how their names begin, its pid in the container, its
 pid here or 0: not found, its threads as (there, here))."""
 
-Mapping = tuple[Count, Count, Count, tuple[Count, Count], Inode, str]
-"""A mapping: (start, end, offset in the file, device, inode, path)."""
+MappedFacts = tuple[str, tuple[Count, Count], Inode]
+"""What a mapping shows: (path, device, inode)."""
 
-MapFacts = tuple[Pid, Count, list[Mapping]]
-"""A process's mappings at the start: (pid, ns, mappings)."""
-
+MapFacts = tuple[Pid, Count, list[MappedFacts], list[tuple[Count, Count, Count, Count]]]
+"""A process's mappings at the start: (pid, ns, files that no line before has named, mappings as
+(start, end, offset in the file, its number among the files of all lines))."""
 
 FileFacts = tuple[str, Inode | None, Inode, str, int | None, str]
 """A file that was written to, at the end: the columns of `probes.files.TABLE`."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from probes.loss import Gap
 from tracer.phases.format import (
     ABSENT,
     AUTOMATIC,
@@ -25,7 +24,6 @@ from tracer.phases.format import (
     RECORD_BYTES,
     SUFFIX,
 )
-from tracer.store.checked import Count, checker
 from tracer.store.files import read_bounded
 from tracer.store.lists import MarkFacts
 
@@ -59,9 +57,6 @@ NAMES = "names.jsonl"
 
 LIVE = ".live"
 """At the end of the name of the folder that a command marks into."""
-
-LOST = "lost.json"
-"""Beside the marks: how many files of marks were left out, by reason."""
 
 UNKNOWN_PID = 0
 """There: a process that was gone before it was looked for."""
@@ -137,20 +132,6 @@ def read_notes(folder: Path) -> list[str]:
         with contextlib.suppress(OSError, ValueError):
             found[read_bounded(path, _MAX_NOTE_BYTES).decode("utf-8", "replace")] = None
     return list(found)
-
-
-def read_lost(folder: Path, start_ns: int, end_ns: int | None) -> list[Gap]:
-    """A gap for each reason for which the recorder left out files of marks."""
-    try:
-        told = checker(dict[str, Count]).validate_json(read_bounded(folder / LOST, _MAX_NOTE_BYTES))
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError):
-        told = {"their list is damaged": 1}
-    return [
-        Gap("marks", -1, start_ns, end_ns, None, f"{count} files of marks left out: {why}")
-        for why, count in told.items()
-    ]
 
 
 def _files(folder: Path, suffix: str, most: int) -> list[Path]:

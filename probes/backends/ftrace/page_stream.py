@@ -22,6 +22,7 @@ from probes.errors import BadTrace
 from probes.loss import Gap
 
 _INDEX_BYTES = 4 << 20
+"""Headers of so many bytes of pages are read at once."""
 
 
 class PageStream:
@@ -50,22 +51,47 @@ class PageStream:
         self._fd, self.bytes = open_raw(path)
         self.pages = self.bytes // layout.page_bytes
         self.torn_bytes = self.bytes % layout.page_bytes
-        self.stamps = np.empty(self.pages, np.int64)
-        self.commits = np.empty(self.pages, np.uint32)
-        step = max(1, _INDEX_BYTES // layout.page_bytes)
-        for first in range(0, self.pages, step):
-            last = min(self.pages, first + step)
-            found = header_index(
-                self.read(first, last), layout.timestamp_offset, layout.commit_offset
-            )
-            self.stamps[first:last], self.commits[first:last] = found
+        self._at = 0
+        """The next page to decode."""
+        self._indexed = 0
+        """The first page whose header has not been read."""
+        self._before: int | None = None
+        """Start time of the page before the next one."""
+        # Of the pages from the next one to the last one whose header has been read:
+        self._stamps = np.empty(0, np.int64)
+        self._commits = np.empty(0, np.uint32)
         # Pages of a damaged file may go back in time; their order of writing then counts.
-        self.order_key = np.maximum.accumulate(self.stamps) if self.pages else self.stamps
+        self._keys = np.empty(0, np.int64)
+        self._latest = int(np.iinfo(np.int64).min)
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Bytes of each page."""
-        return np.full(self.pages, self.layout.page_bytes, np.int64)
+    def units(self) -> int:
+        """Pages of the whole file."""
+        return self.pages
+
+    def ahead(self, more_than: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Start times and bytes of the next pages, as `RawStream.ahead` has it."""
+        wanted = more_than // self.layout.page_bytes + 1
+        self._index(wanted)
+        keys = self._keys[:wanted]
+        return keys, np.full(len(keys), self.layout.page_bytes, np.int64)
+
+    def _index(self, wanted: int) -> None:
+        """Read the headers of so many pages from the next one on, if there are so many."""
+        step = max(1, _INDEX_BYTES // self.layout.page_bytes)
+        while self._indexed < min(self.pages, self._at + wanted):
+            last = min(self.pages, self._indexed + step)
+            stamps, commits = header_index(
+                self.read(self._indexed, last),
+                self.layout.timestamp_offset,
+                self.layout.commit_offset,
+            )
+            keys = np.maximum(self._latest, np.maximum.accumulate(stamps))
+            self._latest = int(keys[-1])
+            self._stamps = np.concatenate([self._stamps, stamps])
+            self._commits = np.concatenate([self._commits, commits])
+            self._keys = np.concatenate([self._keys, keys])
+            self._indexed = last
 
     def read(self, first: int, last: int) -> NDArray[np.uint8]:
         """Pages `first` up to `last`, one a row."""
@@ -75,11 +101,13 @@ class PageStream:
             raise BadTrace(f"stream {self.name} shrank while it was read", "read it again")
         return np.frombuffer(data, np.uint8).reshape(-1, size)
 
-    def decode(self, first: int, last: int) -> Batch:
-        """The events of the pages `first` up to `last`."""
+    def decode(self, units: int) -> Batch:
+        """The events of the next pages."""
         layout = self.layout
-        pages = self.read(first, last)
-        self._note_gaps(pages, first)
+        self._index(units + 1)
+        pages = self.read(self._at, self._at + units)
+        stamps, commits = self._stamps[:units], self._commits[:units]
+        self._note_gaps(pages, stamps, commits)
         room = pages.size // MIN_EVENT_BYTES
         ts = np.empty(room, np.int64)
         kind = np.empty(room, np.uint16)
@@ -89,9 +117,9 @@ class PageStream:
         n, damaged, seen = decode_pages(
             pages.reshape(-1).view("<u4"),
             layout.page_bytes // 4,
-            last - first,
-            self.stamps[first:last],
-            self.commits[first:last],
+            units,
+            stamps,
+            commits,
             layout.data_offset,
             self.common.type_shift,
             self.common.pid_word,
@@ -103,9 +131,12 @@ class PageStream:
         )
         if damaged:
             self.damaged += damaged
-            start = int(self.stamps[first])
-            end = int(self.stamps[last]) if last < self.pages else None
-            self.gaps.append(Gap(self.name, self.cpu, start, end, None, "damaged page"))
+            end = int(self._stamps[units]) if units < len(self._stamps) else None
+            self.gaps.append(Gap(self.name, self.cpu, int(stamps[0]), end, None, "damaged page"))
+        self._at += units
+        self._before = int(stamps[-1])
+        self._stamps, self._commits = self._stamps[units:], self._commits[units:]
+        self._keys = self._keys[units:]
         self.events += int(n)
         if seen:
             self.last_seen = int(seen)
@@ -120,21 +151,21 @@ class PageStream:
             pages.reshape(-1),
         )
 
-    def _note_gaps(self, pages: NDArray[np.uint8], first: int) -> None:
-        commits = self.commits[first : first + len(pages)]
-        for at in np.flatnonzero(commits & np.uint32(1 << 31)):
+    def _note_gaps(
+        self, pages: NDArray[np.uint8], stamps: NDArray[np.int64], commits: NDArray[np.uint32]
+    ) -> None:
+        for at in np.flatnonzero(commits & np.uint32(1 << 31)).tolist():
             commit = int(commits[at])
             if not missed_events(commit):
                 continue
-            page = first + int(at)
             # Lost between the last event before this page, which began no earlier than the
             # page before, and the page's own start.
-            before = int(self.stamps[page - 1]) if page else None
-            if (emptied := self._emptied.get(page)) is not None:
+            before = int(stamps[at - 1]) if at else self._before
+            if (emptied := self._emptied.get(self._at + at)) is not None:
                 before = max(before or 0, emptied)
             count = missed_count(pages[at], commit, self.layout.data_offset)
-            here = int(self.stamps[page])
-            self.gaps.append(Gap(self.name, self.cpu, before, here, count, "buffer overrun"))
+            gap = Gap(self.name, self.cpu, before, int(stamps[at]), count, "buffer overrun")
+            self.gaps.append(gap)
 
     def close(self) -> None:
         """Close the file."""

@@ -23,7 +23,6 @@ _SPOKEN = {"//anon": "[anon]"}
 """The kernel's names for what is no file, and those of /proc/PID/maps."""
 _ADDRESSES_END = 1 << 63
 _MOST_DEAD = 4096
-_MOST_FILES = 1 << 18
 
 
 class Processes:
@@ -107,8 +106,7 @@ class Processes:
             major, minor, inode = struct.unpack_from("<IIQ", data, 32)
         path = text(data[head:])
         file = MappedFile(_SPOKEN.get(path, path), (major, minor), inode)
-        if len(self._spaces.files) >= _MOST_FILES:
-            file = MappedFile("")
+        self._spaces.forget_closed()
         number = self._spaces.number(file)
         self._spaces.walk(pid, _steps([(MAP, start, start + length, number, offset)]))
         self._change(pid)

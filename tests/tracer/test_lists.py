@@ -1,0 +1,71 @@
+"""Lists beside the raw streams: no longer than what is read again, and what is left out is said."""
+
+import pytest
+
+from probes.errors import BadTrace
+from tests.support.pages import Page, enter, leave, raw_trace
+from tracer.store import left_out, listed
+from tracer.store.lists import MemberFacts
+from tracer.store.trace import Trace
+
+ENTRIES = [(number, number, -1, -1, 0, False) for number in range(1009)]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Lists have no room for more than some entries."""
+    monkeypatch.setattr(listed, "MOST_BYTES", 1 << 14)
+
+
+def written_whole(raw):
+    listed.write(raw, "members.json", ENTRIES)
+    return listed.read(raw / "members.json", list[MemberFacts])
+
+
+def written_line_by_line(raw):
+    lines = listed.Lines(raw, "members.jsonl")
+    for entry in ENTRIES:
+        lines.add([entry])
+    lines.close()
+    lines.close()
+    return listed.read(raw / "members.jsonl", list[MemberFacts])
+
+
+@pytest.mark.parametrize("write", [written_whole, written_line_by_line])
+def test_a_list_is_read_as_it_was_written(tmp_path, write):
+    assert write(tmp_path) == ENTRIES
+    assert left_out.gaps(tmp_path, 1, 2) == []
+
+
+@pytest.mark.parametrize("write", [written_whole, written_line_by_line])
+def test_what_a_list_has_no_room_for_is_counted(tmp_path, write, small):
+    found = write(tmp_path)
+    assert 100 < len(found) < len(ENTRIES)
+    assert found == ENTRIES[: len(found)]
+    (gap,) = left_out.gaps(tmp_path, 1, 2)
+    assert (gap.stream, gap.start, gap.end) == ("members", 1, 2)
+    assert gap.cause.startswith(f"{len(ENTRIES) - len(found)} members left out: ")
+
+
+def test_a_list_of_another_size_is_refused(tmp_path, small):
+    (tmp_path / "members.json").write_text("[" + " " * (1 << 14) + "]")
+    with pytest.raises(BadTrace, match="longer than"):
+        listed.read(tmp_path / "members.json", list[MemberFacts])
+
+
+def test_what_was_left_out_adds_up_and_is_a_loss(tmp_path):
+    page = Page(0).event(100, enter(7, 39)).event(130, leave(7, 39))
+    raw_trace(tmp_path / "t", {0: [page]})
+    for count in (3, 4):
+        left_out.note(tmp_path / "t/raw", "maps", {"mappings left out: too many": count})
+    left_out.note(tmp_path / "t/raw", "marks", {"files of marks left out: too long": 1})
+    with Trace(tmp_path / "t") as trace:
+        causes = set(trace.sql("SELECT stream, cause FROM loss").itertuples(index=False, name=None))
+    assert ("maps", "7 mappings left out: too many") in causes
+    assert ("marks", "1 files of marks left out: too long") in causes
+
+
+def test_a_damaged_count_is_a_loss_too(tmp_path):
+    (tmp_path / left_out.FILE).write_text('{"maps": {"": -1}}')
+    (gap,) = left_out.gaps(tmp_path, 1, None)
+    assert "damaged" in gap.cause

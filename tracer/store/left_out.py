@@ -1,0 +1,52 @@
+"""`left_out.json`: what a recorder found and did not write, by stream and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from probes.loss import Gap
+from tracer.store.checked import Count, checker, encoded
+from tracer.store.files import read_bounded, write_whole
+
+FILE = "left_out.json"
+
+_MOST_BYTES = 1 << 16
+_NO_CPU = -1
+
+_Facts = dict[str, dict[str, Count]]
+
+
+def note(raw: Path, stream: str, counts: Mapping[str, int]) -> None:
+    """Add to what a stream lacks. OSError where it cannot be written.
+
+    `counts` has a sentence to follow the number, such as "processes left out: too many".
+    """
+    if not counts:
+        return
+    known = _read(raw)
+    mine = known.setdefault(stream, {})
+    for sentence, count in counts.items():
+        mine[sentence] = mine.get(sentence, 0) + count
+    write_whole(raw / FILE, encoded(known))
+
+
+def gaps(raw: Path, start_ns: int, end_ns: int | None) -> list[Gap]:
+    """A gap for each stream and sentence, as long as the recording."""
+    try:
+        known = _read(raw)
+    except (OSError, ValueError):
+        return [Gap("list", _NO_CPU, start_ns, end_ns, None, f"{FILE} is damaged")]
+    return [
+        Gap(stream, _NO_CPU, start_ns, end_ns, None, f"{count} {sentence}")
+        for stream, counts in known.items()
+        for sentence, count in counts.items()
+    ]
+
+
+def _read(raw: Path) -> _Facts:
+    try:
+        found: _Facts = checker(_Facts).validate_json(read_bounded(raw / FILE, _MOST_BYTES))
+    except FileNotFoundError:
+        return {}
+    return found

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import shlex
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from probes.kernel import find_tracefs
 from tests.conftest import Ran, tracer_command
+from tests.support import loads
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
+from tests.support.loads import Recorded
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
 from tracer.store.trace import Trace
@@ -25,15 +26,10 @@ _CLONE_NEWNS = 0x00020000
 
 @pytest.fixture
 def load(tmp_path):
-    """A Python program in a file of its own; returns its command line.
-
-    Run by the interpreter itself with -S -E: as few calls of its own as can be.
-    """
+    """A Python program in a file of its own; returns its command line."""
 
     def make(source: str) -> list[str]:
-        path = tmp_path / "load.py"
-        path.write_text(textwrap.dedent(source))
-        return [sys._base_executable, "-S", "-E", str(path)]
+        return loads.program(tmp_path, "load", source)
 
     return make
 
@@ -99,6 +95,19 @@ def record(tracer, tmp_path, backend):
     yield run
     for trace in opened:
         trace.close()
+
+
+@pytest.fixture(scope="module")
+def record_loads(tmp_path_factory):
+    """Record several loads at once, for a fixture of a module: `tests.support.loads.record`."""
+    with contextlib.ExitStack() as opened:
+
+        def run(*arguments, **options) -> Recorded:
+            recorded = loads.record(tmp_path_factory.mktemp("loads"), *arguments, **options)
+            opened.callback(recorded.trace.close)
+            return recorded
+
+        yield run
 
 
 @pytest.fixture

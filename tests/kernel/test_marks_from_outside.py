@@ -11,6 +11,7 @@ import pytest
 from probes.backends.uprobes import events
 from probes.kernel import find_tracefs
 from tests.support.backends import every_backend
+from tests.support.loads import finished
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.phases import MARKS_ENV
@@ -19,7 +20,7 @@ from tracer.store.trace import Trace
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 JOB = """
-import sys, time
+import os, sys, time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -36,34 +37,55 @@ with open(sys.argv[1], "w", buffering=1) as log:
             began = time.monotonic_ns()
             loss.backward()
             ended = time.monotonic_ns()
-            if {fails}:
+            if os.path.exists(sys.argv[2]):
                 try: loss.backward()
                 except RuntimeError: pass
             optimizer.step()
-            log.write(f"{{began}} {{ended}}\\n")
+            log.write(f"{began} {ended}\\n")
             time.sleep(0.002)
 """
 
 
-@pytest.fixture
-def job(tmp_path):
-    """A training without end, which writes down when each backward began and ended."""
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """Start a training without end, which writes down when each backward began and ended.
+
+    Where there is a file of the third name, each step also raises an exception out of the engine.
+    """
     started = []
 
-    def start(fails=False, environment=None):
-        (tmp_path / "job.py").write_text(JOB.format(fails=fails))
-        log = tmp_path / "log"
+    def run(**environment):
+        folder = tmp_path_factory.mktemp("job")
+        program, log, fails = (folder / name for name in ("job.py", "log", "fails"))
+        program.write_text(JOB)
         process = subprocess.Popen(
-            [sys.executable, tmp_path / "job.py", log], env={**os.environ, **(environment or {})}
+            [sys.executable, program, log, fails], env={**os.environ, **environment}
         )
         started.append(process)
         wait_for(lambda: log.exists() and log.read_text().count("\n") > 5, "the training", 60)
-        return process, log
+        return process, log, fails
 
-    yield start
+    yield run
     for process in started:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def job(start):
+    """One training for all tests that only look at it."""
+    return start()
+
+
+@pytest.fixture(scope="module")
+def recorded(job, tmp_path_factory, backend):
+    """A second of it."""
+    folder = tmp_path_factory.mktemp("recorded")
+    options = ("--backend", backend, "-e", "torch_calls", "-d", "1.5", "-p", job[0].pid)
+    ran = finished(("record", "-o", "x.trace", *options), folder)
+    assert ran.status == 0, ran.err
+    with Trace(folder / "x.trace") as trace:
+        yield trace
 
 
 def backwards(log):
@@ -76,18 +98,15 @@ def rows(trace, query):
 
 
 @every_backend
-def test_every_backward_of_the_attached_time_is_there(job, tracer, tmp_path, backend):
-    process, log = job()
-    tracer("record", "--backend", backend, "-e", "torch_calls", "-d", "1.5", "-o", "x.trace",
-           "-p", process.pid)  # fmt: skip
-    with Trace(tmp_path / "x.trace") as trace:
-        query = "SELECT start, \"end\" FROM phases WHERE name = 'backward' ORDER BY start"
-        found = rows(trace, query)
-        if found[-1][1] is None:  # the recording ended in the midst of it
-            found.pop()
-        sources = dict(rows(trace, "SELECT name, any_value(source) FROM phases GROUP BY name"))
-        assert trace.manifest["loss"]["events"] == 0
-    said = [b for b in backwards(log) if found[0][0] - 1e8 < b[0] and b[1] < found[-1][0] + 1e8]
+def test_every_backward_of_the_attached_time_is_there(job, recorded):
+    query = "SELECT start, \"end\" FROM phases WHERE name = 'backward' ORDER BY start"
+    found = rows(recorded, query)
+    if found[-1][1] is None:  # the recording ended in the midst of it
+        found.pop()
+    sources = dict(rows(recorded, "SELECT name, any_value(source) FROM phases GROUP BY name"))
+    assert recorded.manifest["loss"]["events"] == 0
+    begin, end = found[0][0] - 1e8, found[-1][0] + 1e8
+    said = [b for b in backwards(job[1]) if begin < b[0] and b[1] < end]
     first = next(n for n, (began, ended) in enumerate(said) if began < found[0][0] < ended)
     assert len(found) > 100
     for (start, end), (began, ended) in zip(found, said[first:], strict=False):
@@ -99,24 +118,41 @@ def test_every_backward_of_the_attached_time_is_there(job, tracer, tmp_path, bac
     }  # fmt: skip
 
 
-def test_each_step_has_one_of_each_part(job, tracer, tmp_path):
-    process, _ = job()
-    tracer("record", "-e", "torch_calls", "-d", "1", "-o", "x.trace", "-p", process.pid)
-    with Trace(tmp_path / "x.trace") as trace:
-        query = (
-            "SELECT step, list(name ORDER BY start) FROM phases WHERE step IS NOT NULL"
-            " AND name != 'fetch' GROUP BY step ORDER BY step"
-        )
-        found = rows(trace, query)
+@every_backend
+def test_each_step_has_one_of_each_part(recorded):
+    query = (
+        "SELECT step, list(name ORDER BY start) FROM phases WHERE step IS NOT NULL"
+        " AND name != 'fetch' GROUP BY step ORDER BY step"
+    )
+    found = rows(recorded, query)
     whole = ["step", "forward", "backward", "optimizer"]
     # The first and the last may have begun or ended while nobody looked.
     assert [names for _, names in found[1:-1]] == [whole] * (len(found) - 2)
     assert [step for step, _ in found] == list(range(len(found)))
 
 
-def test_an_exception_out_of_the_engine_does_not_end_the_job(job, tracer, tmp_path):
+@every_backend
+def test_nothing_is_left_of_the_uprobes(recorded):
+    assert recorded.manifest["complete"]
+    assert list(events.ours()) == []
+
+
+@pytest.fixture
+def failing(job):
+    """The training while an exception leaves the engine in each step."""
+    process, log, fails = job
+    known = len(backwards(log))
+    fails.touch()
+    try:
+        wait_for(lambda: len(backwards(log)) > known + 1, "the next step", 30)
+        yield process, log
+    finally:
+        fails.unlink()
+
+
+def test_an_exception_out_of_the_engine_does_not_end_the_job(failing, tracer, tmp_path):
     """A uretprobe would: nothing is unwound through the kernel's trampoline."""
-    process, log = job(fails=True)
+    process, log = failing
     tracer("record", "-e", "torch_calls", "-d", "1", "-o", "x.trace", "-p", process.pid)
     before = len(backwards(log))
     wait_for(lambda: len(backwards(log)) > before + 5, "more steps", 30)
@@ -129,7 +165,7 @@ def test_an_exception_out_of_the_engine_does_not_end_the_job(job, tracer, tmp_pa
 
 
 def test_without_uprobes_the_rest_is_recorded_and_that_is_said(job, hidden, tmp_path):
-    process, _ = job()
+    process, *_ = job
     file = find_tracefs() / "uprobe_events"
     read_only = [f"mount --bind {file} {file}", f"mount -o remount,bind,ro {file}"]
     ran = hidden(read_only, "record", "-d", "0.5", "-o", "x.trace", "-p", process.pid)
@@ -142,14 +178,8 @@ def test_without_uprobes_the_rest_is_recorded_and_that_is_said(job, hidden, tmp_
     assert hidden(["true"], "info", "x.trace").out.count("torch_calls: an uprobe could not") == 1
 
 
-def test_nothing_is_left_of_the_uprobes(job, tracer, tmp_path):
-    process, _ = job()
-    tracer("record", "-d", "0.3", "-o", "x.trace", "-p", process.pid)
-    assert list(events.ours()) == []
-
-
 def test_of_a_killed_recorder_the_guardian_removes_them(job, tmp_path):
-    process, _ = job()
+    process, *_ = job
     with Tracer("record", "-o", tmp_path / "x.trace", "-p", process.pid) as recorder:
         assert "Tracing" in recorder.stderr.readline()
         assert [group.owner for group in events.ours()] == [recorder.pid]
@@ -190,9 +220,9 @@ def test_a_process_that_does_not_run_pytorch_has_none(tracer, tmp_path):
         assert "torch_calls" not in trace.tables
 
 
-def test_a_process_that_marks_for_itself_is_not_looked_into_unasked(job, tracer, tmp_path):
+def test_a_process_that_marks_for_itself_is_not_looked_into_unasked(start, tracer, tmp_path):
     (tmp_path / "marks").mkdir()
-    process, _ = job(environment={MARKS_ENV: str(tmp_path / "marks")})
+    process, *_ = start(**{MARKS_ENV: str(tmp_path / "marks")})
     for options, found in (((), False), (("-e", "torch_calls"), True)):
         folder = tmp_path / f"{found}.trace"
         tracer("record", *options, "-d", "0.3", "-o", folder, "-p", process.pid)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,38 +26,90 @@ ext4 reads bitmaps some seconds after a mount, at random."""
 _LEAST_MIB = {"ext4": 1, "xfs": 300, "btrfs": 256}
 
 
-@pytest.fixture
-def file_system(tmp_path):
-    """A file system on a loop device of its own; returns (mount point, MAJOR:MINOR)."""
-    mounted = []
+def _ran(*command: object) -> str:
+    return subprocess.run(
+        list(map(str, command)), check=True, capture_output=True, text=True
+    ).stdout.strip()
 
-    def make(
-        size_mib: int = 256, name: str = "disk", kind: str = "ext4", mkfs=(), options: str = ""
+
+def _numbers(device: str) -> str:
+    """MAJOR:MINOR of a block device."""
+    return Path("/sys/class/block", Path(device).name, "dev").read_text().strip()
+
+
+class FileSystems:
+    """Makes file systems on loop devices of their own, in a folder; its end unmounts them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make nothing yet."""
+        self._folder = folder
+        self._made = contextlib.ExitStack()
+
+    def __enter__(self) -> FileSystems:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._made.close()
+
+    def __call__(
+        self,
+        size_mib: int = 256,
+        name: str = "disk",
+        kind: str = "ext4",
+        mkfs: Sequence[str] = (),
+        options: str = "",
     ) -> tuple[Path, str]:
+        """Make and mount one; returns (mount point, MAJOR:MINOR)."""
         maker = MAKE[kind][0]
         if not shutil.which(maker):
             do_without(maker, "TRACER_REQUIRE_KERNEL", "it is not installed (make setup)")
         if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
             do_without(kind, "TRACER_REQUIRE_KERNEL", "the kernel has none")
-        image, mount = tmp_path / f"{name}.img", tmp_path / name
-        mount.mkdir()
-        with image.open("wb") as file:
-            file.truncate(max(size_mib, _LEAST_MIB[kind]) << 20)
-        subprocess.run([*MAKE[kind], *mkfs, str(image)], check=True, capture_output=True)
-        found = subprocess.run(
-            ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True
-        )
-        device = found.stdout.strip()
-        mounted.append((mount, device))
+        image = self._image(name, max(size_mib, _LEAST_MIB[kind]))
+        _ran(*MAKE[kind], *mkfs, image)
+        device = self._loop(image)
         wanted = ",".join(filter(None, (_QUIET.get(kind), options)))
-        chosen = ["-o", wanted] if wanted else []
-        subprocess.run(["mount", *chosen, device, str(mount)], check=True)
-        numbers = subprocess.run(
-            ["lsblk", "-dno", "MAJ:MIN", device], check=True, capture_output=True, text=True
-        )
-        return mount, numbers.stdout.strip()
+        return self._mount(device, name, ("-o", wanted) if wanted else ()), _numbers(device)
 
-    yield make
-    for mount, device in reversed(mounted):
-        subprocess.run(["umount", str(mount)], check=False, capture_output=True)
-        subprocess.run(["losetup", "-d", device], check=False)
+    def on_a_partition(self, name: str = "disk") -> tuple[Path, str, str]:
+        """Make and mount an ext4; returns (mount point, the partition's MAJOR:MINOR, the disk's).
+
+        The kernel is told of the partition: it may know no kind of partition table.
+        """
+        disk = self._loop(self._image(name, 128))
+        _ran("addpart", disk, 1, 4096, 200_000)
+        self._made.callback(_undo, "delpart", disk, "1")
+        partition = f"{disk}p1"
+        _ran(*MAKE["ext4"], partition)
+        mount = self._mount(partition, name, ("-o", _QUIET["ext4"]))
+        return mount, _numbers(partition), _numbers(disk)
+
+    def _image(self, name: str, size_mib: int) -> Path:
+        image = self._folder / f"{name}.img"
+        with image.open("wb") as file:
+            file.truncate(size_mib << 20)
+        return image
+
+    def _loop(self, image: Path) -> str:
+        device = _ran("losetup", "--find", "--show", image)
+        self._made.callback(_undo, "losetup", "-d", device)
+        return device
+
+    def _mount(self, device: str, name: str, options: Sequence[str]) -> Path:
+        mount = self._folder / name
+        mount.mkdir()
+        _ran("mount", *options, device, mount)
+        self._made.callback(_undo, "umount", mount)
+        return mount
+
+
+def _undo(*command: object) -> None:
+    """Run what a test may have done by itself."""
+    subprocess.run(list(map(str, command)), check=False, capture_output=True)
+
+
+@pytest.fixture
+def file_system(tmp_path):
+    """A file system on a loop device of its own; returns (mount point, MAJOR:MINOR)."""
+    with FileSystems(tmp_path) as made:
+        yield made

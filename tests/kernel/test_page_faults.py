@@ -266,4 +266,4 @@ for one in mapped[:23]: one[0] = 1
     with Trace(tmp_path / "x.trace") as trace:
         assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
         query = "SELECT count(*) FROM page_faults WHERE file = ? AND access = 'write'"
-        assert table(trace, query, str(path)) == [(23,)]
+        assert trace.connection.execute(query, [str(path)]).fetchall() == [(23,)]

@@ -55,6 +55,8 @@ CAPABILITIES = {
     "CAP_DAC_READ_SEARCH": 2,
     "CAP_FOWNER": 3,
     "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
     "CAP_IPC_LOCK": 14,
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,

@@ -17,7 +17,7 @@ def vdso_image() -> bytes | None:
     It is that of 64-bit processes where this one is; a 32-bit process has another.
     """
     try:
-        for line in Path("/proc/self/maps").read_bytes().splitlines():
+        for line in Path("/proc/self/maps").read_bytes().split(b"\n"):
             fields = line.split(None, 5)
             if len(fields) == 6 and fields[5] == b"[vdso]":
                 start, end = (int(part, 16) for part in fields[0].split(b"-"))
@@ -39,6 +39,6 @@ def open_vdso() -> ElfFile | None:
     fd = os.memfd_create("vdso", os.MFD_CLOEXEC)
     try:
         os.write(fd, image)
-        return open_elf(fd, debug_root=None)
+        return open_elf(fd, "the vdso")
     finally:
         os.close(fd)

@@ -11,17 +11,15 @@ from functools import cache
 from pathlib import Path
 
 from probes.errors import FeatureMissing, PermissionMissing
+from probes.proc import read_mounts
 
 _MOUNT = "mount -t tracefs nodev /sys/kernel/tracing"
 
 
 def find_tracefs() -> Path | None:
     """Where tracefs is mounted, or None."""
-    for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
-        parts = line.split()
-        if len(parts) > 2 and parts[2] == "tracefs":
-            return Path(parts[1].replace("\\040", " "))
-    return None
+    found = (mount for mount in read_mounts() if mount.kind == b"tracefs")
+    return next((Path(os.fsdecode(mount.path)) for mount in found), None)
 
 
 def tracefs(writable: bool = True) -> Path:
@@ -55,6 +53,8 @@ CAPABILITIES = {
     "CAP_DAC_READ_SEARCH": 2,
     "CAP_FOWNER": 3,
     "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
     "CAP_IPC_LOCK": 14,
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,

@@ -229,14 +229,14 @@ class FaultPlaces:
         in_file = [n != NOWHERE and files[n].path.startswith("/") for n in numbers.tolist()]
         with_offset = np.array(in_file, np.bool_)[codes]
         kernel = ~faults["user"]
-        symbols: list[str | None] = [None] * len(faults)
+        functions = np.full(len(faults), -1, np.int32), list[str]()
         if self._symbols is not None:
-            symbols = self._symbols.names(files, faults, kernel)
+            functions = self._symbols.names(files, faults, kernel)
         return {
             "file": _names(files, faults["file"], None),
             "file_offset": pa.array(np.ascontiguousarray(faults["file_offset"]), mask=~with_offset),
             "ip_file": _names(files, faults["ip_file"], kernel),
-            "symbol": pa.array(symbols, pa.string()).dictionary_encode(),
+            "symbol": columns.encoded(functions[0], functions[0] >= 0, functions[1]),
         }
 
 

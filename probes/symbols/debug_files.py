@@ -1,89 +1,99 @@
 """Where the symbols of a stripped file lie: a debug file, by build id or by name and checksum.
 
-As gdb looks for them ("Debugging Information in Separate Files" of its manual).
+As gdb looks for them ("Debugging Information in Separate Files" of its manual), but for links: one
+beside the file may lead anywhere, and is not followed. (`.gnu_debugaltlink` names a file of debug
+information without symbols: it is not looked for.)
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from probes.symbols.elf_file import ElfImage
-from probes.symbols.reading import UnreadableSymbols, read_at
 
 DEBUG_ROOT = Path("/usr/lib/debug")
 """Where distributions install debug files."""
 
 _MAX_LINK_BYTES = 4096
-_MAX_CHECKED_BYTES = 1 << 32
-_CHUNK = 1 << 22
 
 
-@contextmanager
-def open_debug_file(elf: ElfImage, root: Path) -> Iterator[ElfImage | None]:
-    """The debug file of `elf`, open as long as the context is; None where there is none.
+@dataclass(frozen=True)
+class Wanted:
+    """What a stripped file says of its debug file.
 
-    By build id: `ROOT/.build-id/xx/yyyy.debug`, which must have that id itself. By the section
-    `.gnu_debuglink`: beside the file, in `.debug/` beside it, and under ROOT at the file's own
-    path; its checksum must be right. A file that was opened by descriptor has no place to look
-    beside.
+    build_id        in hex digits, or None
+    name, checksum  by the section `.gnu_debuglink`, or None: a file name, a CRC-32
     """
-    for path, checksum in _candidates(elf, root):
-        try:
-            if not path.is_file():
-                continue
-            debug = ElfImage(path)
-        except OSError as error:
-            elf.problem(f"its debug file cannot be looked for: {error}")
-            continue
-        except UnreadableSymbols as error:
-            elf.problem(error.what)
-            continue
-        with debug:
-            if _belongs(debug, elf, checksum):
-                yield debug
-                return
-            elf.problem(f"{debug.shown} is the debug file of another build")
-    yield None
+
+    build_id: str | None
+    name: bytes | None
+    checksum: int | None
 
 
-def _candidates(elf: ElfImage, root: Path) -> Iterator[tuple[Path, int | None]]:
+@dataclass(frozen=True)
+class Candidate:
+    """A place where a debug file may lie.
+
+    path      of the file, or of a folder that is not the system's
+    below     where it lies below that folder
+    checksum  that it must have; None: it must have the build id
+    """
+
+    path: Path
+    below: bytes
+    checksum: int | None
+
+
+def wanted(elf: ElfImage) -> Wanted | None:
+    """What debug file this file asks for; None where it names none."""
     build_id = elf.build_id
-    if build_id is not None and len(build_id) > 2:
-        yield root / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug", None
-    link = _debug_link(elf)
-    if link is not None and elf.folder is not None:
-        name, checksum = link
-        folder = elf.folder.absolute()
-        yield folder / name, checksum
-        yield folder / ".debug" / name, checksum
-        yield root / folder.relative_to(folder.anchor) / name, checksum
+    name, checksum = _debug_link(elf) or (None, None)
+    if build_id is not None and len(build_id) <= 2:
+        build_id = None
+    return Wanted(build_id, name, checksum) if build_id or name else None
 
 
-def _debug_link(elf: ElfImage) -> tuple[str, int] | None:
+def candidates(sought: Wanted, folder: Path, root: Path) -> Iterator[Candidate]:
+    """Where the debug file of a file in `folder` may be, the likeliest first.
+
+    By build id: `ROOT/.build-id/xx/yyyy.debug`. By name: beside the file, in `.debug/` beside it,
+    and under ROOT at the file's own path.
+    """
+    if sought.build_id is not None:
+        path = root / ".build-id" / sought.build_id[:2] / f"{sought.build_id[2:]}.debug"
+        yield Candidate(path, b"", None)
+    if sought.name is not None:
+        folder = folder.absolute()
+        yield Candidate(folder, sought.name, sought.checksum)
+        yield Candidate(folder, b".debug/" + sought.name, sought.checksum)
+        here = root / folder.relative_to(folder.anchor) / os.fsdecode(sought.name)
+        yield Candidate(here, b"", sought.checksum)
+
+
+def belongs(debug: ElfImage, elf: ElfImage, checksum: int | None) -> bool:
+    """Whether `debug` is the debug file of `elf`. Raises UnreadableSymbols."""
+    if checksum is None:
+        return debug.build_id == elf.build_id
+    if (debug.status.st_dev, debug.status.st_ino) == (elf.status.st_dev, elf.status.st_ino):
+        return False
+    value = 0
+    for piece in debug.whole():
+        value = zlib.crc32(piece, value)
+    return value == checksum
+
+
+def _debug_link(elf: ElfImage) -> tuple[bytes, int] | None:
     """File name and CRC-32 of the section `.gnu_debuglink`."""
     section = elf.section(".gnu_debuglink")
     if section is None:
         return None
     data = elf.read(section, 0, _MAX_LINK_BYTES)
-    raw, end, _ = data.partition(b"\0")
-    at = len(raw) + 4 & ~3
-    name = raw.decode("utf-8", "surrogateescape")
-    if not end or len(data) < at + 4 or not name or "/" in name or name in (".", ".."):
+    name, end, _ = data.partition(b"\0")
+    at = len(name) + 4 & ~3
+    if not end or len(data) < at + 4 or not name or b"/" in name or name in (b".", b".."):
         return None
     return name, int.from_bytes(data[at : at + 4], "little" if elf.little_endian else "big")
-
-
-def _belongs(debug: ElfImage, elf: ElfImage, checksum: int | None) -> bool:
-    if checksum is None:
-        return debug.build_id == elf.build_id
-    if (debug.status.st_dev, debug.status.st_ino) == (elf.status.st_dev, elf.status.st_ino):
-        return False
-    if debug.status.st_size > _MAX_CHECKED_BYTES:
-        return False
-    value = 0
-    for offset in range(0, debug.status.st_size, _CHUNK):
-        value = zlib.crc32(read_at(debug.fd, offset, _CHUNK), value)
-    return value == checksum

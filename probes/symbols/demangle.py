@@ -1,33 +1,43 @@
-"""C++ names as they were written, by libstdc++'s `__cxa_demangle` in a process with limits."""
+"""C++ names as they were written, by libstdc++'s `__cxa_demangle` in a confined process.
+
+A name of 200 bytes can stand for gigabytes, each part of it repeating the parts before, and a
+demangler that writes it out takes memory and time without end. So it has little of both, and its
+process dies of too much.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
+import ctypes
 import re
-import subprocess
-import sys
+import signal
 import threading
-import weakref
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import IO
 
-_WORKER = Path(__file__).resolve().with_name("demangle_worker.py")
+from probes.workers.confinement import Limits, confine
+from probes.workers.process import Channel, Unanswered, Worker
+
+MAX_MANGLED_BYTES = 1 << 14
+
 _MANGLED = re.compile(rb"_Z[A-Za-z0-9_.$]+")
-_MAX_MANGLED_BYTES = 1 << 14
+_MAX_ANSWER_BYTES = 4096
 _BATCH = 256
 _MAX_DEATHS = 8
-"""A file of hostile names costs at most this many processes; then names stay as they are."""
+"""Hostile names cost at most this many processes; then names stay as they are."""
+_MEMORY_BYTES = 512 << 20
+_SECONDS_A_NAME = 0.25
+_SECONDS = 20
+"""Of processor time, for all names."""
+_SECONDS_A_BATCH = _BATCH * _SECONDS_A_NAME
+"""Until there is an answer."""
 
 
 class Demangler:
     """Asks one worker process, started when first needed; ends with this object."""
 
     def __init__(self) -> None:
-        self._worker: subprocess.Popen[bytes] | None = None
-        self._end: weakref.finalize[[subprocess.Popen[bytes], int], Demangler] | None = None
+        self._worker: Worker | None = None
+        self._spent_s = 0.0
         self._deaths = 0
         self._one_at_a_time = threading.Lock()
 
@@ -40,7 +50,7 @@ class Demangler:
         wanted = [
             index
             for index, name in enumerate(names)
-            if len(name) <= _MAX_MANGLED_BYTES and _MANGLED.fullmatch(name)
+            if len(name) <= MAX_MANGLED_BYTES and _MANGLED.fullmatch(name)
         ]
         at = 0
         with self._one_at_a_time:
@@ -55,65 +65,52 @@ class Demangler:
 
     def close(self) -> None:
         """End the worker."""
-        if self._end is not None:
-            self._end()
-        self._worker = self._end = None
+        if self._worker is not None:
+            self._worker.close()
+            self._spent_s += self._worker.cpu_s
+            self._worker = None
 
     def _ask(self, names: list[bytes]) -> list[str]:
-        if self._worker is None:
-            self._start()
-        worker = self._worker
-        if worker is None or worker.stdin is None or worker.stdout is None:
-            return []
-        request = b"".join(name + b"\0" for name in names)
         answers: list[str] = []
-        # Every end of a worker is counted below.
-        with contextlib.suppress(OSError):
-            # The worker reads all of it before it answers, so neither can wait for the other.
-            worker.stdin.write(len(request).to_bytes(4, "little") + request)
-            worker.stdin.flush()
-            answers = _read_answers(worker.stdout, len(names))
-        if len(answers) < len(names):
-            self._deaths += 1
+        try:
+            if self._worker is None:
+                limits = Limits(_MEMORY_BYTES, max(int(_SECONDS - self._spent_s), 1))
+                self._worker = Worker(lambda channel: _serve(channel, limits))
+            request = b"\0".join(names)
+            for answer in self._worker.answers(request, len(names), _SECONDS_A_BATCH):
+                answers.append(answer[:_MAX_ANSWER_BYTES].decode("utf-8", "backslashreplace"))
+        except Unanswered:
             self.close()
+            self._deaths = self._deaths + 1 if self._spent_s < _SECONDS else _MAX_DEATHS
         return answers
 
-    def _start(self) -> None:
-        try:
-            self._worker = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_WORKER)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-            )
-        except OSError:
-            self._deaths = _MAX_DEATHS
-            return
-        self._end = weakref.finalize(self, _end_worker, self._worker, os.getpid())
 
-
-def _read_answers(stream: IO[bytes], count: int) -> list[str]:
-    answers: list[str] = []
-    rest = b""
-    while len(answers) < count:
-        part = stream.read1(1 << 16)  # type: ignore[attr-defined]
-        if not part:
-            break
-        *whole, rest = (rest + part).split(b"\0")
-        answers += [answer.decode("utf-8", "backslashreplace") for answer in whole]
-    return answers
-
-
-def _end_worker(worker: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:
-        return  # a fork of the owner: the worker is not its own
-    worker.kill()
-    worker.wait()
-    for stream in (worker.stdin, worker.stdout):
-        if stream is not None:
-            with contextlib.suppress(BrokenPipeError):  # what was not yet written is of no use
-                stream.close()
+def _serve(channel: Channel, limits: Limits) -> None:
+    """Answer each name with what it stands for, cut short; with nothing where it is no name."""
+    demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    demangle.restype = ctypes.c_void_p
+    demangle.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.POINTER(ctypes.c_int),
+    ]
+    free = ctypes.CDLL(None).free
+    free.argtypes = [ctypes.c_void_p]
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    confine(limits)
+    status = ctypes.c_int()
+    while (request := channel.receive()) is not None:
+        for name in request.split(b"\0"):
+            # SIGPROF kills: processor time, so that a busy machine makes no difference.
+            signal.setitimer(signal.ITIMER_PROF, _SECONDS_A_NAME)
+            answer = b""
+            pointer = demangle(name, None, None, ctypes.byref(status))
+            if pointer:
+                answer = (ctypes.cast(pointer, ctypes.c_char_p).value or b"")[:_MAX_ANSWER_BYTES]
+                free(pointer)
+            channel.send(answer)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 @cache

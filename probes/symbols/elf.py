@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.debug_files import DEBUG_ROOT, open_debug_file
 from probes.symbols.elf_file import ElfImage
 from probes.symbols.elf_symbols import symbol_columns
 from probes.symbols.go import go_functions
@@ -18,11 +16,12 @@ from probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
 
 class ElfFile(ElfImage):
-    """An open ELF file whose functions can be looked up; made by `open_elf`."""
+    """An open ELF file whose functions can be looked up; made by `open_elf`.
 
-    def __init__(self, source: PathOrFd, debug_root: Path | None) -> None:
-        super().__init__(source)
-        self._debug_root = debug_root
+    A stripped one is given its debug file, if there is one, before it is asked for symbols.
+    """
+
+    debug: ElfImage | None = None
 
     def symbols(self) -> SymbolTable:
         """The file's functions by virtual address.
@@ -34,31 +33,47 @@ class ElfFile(ElfImage):
         """
         return self._table
 
+    @property
+    def stripped(self) -> bool:
+        """Whether it has no `.symtab` that can be read."""
+        return not self._symtab
+
+    @cached_property
+    def _symtab(self) -> list[SymbolColumns]:
+        try:
+            return symbol_columns(self, "SHT_SYMTAB")
+        except UnreadableSymbols as error:
+            self.problem(error.what, error.reason)
+            return []
+
     @cached_property
     def _table(self) -> SymbolTable:
         _ = self.segments  # file offsets are asked for when the file is closed, too
         sources: list[SymbolColumns] = []
-        for read in (self._own_symbols, self._go_symbols):
+        for read in (self._own_symbols, self._dynamic_symbols, self._go_symbols):
             try:
                 sources += read()
             except UnreadableSymbols as error:
-                self.problem(error.what)
+                self.problem(error.what, error.reason)
         table = build_table(sources)
         try:
             stubs = stub_columns(self, table)
         except UnreadableSymbols as error:
-            self.problem(error.what)
+            self.problem(error.what, error.reason)
             stubs = []
+        self.__dict__.pop("_symtab", None)  # the table has what is needed of it
         return build_table([*sources, *stubs]) if stubs else table
 
     def _own_symbols(self) -> list[SymbolColumns]:
-        found = symbol_columns(self, "SHT_SYMTAB")
-        if not found and self._debug_root is not None:
-            with open_debug_file(self, self._debug_root) as debug:
-                if debug is not None:
-                    found = symbol_columns(debug, "SHT_SYMTAB")
-                    self.problems += debug.problems
-        return found + symbol_columns(self, "SHT_DYNSYM")
+        if self.stripped and self.debug is not None:
+            found = symbol_columns(self.debug, "SHT_SYMTAB")
+            self.problems += self.debug.problems
+            self.left_out |= self.debug.left_out
+            return found
+        return self._symtab
+
+    def _dynamic_symbols(self) -> list[SymbolColumns]:
+        return symbol_columns(self, "SHT_DYNSYM")
 
     def _go_symbols(self) -> list[SymbolColumns]:
         return go_functions(self)
@@ -73,10 +88,10 @@ class ElfFile(ElfImage):
         return [name if known else None for name, known in zip(names, loaded, strict=True)]
 
 
-def open_elf(source: PathOrFd, debug_root: Path | None = DEBUG_ROOT) -> ElfFile:
+def open_elf(source: PathOrFd, name: str | None = None) -> ElfFile:
     """Open an ELF file by path or descriptor (which stays the caller's).
 
-    `debug_root` is where separate debug files are looked for; None: nowhere. Raises
-    UnreadableSymbols for what is not there, no regular file or no ELF file.
+    `name` is what messages call it. Raises UnreadableSymbols for what is not there, no regular
+    file or no ELF file.
     """
-    return ElfFile(source, debug_root)
+    return ElfFile(source, name)

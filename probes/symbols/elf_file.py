@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -22,12 +21,14 @@ from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
 
+from probes.symbols.budget import MAX_FILE_BYTES, Reason
 from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_at, shown
 
 MAX_SECTIONS = 4096
 MAX_SEGMENTS = 256
 _MAX_NAMES_BYTES = 1 << 20
 _MAX_NOTE_BYTES = 1 << 16
+_MAX_PROBLEMS = 100
 _MAX_BUILD_ID_BYTES = 64
 _NT_GNU_BUILD_ID = 3
 _MAX_RELOCATION_BYTES = 1 << 27
@@ -84,18 +85,24 @@ class Segment:
 class ElfImage:
     """An open ELF file. Addresses are the file's own virtual ones.
 
-    status     what `fstat` said of it
-    problems   what of the file could not be used, a line each
+    status      what `fstat` said of it
+    problems    what of the file could not be used, a line each
+    left_out    why parts of it were not even read, where they ask for too much
+    bytes_read  so far
 
     Raises UnreadableSymbols for what is not there, no regular file or no ELF file.
     """
 
-    def __init__(self, source: PathOrFd) -> None:
-        self.shown = shown(source)
-        self.folder = None if isinstance(source, int) else Path(os.fsdecode(source)).parent
+    def __init__(self, source: PathOrFd, name: str | None = None) -> None:
+        """`name` is what messages call it."""
+        self.shown = name or shown(source)
         self.fd, self.status = open_regular(source)
         self._close = weakref.finalize(self, os.close, self.fd)
         self.problems: list[str] = []
+        self.left_out: set[Reason] = set()
+        self.bytes_read = 0
+        self.strings: dict[int, bytes] = {}
+        """Tables of names by their section, for as long as the file is open."""
         head = read_at(self.fd, 0, 64)
         try:
             elf = ELFFile(io.BytesIO(head))
@@ -120,11 +127,15 @@ class ElfImage:
         """Give the descriptor back; what was looked at stays known."""
         self._close()
         self.__dict__.pop("relative_words", None)  # large, and needed for reading only
+        self.strings = {}
         self.fd = -1  # its number may be another file's from now on
 
-    def problem(self, what: str) -> None:
-        """Note that something of the file cannot be used."""
-        self.problems.append(f"{self.shown}: {what}")
+    def problem(self, what: str, reason: Reason | None = None) -> None:
+        """Note that something of the file cannot be used; for a `reason`, that it asks too much."""
+        if len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append(f"{self.shown}: {what}")
+        if reason is not None:
+            self.left_out.add(reason)
 
     @cached_property
     def sections(self) -> list[Section]:
@@ -181,7 +192,7 @@ class ElfImage:
         if offset == 0 or count == 0:
             return []
         if count > limit:
-            self.problem(f"{count} {what} headers, more than {limit}: not read")
+            self.problem(f"{count} {what} headers, more than {limit}: not read", Reason.TABLE)
             return []
         struct_of = self._structs.Elf_Shdr if what == "section" else self._structs.Elf_Phdr
         size = struct_of.sizeof()
@@ -204,7 +215,16 @@ class ElfImage:
 
     def _read(self, offset: int, size: int) -> bytes:
         size = max(0, min(size, self.status.st_size - offset))
+        self.bytes_read += size
+        if self.bytes_read > MAX_FILE_BYTES:
+            what = f"{self.shown}: more than {MAX_FILE_BYTES} bytes would have to be read"
+            raise UnreadableSymbols(what, reason=Reason.BYTES)
         return read_at(self.fd, offset, size) if size else b""
+
+    def whole(self) -> Iterator[bytes]:
+        """All of the file, in pieces."""
+        for offset in range(0, self.status.st_size, _CHUNK):
+            yield self._read(offset, _CHUNK)
 
     def read(self, section: Section, start: int, size: int) -> bytes:
         """Bytes of a section from `start` on, fewer where the section or the file ends."""
@@ -217,7 +237,8 @@ class ElfImage:
         """A whole section as far as the file has it; None, and a problem, where it is larger
         than `limit` bytes."""
         if section.size > limit:
-            self.problem(f"section {section.name!r} has {section.size} bytes, more than {limit}")
+            what = f"section {section.name!r} has {section.size} bytes, more than {limit}"
+            self.problem(what, Reason.TABLE)
             return None
         data = self.read(section, 0, section.size)
         if len(data) < section.size and section.stored:

@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.symbols.budget import MAX_STRING_BYTES, MAX_SYMBOLS, Reason
 from probes.symbols.elf_file import ElfImage, Section
 from probes.symbols.table import SymbolColumns, join_columns
-
-MAX_SYMBOLS = 1 << 21
-MAX_STRING_BYTES = 1 << 28
-"""Larger tables are left out: no library that is known comes near."""
 
 _CHUNK_SYMBOLS = 1 << 17
 
@@ -41,7 +38,8 @@ def symbol_columns(elf: ElfImage, kind: str) -> list[SymbolColumns]:
     layout = symbol_layout(elf)
     count = section.size // layout.itemsize
     if section.entry_size != layout.itemsize or count > MAX_SYMBOLS:
-        elf.problem(f"{count} symbols of {section.entry_size} bytes in {section.name!r}: left out")
+        what = f"{count} symbols of {section.entry_size} bytes in {section.name!r}: left out"
+        elf.problem(what, Reason.TABLE if count > MAX_SYMBOLS else None)
         return []
     blob = symbol_strings(elf, section)
     if not blob:
@@ -69,12 +67,16 @@ def symbol_layout(elf: ElfImage) -> np.dtype[Any]:
 
 
 def symbol_strings(elf: ElfImage, symbols: Section) -> bytes:
-    """The names of a symbol table, cut at their versions (`memcpy@@GLIBC_2.14`)."""
+    """The names of a symbol table, cut at their versions (`memcpy@@GLIBC_2.14`); read once."""
+    if symbols.link in elf.strings:
+        return elf.strings[symbols.link]
     if symbols.link >= len(elf.sections) or elf.sections[symbols.link].kind != "SHT_STRTAB":
         elf.problem(f"{symbols.name!r} has no names")
         return b""
     data = elf.contents(elf.sections[symbols.link], MAX_STRING_BYTES) or b""
-    return data.replace(b"@", b"\0") if b"@" in data else data
+    names = data.replace(b"@", b"\0") if b"@" in data else data
+    elf.strings[symbols.link] = names
+    return names
 
 
 class _SectionBounds:

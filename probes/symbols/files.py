@@ -1,22 +1,39 @@
-"""Paths and file offsets into names: each file opened once, a bounded number of tables kept."""
+"""Paths and places in files into names: each file opened and read once, by other processes.
+
+One process opens files (`opening.py`), another one reads them (`reader.py`). What all files of a
+recording may cost together is a `Budget`.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections import OrderedDict
+import socket
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.debug_files import DEBUG_ROOT
-from probes.symbols.elf import ElfFile, open_elf
+from probes.symbols.budget import Account, Budget, LeftOut, Reason
+from probes.symbols.debug_files import DEBUG_ROOT, Wanted, candidates
+from probes.symbols.demangle import Demangler
+from probes.symbols.opening import Opener, Status
+from probes.symbols.perf_map import refusal
+from probes.symbols.reader import Reader
+from probes.symbols.reader_process import Facts
 from probes.symbols.reading import UnreadableSymbols, shown
+from probes.symbols.table import readable_names
+from probes.workers.process import Unanswered
 
-MAX_TABLES = 64
-MAX_TABLE_BYTES = 1 << 29
 _MAX_PROBLEMS = 1000
+_MOST_PATHS = 1 << 16
+
+Names = list[str | None]
 
 
 @dataclass(frozen=True)
@@ -24,7 +41,8 @@ class FileIdentity:
     """What is known of a file from when it was mapped; None: not known, not compared.
 
     build_id       in hex digits
-    device, inode  as `stat` gives them
+    device, inode  as the kernel says of the mapping; on file systems without a device of their own
+                   (btrfs, overlay) `stat` gives another device, which is not compared
     latest_ctime   ns of real time: a file whose inode changed later is another one by now
     """
 
@@ -35,95 +53,270 @@ class FileIdentity:
 
 
 @dataclass
-class _Opened:
-    elf: ElfFile
-    nbytes: int
+class _File:
+    """A file at a path; `table` is its number at the reader, None where the reader has none."""
+
+    status: Status | None = None
+    build_id: str | None = None
+    table: int | None = None
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How files of a kind are looked at."""
+
+    follow: bool
+    """Whether a path may be a link."""
+    unfit: Callable[[Status], str | None]
+    """Why a file is not the one that is meant, or None."""
+    load: Callable[[bytes, int], Facts]
+    """Has the reader make its table."""
 
 
 class SymbolCache:
-    """Looks up functions by path and file offset.
+    """Looks up functions by path and place.
 
-    problems   why names are missing: one line each, the first thousand
+    problems  why names are missing: one line each, the first thousand
     """
 
-    def __init__(
-        self,
-        max_tables: int = MAX_TABLES,
-        max_bytes: int = MAX_TABLE_BYTES,
-        debug_root: Path | None = DEBUG_ROOT,
-    ) -> None:
-        self._max_tables = max_tables
-        self._max_bytes = max_bytes
+    def __init__(self, budget: Budget | None = None, debug_root: Path | None = DEBUG_ROOT) -> None:
+        self._account = Account(budget or Budget())
         self._debug_root = debug_root
-        self._opened: OrderedDict[bytes, _Opened | None] = OrderedDict()
         self._problems: dict[str, None] = {}
+        self._files: dict[bytes, _File] = {}
+        self._inodes: dict[tuple[bool, Status], _File] = {}
+        self._tables: OrderedDict[int, tuple[_File, int]] = OrderedDict()
+        """What the reader holds, with its bytes; what was unused longest comes first."""
+        self._numbers = itertools.count(1)
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._opener = Opener(self._account.budget, self._ours)
+        self._reader = Reader(self._account.budget, self._theirs)
+        self._demangler = Demangler()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the processes now, while this one is small; else they start when first needed."""
+        with suppress(Unanswered):
+            self._opener.start()
+            self._reader.start()
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in (self._opener, self._reader, self._demangler):
+            worker.close()
+        self._ours.close()
+        self._theirs.close()
 
     @property
     def problems(self) -> list[str]:
         return list(self._problems)
+
+    @property
+    def left_out(self) -> Counter[Reason]:
+        """Of how many files functions were left out, by reason; for NAMES how many names."""
+        return self._account.left_out
 
     def resolve(
         self,
         path: str | bytes | os.PathLike[str],
         offsets: NDArray[np.int64],
         mapped: FileIdentity | None = None,
-    ) -> list[str | None]:
-        """The function at each offset into the file at `path`; None where none is known.
+    ) -> Names | None:
+        """The function at each offset into the ELF file at `path`; None where none is known.
 
-        All None where the file cannot be read or is not the one that was `mapped`; `problems`
-        then says why. Raises nothing for what the file is.
+        None instead of a list where there is no such file, or it is not the one that was
+        `mapped`; `problems` says why. Raises nothing for what the file is.
         """
-        nothing: list[str | None] = [None] * len(offsets)
-        opened = self._open(path)
-        if opened is None:
-            return nothing
-        other = _difference(opened.elf, mapped)
-        if other is not None:
-            self._note(f"{shown(path)}: not the file that was mapped: {other}")
-            return nothing
-        return opened.elf.at_file_offsets(offsets)
-
-    def _open(self, path: str | bytes | os.PathLike[str]) -> _Opened | None:
         key = os.fsencode(path)
-        if key in self._opened:
-            self._opened.move_to_end(key)
-            return self._opened[key]
-        self._opened[key] = opened = self._read(path)
-        # The newest stays, however large: it is about to be used.
-        while len(self._opened) > 1 and (
-            len(self._opened) > self._max_tables
-            or sum(o.nbytes for o in self._opened.values() if o is not None) > self._max_bytes
-        ):
-            self._opened.popitem(last=False)
-        return opened
+        kind = _Kind(True, lambda status: _difference(status, mapped), self._load_elf)
+        file = self._file(key, kind)
+        if file is None:
+            return None
+        if mapped is not None and mapped.build_id not in (None, file.build_id):
+            what = f"its build id is {file.build_id}, not {mapped.build_id}"
+            self._note(f"{shown(key)} is not the file that was mapped: {what}")
+            return None
+        return self._names(file, offsets)
 
-    def _read(self, path: str | bytes | os.PathLike[str]) -> _Opened | None:
+    def at_run_time(
+        self, path: str | bytes | os.PathLike[str], uid: int, addresses: NDArray[np.uint64]
+    ) -> Names:
+        """The functions that the map at `path`, of a process of user `uid`, tells of."""
+        kind = _Kind(False, lambda s: refusal(s.uid, s.mode, uid), self._load_map)
+        file = self._file(os.fsencode(path), kind)
+        return [None] * len(addresses) if file is None else self._names(file, addresses)
+
+    def _file(self, key: bytes, kind: _Kind) -> _File | None:
+        """The file at a path, its table at the reader; None where there is none to be had."""
+        file = self._files.get(key)
+        if file is None:
+            if len(self._files) >= _MOST_PATHS:
+                self.left_out[Reason.FILES] += 1
+                return None
+            file = self._files[key] = _File()
         try:
-            with open_elf(path, self._debug_root) as elf:
-                nbytes = elf.symbols().nbytes
-                _ = elf.build_id  # asked now, while the file is open
+            if file.status is not None:
+                _check(key, file.status, kind)
+            if file.table is None and not file.refused:
+                file = self._read(key, file, kind)
         except UnreadableSymbols as error:
             self._note(error.what)
             return None
-        for problem in elf.problems:
+        except LeftOut as error:
+            self._leave_out(file, error.reason)
+        return None if file.refused else file
+
+    def _read(self, key: bytes, file: _File, kind: _Kind) -> _File:
+        """Have a file opened and read; another one in its place that is the same inode.
+
+        Raises LeftOut, or UnreadableSymbols where it is not the file that is meant.
+        """
+        self._account.check()
+        with self._reading():
+            self._reader.start()  # an open file needs somebody to take it
+        number = next(self._numbers)
+        try:
+            with self._account.waiting(Reason.SILENT):
+                status = self._opener.open(key, number, kind.follow)
+        except UnreadableSymbols:
+            file.refused = True
+            raise
+        if status is None:
+            file.refused = True
+            raise UnreadableSymbols(f"{shown(key)} is not there")
+        file.status = status
+        self._account.files += 1
+        same = self._inodes.setdefault((kind.follow, status), file)
+        try:
+            _check(key, status, kind)
+            if same is not file and (same.refused or same.table is not None):
+                self._forget(number)
+                self._files[key] = same
+                return same
+        except UnreadableSymbols:
+            self._forget(number)
+            raise
+        self._take(file, number, kind.load(key, number))
+        return file
+
+    def _take(self, file: _File, number: int, facts: Facts) -> None:
+        """Count what the reading of a file took, and note whether it has a table now."""
+        self._account.bytes_read += facts.bytes_read
+        self._account.symbols += facts.symbols
+        for problem in facts.problems:
             self._note(problem)
-        return _Opened(elf, nbytes)
+        for reason in facts.left_out:
+            self.left_out[reason] += 1
+        file.build_id = facts.build_id
+        file.refused = facts.refused
+        if facts.refused:
+            return
+        file.table = number
+        self._tables[number] = file, facts.nbytes
+        budget = self._account.budget
+        # The newest stays, however large: it is about to be used.
+        while len(self._tables) > 1 and (
+            len(self._tables) > budget.tables
+            or sum(size for _, size in self._tables.values()) > budget.table_bytes
+        ):
+            oldest, (other, _) = self._tables.popitem(last=False)
+            other.table = None
+            self._forget(oldest)
+
+    def _load_elf(self, key: bytes, number: int) -> Facts:
+        name = shown(key)
+        with self._reading():
+            facts = self._reader.load(number, name)
+        if not facts.wants:
+            return facts
+        link = None if facts.link is None else facts.link.encode("latin-1")
+        sought = Wanted(facts.build_id, link, facts.checksum)
+        debug = list(self._debug_files(sought, Path(os.fsdecode(key)).parent))
+        with self._reading():
+            return self._reader.load_with(number, name, debug)
+
+    def _debug_files(self, sought: Wanted, folder: Path) -> Iterator[tuple[int, int | None]]:
+        """The files that may be the debug file: opened, each with the checksum it must have."""
+        places = candidates(sought, folder, self._debug_root) if self._debug_root else ()
+        for place in places:
+            number = next(self._numbers)
+            path = os.fsencode(place.path)
+            try:
+                with self._account.waiting(Reason.SILENT):
+                    if place.below:
+                        status = self._opener.open_below(path, place.below, number)
+                    else:
+                        status = self._opener.open(path, number)
+            except UnreadableSymbols as error:
+                self._note(error.what)
+                continue
+            if status is not None:
+                self._account.files += 1
+                yield number, place.checksum
+
+    def _load_map(self, key: bytes, number: int) -> Facts:
+        with self._reading():
+            return self._reader.load_map(number, shown(key))
+
+    def _names(self, file: _File, places: NDArray[np.int64] | NDArray[np.uint64]) -> Names:
+        nothing: Names = [None] * len(places)
+        assert file.table is not None
+        self._tables.move_to_end(file.table)
+        try:
+            with self._reading():
+                which, raw = self._reader.names(file.table, places)
+        except LeftOut as error:
+            self._leave_out(file, error.reason)
+            return nothing
+        names = [self._account.name(name) for name in readable_names(raw, self._demangler)]
+        return [names[number] if number >= 0 else None for number in which]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Ask the reader: should it end, so do all its tables."""
+        try:
+            with self._account.waiting(Reason.TIME):
+                yield
+        except LeftOut:
+            for file, _ in self._tables.values():
+                file.table = None
+            self._tables.clear()
+            raise
+
+    def _forget(self, number: int) -> None:
+        with self._reading():
+            self._reader.forget(number)
+
+    def _leave_out(self, file: _File, reason: Reason) -> None:
+        file.refused = True
+        self.left_out[reason] += 1
 
     def _note(self, problem: str) -> None:
         if len(self._problems) < _MAX_PROBLEMS:
             self._problems.setdefault(problem)
 
 
-def _difference(elf: ElfFile, mapped: FileIdentity | None) -> str | None:
+def _check(key: bytes, status: Status, kind: _Kind) -> None:
+    why = kind.unfit(status)
+    if why is not None:
+        raise UnreadableSymbols(f"{shown(key)} {why}")
+
+
+def _difference(status: Status, mapped: FileIdentity | None) -> str | None:
     """What tells the file from the one that was mapped, or None."""
+    what = None
     if mapped is None:
         return None
-    if mapped.build_id is not None and mapped.build_id != elf.build_id:
-        return f"its build id is {elf.build_id}, not {mapped.build_id}"
-    if mapped.device is not None and mapped.device != elf.status.st_dev:
-        return "it lies on another device"
-    if mapped.inode is not None and mapped.inode != elf.status.st_ino:
-        return "it has another inode"
-    if mapped.latest_ctime is not None and elf.status.st_ctime_ns > mapped.latest_ctime:
-        return "it was changed since"
-    return None
+    if os.major(status.device) and mapped.device not in (None, status.device):
+        what = "it lies on another device"
+    elif mapped.inode not in (None, status.inode):
+        what = "it has another inode"
+    elif mapped.latest_ctime is not None and status.ctime_ns > mapped.latest_ctime:
+        what = "it was changed since"
+    return None if what is None else f"is not the file that was mapped: {what}"

@@ -6,45 +6,39 @@ tools/perf/Documentation/jit-interface.txt).
 
 from __future__ import annotations
 
-import os
 import stat
 
 import numpy as np
 
-from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_whole, shown
+from probes.symbols.budget import MAX_MAP_BYTES, MAX_MAP_LINES, Reason
+from probes.symbols.reading import UnreadableSymbols, read_whole
 from probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
-MAX_MAP_BYTES = 1 << 26
-MAX_MAP_LINES = 1 << 20
 
+def refusal(owner: int, mode: int, uid: int) -> str | None:
+    """Why a file of this owner and mode is no map of a process of user `uid`, or None.
 
-def read_perf_map(path: PathOrFd, uid: int) -> SymbolTable | None:
-    """The functions of one process by absolute address; None where there is no map.
-
-    Anyone may write to /tmp: only a file of the process's own user `uid` or of root counts, no
-    link is followed, and it must not be open to everybody's writing. Where code was laid over older
-    code the later line counts. Lines that say something else are left out. Raises
-    UnreadableSymbols for a file that is refused.
+    Anyone may write to /tmp: only a file of the process's own user or of root counts, and it must
+    not be open to everybody's writing.
     """
-    try:
-        fd, status = open_regular(path, follow=False)
-    except UnreadableSymbols as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        raise
-    try:
-        if status.st_uid not in (0, uid):
-            raise UnreadableSymbols(
-                f"{shown(path)} belongs to user {status.st_uid}, not to the process's user {uid}"
-            )
-        if status.st_mode & stat.S_IWOTH:
-            raise UnreadableSymbols(f"{shown(path)} may be written by anyone", "chmod o-w")
-        data = read_whole(fd, MAX_MAP_BYTES)
-    finally:
-        os.close(fd)
+    if owner not in (0, uid):
+        return f"belongs to user {owner}, not to the process's user {uid}"
+    if mode & stat.S_IWOTH:
+        return "may be written by anyone"
+    return None
+
+
+def perf_map(fd: int, shown: str) -> SymbolTable:
+    """The functions of one process by absolute address, from the open map.
+
+    Where code was laid over older code the later line counts. Lines that say something else are
+    left out. Raises UnreadableSymbols for one that is too large.
+    """
+    data = read_whole(fd, MAX_MAP_BYTES)
     if data is None or data.count(b"\n") > MAX_MAP_LINES:
         raise UnreadableSymbols(
-            f"{shown(path)} has more than {MAX_MAP_BYTES} bytes or {MAX_MAP_LINES} lines"
+            f"{shown} has more than {MAX_MAP_BYTES} bytes or {MAX_MAP_LINES} lines",
+            reason=Reason.TABLE,
         )
     return _table(data)
 

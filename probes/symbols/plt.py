@@ -7,16 +7,21 @@ stubs have no names here.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.symbols.budget import MAX_SYMBOLS
 from probes.symbols.elf_file import ElfImage
-from probes.symbols.elf_symbols import MAX_SYMBOLS, symbol_layout, symbol_strings
+from probes.symbols.elf_symbols import symbol_layout, symbol_strings
 from probes.symbols.table import SymbolColumns, SymbolTable
 
 _SECTIONS = (".plt", ".plt.sec", ".plt.got")
 _MAX_STUBS = 1 << 18
-_MAX_NAME_BYTES = 1 << 14
+_MAX_CHOSEN = 1 << 10
+"""Stubs of functions that are chosen when the file is loaded: the C library has fifty."""
+_AT_PLT = b"@plt"
 
 _GLOB_DAT, _JUMP_SLOT, _IRELATIVE = 6, 7, 37
 """R_X86_64_... (psABI of x86-64, table 4.9)."""
@@ -33,18 +38,29 @@ def stub_columns(elf: ElfImage, table: SymbolTable) -> list[SymbolColumns]:
     starts, sizes, words = _stubs(elf)
     if not len(starts):
         return []
-    names = _names_of_words(elf, table, words)
-    blob = b"".join(name + b"@plt\0" for name in names if name)
-    lengths = np.array([len(name) + 5 if name else 0 for name in names], dtype=np.int64)
-    columns = SymbolColumns(
+    strings, names, choosers = _names_of_words(elf, table, words)
+    found = SymbolColumns(
         starts,
         starts + sizes,
         np.ones(len(starts), dtype=np.bool_),
         np.zeros(len(starts), dtype=np.int64),
-        np.cumsum(lengths) - lengths,
-        blob,
+        names,
+        strings,
+        _AT_PLT,
     )
-    return [columns.where(lengths > 0)]
+    columns = [found.where(names >= 0)]
+    chosen = np.flatnonzero(choosers >= 0)
+    if len(chosen):
+        raw = [table.raw_name(which) for which in choosers[chosen[:_MAX_CHOSEN]].tolist()]
+        lengths = np.array([len(name) + 1 for name in raw], dtype=np.int64)
+        columns.append(
+            replace(
+                found.where(chosen[:_MAX_CHOSEN]),
+                names=np.cumsum(lengths) - lengths,
+                blob=b"".join(name + b"\0" for name in raw),
+            )
+        )
+    return columns
 
 
 def _stubs(
@@ -77,10 +93,18 @@ def _stubs(
     return np.concatenate(starts), np.concatenate(sizes), np.concatenate(words)
 
 
-def _names_of_words(elf: ElfImage, table: SymbolTable, words: NDArray[np.uint64]) -> list[bytes]:
-    """Whose address each word of the global offset table gets; b"" where that is not known."""
-    names = [b""] * len(words)
+def _names_of_words(
+    elf: ElfImage, table: SymbolTable, words: NDArray[np.uint64]
+) -> tuple[bytes, NDArray[np.int64], NDArray[np.int64]]:
+    """Whose address each word of the global offset table gets: names, and per word two numbers.
+
+    The first is an offset into the names, the second, for a function that is chosen when the file
+    is loaded, the index in `table` of the one that chooses. -1: not known.
+    """
+    names = np.full(len(words), -1, dtype=np.int64)
+    choosers = np.full(len(words), -1, dtype=np.int64)
     order = np.argsort(words, kind="stable")
+    in_order = words[order]
     symbols = next((s for s in elf.sections if s.kind == "SHT_DYNSYM"), None)
     layout = symbol_layout(elf)
     offsets: NDArray[np.uint32] = np.empty(0, dtype=np.uint32)
@@ -94,19 +118,21 @@ def _names_of_words(elf: ElfImage, table: SymbolTable, words: NDArray[np.uint64]
     for section, rows in elf.addend_relocations():
         kind = rows["info"] & 0xFFFFFFFF
         rows = rows[(kind == _GLOB_DAT) | (kind == _JUMP_SLOT) | (kind == _IRELATIVE)]
-        at = np.searchsorted(words[order], rows["offset"])
+        at = np.searchsorted(in_order, rows["offset"])
         found = at < len(words)
-        found[found] = words[order[at[found]]] == rows["offset"][found]
+        found[found] = in_order[at[found]] == rows["offset"][found]
         at, once = np.unique(at[found], return_index=True)
-        rows = rows[found][once]
-        chooser = table.index_of(rows["addend"])
-        by_symbol = symbols is not None and section.link == symbols.index
-        for row, where, which in zip(rows, order[at], chooser, strict=True):
-            index = int(row["info"]) >> 32
-            if int(row["info"]) & 0xFFFFFFFF == _IRELATIVE:
-                names[where] = table.raw_name(int(which)) if which >= 0 else b""
-            elif by_symbol and 0 < index < len(offsets):
-                start = int(offsets[index])
-                end = strings.find(b"\0", start, start + _MAX_NAME_BYTES)
-                names[where] = strings[start : end if end >= 0 else start + _MAX_NAME_BYTES]
-    return names
+        rows, at = rows[found][once], order[at]
+        chosen = rows["info"] & 0xFFFFFFFF == _IRELATIVE
+        choosers[at[chosen]] = table.index_of(rows["addend"][chosen])
+        names[at[chosen]] = -1
+        if symbols is not None and section.link == symbols.index:
+            index = (rows["info"] >> 32).astype(np.int64)
+            named = ~chosen & (index > 0) & (index < len(offsets))
+            names[at[named]] = offsets[index[named]]
+            choosers[at[named]] = -1
+    letters = np.frombuffer(strings, dtype=np.uint8)
+    names[names >= len(letters)] = -1
+    there = np.flatnonzero(names >= 0)
+    names[there[letters[names[there]] == 0]] = -1
+    return strings, names, choosers

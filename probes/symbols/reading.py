@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 from probes.errors import TracerError
+from probes.symbols.budget import Reason
 
 PathOrFd = str | bytes | os.PathLike[str] | int
 
 
 class UnreadableSymbols(TracerError):
-    """A file whose symbols cannot be read: gone, refused, or not what it should be."""
+    """A file whose symbols cannot be read: gone, refused, or not what it should be.
+
+    reason  where it is left out because it asks for too much
+    """
+
+    def __init__(self, what: str, mend: str = "", reason: Reason | None = None) -> None:
+        super().__init__(what, mend)
+        self.reason = reason
 
 
 def printable(text: str) -> str:
@@ -36,21 +43,18 @@ def shown(source: PathOrFd) -> str:
     return printable(os.fsdecode(source))
 
 
-def open_regular(source: PathOrFd, follow: bool = True) -> tuple[int, os.stat_result]:
+def open_regular(source: PathOrFd) -> tuple[int, os.stat_result]:
     """A descriptor of the caller's own for a regular file, and what `fstat` says of it.
 
     `source` is a path or a descriptor, which stays open and keeps its position. Pipes and
-    devices are refused before they are opened, since opening some of them does something. With
-    `follow` False a link is refused, too. Raises UnreadableSymbols.
+    devices are refused before they are opened, since opening some of them does something. Raises
+    UnreadableSymbols.
     """
     try:
         if isinstance(source, int):
             fd = os.dup(source)
         else:
-            if not stat.S_ISREG(Path(os.fsdecode(source)).stat(follow_symlinks=follow).st_mode):
-                raise UnreadableSymbols(f"{shown(source)} is no regular file")
-            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-            fd = os.open(source, flags if follow else flags | os.O_NOFOLLOW)
+            fd = for_reading(os.open(source, os.O_PATH | os.O_CLOEXEC))
     except (OSError, ValueError, OverflowError) as error:
         raise UnreadableSymbols(f"{shown(source)} cannot be opened: {error}") from error
     try:
@@ -61,6 +65,20 @@ def open_regular(source: PathOrFd, follow: bool = True) -> tuple[int, os.stat_re
         os.close(fd)
         raise
     return fd, status
+
+
+def for_reading(place: int) -> int:
+    """The regular file at a place (a descriptor of O_PATH, which is taken), open to be read.
+
+    What is no regular file stays the place that it is. Raises OSError.
+    """
+    try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            return os.dup(place)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        return os.open(f"/proc/self/fd/{place}", flags)
+    finally:
+        os.close(place)
 
 
 def read_at(fd: int, offset: int, size: int) -> bytes:

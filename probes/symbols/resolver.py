@@ -8,31 +8,36 @@ inode and time of its last change, has no names rather than another file's.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.files import FileIdentity, SymbolCache
+from probes.symbols.budget import Budget, Reason
+from probes.symbols.files import FileIdentity, Names, SymbolCache
 from probes.symbols.kernel import KernelSymbols, kernel_symbols
 from probes.symbols.mappings import NOWHERE, MappedFile
-from probes.symbols.perf_map import read_perf_map
 from probes.symbols.reading import UnreadableSymbols
-from probes.symbols.table import SymbolTable
 from probes.symbols.vdso import open_vdso
 
 _ANONYMOUS, _VDSO = "[anon]", "[vdso]"
 _MOST_JITS = 256
+_MOST_PLACES = 1 << 20
+"""Remembered, of all files together."""
 
 
 class Resolver:
-    """Names of functions, each asked for once."""
+    """Names of functions, each asked for once. Its processes end when it is closed."""
 
     def __init__(
         self,
         latest_ctime: int | None = None,
         roots: Callable[[MappedFile], list[str]] = lambda file: [""],
+        budget: Budget | None = None,
     ) -> None:
         """`latest_ctime`: ns of real time, a file that changed later is another one by now.
 
@@ -40,13 +45,29 @@ class Resolver:
         """
         self._latest_ctime = latest_ctime
         self._roots = roots
-        self._cache = SymbolCache()
+        self._cache = SymbolCache(budget)
         self._known: dict[MappedFile, dict[int, str | None]] = {}
+        self._places = 0
         self._kernel: KernelSymbols | None = None
         self._kernel_asked = False
-        self._jits: dict[int, SymbolTable | None] = {}
+        self._jits: set[int] = set()
 
-    def of_kernel(self, addresses: NDArray[np.uint64]) -> list[str | None]:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cache.close()
+
+    def start(self) -> None:
+        """Start the processes that open and read files; else they start when first needed."""
+        self._cache.start()
+
+    @property
+    def left_out(self) -> Counter[Reason]:
+        """Of how many files functions were left out, by reason; for NAMES how many names."""
+        return self._cache.left_out
+
+    def of_kernel(self, addresses: NDArray[np.uint64]) -> Names:
         """The kernel's functions at these addresses."""
         if not self._kernel_asked:
             self._kernel_asked = True
@@ -56,21 +77,23 @@ class Resolver:
                 self._kernel = None
         if self._kernel is None:
             return [None] * len(addresses)
-        unique, back = np.unique(addresses, return_inverse=True)
-        names = self._kernel.table.names_of(unique)
-        return [names[i] for i in back.tolist()]
+        return self._kernel.table.names_of(addresses)
 
-    def of_file(self, file: MappedFile, offsets: NDArray[np.int64]) -> list[str | None]:
+    def of_file(self, file: MappedFile, offsets: NDArray[np.int64]) -> Names:
         """The functions at these offsets of a mapped file."""
+        if self._places > _MOST_PLACES or len(self._known) > _MOST_PLACES:
+            self._known.clear()
+            self._places = 0
         known = self._known.setdefault(file, {})
-        fresh = np.unique(offsets)
-        fresh = fresh[[offset not in known for offset in fresh.tolist()]]
-        if len(fresh):
-            known.update(zip(fresh.tolist(), self._look_up(file, fresh), strict=True))
+        fresh = [offset for offset in dict.fromkeys(offsets.tolist()) if offset not in known]
+        if fresh:
+            names = self._look_up(file, np.array(fresh, np.int64))
+            known.update(zip(fresh, names, strict=True))
+            self._places += len(fresh)
         return [known[offset] for offset in offsets.tolist()]
 
-    def _look_up(self, file: MappedFile, offsets: NDArray[np.int64]) -> list[str | None]:
-        nothing: list[str | None] = [None] * len(offsets)
+    def _look_up(self, file: MappedFile, offsets: NDArray[np.int64]) -> Names:
+        nothing: Names = [None] * len(offsets)
         if file.path == _VDSO:
             try:
                 vdso = open_vdso()
@@ -79,67 +102,65 @@ class Resolver:
             return vdso.at_file_offsets(offsets) if vdso is not None else nothing
         if not file.is_file:
             return nothing
+        device = os.makedev(*file.dev) if any(file.dev) else None
+        identity = FileIdentity(None, device, file.ino or None, self._latest_ctime)
         for root in self._roots(file):
-            path = Path(root + file.path)
-            identity = self._identity(path, file)
-            if identity is not None:
-                return self._cache.resolve(path, offsets, identity)
+            names = self._cache.resolve(root + file.path, offsets, identity)
+            if names is not None:
+                return names
         return nothing
 
-    def _identity(self, path: Path, file: MappedFile) -> FileIdentity | None:
-        """What the file at `path` must be to have been mapped; None: it is another one."""
-        try:
-            found = path.stat()
-        except OSError:
-            return None
-        # File systems without a device of their own (btrfs, overlay) show another one in stat.
-        device = os.makedev(*file.dev) if os.major(found.st_dev) and any(file.dev) else None
-        inode = file.ino or None
-        if device not in (None, found.st_dev) or inode not in (None, found.st_ino):
-            return None
-        return FileIdentity(device=device, inode=inode, latest_ctime=self._latest_ctime)
-
-    def of_code_made_at_run_time(self, pid: int, addresses: NDArray[np.uint64]) -> list[str | None]:
+    def of_code_made_at_run_time(self, pid: int, addresses: NDArray[np.uint64]) -> Names:
         """The functions that a JIT compiler of process `pid` told of (/tmp/perf-PID.map)."""
-        if pid not in self._jits and len(self._jits) < _MOST_JITS:
-            try:
-                self._jits[pid] = read_perf_map(f"/tmp/perf-{pid}.map", _user_of(pid))
-            except UnreadableSymbols:
-                self._jits[pid] = None
-        table = self._jits.get(pid)
-        return table.names_of(addresses) if table is not None else [None] * len(addresses)
+        if pid not in self._jits:
+            if len(self._jits) >= _MOST_JITS:
+                self.left_out[Reason.MAPS] += 1
+                return [None] * len(addresses)
+            self._jits.add(pid)
+        return self._cache.at_run_time(f"/tmp/perf-{pid}.map", _user_of(pid), addresses)
 
     def names(
         self,
         files: list[MappedFile],
         where: Mapping[str, NDArray[np.int64]],
         kernel: NDArray[np.bool_],
-    ) -> list[str | None]:
-        """The function of each instruction.
+    ) -> tuple[NDArray[np.int32], list[str]]:
+        """The function of each instruction: which of the names, -1: not known; and the names.
 
         `where` has arrays `pid`, `ip`, `ip_file` (number in `files`, or NOWHERE) and `ip_offset`;
         `kernel` says which instructions are the kernel's.
         """
-        found: list[str | None] = [None] * len(kernel)
+        found = np.full(len(kernel), -1, np.int32)
+        numbers: dict[str, int] = {}
 
-        def put(rows: NDArray[np.int64], names: list[str | None]) -> None:
-            for row, name in zip(rows.tolist(), names, strict=True):
-                found[row] = name
+        def put(
+            rows: NDArray[np.int64],
+            places: NDArray[np.int64],
+            names_of: Callable[[NDArray[np.int64]], Names],
+        ) -> None:
+            each, which = np.unique(places[rows], return_inverse=True)
+            codes = [
+                -1 if name is None else numbers.setdefault(name, len(numbers))
+                for name in names_of(each)
+            ]
+            found[rows] = np.array(codes, np.int32)[which]
 
-        rows = np.flatnonzero(kernel)
-        put(rows, self.of_kernel(where["ip"][rows].astype(np.int64).view(np.uint64)))
+        ips = where["ip"].astype(np.int64)
+        put(np.flatnonzero(kernel), ips, lambda ip: self.of_kernel(ip.view(np.uint64)))
         user = ~kernel & (where["ip_file"] != NOWHERE)
         for number in np.unique(where["ip_file"][user]).tolist():
             rows = np.flatnonzero(user & (where["ip_file"] == number))
             file = files[number]
             if file.path != _ANONYMOUS:
-                put(rows, self.of_file(file, where["ip_offset"][rows]))
+                put(rows, where["ip_offset"], partial(self.of_file, file))
                 continue
             for pid in np.unique(where["pid"][rows]).tolist():
                 mine = rows[where["pid"][rows] == pid]
-                addresses = where["ip"][mine].astype(np.int64).view(np.uint64)
-                put(mine, self.of_code_made_at_run_time(pid, addresses))
-        return found
+                put(mine, ips, partial(self._at_run_time, pid))
+        return found, list(numbers)
+
+    def _at_run_time(self, pid: int, addresses: NDArray[np.int64]) -> Names:
+        return self.of_code_made_at_run_time(pid, addresses.view(np.uint64))
 
 
 def _user_of(pid: int) -> int:

@@ -18,14 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probes.compiled import compiled
-from probes.symbols.demangle import shared_demangler
+from probes.symbols.budget import MAX_NAME
+from probes.symbols.demangle import MAX_MANGLED_BYTES, Demangler, shared_demangler
 from probes.symbols.reading import printable
 
-MAX_NAME = 512
-"""Characters of a name; what is longer ends in an ellipsis."""
-
-_MAX_RAW_NAME = 1 << 16
+_MAX_RAW_NAME = MAX_MANGLED_BYTES + 1
+"""Bytes looked at of a name: one more than can be demangled, so that what is cut is left alone."""
 _AT_PLT = b"@plt"
+_AT_ONCE = 1024
+"""Names that are held as they are in the file while they are made readable."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class SymbolColumns:
     sized    bool, whether `ends` was said and not guessed
     ranks    int64, of symbols at one address the highest is taken, then the first
     names    int64, offset into `blob`, where a name ends with a NUL or with `blob`
+    suffix   what ends each name beyond that
     """
 
     starts: NDArray[np.uint64]
@@ -45,16 +47,17 @@ class SymbolColumns:
     ranks: NDArray[np.int64]
     names: NDArray[np.int64]
     blob: bytes
+    suffix: bytes = b""
 
-    def where(self, mask: NDArray[np.bool_]) -> SymbolColumns:
-        """Only the symbols for which `mask` holds."""
-        return SymbolColumns(
-            self.starts[mask],
-            self.ends[mask],
-            self.sized[mask],
-            self.ranks[mask],
-            self.names[mask],
-            self.blob,
+    def where(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> SymbolColumns:
+        """Only the symbols for which `mask` holds, or those of these numbers."""
+        return replace(
+            self,
+            starts=self.starts[mask],
+            ends=self.ends[mask],
+            sized=self.sized[mask],
+            ranks=self.ranks[mask],
+            names=self.names[mask],
         )
 
 
@@ -84,14 +87,15 @@ class SymbolTable:
         starts: NDArray[np.uint64],
         ends: NDArray[np.uint64],
         names: NDArray[np.int64],
-        blobs: Sequence[bytes],
+        blobs: Sequence[tuple[bytes, bytes]],
     ) -> None:
+        """`names` are offsets into the blobs one after the other, each given with its suffix."""
         self.starts = starts
         self.ends = ends
         self._names = names
         self._blobs = list(blobs)
         self._bases = [0]
-        for blob in self._blobs:
+        for blob, _ in self._blobs:
             self._bases.append(self._bases[-1] + len(blob))
 
     def __len__(self) -> int:
@@ -100,9 +104,9 @@ class SymbolTable:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the table holds."""
-        return (
-            self.starts.nbytes + self.ends.nbytes + self._names.nbytes + sum(map(len, self._blobs))
-        )
+        blobs = {id(blob): len(blob) for blob, _ in self._blobs}
+        arrays = self.starts.nbytes + self.ends.nbytes + self._names.nbytes
+        return arrays + sum(blobs.values())
 
     def index_of(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
         """For each address the index of the symbol that it lies in, -1 where it lies in none."""
@@ -114,15 +118,15 @@ class SymbolTable:
         return index
 
     def raw_name(self, index: int) -> bytes:
-        """A symbol's name as the file has it, at most 64 KiB of it. Raises IndexError."""
+        """A symbol's name as the file has it, at most 16 KiB of it. Raises IndexError."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         offset = int(self._names[index])
         which = bisect.bisect_right(self._bases, offset) - 1
-        blob = self._blobs[which]
+        blob, suffix = self._blobs[which]
         offset -= self._bases[which]
         end = blob.find(b"\0", offset, offset + _MAX_RAW_NAME)
-        return blob[offset : end if end >= 0 else offset + _MAX_RAW_NAME]
+        return blob[offset : end if end >= 0 else offset + _MAX_RAW_NAME] + suffix
 
     def name(self, index: int) -> str:
         """A symbol's name as one reads it; see `names_of`. Raises IndexError."""
@@ -135,19 +139,20 @@ class SymbolTable:
         has more than MAX_NAME characters.
         """
         wanted, where = np.unique(self.index_of(addresses), return_inverse=True)
-        names = readable_names([self.raw_name(int(i)) for i in wanted if i >= 0])
         known: list[str | None] = [None] if len(wanted) and wanted[0] < 0 else []
-        known += names
+        here = wanted[len(known) :].tolist()
+        for at in range(0, len(here), _AT_ONCE):
+            known += readable_names([self.raw_name(i) for i in here[at : at + _AT_ONCE]])
         result: list[str | None] = np.array(known, dtype=object)[where.reshape(-1)].tolist()
         return result
 
 
-def readable_names(raw: Sequence[bytes]) -> list[str]:
+def readable_names(raw: Sequence[bytes], demangler: Demangler | None = None) -> list[str]:
     """Names of a file as one reads them."""
     suffixes = [_AT_PLT if name.endswith(_AT_PLT) else b"" for name in raw]
     plain = [name.removesuffix(suffix) for name, suffix in zip(raw, suffixes, strict=True)]
     result = []
-    demangled = shared_demangler().demangle(plain)
+    demangled = (demangler or shared_demangler()).demangle(plain)
     for name, nice, end in zip(plain, demangled, suffixes, strict=True):
         suffix = end.decode()
         text = printable(name.decode("utf-8", "backslashreplace") if nice is None else nice)
@@ -165,8 +170,8 @@ def build_table(sources: Sequence[SymbolColumns], by_rank: bool = False) -> Symb
     first. With `by_rank` the highest rank wins wherever it starts. A symbol without a size gets
     what lies between it and the next symbol, and nothing inside one that has a size.
     """
-    blobs = [source.blob for source in sources]
-    bases = np.cumsum([0, *map(len, blobs)])
+    blobs = [(source.blob, source.suffix) for source in sources]
+    bases = np.cumsum([0, *(len(blob) for blob, _ in blobs)])
     moved = [replace(s, names=s.names + base) for s, base in zip(sources, bases, strict=False)]
     all_of = join_columns(moved, b"")
     starts, ends, ranks = all_of.starts, all_of.ends, all_of.ranks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from probes.proc import read_maps
 from probes.symbols.elf import ElfFile, open_elf
 from probes.symbols.reading import UnreadableSymbols
 
@@ -17,12 +18,11 @@ def vdso_image() -> bytes | None:
     It is that of 64-bit processes where this one is; a 32-bit process has another.
     """
     try:
-        for line in Path("/proc/self/maps").read_bytes().splitlines():
-            fields = line.split(None, 5)
-            if len(fields) == 6 and fields[5] == b"[vdso]":
-                start, end = (int(part, 16) for part in fields[0].split(b"-"))
+        for mapped in read_maps():
+            if mapped.path == b"[vdso]":
                 with Path("/proc/self/mem").open("rb", buffering=0) as memory:
-                    return os.pread(memory.fileno(), min(end - start, _MAX_BYTES), start)
+                    size = min(mapped.end - mapped.start, _MAX_BYTES)
+                    return os.pread(memory.fileno(), size, mapped.start)
     except OSError as error:
         raise UnreadableSymbols(f"the vdso cannot be read: {error}") from error
     return None
@@ -39,6 +39,6 @@ def open_vdso() -> ElfFile | None:
     fd = os.memfd_create("vdso", os.MFD_CLOEXEC)
     try:
         os.write(fd, image)
-        return open_elf(fd, debug_root=None)
+        return open_elf(fd, "the vdso")
     finally:
         os.close(fd)

@@ -14,7 +14,7 @@ from probes.cgroups import UNIFIED
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
-from tracer.targets.cgroups import hierarchies
+from tracer.targets.cgroups import hierarchies, of_process
 
 IN, OUT, LATER, INNER = 9973, 211, 1009, 101
 FINE = {"events": 0, "windows": 0, "unknown": 0}
@@ -312,3 +312,23 @@ def test_the_recorder_is_not_in_its_own_cgroup(cgroup, record):
         assert trace.connection.execute(own, [end.pid]).fetchone() == (0,)
         row = "SELECT DISTINCT role, target FROM processes WHERE pid = ?"
         assert trace.connection.execute(row, [end.pid]).fetchall() == [("other", None)]
+
+
+def test_the_name_of_a_cgroup_cannot_pass_for_another_line(cgroup):
+    """Whoever may make a cgroup may call it anything but a line feed."""
+    before = of_process(os.getpid())
+    folder = cgroup / "x\x0b0:other:"
+    folder.mkdir()
+    sleeper = subprocess.Popen(["sleep", "100"])
+    try:
+        (folder / "cgroup.procs").write_text(str(sleeper.pid))
+        found = of_process(sleeper.pid)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+        wait_for(lambda: not (folder / "cgroup.procs").read_text(), "the cgroup to empty")
+        folder.rmdir()
+    (number,) = [h.number for h in mounted() if cgroup.is_relative_to(h.mount)]
+    assert found.pop(number).endswith(f"/{cgroup.name}/{folder.name}")
+    del before[number]
+    assert found == before

@@ -1,6 +1,7 @@
 """Which mounts a path still leads to."""
 
-from tracer.session.mount_tree import reachable, read_mounts
+from probes.proc import read_mounts
+from tracer.session.mount_tree import reachable
 
 DISK = "254:0"
 LINE = "{} {} {} {} {} rw,relatime shared:1 - {} /dev/x rw\n"
@@ -28,6 +29,7 @@ def test_whole_file_systems_come_before_parts_and_short_paths_before_long(tmp_pa
 
 def test_names_are_bytes_and_their_escapes_undone(tmp_path):
     assert paths(tmp_path, ROOT, (2, 1, DISK, "/", r"/a\040b\012c\134d", "xfs")) == [b"/a b\nc\\d"]
+    assert paths(tmp_path, ROOT, (2, 1, DISK, "/", "/a\rb\x0bc", "xfs")) == [b"/a\rb\x0bc"]
 
 
 def test_what_is_mounted_over_is_out_of_reach(tmp_path):

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from probes.kernel import boot_id
+from probes.proc import lines, read_mounts
 from tracer.store.manifest import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.version import VERSION
 
@@ -95,16 +96,19 @@ def vm() -> dict[str, int]:
 
 def mounts() -> list[Mount]:
     """Mounted file systems with their devices (MAJOR:MINOR)."""
-    found: list[Mount] = []
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
-            left, _, right = line.partition(" - ")
-            before, after = left.split(), right.split()
-            if len(before) >= 5 and len(after) >= 2:
-                found.append(
-                    {"dev": before[2], "path": before[4], "type": after[0], "source": after[1]}
-                )
-    return found
+    return [
+        {
+            "dev": mount.dev,
+            "path": _text(mount.path),
+            "type": _text(mount.kind),
+            "source": _text(mount.source),
+        }
+        for mount in read_mounts()
+    ]
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
 
 
 def btrfs() -> list[Btrfs]:
@@ -195,8 +199,7 @@ def _plain(comm: str) -> str:
 def _cgroup(pid: int) -> str | None:
     """The cgroup path: of the unified hierarchy, or the longest of a version 1 controller."""
     try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text(errors="replace").splitlines()
+        paths = [line.split(":", 2)[2] for line in lines(f"/proc/{pid}/cgroup") if line]
     except OSError:
         return None
-    paths = [line.split(":", 2)[2] for line in lines if line.count(":") >= 2]
     return max(paths, key=len, default=None)

@@ -11,7 +11,8 @@ import os
 import struct
 from collections.abc import Iterator
 
-from tracer.session.mount_tree import reachable, read_mounts
+from probes.proc import read_mounts
+from tracer.session.mount_tree import reachable
 from tracer.store.manifest import FileSystem
 
 _FIEMAP = 0xC020660B

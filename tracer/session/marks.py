@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from probes.openat import open_in_root
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
-from tracer.session.file_handles import open_in_root
 from tracer.session.watch import Watch
 from tracer.store import left_out
 from tracer.store.files import create, open_regular

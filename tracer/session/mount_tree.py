@@ -2,50 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 
-_MOUNTINFO = Path("/proc/self/mountinfo")
+from probes.proc import MountPoint
+
 _ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
 """Types (their beginnings) whose answers come from elsewhere, and may never come."""
-
-
-@dataclass(frozen=True)
-class MountPoint:
-    """One line of /proc/self/mountinfo; names are bytes, as files' names are."""
-
-    number: int
-    parent: int
-    dev: str
-    root: bytes
-    """What of the file system is mounted here."""
-    path: bytes
-    kind: bytes
-
-
-def read_mounts(path: Path = _MOUNTINFO) -> list[MountPoint]:
-    """The mounts of this process's namespace; none where they cannot be read."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        before, _, after = line.partition(b" - ")
-        left, right = before.split(b" "), after.split(b" ")
-        if len(left) < 5 or not right[0]:
-            continue
-        dev = left[2].decode("ascii", "replace")
-        place = _plain(left[3]), _plain(left[4])
-        found.append(MountPoint(int(left[0]), int(left[1]), dev, *place, right[0]))
-    return found
-
-
-def _plain(name: bytes) -> bytes:
-    """A name of mountinfo, which writes blanks, line ends and backslashes as \\ooo."""
-    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8) & 255]), name)
 
 
 def reachable(mounts: Iterable[MountPoint], dev: str) -> list[MountPoint]:

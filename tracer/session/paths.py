@@ -18,9 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from probes.openat import open_beneath
+from probes.proc import MountPoint, read_mounts
 from tracer.session import extent_maps
-from tracer.session.file_handles import birth_ns, open_beneath, open_inode
-from tracer.session.mount_tree import MountPoint, reachable, read_mounts
+from tracer.session.file_handles import birth_ns, open_inode
+from tracer.session.mount_tree import reachable
 from tracer.store.lists import ExtentFacts, FileFacts
 from tracer.store.manifest import Manifest
 

@@ -6,6 +6,7 @@ what lies in the trace directory.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -32,6 +33,7 @@ from probes.files import TABLE as FILES_TABLE
 from probes.kernel import boot_id, process_start_time
 from probes.loss import TABLE as LOSS_TABLE
 from probes.loss import Gap
+from probes.page_faults import TABLE as FAULTS_TABLE
 from probes.phases import TABLE as PHASES
 from probes.rows.event_rows import Assembler, EventRows
 from probes.rows.membership import Membership
@@ -94,7 +96,8 @@ def finalize(
     try:
         _remove_unfinished(folder)
         make_folder(building)
-        tables, gaps, last_event = _decode(folder, manifest, building, progress)
+        with _resolver(manifest) or contextlib.nullcontext() as symbols:
+            tables, gaps, last_event = _decode(folder, manifest, building, progress, symbols)
         if find_files is not None:
             files, extents = find_files(building, manifest)
             listed.write(folder / RAW, FILES, files)
@@ -156,7 +159,11 @@ def _cannot_write(folder: Path, error: OSError) -> TracerError:
 
 
 def _decode(
-    folder: Path, manifest: Manifest, building: Path, progress: Progress | None
+    folder: Path,
+    manifest: Manifest,
+    building: Path,
+    progress: Progress | None,
+    symbols: Resolver | None,
 ) -> tuple[dict[str, TableFacts], list[Gap], int | None]:
     formats, streams = raw_streams(folder, manifest)
     threads = listed.read(folder / RAW / THREADS, list[ThreadFacts])
@@ -171,7 +178,6 @@ def _decode(
     not_kept: list[Gap] = []
     writers: dict[str, TableWriter] = {}
     try:
-        symbols = _resolver(manifest)
         recorder = manifest["recorder"].get("pid")
         membership = Membership(
             manifest["targets"], threads, members, formats, recorder, manifest["backend"] == PERF
@@ -236,6 +242,8 @@ def _decode(
     gaps = [*_gaps(manifest, timeline), *membership.gaps, *not_kept]
     gaps += left_out.gaps(folder / RAW, clock["start_ns"], clock.get("end_ns"))
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
+    if symbols is not None:
+        gaps += loss.of_functions(symbols.left_out, clock["start_ns"], clock.get("end_ns"))
     tables |= summary.decode(folder / RAW, manifest, building, gaps)
     tables |= samples.decode(folder / RAW, manifest, building)
     return tables, gaps, last_event
@@ -243,6 +251,8 @@ def _decode(
 
 def _resolver(manifest: Manifest) -> Resolver | None:
     """Symbols of this machine, for a recording of this boot; elsewhere files are other files."""
+    if FAULTS_TABLE.name not in manifest["probes"] and "callgraphs" not in manifest.get("perf", {}):
+        return None  # nothing has a function
     clock = manifest["clock"]
     if manifest["host"].get("boot_id") != boot_id() or "realtime_offset_ns" not in clock:
         return None
@@ -255,7 +265,9 @@ def _resolver(manifest: Manifest) -> Resolver | None:
         mounted = folders.get(f"{file.dev[0]}:{file.dev[1]}", "/")
         return ["", mounted] if mounted != "/" else [""]
 
-    return Resolver(latest, roots)
+    symbols = Resolver(latest, roots)
+    symbols.start()
+    return symbols
 
 
 def _assembler(context: AssemblyContext) -> Assembler:

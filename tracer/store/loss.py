@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from probes.backends.timeline import RawStream
 from probes.loss import TABLE, Gap
+from probes.symbols.budget import Reason
 from tracer.store.manifest import LossFacts
 
+_SYMBOLS = "symbols"
 _MISSING = "missing from file"
 _AT_THE_END = ("never read", "torn end", _MISSING)
 
@@ -53,6 +55,15 @@ def uncounted(
                     start, end = stream.full[0][0], stream.full[-1][1]
                 found.append(Gap(stream.name, stream.cpu, start, end, count, cause))
     return found
+
+
+def of_functions(left_out: Mapping[Reason, int], start_ns: int, end_ns: int | None) -> list[Gap]:
+    """A gap for each reason for which functions were not looked up."""
+    gaps = []
+    for why, count in left_out.items():
+        what = "names of functions" if why == Reason.NAMES else "files' functions"
+        gaps.append(Gap(_SYMBOLS, -1, start_ns, end_ns, None, f"{count} {what} left out: {why}"))
+    return gaps
 
 
 def rows(gaps: list[Gap]) -> pa.RecordBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from probes.backends.perf_tools.stacks import CallGraphs, Place, Resolve, unreso
 from probes.errors import BadTrace
 from probes.loss import Gap
 from probes.symbols.kernel import KernelSymbols, kernel_symbols
+from probes.symbols.mappings import MappedFile
 from probes.symbols.reading import UnreadableSymbols
 from probes.symbols.resolver import Resolver
 from tracer.store.files import read_bounded
@@ -78,11 +79,24 @@ def decode(
 
 
 def _namer(symbols: Resolver) -> Resolve:
-    def name(place: Place) -> str | None:
-        if place.file.path.startswith("[anon"):
-            addresses = np.array([place.address], np.uint64)
-            return symbols.of_code_made_at_run_time(place.pid, addresses)[0]
-        return symbols.of_file(place.file, np.array([place.offset]))[0]
+    """Names places, all of a file or of a process's own code at a time."""
+
+    def name(places: Sequence[Place]) -> list[str | None]:
+        found: list[str | None] = [None] * len(places)
+        groups: dict[MappedFile | int, list[int]] = {}
+        for number, place in enumerate(places):
+            own = place.file.path.startswith("[anon")
+            groups.setdefault(place.pid if own else place.file, []).append(number)
+        for whose, numbers in groups.items():
+            if isinstance(whose, int):
+                addresses = np.array([places[number].address for number in numbers], np.uint64)
+                names = symbols.of_code_made_at_run_time(whose, addresses)
+            else:
+                offsets = np.array([places[number].offset for number in numbers], np.int64)
+                names = symbols.of_file(whose, offsets)
+            for number, function in zip(numbers, names, strict=True):
+                found[number] = function
+        return found
 
     return name
 

@@ -18,13 +18,13 @@ from pathlib import Path
 import psutil
 
 from probes.errors import TargetGone, UsageError
+from probes.proc import lines, read_mounts
 from tracer.store.manifest import CgroupFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.target import Target
 
 _KTHREADD = 2
 _LIST = "cgroup.procs"
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
@@ -93,36 +93,28 @@ def _processes_of_threads(folder: Path) -> Iterator[int]:
 def hierarchies() -> list[Hierarchy]:
     """Every mounted hierarchy: the unified one first, then by number."""
     names = {}
-    for line in Path("/proc/self/cgroup").read_text(errors="surrogateescape").splitlines():
+    for line in lines("/proc/self/cgroup"):
         digits, controllers, _ = line.split(":", 2)
         names[int(digits)] = controllers
     found: dict[int, Hierarchy] = {}
-    mounts = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-    for line in mounts.splitlines():
-        left, _, right = line.partition(" - ")
-        kind, _, options = right.split(" ", 2)
-        root, mount = left.split()[3:5]
-        if root != "/" or kind not in ("cgroup", "cgroup2"):
+    for mount in read_mounts():
+        if mount.root != b"/" or mount.kind not in (b"cgroup", b"cgroup2"):
             continue
-        given = set(options.split(",")) if kind == "cgroup" else set()
+        given = set(mount.options.decode().split(",")) if mount.kind == b"cgroup" else set()
         for number, controllers in names.items():
             own = set(filter(None, controllers.split(",")))
-            if own <= given and bool(own) == (kind == "cgroup"):
-                found.setdefault(number, Hierarchy(number, controllers, Path(_unescaped(mount))))
+            if own <= given and bool(own) == (mount.kind == b"cgroup"):
+                place = Path(os.fsdecode(mount.path))
+                found.setdefault(number, Hierarchy(number, controllers, place))
     return [found[number] for number in sorted(found)]
-
-
-def _unescaped(path: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), path)
 
 
 def of_process(pid: int) -> dict[int, str]:
     """The cgroup path of a process in each hierarchy; empty where it is gone."""
     try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text(errors="surrogateescape").splitlines()
+        parts = [line.split(":", 2) for line in lines(f"/proc/{pid}/cgroup") if line]
     except (FileNotFoundError, ProcessLookupError):
         return {}
-    parts = (line.split(":", 2) for line in lines)
     return {int(number): path.removesuffix(" (deleted)") for number, _, path in parts}
 
 

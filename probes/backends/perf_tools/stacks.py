@@ -31,11 +31,13 @@ _USER = (1 << 64) - 512
 _KERNEL_HALF = 1 << 63
 _PID_END = 1 << 31
 _MOST_TEXT = 32 << 20
-"""Characters of stacks held before they are handed on."""
+"""Characters of stacks that are handed on together."""
 _PLUMBING = ("__traceiter_", "perf_trace_", "__do_trace_")
 """What calls the tracer of a tracepoint is no part of the way to it."""
-_MOST_CHAINS = 1 << 16
+_MOST_FRAMES = 1 << 20
+_MOST_COUNTS = 1 << 18
 _MOST_ADDRESSES = 1 << 18
+"""Held before what was counted is handed on."""
 _PROGRESS_RECORDS = 1 << 16
 _MOST_NAME = 4096
 
@@ -52,13 +54,13 @@ class Place:
     address: int
 
 
-Resolve = Callable[[Place], str | None]
-"""Names the function at a place, or None."""
+Resolve = Callable[[Sequence[Place]], Sequence[str | None]]
+"""Names the function at each place, or None."""
 
 
-def unresolved(place: Place) -> str | None:
+def unresolved(places: Sequence[Place]) -> Sequence[str | None]:
     """Knows no function's name."""
-    return None
+    return [None] * len(places)
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class CallGraphs:
     def read(self, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
         """Rows of the table call_graphs; what is missing is added to `gaps`.
 
-        Memory is bounded by some ten thousand distinct stacks: a stack can come in several batches,
-        each with the part of the count since the last. Raises BadTrace.
+        Memory is bounded: a stack can come in several batches, each with the part of the count
+        since the last. Raises BadTrace.
         """
         data = PerfData(self.path)
         try:
@@ -89,11 +91,10 @@ class CallGraphs:
                 else:
                     folder.add(record)
                     if folder.full:
-                        yield folder.take()
+                        yield from folder.take()
                 if self.progress and number % _PROGRESS_RECORDS == 0:
                     self.progress(min(data.bytes_read, data.bytes), data.bytes)
-            if folder.counts:
-                yield folder.take()
+            yield from folder.take()
             if self.progress:
                 self.progress(data.bytes, data.bytes)
         finally:
@@ -102,22 +103,32 @@ class CallGraphs:
 
 
 class _Folder:
-    """Stacks and how often they came."""
+    """Stacks and how often they came. User functions are named when stacks are handed on."""
 
     def __init__(self, source: CallGraphs, data: PerfData) -> None:
         self.processes = Processes()
-        self.counts: dict[tuple[int, str | None, int, str], int] = {}
         self._source = source
         self._data = data
-        self._text = 0
+        self._counts: dict[tuple[int, str | None, int, int], int] = {}
+        """By event, thread's name, process and stack."""
         self._kernel: dict[int, str] = {}
-        self._user: dict[object, str] = {}
-        self._chains: dict[tuple[int, int, bytes], str] = {}
+        self._stacks: dict[tuple[str | int, ...], int] = {}
+        """Frames from the event to the root: text, or the number of a place."""
+        self._chains: dict[tuple[int, int, bytes], int] = {}
+        self._frames_held = 0
+        self._numbers: dict[object, int] = {}
+        self._places: list[Place] = []
+        self._names: list[str] = []
+        """Of the first of the places."""
 
     @property
     def full(self) -> bool:
         """Whether what is held is to be handed on."""
-        return self._text >= _MOST_TEXT
+        return (
+            self._frames_held >= _MOST_FRAMES
+            or len(self._places) >= _MOST_ADDRESSES
+            or len(self._counts) >= _MOST_COUNTS
+        )
 
     def add(self, record: Record) -> None:
         """Count a sample."""
@@ -132,18 +143,15 @@ class _Folder:
         seen = (pid, self.processes.state(pid), chain)
         stack = self._chains.get(seen)
         if stack is None:
-            stack = self._folded(pid, chain)
-            if len(self._chains) >= _MOST_CHAINS:
-                self._chains.clear()
+            frames = self._folded(pid, chain)
+            stack = self._stacks.setdefault(frames, len(self._stacks))
+            self._frames_held += len(frames) + len(chain) // 8
             self._chains[seen] = stack
         key = (record.event, self.processes.comm(tid), pid, stack)
-        before = self.counts.get(key)
-        if before is None:
-            self._text += len(stack) + 64
-        self.counts[key] = (before or 0) + 1
+        self._counts[key] = self._counts.get(key, 0) + 1
 
-    def _folded(self, pid: int, chain: bytes) -> str:
-        frames: list[str] = []
+    def _folded(self, pid: int, chain: bytes) -> tuple[str | int, ...]:
+        frames: list[str | int] = []
         user: list[int] = []
         in_kernel = True
         for (address,) in struct.iter_unpack("<Q", chain):
@@ -159,7 +167,7 @@ class _Folder:
         frames += self._user_frames(pid, user)
         if len(frames) > MAX_DEPTH:
             frames[MAX_DEPTH:] = [TRUNCATED]
-        return ";".join(reversed(frames)) or UNKNOWN
+        return tuple(frames)
 
     def _kernel_frame(self, address: int) -> str:
         name = self._kernel.get(address)
@@ -177,37 +185,54 @@ class _Folder:
         # A function is the same whether it is built in or of a module.
         return name.partition(" [")[0] if name is not None else None
 
-    def _user_frames(self, pid: int, addresses: Sequence[int]) -> list[str]:
+    def _user_frames(self, pid: int, addresses: Sequence[int]) -> Iterator[str | int]:
         if not addresses:
-            return []
-        names = []
+            return
         for address, place in zip(addresses, self.processes.places(pid, addresses), strict=True):
             if place is None:
-                names.append(UNKNOWN)
+                yield UNKNOWN
                 continue
             file, offset = place
             # Where there is no file, the code is the process's own, by a JIT.
             key = (file, offset) if file.is_file else (pid, self.processes.state(pid), address)
-            name = self._user.get(key)
-            if name is None:
-                name = self._named(Place(file, offset, pid, address))
-                if len(self._user) >= _MOST_ADDRESSES:
-                    self._user.clear()
-                self._user[key] = name
-            names.append(name)
-        return names
+            number = self._numbers.setdefault(key, len(self._places))
+            if number == len(self._places):
+                self._places.append(Place(file, offset, pid, address))
+            yield number
 
-    def _named(self, place: Place) -> str:
-        # The kernel's own names of mappings, as [vdso], are in brackets already.
-        file = PurePosixPath(place.file.path).name.strip("[]") or "unknown"
-        name = _escaped(self._source.resolve(place) or f"[{file}]")
-        return name[: -len(KERNEL)] + "\\x5f[k]" if name.endswith(KERNEL) else name
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """What was counted since the last call, in pieces."""
+        places = self._places[len(self._names) :]
+        named = self._source.resolve(places)
+        self._names += [_named(place, name) for place, name in zip(places, named, strict=True)]
+        stacks = list(self._stacks)
+        counts: dict[tuple[int, str | None, int, str], int] = {}
+        folded: dict[int, str] = {}
+        text = 0
+        for (event, comm, pid, number), count in self._counts.items():
+            stack = folded.get(number)
+            if stack is None:
+                stack = folded[number] = self._text(stacks[number])
+            before = counts.get((event, comm, pid, stack))
+            counts[event, comm, pid, stack] = (before or 0) + count
+            if before is None:
+                text += len(stack) + 64
+            if text >= _MOST_TEXT:
+                yield self._batch(counts)
+                counts, folded, text = {}, {}, 0
+        if counts:
+            yield self._batch(counts)
+        self._counts = {}
+        if self._frames_held >= _MOST_FRAMES or len(self._places) >= _MOST_ADDRESSES:
+            self._stacks, self._chains, self._frames_held = {}, {}, 0
+            self._numbers, self._places, self._names = {}, [], []
 
-    def take(self) -> pa.RecordBatch:
-        """What was counted since the last call."""
+    def _text(self, frames: Sequence[str | int]) -> str:
+        names = [self._names[frame] if isinstance(frame, int) else frame for frame in frames]
+        return ";".join(reversed(names)) or UNKNOWN
+
+    def _batch(self, counts: dict[tuple[int, str | None, int, str], int]) -> pa.RecordBatch:
         names = self._data.events
-        schema = TABLE.arrow_schema()
-        counts, self.counts, self._text = self.counts, {}, 0
 
         def text(values: list[str | None]) -> pa.Array:
             return pa.array(values, pa.string()).dictionary_encode()
@@ -220,12 +245,22 @@ class _Folder:
                 text([stack for _, _, _, stack in counts]),
                 pa.array(counts.values(), pa.int64()),
             ],
-            schema=schema,
+            schema=TABLE.arrow_schema(),
         )
+
+
+def _named(place: Place, function: str | None) -> str:
+    """The frame of a place: its function, or its file in brackets."""
+    # The kernel's own names of mappings, as [vdso], are in brackets already.
+    file = PurePosixPath(place.file.path).name.strip("[]") or "unknown"
+    name = _escaped(function or f"[{file}]")
+    return name[: -len(KERNEL)] + "\\x5f[k]" if name.endswith(KERNEL) else name
 
 
 def _escaped(name: str) -> str:
     """A name that cannot end its frame, or its line."""
+    if name.isprintable() and ";" not in name and "\\" not in name:
+        return name[:_MOST_NAME]
     return "".join(
         c if c.isprintable() and c not in ";\\" else f"\\x{ord(c):02x}" for c in name[:_MOST_NAME]
     )

@@ -2,10 +2,12 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from probes.symbols.budget import Budget
 from probes.symbols.elf import open_elf
 from probes.symbols.files import FileIdentity, SymbolCache
 from tests.support.binaries import PROGRAM, compile_c, functions_of, needs_binutils
@@ -27,71 +29,92 @@ def offset(program):
         return np.array([function.address - text.address + text.offset, 0, -5])
 
 
-def test_a_path_in_any_form(program, offset):
-    cache = SymbolCache()
+@pytest.fixture
+def cache():
+    with SymbolCache() as opened:
+        yield opened
+
+
+def test_a_path_in_any_form(cache, program, offset):
     for path in (program, str(program), os.fsencode(program)):
         assert cache.resolve(path, offset) == ["hidden", None, None]
     assert cache.problems == []
 
 
-def test_a_file_is_opened_once(program, offset):
-    cache = SymbolCache()
+def test_a_file_is_opened_once(cache, program, offset):
     cache.resolve(program, offset)
     program.unlink()
     assert cache.resolve(program, offset) == ["hidden", None, None]
 
 
-def test_no_descriptor_stays_open(program, offset):
+def test_no_descriptor_and_no_process_outlives_the_cache(program, offset):
     before = len(os.listdir("/proc/self/fd"))
-    cache = SymbolCache()
-    cache.resolve(program, np.array([], dtype=np.int64))
+    with SymbolCache() as cache:
+        assert cache.resolve(program, offset)[0] == "hidden"
+        workers = [each._worker.pid for each in (cache._opener, cache._reader)]
     assert len(os.listdir("/proc/self/fd")) == before
-    assert cache.resolve(program, offset)[0] == "hidden"
+    assert not any(Path("/proc", str(pid)).exists() for pid in workers)
+
+
+def test_the_process_that_reads_has_no_rights(cache, program, offset):
+    cache.resolve(program, offset)
+    pid = cache._reader._worker.pid
+    status = dict(
+        line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
+    assert status["NoNewPrivs"] == "1"
+    assert status["Seccomp"] == "2"
+    if os.geteuid() == 0:
+        assert status["Uid"].split() == status["Gid"].split() == ["65534"] * 4
+        assert status["Groups"].strip() == ""
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    for name in ("cpu time", "address space", "core file size", "processes"):
+        assert "unlimited" not in next(x for x in limits.splitlines() if f"Max {name}" in x)
 
 
 def test_the_longest_unused_is_forgotten(program, offset, tmp_path):
-    cache = SymbolCache(max_tables=2)
     copies = [tmp_path / f"copy{i}" for i in range(3)]
     for copy in copies:
         shutil.copy(program, copy)
-    cache.resolve(copies[0], offset)
-    cache.resolve(copies[1], offset)
-    cache.resolve(copies[0], offset)
-    cache.resolve(copies[2], offset)
-    for copy in copies:
-        copy.unlink()
-    assert [cache.resolve(copy, offset)[0] for copy in (copies[0], copies[2])] == ["hidden"] * 2
-    assert cache.resolve(copies[1], offset) == [None] * 3
+    with SymbolCache(Budget(tables=2)) as cache:
+        cache.resolve(copies[0], offset)
+        cache.resolve(copies[1], offset)
+        cache.resolve(copies[0], offset)
+        cache.resolve(copies[2], offset)
+        for copy in copies:
+            copy.unlink()
+        assert [cache.resolve(copy, offset)[0] for copy in (copies[0], copies[2])] == ["hidden"] * 2
+        assert cache.resolve(copies[1], offset) is None
 
 
 def test_tables_are_kept_by_their_bytes_too(program, offset, tmp_path):
-    cache = SymbolCache(max_bytes=1)
     copy = tmp_path / "copy"
     shutil.copy(program, copy)
-    assert cache.resolve(copy, offset)[0] == "hidden"
-    cache.resolve(program, offset)
-    copy.unlink()
-    assert cache.resolve(copy, offset)[0] is None
+    with SymbolCache(Budget(table_bytes=1)) as cache:
+        assert cache.resolve(copy, offset)[0] == "hidden"
+        cache.resolve(program, offset)
+        copy.unlink()
+        assert cache.resolve(copy, offset) is None
 
 
-def test_a_file_that_cannot_be_read_is_named_once(tmp_path, offset):
-    cache = SymbolCache()
+def test_a_file_that_cannot_be_read_is_named_once(cache, tmp_path, offset):
     os.mkfifo(tmp_path / "pipe")
     for _ in range(3):
-        assert cache.resolve(tmp_path / "pipe", offset) == [None] * 3
-        assert cache.resolve(tmp_path / "missing", offset) == [None] * 3
+        assert cache.resolve(tmp_path / "pipe", offset) is None
+        assert cache.resolve(tmp_path / "missing", offset) is None
     assert len(cache.problems) == 2
     assert "no regular file" in cache.problems[0]
     assert "missing" in cache.problems[1]
+    assert not cache.left_out
 
 
-def test_a_path_with_a_nul_is_no_path(offset):
-    cache = SymbolCache()
-    assert cache.resolve("/tmp/a\0b", offset) == [None] * 3
+def test_a_path_with_a_nul_is_no_path(cache, offset):
+    assert cache.resolve("/tmp/a\0b", offset) is None
     assert cache.problems[0].isprintable()
 
 
-def test_what_the_file_was_when_it_was_mapped(program, offset):
+def test_what_the_file_was_when_it_was_mapped(cache, program, offset):
     status = program.stat()
     with open_elf(program) as elf:
         build_id = elf.build_id
@@ -110,18 +133,16 @@ def test_what_the_file_was_when_it_was_mapped(program, offset):
         (FileIdentity(build_id, inode=status.st_ino + 1), "inode"),
     ]
     for mapped in same:
-        assert SymbolCache().resolve(program, offset, mapped) == ["hidden", None, None]
+        assert cache.resolve(program, offset, mapped) == ["hidden", None, None]
     for mapped, word in other:
-        cache = SymbolCache()
-        assert cache.resolve(program, offset, mapped) == [None] * 3
-        assert word in cache.problems[0]
-    # One mapping of an older file does not spoil those of the newer one.
-    cache = SymbolCache()
-    assert cache.resolve(program, offset, other[0][0])[0] is None
-    assert cache.resolve(program, offset)[0] == "hidden"
+        with SymbolCache() as fresh:
+            assert fresh.resolve(program, offset, mapped) is None
+            assert word in fresh.problems[0]
+            # One mapping of an older file does not spoil those of the newer one.
+            assert fresh.resolve(program, offset) == ["hidden", None, None]
 
 
-def test_a_damaged_part_is_a_problem_and_no_end(program, offset):
+def test_a_damaged_part_is_a_problem_and_no_end(cache, program, offset):
     data = bytearray(program.read_bytes())
     with open_elf(program) as elf:
         symtab = next(s for s in elf.sections if s.kind == "SHT_SYMTAB")
@@ -129,6 +150,5 @@ def test_a_damaged_part_is_a_problem_and_no_end(program, offset):
     entry_size = shoff + 64 * symtab.index + 56
     data[entry_size] = 25
     program.write_bytes(data)
-    cache = SymbolCache(debug_root=None)
     assert cache.resolve(program, offset)[0] != "hidden"
     assert ".symtab" in cache.problems[0]

@@ -79,7 +79,7 @@ def test_every_function_of_a_real_file_has_one_of_its_names(which):
     at = defaultdict(dict)
     for f in functions:
         at[f.address][f.name] = max(strength[f.binding], at[f.address].get(f.name, 0))
-    with open_elf(path, debug_root=None) as elf:
+    with open_elf(path) as elf:
         assert elf.problems == []
         table = elf.symbols()
     addresses = sorted(at)

@@ -24,7 +24,7 @@ DOCKER = {
 
 
 def go_table(path):
-    with open_elf(path, debug_root=None) as elf:
+    with open_elf(path) as elf:
         return build_table(go_functions(elf)), elf
 
 
@@ -46,7 +46,7 @@ def test_the_programs_of_docker_know_their_functions(name):
         "runtime.memclrNoHeapPointers",
         "runtime.(*spanSet).push",
     } <= set(found.values())
-    with open_elf(DOCKER[name], debug_root=None) as elf:
+    with open_elf(DOCKER[name]) as elf:
         assert elf.problems == []
         text = elf.section(".text")
         offsets = np.array(sorted(found), dtype=np.int64) - text.address + text.offset

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from probes.symbols.elf import open_elf
 from probes.symbols.reading import UnreadableSymbols
 from tests.support.binaries import PROGRAM, assemble, compile_c, needs_binutils, run
+from tests.support.elf_images import pyramid
 from tests.support.go_tables import CODE, table_source
 
 pytestmark = [needs_binutils, pytest.mark.slow]
@@ -99,7 +100,7 @@ def look_at(image):
     try:
         os.write(fd, image)
         try:
-            elf = open_elf(fd, debug_root=None)
+            elf = open_elf(fd)
         except UnreadableSymbols:
             return None
         with elf:
@@ -170,7 +171,7 @@ with open(path, "r+b") as file:
             file.seek(shoff + index * 64)
             file.write(section)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-with open_elf(path, debug_root=None) as elf:
+with open_elf(path) as elf:
     table = elf.symbols()
     elf.build_id
     elf.at_file_offsets(np.arange(1000))
@@ -214,32 +215,10 @@ def test_symbols_that_all_lie_over_each_other_are_cut_in_no_more_than_twice_as_m
     fd = os.memfd_create("pyramid", os.MFD_CLOEXEC)
     try:
         os.write(fd, image)
-        with open_elf(fd, debug_root=None) as elf:
+        with open_elf(fd) as elf:
             table = elf.symbols()
             assert elf.problems == []
     finally:
         os.close(fd)
     assert len(table) == 2 * count - 1
     assert table.name(count - 1) == "f"
-
-
-def pyramid(count):
-    """An ELF file whose n-th function starts n bytes later and ends n bytes earlier."""
-    kind = [("info", "u1"), ("other", "u1"), ("shndx", "<u2")]
-    rows = np.zeros(count + 1, dtype=[("name", "<u4"), *kind, ("value", "<u8"), ("size", "<u8")])
-    order = np.arange(count)
-    rows["name"][1:], rows["info"][1:], rows["shndx"][1:] = 1, 0x12, 1
-    rows["value"][1:] = 0x1000 + order
-    rows["size"][1:] = 2 * (count - order) - 1
-    symbols, names = rows.tobytes(), b"\0f\0"
-    at = 64 + 4 * 64
-
-    def section(kind, flags, address, offset, size, link=0, entry=0):
-        return struct.pack("<IIQQQQIIQQ", 0, kind, flags, address, offset, size, link, 0, 1, entry)
-
-    sections = section(0, 0, 0, 0, 0) + section(8, 6, 0x1000, 0, 2 * count)
-    sections += section(2, 0, 0, at, len(symbols), 3, 24)
-    sections += section(3, 0, 0, at + len(symbols), len(names))
-    head = b"\x7fELF\x02\x01\x01" + bytes(9)
-    head += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64, 0, 64, 56, 0, 64, 4, 0)
-    return head + sections + symbols + names

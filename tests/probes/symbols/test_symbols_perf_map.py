@@ -5,31 +5,37 @@ import os
 import numpy as np
 import pytest
 
-from probes.symbols.perf_map import MAX_MAP_BYTES, MAX_MAP_LINES, read_perf_map
-from probes.symbols.reading import UnreadableSymbols
+from probes.symbols.budget import MAX_MAP_BYTES, MAX_MAP_LINES, Budget, Reason
+from probes.symbols.files import SymbolCache
+from probes.symbols.perf_map import perf_map
 
 US = os.geteuid()
 
 
 @pytest.fixture
-def perf_map(tmp_path):
-    """Write a map and read it."""
-
-    def read(text, mode=0o644):
-        path = tmp_path / "perf-1.map"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        path.chmod(mode)
-        return read_perf_map(path, US)
-
-    return read
+def cache():
+    with SymbolCache() as opened:
+        yield opened
 
 
-def at(table, *addresses):
-    return table.names_of(np.array(addresses, dtype=np.uint64))
+def at(text, *addresses):
+    """The names at addresses by a map of this text."""
+    fd = os.memfd_create("map", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, text if isinstance(text, bytes) else text.encode())
+        return perf_map(fd, "map").names_of(np.array(addresses, dtype=np.uint64))
+    finally:
+        os.close(fd)
 
 
-def test_start_size_and_a_name_with_spaces(perf_map):
-    table = perf_map(
+def in_file(cache, path, uid=US, address=0x100):
+    """The name at an address by the map at `path` of a process of user `uid`."""
+    (name,) = cache.at_run_time(path, uid, np.array([address], dtype=np.uint64))
+    return name
+
+
+def test_start_size_and_a_name_with_spaces():
+    table = (
         "7f0000001000 20 py::main:/a b/c.py\n"
         "0x7f0000002000 0x10 LazyCompile:~f @scope/x.js:1\n"
         "7F0000003000 1 last"
@@ -43,14 +49,14 @@ def test_start_size_and_a_name_with_spaces(perf_map):
     assert at(table, 0x7F000000200F, 0x7F0000003000) == ["LazyCompile:~f @scope/x.js:1", "last"]
 
 
-def test_later_code_lies_over_older_code(perf_map):
-    table = perf_map("100 100 old\n140 10 inside\n120 40 new\n130 8 newest\n")
+def test_later_code_lies_over_older_code():
+    table = "100 100 old\n140 10 inside\n120 40 new\n130 8 newest\n"
     names = at(table, 0x11F, 0x120, 0x130, 0x137, 0x138, 0x140, 0x14F, 0x15F, 0x160, 0x1FF, 0x200)
     assert names == ["old", "new", "newest", "newest", *["new"] * 4, "old", "old", None]
 
 
-def test_lines_that_say_something_else_are_left_out(perf_map):
-    table = perf_map(
+def test_lines_that_say_something_else_are_left_out():
+    table = (
         b"100 10 good\n"
         b"\n"
         b"200\n"
@@ -64,35 +70,43 @@ def test_lines_that_say_something_else_are_left_out(perf_map):
         b"11111111111111111 10 seventeen\n"
         b"300 10 \xff\x1b[2J\n"
     )
-    assert len(table) == 2
     assert at(table, 0x100, 0x200, 0x300) == ["good", None, "\\xff\\x1b[2J"]
+    assert at(table, 0x110, 0, (1 << 64) - 1) == [None, None, None]
 
 
-def test_no_map_is_none_and_an_empty_one_is_empty(tmp_path, perf_map):
-    assert read_perf_map(tmp_path / "perf-2.map", US) is None
-    assert len(perf_map("")) == 0
+def test_no_map_and_an_empty_one_have_no_names(cache, tmp_path):
+    (tmp_path / "empty").touch()
+    assert in_file(cache, tmp_path / "empty") is None
+    assert cache.problems == []
+    assert in_file(cache, tmp_path / "missing") is None
+    assert "is not there" in cache.problems[0]
+    assert not cache.left_out
 
 
-def test_a_map_that_anyone_may_write_is_refused(perf_map):
-    with pytest.raises(UnreadableSymbols, match="written by anyone"):
-        perf_map("100 10 f\n", 0o646)
+def test_a_map_that_anyone_may_write_is_refused(cache, tmp_path):
+    for name, mode in (("everybody", 0o646), ("group", 0o664)):
+        (tmp_path / name).write_text("100 10 f\n")
+        (tmp_path / name).chmod(mode)
+    assert in_file(cache, tmp_path / "everybody") is None
+    assert "written by anyone" in cache.problems[0]
     # A group of one's own is what many systems give their users, with a umask to match.
-    assert len(perf_map("100 10 f\n", 0o664)) == 1
+    assert in_file(cache, tmp_path / "group") == "f"
 
 
 @pytest.mark.skipif(US != 0, reason="only root can give files away")
-def test_only_the_process_s_user_and_root_may_own_it(tmp_path):
+def test_only_the_process_s_user_and_root_may_own_it(cache, tmp_path):
     path = tmp_path / "perf-1.map"
     path.write_text("100 10 f\n")
-    assert len(read_perf_map(path, 1234)) == 1
+    assert in_file(cache, path, 1234) == "f"
     os.chown(path, 1234, 1234)
-    assert len(read_perf_map(path, 1234)) == 1
-    with pytest.raises(UnreadableSymbols, match="belongs to user 1234"):
-        read_perf_map(path, 4321)
+    with SymbolCache() as later:
+        assert in_file(later, path, 1234) == "f"
+        assert in_file(later, path, 4321) is None
+        assert "belongs to user 1234" in later.problems[0]
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
-def test_what_is_no_file_is_refused(tmp_path, kind):
+def test_what_is_no_file_is_refused(cache, tmp_path, kind):
     path = tmp_path / "perf-1.map"
     if kind == "link":
         (tmp_path / "other").write_text("100 10 f\n")
@@ -103,15 +117,29 @@ def test_what_is_no_file_is_refused(tmp_path, kind):
         os.mkfifo(path)
     else:
         path.mkdir()
-    with pytest.raises(UnreadableSymbols, match="no regular file"):
-        read_perf_map(path, US)
+    assert in_file(cache, path) is None
+    assert "no regular file" in cache.problems[0]
 
 
-def test_a_map_too_large_is_refused(tmp_path, perf_map):
-    with pytest.raises(UnreadableSymbols, match="more than"):
-        perf_map("\n" * (MAX_MAP_LINES + 1))
+@pytest.mark.parametrize("lines", [True, False])
+def test_a_map_too_large_is_left_out_and_counted(cache, tmp_path, lines):
     path = tmp_path / "perf-3.map"
-    path.touch()
-    os.truncate(path, MAX_MAP_BYTES + 1)
-    with pytest.raises(UnreadableSymbols, match="more than"):
-        read_perf_map(path, US)
+    path.write_bytes(b"\n" * (MAX_MAP_LINES + 1) if lines else b"")
+    if not lines:
+        os.truncate(path, MAX_MAP_BYTES + 1)
+    assert in_file(cache, path) is None
+    assert cache.left_out == {Reason.TABLE: 1}
+    assert "more than" in cache.problems[0]
+    assert in_file(cache, path) is None
+    assert cache.left_out == {Reason.TABLE: 1}
+
+
+def test_one_map_under_many_names_is_read_once(tmp_path):
+    first = tmp_path / "perf-0.map"
+    first.write_text("".join(f"{n:x}00 10 f\n" for n in range(1, 1009)))
+    paths = [tmp_path / f"perf-{n}.map" for n in range(1, 24)]
+    for path in paths:
+        path.hardlink_to(first)
+    with SymbolCache(Budget(symbols=2000)) as cache:
+        assert {in_file(cache, path) for path in [first, *paths]} == {"f"}
+        assert not cache.left_out

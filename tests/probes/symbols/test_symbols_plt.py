@@ -58,7 +58,7 @@ def test_stubs_of_real_files(path):
         pytest.skip("not on this machine")
     path = path.resolve()
     wanted = stubs_by_objdump(path)
-    with open_elf(path, debug_root=None) as elf:
+    with open_elf(path) as elf:
         table = elf.symbols()
     got = table.names_of(np.array(list(wanted), dtype=np.uint64))
     assert got == list(wanted.values())
@@ -73,7 +73,7 @@ def test_stubs_for_functions_chosen_at_load_time():
         pytest.skip("no GNU C library for x86-64 on this machine")
     rows = re.findall(r"R_X86_64_IRELATIV\w*\s+([0-9a-f]+)", run("readelf", "-rW", path))
     assert rows
-    with open_elf(path, debug_root=None) as elf:
+    with open_elf(path) as elf:
         table = elf.symbols()
         section = elf.section(".plt")
         assert section is not None

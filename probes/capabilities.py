@@ -1,0 +1,45 @@
+"""Capabilities of this thread, which can only ever be given up."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from probes.errors import TracerError
+
+_VERSION_3 = 0x20080522
+"""Two words of capabilities: include/uapi/linux/capability.h."""
+
+
+class _Header(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Sets(ctypes.Structure):
+    _fields_ = (
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    )
+
+
+def keep_capabilities(mask: int) -> None:
+    """Give up every capability of this thread, and of those that it starts, but those of `mask`.
+
+    Not those of programs that it executes as root. Raises TracerError where the kernel refuses.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = _Header(_VERSION_3, 0)
+    sets = (_Sets * 2)()
+    if libc.capget(ctypes.byref(header), sets) != 0:
+        raise TracerError(f"capabilities cannot be read: {os.strerror(ctypes.get_errno())}")
+    for word, part in enumerate(sets):
+        allowed = mask >> (32 * word) & 0xFFFFFFFF
+        part.effective &= allowed
+        part.permitted &= allowed
+        part.inheritable = 0
+    if libc.capset(ctypes.byref(header), sets) != 0:
+        raise TracerError(
+            f"capabilities cannot be given up: {os.strerror(ctypes.get_errno())}",
+            "a security module may forbid it",
+        )

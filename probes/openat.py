@@ -1,0 +1,84 @@
+"""Files opened by names that lead nowhere else: openat2(2), which Python has not."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+from functools import cache
+
+_OPENAT2 = 437
+"""Its number on every architecture that Linux got after it, and on all older ones but alpha."""
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 1, 2, 4, 8, 16
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def open_beneath(mount_fd: int, name: bytes, flags: int = os.O_PATH) -> int:
+    """A descriptor of `name` below the folder, through no link and into no other mount.
+
+    OSError as of openat2(2): EXDEV, ELOOP; ENOSYS before kernel 5.6.
+    """
+    how = struct.pack(
+        "=QQQ",
+        flags | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0,
+        _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH,
+    )
+    return _checked(_libc().syscall(_OPENAT2, mount_fd, name, how, ctypes.c_size_t(len(how))))
+
+
+def open_in_root(pid: int, path: str, flags: int) -> int:
+    """A descriptor of a path as a process names it, which cannot lead out of the process's root.
+
+    A relative path is one below its working folder. Links are followed as the process would
+    follow them; those of /proc, which lead anywhere, are not. OSError as of openat2(2).
+    """
+    absolute = path.startswith("/")
+    base = os.open(f"/proc/{pid}/{'root' if absolute else 'cwd'}", os.O_PATH | os.O_CLOEXEC)
+    try:
+        resolve = _NO_MAGICLINKS | (_IN_ROOT if absolute else _BENEATH)
+        how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
+        name = os.fsencode(path)
+        found = _libc().syscall(_OPENAT2, base, name, how, ctypes.c_size_t(len(how)))
+        try:
+            return _checked(found)
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
+        return _open_step_by_step(base, name, flags)  # before kernel 5.6 (fddb5d430ad9)
+    finally:
+        os.close(base)
+
+
+def _open_step_by_step(base: int, path: bytes, flags: int) -> int:
+    """The same without openat2, through no link at all."""
+    here = os.dup(base)
+    try:
+        for part in [part for part in path.split(b"/") if part not in (b"", b".")]:
+            if part == b"..":
+                raise _error(errno.EXDEV)
+            step = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+            below = os.open(part, step, dir_fd=here)
+            os.close(here)
+            here = below
+        if stat.S_ISLNK(os.fstat(here).st_mode):
+            raise _error(errno.ELOOP)
+        return os.open(f"/proc/self/fd/{here}", flags | os.O_CLOEXEC)
+    finally:
+        os.close(here)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise _error(ctypes.get_errno())
+    return result
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

@@ -1,0 +1,133 @@
+"""The process that reads files of targets: confined, given open files, asked for names.
+
+It gets open files from the process that opens them (`opening.py`), holds tables of their
+functions, and answers with names as they are in the file (`reader_process.py`). It may end at any
+time, and may answer anything: answers are bounded and checked.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.symbols.budget import Budget
+from probes.symbols.reader_process import MOST_PLACES, Debug, Facts, Tables
+from probes.symbols.table import build_table
+from probes.workers.confinement import Limits
+from probes.workers.process import TOO_LONG, Unanswered, Worker
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_MAX_FACTS = 1 << 20
+
+
+class Reader:
+    """The process, from this side. Each call raises Unanswered where the process ends instead."""
+
+    def __init__(self, budget: Budget, files: socket.socket) -> None:
+        """Open files come out of `files`."""
+        self._budget = budget
+        self._files = files
+        self._worker: Worker | None = None
+        self._spent_s = 0.0
+        """Processor time of processes that have ended."""
+        self._deaths = 0
+
+    def start(self) -> None:
+        """Start the process, with the processor time that is left."""
+        if self._worker is not None:
+            return
+        left = int(self._budget.cpu_s - self._spent_s)
+        if left < 1:
+            raise Unanswered(TOO_LONG)
+        if self._deaths >= self._budget.deaths:
+            raise Unanswered("it ended too often")
+        build_table([])  # its loop is compiled here: a confined process cannot load it
+        limits = Limits(self._budget.memory_bytes, left)
+        self._worker = Worker(Tables(self._files, limits).serve, [self._files.fileno()])
+
+    def load(self, number: int, name: str) -> Facts:
+        """Read an ELF file, which is called `name` in messages."""
+        return self._facts("elf", number, name)
+
+    def load_with(self, number: int, name: str, debug: Debug) -> Facts:
+        """Read one that has asked for its debug file, with those that there are."""
+        return self._facts("debug", number, name, debug)
+
+    def load_map(self, number: int, name: str) -> Facts:
+        """Read what a just-in-time compiler wrote."""
+        return self._facts("map", number, name)
+
+    def names(
+        self, number: int, places: NDArray[np.int64] | NDArray[np.uint64]
+    ) -> tuple[list[int], list[bytes]]:
+        """The name of the function at each place, as a number (-1: none) of one of the names.
+
+        A place is an offset into an ELF file, or an address of the process of a map. Names are
+        as they are in the file, cut after some 16 KiB.
+        """
+        which: list[int] = []
+        names: list[bytes] = []
+        for at in range(0, len(places), MOST_PLACES):
+            part = places[at : at + MOST_PLACES]
+            answer = self._ask("names", number, data=part.tobytes())
+            bounds = 4 * len(part)
+            found = np.frombuffer(answer[:bounds], np.int32) if len(answer) >= bounds else None
+            count = answer.count(b"\0", bounds)
+            if found is None or count > len(part) or (found < -1).any() or (found >= count).any():
+                raise self._nonsense()
+            which += np.where(found < 0, -1, found + len(names)).tolist()
+            names += answer[bounds:].split(b"\0")[:-1]
+        return which, names
+
+    def forget(self, number: int) -> None:
+        """Give back a file, or its table."""
+        self._ask("forget", number)
+
+    def _facts(self, what: str, number: int, name: str, debug: Debug = ()) -> Facts:
+        try:
+            return _checker().validate_json(self._ask(what, number, name, debug)[:_MAX_FACTS])
+        except ValueError:
+            raise self._nonsense() from None
+
+    def _ask(
+        self, what: str, number: int, name: str = "", debug: Debug = (), data: bytes = b""
+    ) -> bytes:
+        self.start()
+        assert self._worker is not None
+        request = json.dumps([what, number, name, debug]).encode()
+        try:
+            return self._worker.ask(request + b"\n" + data, self._budget.answer_s)
+        except Unanswered:
+            self._ended()
+            raise
+
+    def _nonsense(self) -> Unanswered:
+        self._ended()
+        return Unanswered("its answer is none")
+
+    def _ended(self) -> None:
+        assert self._worker is not None
+        self._worker.close()
+        self._spent_s += self._worker.cpu_s
+        self._worker = None
+        self._deaths += 1
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+
+@cache
+def _checker() -> TypeAdapter[Facts]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Facts)

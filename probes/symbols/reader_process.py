@@ -1,0 +1,193 @@
+"""What the process that reads files of targets does: the other side of `reader.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from probes.symbols.budget import Reason
+from probes.symbols.debug_files import belongs, wanted
+from probes.symbols.elf import ElfFile, open_elf
+from probes.symbols.elf_file import ElfImage
+from probes.symbols.opening import NUMBER
+from probes.symbols.perf_map import perf_map
+from probes.symbols.reading import UnreadableSymbols
+from probes.symbols.table import SymbolTable
+from probes.workers.confinement import Limits, confine
+from probes.workers.process import Channel
+
+MOST_PLACES = 1024
+"""Asked for at a time."""
+
+Debug = Sequence[tuple[int, int | None]]
+"""Files that may be a debug file: the number of each, and the checksum that it must have (None:
+the build id)."""
+
+_Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+_MAX_TEXT = 1 << 12
+_Text = Annotated[str, Field(max_length=_MAX_TEXT)]
+_FileName = Annotated[str, Field(max_length=4096, pattern=r"^[^/\x00]+$")]
+
+
+@checked_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
+class Facts:
+    """What the reader says of a file.
+
+    refused          whether it has no table, and never will
+    bytes_read       of it and of its debug file
+    symbols, nbytes  of its table
+    build_id         in hex digits
+    wants            whether it asks for its debug file: there is no table yet
+    link, checksum   of that, where it has a name: bytes as Latin-1, CRC-32
+    problems         why names are missing, a line each
+    left_out         why something was not even read
+    """
+
+    refused: bool = False
+    bytes_read: _Count = 0
+    symbols: _Count = 0
+    nbytes: _Count = 0
+    build_id: Annotated[str, Field(max_length=128, pattern="^[0-9a-f]+$")] | None = None
+    wants: bool = False
+    link: _FileName | None = None
+    checksum: _Count | None = None
+    problems: Annotated[tuple[_Text, ...], Field(max_length=256)] = ()
+    left_out: Annotated[tuple[Reason, ...], Field(max_length=16)] = ()
+
+
+@dataclass
+class _File:
+    """A file of a target: first open, then its table."""
+
+    fd: int
+    elf: ElfFile | None = None
+    table: SymbolTable | None = None
+
+
+class Tables:
+    """Tables of files, each by the number that the file came with."""
+
+    def __init__(self, files: socket.socket, limits: Limits) -> None:
+        self._incoming = files
+        self._limits = limits
+        self._files: dict[int, _File] = {}
+
+    def serve(self, channel: Channel) -> None:
+        """Give up every right, then answer."""
+        confine(self._limits)
+        while (request := channel.receive()) is not None:
+            head, _, data = request.partition(b"\n")
+            what, number, name, debug = json.loads(head)
+            if what == "names":
+                channel.send(self._names(number, data))
+            elif what == "forget":
+                self._forget(number)
+                channel.send(b"")
+            else:
+                facts = self._read(what, number, name, debug)
+                channel.send(json.dumps(asdict(facts)).encode())
+
+    def _read(self, what: str, number: int, name: str, debug: Debug) -> Facts:
+        try:
+            if what == "map":
+                return self._read_map(number, name)
+            return self._read_elf(number, name, None if what == "elf" else debug)
+        except UnreadableSymbols as error:
+            reasons = (error.reason,) if error.reason else ()
+            facts = Facts(refused=True, problems=(error.what[:_MAX_TEXT],), left_out=reasons)
+        except MemoryError:
+            facts = Facts(refused=True, left_out=(Reason.MEMORY,))
+        for each in (number, *(candidate for candidate, _ in debug)):
+            self._forget(each)
+        return facts
+
+    def _read_map(self, number: int, name: str) -> Facts:
+        file = self._file(number)
+        file.table = table = perf_map(file.fd, name)
+        self._close(file)
+        return Facts(symbols=len(table), nbytes=table.nbytes)
+
+    def _read_elf(self, number: int, name: str, debug: Debug | None) -> Facts:
+        """Read a file; with `debug` None ask for its debug file first, where it may have one."""
+        file = self._file(number)
+        elf = file.elf = file.elf or open_elf(file.fd, name)
+        build_id = elf.build_id
+        if debug is None and elf.stripped and (sought := wanted(elf)) is not None:
+            link = None if sought.name is None else sought.name.decode("latin-1")
+            return Facts(build_id=build_id, wants=True, link=link, checksum=sought.checksum)
+        others = [self._debug_file(elf, candidate, checksum) for candidate, checksum in debug or ()]
+        file.table = table = elf.symbols()
+        self._close(file)
+        return Facts(
+            bytes_read=elf.bytes_read + sum(other.bytes_read for other in others if other),
+            symbols=len(table),
+            nbytes=table.nbytes,
+            build_id=build_id,
+            problems=tuple(problem[:_MAX_TEXT] for problem in elf.problems),
+            left_out=tuple(sorted(elf.left_out)),
+        )
+
+    def _debug_file(self, elf: ElfFile, number: int, checksum: int | None) -> ElfImage | None:
+        """Give `elf` a debug file, if it is its own and the first."""
+        try:
+            if elf.debug is not None:
+                return None
+            debug = ElfImage(self._file(number).fd, f"the debug file of {elf.shown}")
+            if belongs(debug, elf, checksum):
+                elf.debug = debug
+            else:
+                debug.close()
+                elf.problem("its debug file is that of another build")
+            return debug
+        except UnreadableSymbols as error:
+            elf.problem(error.what, error.reason)
+            return None
+        finally:
+            self._forget(number)
+
+    def _names(self, number: int, data: bytes) -> bytes:
+        """For each place the number of its name, -1: none; then the names, each with a NUL."""
+        file = self._files[number]
+        assert file.table is not None
+        places = np.frombuffer(data, np.int64)
+        if file.elf is None:
+            index = file.table.index_of(places.view(np.uint64))
+        else:
+            addresses, loaded = file.elf.addresses_of(places)
+            index = np.where(loaded, file.table.index_of(addresses), -1)
+        known, which = np.unique(index, return_inverse=True)
+        if len(known) and known[0] < 0:
+            known, which = known[1:], which - 1
+        names = (file.table.raw_name(row) + b"\0" for row in known.tolist())
+        return which.astype(np.int32).tobytes() + b"".join(names)
+
+    def _file(self, number: int) -> _File:
+        """A file, which lies ready: it was sent before it was spoken of."""
+        while number not in self._files:
+            head, fds, _, _ = socket.recv_fds(self._incoming, NUMBER.size, 1)
+            self._files[NUMBER.unpack(head)[0]] = _File(fds[0])
+        return self._files[number]
+
+    def _close(self, file: _File) -> None:
+        """Close the file itself, whose table stays."""
+        if file.elf is not None:
+            if file.elf.debug is not None:
+                file.elf.debug.close()
+                file.elf.debug = None
+            file.elf.close()
+        if file.fd >= 0:
+            os.close(file.fd)
+            file.fd = -1
+
+    def _forget(self, number: int) -> None:
+        file = self._file(number)
+        self._close(file)
+        del self._files[number]

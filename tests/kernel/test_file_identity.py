@@ -1,27 +1,110 @@
-"""Which page of which file was written back, by the file systems' own extents."""
+"""Which page of which file was written back, why and by whom; by every backend."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analysis.flushlayer.trace.accesses import Identity, page_writebacks
+from tests.support.backends import every_backend
+from tests.support.file_systems import FileSystems
+from tests.support.written import Written
+
+KINDS = ("ext4", "xfs", "btrfs")
+REWRITTEN = {
+    "rewriting ext4": {},
+    "rewriting small blocks of ext4": {"mkfs": ("-b", "1024")},
+    "rewriting xfs": {"kind": "xfs"},
+}
+"""Loads that rewrite a file, and how their file systems are made."""
+
+
+@pytest.fixture(scope="module")
+def recorded(record_loads, tmp_path_factory, backend):
+    """One recording of all loads, each on a file system of its own."""
+    partition = "rewriting a partition of ext4"
+    with FileSystems(tmp_path_factory.mktemp("disks")) as file_system:
+        disks = {f"calling {kind}": file_system(name=kind, kind=kind) for kind in KINDS}
+        for name, made in REWRITTEN.items():
+            disks[name] = file_system(name=name, **made)
+        mount, _, disk = file_system.on_a_partition("partition")
+        disks[partition] = mount, disk
+        for name in (*REWRITTEN, partition):
+            (disks[name][0] / "before").write_bytes(bytes(4096 * 11))
+        sources = {name: CALLS if name.startswith("calling") else REWRITE for name in disks}
+        yield Written(record_loads, sources, disks, backend=backend)
+
+
+CALLS = """
+direct = os.open(mount + "/direct", os.O_CREAT | os.O_RDWR | os.O_DIRECT, 0o600)
+if kind == "btrfs": no_checksums(direct)
+fsynced = put(mount + "/fsynced", 29)
+os.fsync(fsynced)
+left = put(mount + "/left", 23)
+put(mount + "/also left", 31)
+os.sync()
+os.pwrite(direct, aligned(37), 0)
+put(mount + "/dsync", 41, os.O_DSYNC)
+mapped = put(mount + "/mapped", 43)
+with mmap.mmap(mapped, 4096 * 43) as memory:
+    for page in range(43): memory[page * 4096] = 1
+    memory.flush()
+ranged = put(mount + "/ranged", 47)
+assert libc.sync_file_range(ranged, ctypes.c_int64(0), ctypes.c_int64(0), 7) == 0
+os.close(put(mount + "/truncated", 3))
+truncated = os.open(mount + "/truncated", os.O_WRONLY | os.O_TRUNC)
+os.write(truncated, os.urandom(4096 * 7))
+os.close(truncated)
+# In the middle of a large folio: one page, not sixteen.
+os.pwrite(left, b"y" * 4096, 5 * 4096)
+os.fdatasync(left)
+os.pwrite(direct, aligned(37), 0)
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@every_backend
+def test_pages_by_reason_call_and_file(recorded, kind):
+    load = f"calling {kind}"
+    mount, pid = recorded.mount(load), recorded.pid(load)
+    found = recorded.flushed(
+        load,
+        "path, reason, call, sum(pages)::INT, sum(nr_sector)::INT, bool_and(pid = dirtier)",
+    )
+    expected = {
+        ("fsynced", "fsync", "fsync", 29, True),
+        ("left", "sync", None, 23, False),
+        ("also left", "sync", None, 31, False),
+        ("direct", "direct", "pwrite64", 74, True),
+        ("dsync", "fsync", "pwrite64", 41, True),
+        ("mapped", "fsync", "msync", 43, True),
+        ("ranged", "fsync", "sync_file_range", 47, True),
+        ("truncated", "other", "close", 7, True),
+        ("left", "fsync", "fdatasync", 1, True),
+    }
+    assert {(Path(p).name, r, c, n, own) for p, r, c, n, _, own in found} == expected
+    assert all(sectors == 8 * pages for *_, pages, sectors, _ in found)
+    assert {Path(p).parent for p, *_ in found} == {mount}
+    assert recorded.flushed(load, "path, ino") == sorted(
+        (str(path), path.stat().st_ino) for path in mount.iterdir() if path.is_file()
+    )
+    dirtiers = recorded.flushed(load, "certainty, dirtier, dirtiers, target")
+    assert dirtiers == [("exact", pid, 1, recorded.target)]
+
 
 REWRITE = """
-import os
-def put(path, first, pages, flags):
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | flags, 0o600)
+def rewrite(name, first, pages, flags):
+    fd = os.open(f"{mount}/{name}", os.O_CREAT | os.O_WRONLY | flags, 0o600)
     assert os.pwrite(fd, os.urandom(4096 * pages), 4096 * first) == 4096 * pages
     os.fsync(fd)
     os.close(fd)
-put("{mount}/checkpoint", 0, 23, os.O_TRUNC)
-put("{mount}/checkpoint", 0, 29, os.O_TRUNC)
-put("{mount}/checkpoint", 5, 3, 0)
-put("{mount}/before", 7, 2, 0)
-os.unlink("{mount}/checkpoint")
+rewrite("checkpoint", 0, 23, os.O_TRUNC)
+rewrite("checkpoint", 0, 29, os.O_TRUNC)
+rewrite("checkpoint", 5, 3, 0)
+rewrite("before", 7, 2, 0)
+os.unlink(f"{mount}/checkpoint")
 """
 
 
@@ -38,53 +121,17 @@ def in_files(trace, dev):
     return [order[page] for page in pages]
 
 
-@pytest.mark.parametrize(
-    ("kind", "mkfs", "backend"),
-    [
-        ("ext4", (), "ftrace"),
-        ("ext4", (), "ebpf"),
-        ("ext4", (), "perf"),
-        ("ext4", ("-b", "1024"), "ftrace"),
-        ("xfs", (), "ftrace"),
-    ],
-    ids=str,
-)
-def test_pages_of_a_rewritten_file_are_hot_though_their_blocks_are_new(
-    kind, mkfs, file_system, record, load
-):
-    mount, dev = file_system(kind=kind, mkfs=mkfs)
-    (mount / "before").write_bytes(bytes(4096 * 11))
-    subprocess.run(["sync", "-f", str(mount)], check=True)
-    trace = record(load(REWRITE.format(mount=mount)), "--sample-hz", "0")
+@pytest.mark.parametrize("load", REWRITTEN)
+@every_backend
+def test_pages_of_a_rewritten_file_are_hot_though_their_blocks_are_new(recorded, load):
+    dev = recorded.dev(load)
     first, second, over = list(range(23)), list(range(29)), list(range(5, 8))
-    assert in_files(trace, dev) == [*first, *second, *over, 29, 30]
-    by_block = page_writebacks(trace, [dev])
+    assert in_files(recorded.trace, dev) == [*first, *second, *over, 29, 30]
+    by_block = page_writebacks(recorded.trace, [dev])
     assert by_block.unique >= 23 + 29 + 2  # the same by block: new ones
 
 
-def test_a_partition_s_files_are_found(tmp_path, record, load):
-    image, mount = tmp_path / "disk.img", tmp_path / "mount"
-    mount.mkdir()
-    with image.open("wb") as file:
-        file.truncate(64 << 20)
-    made = subprocess.run(
-        ["losetup", "--find", "--show", image], check=True, capture_output=True, text=True
-    )
-    loop = made.stdout.strip()
-    try:
-        # By hand: a kernel may know no kind of partition table.
-        subprocess.run(["addpart", loop, "1", "4096", "100000"], check=True)
-        partition = Path(f"{loop}p1")
-        subprocess.run(["mkfs.ext4", "-q", partition], check=True)
-        subprocess.run(["mount", partition, mount], check=True)
-        try:
-            disk = Path("/sys/class/block", Path(loop).name, "dev").read_text().strip()
-            (mount / "before").write_bytes(bytes(4096 * 11))
-            subprocess.run(["sync", "-f", mount], check=True)
-            trace = record(load(REWRITE.format(mount=mount)), "--sample-hz", "0")
-            assert len(set(in_files(trace, disk))) == 29 + 2
-        finally:
-            subprocess.run(["umount", mount], check=True)
-    finally:
-        subprocess.run(["delpart", loop, "1"], check=True)
-        subprocess.run(["losetup", "-d", loop], check=True)
+@every_backend
+def test_a_partition_s_files_are_found(recorded):
+    dev = recorded.dev("rewriting a partition of ext4")
+    assert len(set(in_files(recorded.trace, dev))) == 29 + 2

@@ -128,7 +128,8 @@ def recorded(record_loads, tmp_path_factory, backend):
             "let go": LET_GO.format(pid=process.pid),
         }
         try:
-            recorded = record_loads(loads, "-p", process.pid, backend=backend)
+            options = ("-e", "page_faults", "-p", process.pid)
+            recorded = record_loads(loads, *options, backend=backend)
         finally:
             process.kill()
         recorded.files = files

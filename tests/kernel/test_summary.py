@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.session import summary
 from tracer.store.trace import Trace
 
 CALLS, FAILED, MINOR, MAJOR, SYNCED = 9973, 101, 1009, 103, 23
@@ -121,12 +122,19 @@ def test_requests_and_written_pages(summed_up, load, file_system, tmp_path):
         assert synced >= SYNCED * 4096
 
 
+def shorter_intervals():
+    """Before a recorder begins: intervals of two seconds instead of ten."""
+    summary._INTERVAL_NS = 2_000_000_000
+
+
 def test_a_killed_recorder_loses_nothing(tmp_path):
     """The last interval and the histograms are written by its guardian."""
     source = "import os, time\nwhile True: os.getppid(); time.sleep(0.001)"
     with subprocess.Popen(["python3", "-c", source]) as load:
         options = ("-o", "x.trace", "-p", load.pid)
-        with Tracer("record", "--summary", *options, cwd=tmp_path) as recorder:
+        with Tracer(
+            "record", "--summary", *options, cwd=tmp_path, before=shorter_intervals
+        ) as recorder:
             path = tmp_path / "x.trace/raw/summary.jsonl"
             wait_for(lambda: path.exists() and b"\n" in path.read_bytes(), "an interval")
             before = path.read_bytes().count(b"\n")

@@ -54,6 +54,10 @@ class Recorded:
 
     def pids(self, name: str) -> list[int]:
         """The process ids of a load, its children, and theirs."""
+        return self.family(self.pid(name))
+
+    def family(self, pid: int) -> list[int]:
+        """The process ids of a process, its children, and theirs."""
         found = self.rows(
             """
             WITH RECURSIVE family(pid) AS (
@@ -61,7 +65,7 @@ class Recorded:
                 UNION SELECT p.pid FROM processes p JOIN family ON p.ppid = family.pid
             ) SELECT pid FROM family ORDER BY pid
             """,
-            self.pid(name),
+            pid,
         )
         return [pid for (pid,) in found]
 

@@ -51,6 +51,10 @@ class DeadFileSystem:
         """Answer nothing from now on."""
         self._silent = None
 
+    def lives(self) -> None:
+        """Answer again what comes from now on."""
+        self._silent = set()
+
     def dies_when_read(self) -> None:
         """Open the file from now on, but give nothing of what is in it."""
         self._silent = {_READ}

@@ -12,8 +12,9 @@ import pytest
 
 from probes.dirty import TABLE as DIRTY
 from probes.file_writes import TABLE as FILE_WRITES
+from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tests.support.traces import rows_of
-from tracer.session import environment
+from tracer.session import environment, paths
 from tracer.session.paths import find_files
 from tracer.store.tables import write_table
 
@@ -25,13 +26,15 @@ def names(tmp_path):
     """What `find_files` says of inodes of a device: {ino: (path, how)}."""
     made = []
 
-    def ask(dev: str, inodes: list[int], until: int | None = None, root: int = 5):
+    def ask(dev: str, inodes: list[int], until: int | None = None, root: int = 5, others=None):
         folder = tmp_path / f"tables{len(made)}"
         made.append(folder)
         folder.mkdir()
         btrfs = [fs for fs in environment.btrfs() if dev in fs["devices"]]
         whose = {"fsid": btrfs[0]["fsid"], "root": root} if btrfs else {"dev": dev}
         rows = [{"event": "fsync", "ino": ino, **whose} for ino in inodes]
+        for other, more in (others or {}).items():
+            rows += [{"event": "fsync", "ino": ino, "dev": other} for ino in more]
         write_table(FILE_WRITES, folder, rows_of(FILE_WRITES, rows))
         write_table(DIRTY, folder, rows_of(DIRTY, []))
         manifest = {
@@ -265,3 +268,39 @@ def test_more_than_the_time_allows_is_left_out(file_system, names, monkeypatch):
     file.write_bytes(b"x" * 4096)
     monkeypatch.setattr("tracer.session.paths._MOST_SECONDS", -1.0)
     assert names(dev, [ino(file)]) == {}
+
+
+def test_a_file_system_that_never_answers_hides_only_its_own_files(
+    file_system,
+    names,
+    dead_file_system,  # noqa: F811
+    monkeypatch,
+):
+    monkeypatch.setattr(paths, "_MOST_SECONDS", 0.3)
+    monkeypatch.setattr(paths, "_MORE_SECONDS", 0.1)
+    mount, dev = file_system()
+    plain = mount / "plain"
+    plain.write_bytes(b"x" * 4096)
+    dead = dead_file_system(b"x" * 4096)
+    status = dead.path.stat()
+    of_dead = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+    assert names(of_dead, [status.st_ino]) == {}  # it lists nothing, but it answers
+    dead.dies()
+    assert names(of_dead, [status.st_ino], others={dev: [ino(plain)]}) == {
+        ino(plain): (str(plain), "handle")
+    }
+
+
+def test_a_disk_whose_image_lies_on_a_server_that_died(tmp_path, dead_file_system):  # noqa: F811
+    dead = dead_file_system(bytes(1 << 20))
+    status = dead.path.stat()
+    made = ["losetup", "--find", "--show", str(dead.path)]
+    loop = subprocess.run(made, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        dead.dies()
+        found = [disk for disk in environment.disks() if disk["name"] == Path(loop).name]
+        assert found[0]["on"] == [f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"]
+        assert found[0]["backing_file"] == str(dead.path)
+    finally:
+        dead.lives()
+        subprocess.run(["losetup", "-d", loop], check=True)

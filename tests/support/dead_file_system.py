@@ -18,8 +18,6 @@ import pytest
 
 from tests.conftest import do_without
 
-FILE = "file"
-
 _ROOT, _INODE = 1, 2
 _MNT_DETACH = 2
 _ENOENT, _ENOSYS = 2, 38
@@ -33,9 +31,9 @@ _RELEASE, _FLUSH, _INIT, _OPENDIR, _READDIR, _RELEASEDIR, _BATCH_FORGET = 18, 25
 class DeadFileSystem:
     """Mounted on `folder`, with the file `path`; it answers until it dies."""
 
-    def __init__(self, folder: Path, data: bytes) -> None:
+    def __init__(self, folder: Path, data: bytes, name: str) -> None:
         self.folder = folder
-        self.path = folder / FILE
+        self.path = folder / name
         self._data = data
         self._silent: set[int] | None = set()
         """What it does not answer; None: anything."""
@@ -52,6 +50,10 @@ class DeadFileSystem:
     def dies(self) -> None:
         """Answer nothing from now on."""
         self._silent = None
+
+    def lives(self) -> None:
+        """Answer again what comes from now on."""
+        self._silent = set()
 
     def dies_when_read(self) -> None:
         """Open the file from now on, but give nothing of what is in it."""
@@ -86,7 +88,7 @@ class DeadFileSystem:
                 "<IIIIHHIIHHI28x", major, minor, 0, 0, 16, 12, 1 << 17, 1, 0, 0, 0
             )
         if what == _LOOKUP:
-            if request.rstrip(b"\0") != FILE.encode():
+            if request.rstrip(b"\0") != self.path.name.encode():
                 return _ENOENT, b""
             # Nothing is remembered: each look asks again.
             return 0, struct.pack("<QQQQII", _INODE, 0, 0, 0, 0, 0) + self._attributes(_INODE)
@@ -109,16 +111,16 @@ class DeadFileSystem:
 
 @pytest.fixture
 def dead_file_system(tmp_path):
-    """Mount a file system with a file of these bytes; it lives until it is told to die."""
+    """Mount a file system with one file; it lives until it is told to die."""
     if os.geteuid() != 0 or not Path("/dev/fuse").exists():
         reason = "file systems in user space need root and /dev/fuse"
         do_without("/dev/fuse", "TRACER_REQUIRE_KERNEL", reason)
     mounted = []
 
-    def make(data: bytes = b"") -> DeadFileSystem:
+    def make(data: bytes = b"", name: str = "file") -> DeadFileSystem:
         folder = tmp_path / f"dead{len(mounted)}"
         folder.mkdir()
-        mounted.append(DeadFileSystem(folder, data))
+        mounted.append(DeadFileSystem(folder, data, name))
         return mounted[-1]
 
     yield make

@@ -12,7 +12,8 @@ from importlib import metadata
 from pathlib import Path
 
 from probes.kernel import boot_id
-from probes.proc import lines, read_mounts
+from probes.proc import MountPoint, lines, read_mounts
+from tracer.session.mount_tree import device_of
 from tracer.store.manifest import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.version import VERSION
 
@@ -139,6 +140,7 @@ def btrfs() -> list[Btrfs]:
 def disks() -> list[Disk]:
     """Block devices: number, name, scheduler, what lies below them."""
     found: list[Disk] = []
+    mounted = read_mounts()
     for path in sorted(Path("/sys/class/block").glob("*")):
         disk: Disk = {"name": path.name}
         with contextlib.suppress(OSError):
@@ -157,8 +159,7 @@ def disks() -> list[Disk]:
         with contextlib.suppress(OSError):
             backing = (path / "loop/backing_file").read_text().strip()
             disk["backing_file"] = backing
-            number = Path(backing).stat().st_dev
-            disk["on"] = [f"{os.major(number)}:{os.minor(number)}"]
+            disk["on"] = [_device_of(os.fsencode(backing), mounted)]
         slaves = sorted(slave.name for slave in (path / "slaves").glob("*"))
         if slaves:
             disk["on"] = [
@@ -167,6 +168,15 @@ def disks() -> list[Disk]:
         if disk.get("bytes"):
             found.append(disk)
     return found
+
+
+def _device_of(path: bytes, mounted: list[MountPoint]) -> str:
+    """The device of the file system that a file lies on, asking none that may not answer."""
+    dev = device_of(mounted, path)
+    if dev is not None:
+        return dev
+    number = Path(os.fsdecode(path)).stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def threads() -> list[tuple[int, int, int, str, str | None]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from probes.proc import MountPoint
 
-_ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
+ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
 """Types (their beginnings) whose answers come from elsewhere, and may never come."""
 
 
@@ -36,7 +36,7 @@ def _leads_to(
         parent = known.get(mount.parent)
         if parent is None or parent is mount:
             return True
-        if parent.kind.startswith(_ANSWERED_BY_OTHERS):
+        if parent.kind.startswith(ANSWERED_BY_OTHERS):
             return False
         for other in children[parent.number]:
             # A folder on the way, or the parent's own place, has something else mounted on it.
@@ -48,3 +48,15 @@ def _leads_to(
 
 def _holds(folder: bytes, path: bytes) -> bool:
     return path == folder or path.startswith(folder.rstrip(b"/") + b"/")
+
+
+def device_of(mounts: Iterable[MountPoint], path: bytes) -> str | None:
+    """The file system that a path leads to through one that might not answer; None: through none.
+
+    The path is the kernel's own, without links.
+    """
+    on_the_way = [mount for mount in mounts if _holds(mount.path, path)]
+    if not any(mount.kind.startswith(ANSWERED_BY_OTHERS) for mount in on_the_way):
+        return None
+    # Of those mounted on one place the last one counts.
+    return max(enumerate(on_the_way), key=lambda each: (len(each[1].path), each[0]))[1].dev

@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from probes.openat import open_beneath
 from probes.proc import MountPoint, read_mounts
+from probes.workers.process import Channel, Unanswered, Worker
 from tracer.session import extent_maps
 from tracer.session.file_handles import birth_ns, open_inode
-from tracer.session.mount_tree import reachable
+from tracer.session.mount_tree import ANSWERED_BY_OTHERS, reachable
+from tracer.store.checked import encoded
 from tracer.store.lists import ExtentFacts, FileFacts
 from tracer.store.manifest import Manifest
 
@@ -30,6 +34,10 @@ _MOST_FILES = 65536
 _MOST_EXTENTS = 1 << 17
 _MOST_EXTENTS_OF_A_FILE = 1 << 12
 _MOST_SECONDS = 5.0
+_MORE_SECONDS = 1.0
+"""For what is being asked then."""
+_AT_ONCE = 1024
+_MOST_PIECES = 1 << 20
 _MOST_ENTRIES = 2_000_000
 """Of folders, on one file system."""
 _MOST_BYTES = "256MB"
@@ -59,8 +67,9 @@ class _Volume:
 
     name: str
     """As the analysis calls it: MAJOR:MINOR, or the bdi's name."""
-    mounts: list[tuple[MountPoint, int]]
-    """With a descriptor of each."""
+    places: list[MountPoint]
+    mounts: list[tuple[MountPoint, int]] = field(default_factory=list)
+    """Those that could be opened, with a descriptor of each."""
     asked: dict[tuple[int | None, int], None] = field(default_factory=dict)
     """(root, ino), the most important first."""
 
@@ -69,15 +78,48 @@ def find_files(tables: Path, manifest: Manifest) -> tuple[list[FileFacts], list[
     """The rows of the tables `files` and `extent_map`: files written to that are still there.
 
     `tables` is the folder of the tables just made. Bounded in files, entries looked at, extents
-    and time.
+    and time: a worker asks the file systems, of which some may never answer.
     """
-    deadline = time.monotonic() + _MOST_SECONDS
     files: list[FileFacts] = []
     extents: list[ExtentFacts] = []
-    with contextlib.ExitStack() as stack:
-        for volume in _volumes(_written(tables), manifest, stack):
-            files += _found(volume, manifest, deadline, extents)
+    written = _written(tables)
+    if not written:
+        return files, extents
+    with contextlib.suppress(Unanswered):
+        worker = Worker(partial(_serve, written, manifest))
+        try:
+            for answer in worker.answers(b"", _MOST_PIECES, _MOST_SECONDS + _MORE_SECONDS):
+                if not answer:
+                    break
+                some_files, some_extents = json.loads(answer)
+                files += map(tuple, some_files)
+                extents += map(tuple, some_extents)
+        finally:
+            worker.close()
     return files, extents
+
+
+def _serve(
+    written: list[tuple[str, str | None, int | None, int]], manifest: Manifest, channel: Channel
+) -> None:
+    """Send what is found, in pieces, volume by volume, then nothing; runs in the worker."""
+    channel.receive()
+    deadline = time.monotonic() + _MOST_SECONDS
+    most = _MOST_EXTENTS
+    with contextlib.ExitStack() as stack:
+        # What the one that never answers keeps from being asked is nothing, if it is the last.
+        volumes = _volumes(written, manifest)
+        for volume in sorted(
+            volumes, key=lambda v: v.places[0].kind.startswith(ANSWERED_BY_OTHERS)
+        ):
+            volume.mounts = _opened(volume.places, stack)
+            extents: list[ExtentFacts] = []
+            files = _found(volume, manifest, deadline, extents, most) if volume.mounts else []
+            most -= len(extents)
+            for at in range(0, max(len(files), len(extents)), _AT_ONCE):
+                piece = files[at : at + _AT_ONCE], extents[at : at + _AT_ONCE]
+                channel.send(encoded(piece))
+    channel.send(b"")
 
 
 def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
@@ -113,7 +155,6 @@ def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
 def _volumes(
     written: list[tuple[str, str | None, int | None, int]],
     manifest: Manifest,
-    stack: contextlib.ExitStack,
 ) -> list[_Volume]:
     """The volumes of these files that are mounted where we can see them."""
     mounts = read_mounts()
@@ -141,9 +182,9 @@ def _volumes(
         else:
             continue
         if name not in volumes:
-            volumes[name] = _Volume(name, _opened(reachable(mounts, number), stack))
+            volumes[name] = _Volume(name, reachable(mounts, number))
         volumes[name].asked[root, ino] = None
-    return [volume for volume in volumes.values() if volume.mounts]
+    return [volume for volume in volumes.values() if volume.places]
 
 
 def _opened(mounts: list[MountPoint], stack: contextlib.ExitStack) -> list[tuple[MountPoint, int]]:
@@ -158,7 +199,11 @@ def _opened(mounts: list[MountPoint], stack: contextlib.ExitStack) -> list[tuple
 
 
 def _found(
-    volume: _Volume, manifest: Manifest, deadline: float, extents: list[ExtentFacts]
+    volume: _Volume,
+    manifest: Manifest,
+    deadline: float,
+    extents: list[ExtentFacts],
+    most_extents: int,
 ) -> list[FileFacts]:
     """Its files that are still there; where they lie is added to `extents`."""
     found: dict[tuple[int | None, int], FileFacts] = {}
@@ -174,7 +219,7 @@ def _found(
         text = path.decode("utf-8", "backslashreplace")
         found[key] = (volume.name, root, ino, text, born, how)
         if root is None:  # btrfs has addresses of its own
-            most = min(_MOST_EXTENTS_OF_A_FILE, _MOST_EXTENTS - len(extents))
+            most = min(_MOST_EXTENTS_OF_A_FILE, most_extents - len(extents))
             with contextlib.suppress(OSError):
                 extents.extend((volume.name, ino, *e) for e in extent_maps.extents(fd, most))
 

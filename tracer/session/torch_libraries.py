@@ -1,31 +1,69 @@
-"""The libtorch that each target has mapped, opened as the target sees it."""
+"""The libtorch that each target has mapped: that very file, whatever its path leads to by now."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
+import stat
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
-from probes.symbols.reading import UnreadableSymbols, open_regular
+from probes.openat import known, open_in_root
+from probes.proc import Mapped, read_maps, read_mounts
 from probes.torch_calls import LIBRARY
+from probes.workers.opening import open_aside
 
-_MAPPED = re.compile(rf"^\S+ ..x. \S+ \S+ \d+\s+(/.*/{re.escape(LIBRARY)})$", re.MULTILINE)
 _MOST = 16
 """Builds of PyTorch, in as many containers."""
+_SECONDS = 2.0
+"""Until a path is found to lead somewhere."""
+_NAME = b"/" + LIBRARY.encode()
 
 
 def open_libraries(pids: Iterable[int]) -> list[int]:
-    """Descriptors of the libtorch that these processes run, each file once."""
+    """Descriptors of the libtorch that these processes run, each file once.
+
+    They are places (O_PATH): no file system is asked for anything. Left out are file systems in
+    user space: a breakpoint in a file of theirs has the kernel wait for them, and every process
+    of the machine that forks wait for the kernel.
+    """
     found: dict[tuple[int, int], int] = {}
     for pid in pids:
-        with contextlib.suppress(OSError, UnreadableSymbols):
-            match = _MAPPED.search(Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape"))
-            if match is None or len(found) == _MOST:
+        with contextlib.suppress(OSError):
+            mapped = _library(pid)
+            if mapped is None or len(found) == _MOST or _in_user_space(pid, mapped):
                 continue
-            fd, status = open_regular(f"/proc/{pid}/root{match[1]}")
-            if (status.st_dev, status.st_ino) in found:
+            fd = _opened(pid, mapped)
+            file = known(fd)
+            key = file.device, file.inode
+            if stat.S_ISREG(file.mode) and file.inode == mapped.inode and key not in found:
+                found[key] = fd
+            else:
                 os.close(fd)
-            found.setdefault((status.st_dev, status.st_ino), fd)
     return list(found.values())
+
+
+def _library(pid: int) -> Mapped | None:
+    code = (mapped for mapped in read_maps(pid) if mapped.executable)
+    return next((mapped for mapped in code if mapped.path.endswith(_NAME)), None)
+
+
+def _in_user_space(pid: int, mapped: Mapped) -> bool:
+    """Whether a process answers for the file, or where it lies is not to be seen."""
+    dev = f"{mapped.device[0]}:{mapped.device[1]}"
+    kinds = [
+        mount.kind for mount in read_mounts(Path(f"/proc/{pid}/mountinfo")) if mount.dev == dev
+    ]
+    return not kinds or kinds[0].startswith(b"fuse")
+
+
+def _opened(pid: int, mapped: Mapped) -> int:
+    """The place of what a process has mapped there."""
+    try:
+        # A link to the file itself, through no path; it takes CAP_CHECKPOINT_RESTORE.
+        place = f"/proc/{pid}/map_files/{mapped.start:x}-{mapped.end:x}"
+        return os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except PermissionError:
+        path = os.fsdecode(mapped.path)
+        return open_aside(partial(open_in_root, pid, path, os.O_PATH), _SECONDS)

@@ -12,10 +12,8 @@ from probes.backends.event_format import parse_page
 from probes.backends.ftrace.instance import Instance
 from probes.backends.ftrace.page_source import PageSource
 from probes.backends.uprobes.events import Group
-from probes.backends.uprobes.library import Library
+from probes.backends.uprobes.places import find_places
 from probes.errors import FeatureMissing, PermissionMissing
-from probes.symbols.elf_file import ElfImage
-from probes.symbols.reading import UnreadableSymbols
 from probes.torch_calls import GROUP, PLACES
 
 SCOPE = "uprobes"
@@ -46,7 +44,7 @@ class Uprobes:
             self.instance = Instance(SCOPE)
             self._prepare(self.instance, self._group.name, placed)
             self._open(raw, self.instance, cpus, give)
-        except (FeatureMissing, PermissionMissing, UnreadableSymbols) as error:
+        except (FeatureMissing, PermissionMissing) as error:
             # The rest is recorded without it.
             self.unavailable = str(error)
             self.close()
@@ -55,23 +53,18 @@ class Uprobes:
             raise
 
     def _place(self, group: Group, library: int) -> set[str]:
-        placed: set[str] = set()
-        with ElfImage(library) as elf:
-            functions = Library(elf)
-            for event, place in PLACES.items():
-                arguments = dict(place.arguments).get(platform.machine(), "")
-                if place.arguments and not arguments:
-                    continue  # nobody has said which register has what here
-                if place.returns:
-                    offsets = functions.returns(place.symbol)
-                elif place.called_near:
-                    offsets = functions.calls(place.symbol, place.called_near)
-                else:
-                    offsets = functions.entry(place.symbol)
-                for offset in offsets:
-                    group.add(event, library, offset, arguments)
-                placed.add(event)
-        return placed
+        arguments = {
+            event: dict(place.arguments).get(platform.machine(), "")
+            for event, place in PLACES.items()
+        }
+        # Of others nobody has said which register has what here.
+        known = [e for e, place in PLACES.items() if arguments[e] or not place.arguments]
+        for event, offsets in find_places(
+            library, {event: PLACES[event] for event in known}
+        ).items():
+            for offset in offsets:
+                group.add(event, library, offset, arguments[event])
+        return set(known)
 
     def _prepare(self, instance: Instance, group: str, events: set[str]) -> None:
         instance.stop()

@@ -19,7 +19,7 @@ from probes.symbols.plt import stub_columns
 from probes.symbols.table import SymbolColumns, SymbolTable
 
 _MAX_FUNCTION_BYTES = 1 << 20
-_MAX_PLACES = 64
+MOST_PLACES = 64
 _NEAR_BYTES = 1 << 16
 _CALL, _JUMP = 0xE8, 0xE9
 """Of x86-64, with four bytes of displacement from the next instruction."""
@@ -61,7 +61,7 @@ class Library:
             at = instruction.address + instruction.size
             if instruction.group(capstone.CS_GRP_RET):
                 found.append(self._offset(instruction.address))
-        if at < end or not 0 < len(found) <= _MAX_PLACES:
+        if at < end or not 0 < len(found) <= MOST_PLACES:
             raise FeatureMissing(f"the returns of {symbol} are not understood", "report it")
         return tuple(found)
 
@@ -77,7 +77,7 @@ class Library:
             return self.entry(symbol)
         targets = [start, *self._stubs(symbol)]
         places = _branches(self.elf, section, around, np.array(targets, np.uint64))
-        if not 0 < len(places) <= _MAX_PLACES:
+        if not 0 < len(places) <= MOST_PLACES:
             return self.entry(symbol)
         return tuple(self._offset(place) for place in places)
 

@@ -1,0 +1,138 @@
+"""The library that a process runs is the file that it has mapped, not what its path leads to."""
+
+import mmap
+import os
+import subprocess
+
+import pytest
+
+from probes.backends.uprobes.library import Library
+from probes.backends.uprobes.places import find_places
+from probes.errors import FeatureMissing
+from probes.kernel import CAPABILITIES
+from probes.openat import known
+from probes.symbols.elf import open_elf
+from probes.torch_calls import LIBRARY, Place
+from tests.conftest import do_without
+from tests.support.binaries import compile_c, needs_binutils
+from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
+from tracer.session.privileges import keep
+from tracer.session.torch_libraries import open_libraries
+
+SOURCE = """
+int first(int x) { return x + 1; }
+int second(int x) { return x > 3 ? first(x) * 7 : 9; }
+"""
+
+
+@pytest.fixture
+def library(tmp_path):
+    return compile_c(tmp_path, SOURCE, "-shared", "-fPIC", name=LIBRARY)
+
+
+@pytest.fixture
+def mapped():
+    """Map files into this process as code."""
+    held = []
+
+    def run(path):
+        with path.open("rb") as file:
+            held.append(mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC))
+
+    yield run
+    for each in held:
+        each.close()
+
+
+def inodes():
+    """Inodes of what is found to be this process's library."""
+    found = open_libraries([os.getpid()])
+    try:
+        return [known(fd).inode for fd in found]
+    finally:
+        for fd in found:
+            os.close(fd)
+
+
+@needs_binutils
+def test_what_is_mapped_is_found_once(library, mapped):
+    mapped(library)
+    mapped(library)
+    assert inodes() == [library.stat().st_ino]
+    (fd, *none) = open_libraries([os.getpid(), os.getpid(), 1 << 30])
+    os.close(fd)
+    assert none == []
+
+
+@needs_binutils
+def test_another_file_in_its_place_is_not_taken_for_it(library, mapped, tmp_path):
+    """Something else is mounted on the path: the way leads there, the mapping does not."""
+    if os.geteuid() != 0:
+        do_without("mounts", "TRACER_REQUIRE_KERNEL", "it takes root to mount")
+    (tmp_path / "other").mkdir()
+    other = compile_c(tmp_path / "other", SOURCE, "-shared", "-fPIC", name=LIBRARY)
+    mapped(library)
+    own = library.stat().st_ino
+    subprocess.run(["mount", "--bind", str(other), str(library)], check=True)
+    try:
+        assert library.stat().st_ino == other.stat().st_ino
+        assert inodes() == [own]
+        # Without the right to open what is mapped, nothing rather than the wrong file.
+        assert in_child(inodes) == []
+    finally:
+        subprocess.run(["umount", str(library)], check=True)
+    assert in_child(inodes) == [own]
+
+
+def in_child(function):
+    """A list of numbers from a process that may do all but open mappings."""
+    reads, writes = os.pipe()
+    if not (pid := os.fork()):
+        try:
+            keep(tuple(name for name in CAPABILITIES if name != "CAP_SYS_ADMIN"))
+            os.write(writes, repr(function()).encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    os.waitpid(pid, 0)
+    with os.fdopen(reads) as told:
+        return eval(told.read())
+
+
+@needs_binutils
+def test_a_library_of_a_file_system_in_user_space_is_left_alone(
+    library,
+    mapped,
+    dead_file_system,  # noqa: F811
+    tmp_path,
+):
+    dead = dead_file_system(library.read_bytes(), LIBRARY)
+    mapped(dead.path)
+    dead.dies()
+    assert inodes() == []
+
+
+@needs_binutils
+def test_places_are_those_that_the_library_itself_gives(library):
+    wanted = {"in": Place("second"), "out": Place("second", returns=True)}
+    fd = os.open(library, os.O_PATH)
+    try:
+        found = find_places(fd, wanted)
+        with pytest.raises(FeatureMissing, match="third"):
+            find_places(fd, {"none": Place("third")})
+    finally:
+        os.close(fd)
+    with open_elf(library) as elf:
+        functions = Library(elf)
+        assert found == {"in": functions.entry("second"), "out": functions.returns("second")}
+    assert len(found["out"]) >= 1
+
+
+def test_what_is_no_library_has_no_places(tmp_path):
+    (tmp_path / "text").write_text("nothing of the sort\n" * 10)
+    fd = os.open(tmp_path / "text", os.O_PATH)
+    try:
+        with pytest.raises(FeatureMissing, match="no ELF file"):
+            find_places(fd, {"in": Place("first")})
+    finally:
+        os.close(fd)

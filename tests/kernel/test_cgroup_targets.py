@@ -78,9 +78,9 @@ def record(tmp_path):
     """Start a recording in the background, from the time that it traces; returns what ends it."""
     started = []
 
-    def begin(*options):
+    def begin(*options, probes=("-e", "syscalls")):
         folder = tmp_path / f"{len(started)}.trace"
-        process = Tracer("record", "-o", folder, *options)
+        process = Tracer("record", "-o", folder, *probes, *options)
         started.append(process)
         first = process.stderr.readline()
         assert first.startswith("Tracing "), first + process.stderr.read()
@@ -124,7 +124,7 @@ def test_all_that_is_in_it_and_below_it(cgroup, program, record, tmp_path):
     )
     program(f"say('3'); wait('go'); calls({OUT}); say('done3'); time.sleep(99)")
     said(tmp_path, "1", "2", "3")
-    end = record("--cgroup", cgroup)
+    end = record("--cgroup", cgroup, probes=())
     (tmp_path / "go").touch()
     said(tmp_path, "done1", "done2", "done3")
     with end() as trace:
@@ -233,7 +233,7 @@ def test_a_summary_counts_no_more_than_the_cgroup(cgroup, program, record, tmp_p
         f"time.sleep(99)"
     )
     said(tmp_path, "up")
-    end = record("--summary", "-e", "syscalls", "--cgroup", cgroup)
+    end = record("--summary", "--cgroup", cgroup)
     (tmp_path / "go").touch()
     said(tmp_path, "1", "2")
     with end() as trace:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis.flushlayer.flusher import knobs, pairing
 from analysis.flushlayer.flusher.check import compared
 from analysis.flushlayer.flusher.recorded import prepared
 from analysis.flushlayer.flusher.regenerate import regenerate
+from tests.support.file_systems import FileSystems
+from tests.support.sysctls import settings
 
 NEAR_S = 0.02
 """Which of a write and a look comes first is the scheduler's affair when they are so close."""
 
-# Writes lie half a second away from the flusher's looks, which begin with the first dirty inode.
+STEPS, STEP_S = 17, 0.48
+# Of 0.94 s the kernel's timer wheel makes 0.96 s, at any usual HZ: two writes a look. The looks
+# begin with the first write. With ages of a quarter more than whole steps, what was written lies
+# at least 0.12 s away from looks, and from being just old enough at one.
+LOOK_CENTISECS = 94
+LATE, EARLY = 492, 300
+"""Ages at which the flusher writes, in 0.01 s: what is recorded at one tells the other, too."""
+
 LOAD = """
 import os, time
 begun = time.monotonic()
@@ -27,125 +37,142 @@ def put(name, pages, offset=0):
 os.close(put("first", 3))
 at(0.5)
 os.unlink("{mount}/first")
-at({scale} * 1.5)
+at({step} * 1.5)
 left = put("left", 23)
 gone = put("gone", 31)
 again = put("again", 16)
 synced = put("synced", 2)
 os.fdatasync(synced)
 number = 0
-for second in range(2, {seconds}):
-    at({scale} * (second + 0.5))
+for n in range(2, {steps}):
+    at({step} * (n + 0.5))
     put("appended", 1, number)
     os.pwrite(again, b"y" * 4096, 5 * 4096)
-    if second % 5 == 1:
+    if n % 5 == 1:
         os.pwrite(synced, b"z" * 8192, 0)
         os.fdatasync(synced)
-    if second == 7:
+    if n == 7:
         os.close(gone)
         os.unlink("{mount}/gone")
     number += 1
-at({scale} * {seconds})
+at({step} * {steps})
 """
 
 
-@pytest.fixture
-def recorded_load(file_system, record, load):
-    """Record the load on an ext4 of its own; returns what was dirtied, the knobs and the trace."""
+class Flushed:
+    """A recording of the load on an ext4 of its own, and the files that are left of it."""
 
-    def run(name: str, seconds: int, scale: float):
-        mount, dev = file_system(name=name)
-        trace = record(
-            load(LOAD.format(mount=mount, seconds=seconds, scale=scale)),
-            "-e",
-            "writeback,inode_writeback,dirty,block,file_writes,syscalls,extents",
-        )
-        found, recorded = prepared(trace)
-        files = {p.name: p.stat().st_ino for p in mount.iterdir() if p.is_file()}
-        return found, recorded, knobs.recorded(trace), dev, files, trace
+    def __init__(self, trace, mount, dev):
+        self.dirtied, self.recorded = prepared(trace)
+        self.knobs = knobs.recorded(trace)
+        self.dev = dev
+        self.files = {path.name: path.stat().st_ino for path in mount.iterdir() if path.is_file()}
+        written = self.dirtied.written
+        self.written = written.merge(self.dirtied.inodes, left_on="inode", right_index=True)
+        looks = "SELECT ts FROM writeback WHERE event = 'start' AND reason = 'periodic' AND bdi = "
+        self.looks = trace.sql(f"{looks}'{dev}'")["ts"].to_numpy(np.int64)
 
-    return run
+    def regenerated(self, at=None):
+        """What the model writes, at these knobs or as recorded."""
+        return regenerate(self.dirtied, self.recorded, at or self.knobs)
+
+    def own(self, frame):
+        """Rows of all that was written to this device but metadata, which is its own inode."""
+        is_device = (frame["ino"] >= 1 << 20) & (frame["ino"] < 1 << 32)
+        return frame[(frame["dev"] == self.dev) & ~is_device]
+
+    def of_files(self, frame):
+        """Rows of the files."""
+        return frame[(frame["dev"] == self.dev) & frame["ino"].isin(self.files.values())]
+
+    def pages(self, frame):
+        """Pages of each file, by reason."""
+        mine = self.of_files(frame)
+        names = mine["ino"].map({ino: name for name, ino in self.files.items()})
+        pages = mine.groupby([names, "reason"])["pages"].sum()
+        return {key: int(n) for key, n in pages.items()}
+
+    def times(self, frame):
+        """When each page of the files was written, by file and reason."""
+        mine = self.of_files(frame).sort_values("ts", kind="stable")
+        return {
+            key: np.repeat(rows["ts"].to_numpy(np.int64), rows["pages"])
+            for key, rows in mine.groupby(["ino", "reason"])
+        }
+
+    def disturbed(self):
+        """Who has changed what the flusher did: a call of sync(2), or a late write or look."""
+        if self.dev in set(self.recorded.synced_devices["dev"]):
+            return "somebody called sync(2)"
+        pieces = self.dirtied.pieces.merge(self.dirtied.inodes, left_on="inode", right_index=True)
+        old = self.looks - self.knobs.dirty_expire_centisecs * 10_000_000
+        writes = self.of_files(pieces)["ts"].to_numpy(np.int64)
+        near = np.abs(np.subtract.outer(np.concatenate([self.looks, old]), writes)).min() / 1e9
+        return "writes met the flusher" if near < NEAR_S else None
 
 
-def by_file(frame, dev, files):
-    """Pages of each file of a device, by reason."""
-    names = {ino: name for name, ino in files.items()}
-    mine = frame[(frame["dev"] == dev) & frame["ino"].isin(list(names))]
-    pages = mine.groupby([mine["ino"].map(names), "reason"])["pages"].sum()
-    return {key: int(n) for key, n in pages.items()}
+@pytest.fixture(scope="module")
+def flushed(record_loads, tmp_path_factory):
+    """The load, recorded at both ages."""
+    made = {}
+    with (
+        settings(tmp_path_factory.getbasetemp()) as sysctls,
+        FileSystems(tmp_path_factory.mktemp("disks")) as file_system,
+    ):
+        for age in (LATE, EARLY):
+            sysctls(dirty_expire_centisecs=age, dirty_writeback_centisecs=LOOK_CENTISECS)
+            for attempt in range(3):
+                mount, dev = file_system(name=f"{age}-{attempt}")
+                load = LOAD.format(mount=mount, steps=STEPS, step=STEP_S)
+                events = "writeback,inode_writeback,dirty,block,file_writes,syscalls,extents"
+                made[age] = Flushed(record_loads({"load": load}, "-e", events).trace, mount, dev)
+                if not made[age].disturbed():
+                    break
+            else:
+                pytest.fail(f"{made[age].disturbed()} in each of three recordings: run again")
+        yield made
 
 
-def recorded_by_file(found, dev, files):
-    return by_file(found.written.merge(found.inodes, left_on="inode", right_index=True), dev, files)
-
-
-def closest_s(trace, found, dev, files, knobs):
-    """How near a write comes to a look of the flusher, or to what is just old at one."""
-    mine = found.pieces.merge(found.inodes, left_on="inode", right_index=True)
-    mine = mine[(mine["dev"] == dev) & mine["ino"].isin(files.values())]
-    looks = trace.sql(
-        f"SELECT ts FROM writeback WHERE event = 'start' AND reason = 'periodic' AND bdi = '{dev}'"
-    )["ts"].to_numpy(np.int64)
-    old = looks - knobs.dirty_expire_centisecs * 10_000_000
-    writes = mine["ts"].to_numpy(np.int64)
-    return np.abs(np.subtract.outer(np.concatenate([looks, old]), writes)).min() / 1e9
-
-
-@pytest.mark.usefixtures("sysctls")
-def test_the_model_writes_what_the_flusher_wrote(recorded_load):
-    for attempt in range(3):
-        found, recorded, at_knobs, dev, files, _ = recorded_load(f"disk{attempt}", 37, scale=1)
-        was = recorded_by_file(found, dev, files)
-        made = regenerate(found, recorded, at_knobs)
-        assert by_file(made.writes, dev, files) == was
-        if dev not in set(recorded.synced_devices["dev"]):
-            break
-        # Somebody called sync(2), and left the flusher nothing that is old enough.
-    else:
-        pytest.fail("somebody called sync(2) in each of three recordings: end what does, run again")
+@pytest.mark.parametrize("age", [LATE, EARLY])
+def test_the_model_writes_what_the_flusher_wrote(flushed, age):
+    found = flushed[age]
+    assert found.knobs.dirty_expire_centisecs == age
+    made = found.regenerated()
+    was = found.pages(found.written)
+    assert found.pages(made.writes) == was
     assert was["left", "periodic"] == 23
     assert was["again", "periodic"] >= 16
-    assert was["synced", "fsync"] == 2 + 2 * len(range(6, 37, 5))
-    assert 30 <= was["appended", "periodic"] <= 35
+    assert was["synced", "fsync"] == 2 + 2 * len(range(6, STEPS, 5))
+    # All that was appended up to the look which finds the first page old.
+    assert was["appended", "periodic"] == {LATE: 12, EARLY: 8}[age]
     # What was unlinked before its time was never written, nor is it by the model.
-    mine = made.writes[(made.writes["dev"] == dev) & (made.writes["reason"] == "periodic")]
-    known = pd.Series(mine["ino"].unique())
-    device = (known >= 1 << 20) & (known < 1 << 32)  # the disk's own inode: metadata
-    assert set(known[~device]) == {files[name] for name in ("left", "again", "appended")}
-    gone = found.pieces.merge(found.inodes, left_on="inode", right_index=True)
-    gone = gone[(gone["dev"] == dev) & (gone["how"] == pairing.DROPPED)]
+    periodic = found.own(made.writes[made.writes["reason"] == "periodic"])
+    assert set(periodic["ino"]) == {found.files[name] for name in ("left", "again", "appended")}
+    gone = found.dirtied.pieces.merge(found.dirtied.inodes, left_on="inode", right_index=True)
+    gone = gone[(gone["dev"] == found.dev) & (gone["how"] == pairing.DROPPED)]
     assert 31 in gone.groupby("ino")["pages"].sum().to_list()
-    assert compared(found, made, 5.0).misplaced_share < 0.05
+    # At the same looks, or calls.
+    then = found.times(found.written)
+    for key, times in found.times(made.writes).items():
+        assert np.abs(times - then[key]).max() / 1e9 < STEP_S, key
+    # Of others it is not known what was dirty before the recording.
+    columns = found.dirtied.written.columns
+    own = replace(found.dirtied, written=found.own(found.written)[columns])
+    checked = compared(own, replace(made, writes=found.own(made.writes)), 5.0)
+    assert checked.misplaced_share < 0.05
     # Everything but metadata is where the file system told.
-    mine = found.written.merge(found.inodes, left_on="inode", right_index=True)
-    assert found.counts["pages_told"] >= mine[mine["ino"].isin(files.values())]["pages"].sum()
+    assert found.dirtied.counts["pages_told"] >= found.of_files(found.written)["pages"].sum()
 
 
-def test_the_model_follows_the_knob_as_the_kernel_does(recorded_load, sysctls):
-    """Recorded at 7.76 s, the model at 2.72 s writes what the kernel does; and the other way."""
-    seen = {}
-    for expire in (776, 272):
-        # Of 0.94 s the kernel's timer wheel makes 0.96 s, at any usual HZ: two writes a look. With
-        # these ages, none comes within 77 ms of a look, or of an age just reached at one.
-        sysctls(dirty_expire_centisecs=expire, dirty_writeback_centisecs=94)
-        for attempt in range(3):
-            *seen[expire], trace = recorded_load(f"at{expire}-{attempt}", seconds=28, scale=0.48)
-            found, _, at_knobs, dev, files = seen[expire]
-            if closest_s(trace, found, dev, files, at_knobs) > NEAR_S:
-                break
-        else:
-            pytest.fail("writes met the flusher in each of three recordings: end what else runs")
-    for expire, other in ((776, 272), (272, 776)):
-        found, recorded, at_knobs, dev, files = seen[expire]
-        assert at_knobs.dirty_expire_centisecs == expire
-        was = recorded_by_file(found, dev, files)
-        assert by_file(regenerate(found, recorded, at_knobs).writes, dev, files) == was
-        turned = at_knobs.changed(dirty_expire_centisecs=other)
-        made = by_file(regenerate(found, recorded, turned).writes, dev, files)
-        of_other = seen[other]
-        wanted = recorded_by_file(of_other[0], of_other[3], of_other[4])
-        assert made["left", "periodic"] == wanted["left", "periodic"] == 23
-        assert made["synced", "fsync"] == wanted["synced", "fsync"]
-        if other > expire:
-            # Everything that was dirtied again was seen: no page is missing.
-            assert made["again", "periodic"] == wanted["again", "periodic"]
+@pytest.mark.parametrize(("age", "other"), [(LATE, EARLY), (EARLY, LATE)])
+def test_the_model_follows_the_knob_as_the_kernel_does(flushed, age, other):
+    """Recorded at one age, the model at the other one writes what the kernel does."""
+    found = flushed[age]
+    turned = found.knobs.changed(dirty_expire_centisecs=other)
+    made = found.pages(found.regenerated(turned).writes)
+    wanted = flushed[other].pages(flushed[other].written)
+    assert made["left", "periodic"] == wanted["left", "periodic"] == 23
+    assert made["synced", "fsync"] == wanted["synced", "fsync"]
+    if other > age:
+        # Everything that was dirtied again was seen: no page is missing.
+        assert made["again", "periodic"] == wanted["again", "periodic"]

@@ -19,27 +19,33 @@ NO_BCC = f"mount --bind EMPTY {library.folder()}"
 NO_HEADERS = f"mount --bind EMPTY {kernel_headers()}"
 
 
+CALLS = ("-e", "syscalls", "-o", "x.trace", "--", "true")
+"""How little is recorded where it is only asked by which backend."""
+NOT_NEEDED = {
+    "BTF": "mount --bind EMPTY /sys/kernel/btf",
+    "kernel headers": NO_HEADERS,
+    "bcc": NO_BCC,
+    "perf": "mount --bind /dev/null $(command -v perf)",
+    "Docker": "mount --bind /dev/null $(command -v docker)",
+}
+"""Features that ftrace does without, and what hides each."""
+
+
 def checks(ran):
     return {check["name"]: check for check in json.loads(ran.out)["checks"]}
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        (["mount --bind EMPTY /sys/kernel/btf"], "BTF"),
-        ([NO_HEADERS], "kernel headers"),
-        ([NO_BCC], "bcc"),
-        (["mount --bind /dev/null $(command -v perf)"], "perf"),
-        (["mount --bind /dev/null $(command -v docker)"], "Docker"),
-    ],
-)
-def test_without_a_feature_that_ftrace_does_not_need(hidden, tmp_path, changes, name):
-    ran = hidden(changes, "doctor", "--json")
+@pytest.mark.parametrize("name", NOT_NEEDED)
+def test_doctor_names_what_is_missing_and_its_mend(hidden, name):
+    ran = hidden([NOT_NEEDED[name]], "doctor", "--json")
     assert ran.status == 0
     found = checks(ran)[name]
     assert not found["ok"]
     assert found["mend"]
-    ran = hidden(changes, "record", "-o", "x.trace", "--", "true")
+
+
+def test_ftrace_records_without_all_that_it_does_not_need(hidden, tmp_path):
+    ran = hidden(NOT_NEEDED.values(), "record", "-o", "x.trace", "--", "true")
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
     assert facts["backend"] == "ftrace"
@@ -53,7 +59,7 @@ def test_a_read_only_tracefs_falls_back_to_ebpf_and_says_so(hidden, tmp_path):
     assert not found["tracefs"]["ok"]
     assert not found["backend ftrace"]["ok"]
     assert found["backend ebpf"]["ok"]
-    ran = hidden([READ_ONLY], "record", "-o", "x.trace", "--", "true")
+    ran = hidden([READ_ONLY], "record", *CALLS)
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
     assert facts["backend"] == "ebpf"
@@ -69,7 +75,7 @@ def test_a_read_only_tracefs_without_ebpf_falls_back_to_perf_events(hidden, tmp_
     assert not found["backend ftrace"]["ok"]
     assert not found["backend ebpf"]["ok"]
     assert found["backend perf"]["ok"]
-    ran = hidden(changes, "record", "-o", "x.trace", "--", "true")
+    ran = hidden(changes, "record", *CALLS)
     assert ran.status == 0, ran.err
     facts = json.loads((tmp_path / "x.trace/manifest.json").read_text())
     assert facts["backend"] == "perf"
@@ -108,12 +114,17 @@ def test_ebpf_that_was_asked_for_and_is_not_there(hidden, changes, mend):
     assert ran.err.count("\n") == 1
 
 
+AS_NOBODY = "--reuid=65534 --clear-groups"
+
+
+def test_doctor_without_privileges(unable):
+    assert unable(AS_NOBODY, ["chmod 1777 ."], "doctor").status == 3
+
+
 @pytest.mark.parametrize("backend", ["auto", "ftrace", "ebpf", "perf"])
 def test_without_privileges(unable, backend):
-    nobody = "--reuid=65534 --clear-groups"
-    assert unable(nobody, ["chmod 1777 ."], "doctor").status == 3
     record = ("record", "--backend", backend, "-o", "x.trace", "--", "true")
-    ran = unable(nobody, ["chmod 1777 ."], *record)
+    ran = unable(AS_NOBODY, ["chmod 1777 ."], *record)
     assert ran.status == 3, ran.err
     assert ran.err.count("\n") == 1
 

@@ -180,7 +180,8 @@ def test_without_uprobes_the_rest_is_recorded_and_that_is_said(job, hidden, tmp_
 
 def test_of_a_killed_recorder_the_guardian_removes_them(job, tmp_path):
     process, *_ = job
-    with Tracer("record", "-o", tmp_path / "x.trace", "-p", process.pid) as recorder:
+    options = ("-e", "torch_calls", "-o", tmp_path / "x.trace", "-p", process.pid)
+    with Tracer("record", *options) as recorder:
         assert "Tracing" in recorder.stderr.readline()
         assert [group.owner for group in events.ours()] == [recorder.pid]
         time.sleep(0.3)

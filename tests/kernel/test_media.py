@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.loads import finished
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from workloads.containers.limits import Speed
@@ -58,7 +59,7 @@ def limits_on(device):
     ]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def limits():
     if throttle.find() is None:
         pytest.skip("this kernel cannot limit devices")
@@ -134,47 +135,58 @@ STUDY = """
 name = "media"
 repeats = 1
 scale = 0.002
+record = ["-e", "block"]
 [[runs]]
 model = "lenet"
 workers = 0
 epochs = {epochs}
+cache = "kept"
 medium = {media}
 """
 
 
-@pytest.fixture
-def study(tracer, tmp_path):
-    def command(media, epochs=1):
-        (tmp_path / "mine.toml").write_text(STUDY.format(media=json.dumps(media), epochs=epochs))
-        return ("study", "run", "mine.toml", "-o", "s", "--scratch", "512m")
+class Studied:
+    """A study of a limited medium, whose runner was killed; then of all in the same folder."""
 
-    def run(media):
-        tracer(*command(media))
-        return {
+    def __init__(self, folder):
+        self.folder, self.card, self.absent = folder, folder / "card", str(folder / "absent")
+        self.card.mkdir()
+        self.groups = throttle_groups()
+        with Tracer(*self.command(["sd-card"], epochs=1_000_000), cwd=folder) as runner:
+            wait_for(lambda: list(folder.glob("s/scratch/output/train.log")), "the job", 200)
+            number = (folder / "s/scratch").stat().st_dev
+            self.device = f"{os.major(number)}:{os.minor(number)}"
+            runner.kill()
+        self.limits_left = limits_on(self.device)
+        (folder / "s/study.json").unlink()  # so that the same folder may go on with another study
+        ran = finished(self.command([self.absent, "ram", str(self.card), "sd-card"], 1), folder)
+        assert ran.status == 0, ran.err
+        self.runs = {
             found["factors"]["medium"]: found
-            for path in tmp_path.glob("s/runs/*/run.json")
+            for path in folder.glob("s/runs/*/run.json")
             for found in [json.loads(path.read_text())]
         }
 
-    run.command = command
-    return run
+    def command(self, media, epochs):
+        study = STUDY.format(media=json.dumps(media), epochs=epochs)
+        (self.folder / "mine.toml").write_text(study)
+        return ("study", "run", "mine.toml", "-o", "s", "--scratch", "512m")
 
 
-def assert_nothing_is_left(folder):
-    for name in ("scratch", "memory"):
-        assert not os.path.ismount(folder / "s" / name)
-    said = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
-    assert str(folder) not in said
-
-
-def test_a_study_runs_on_each_medium_and_says_which(study, tmp_path):
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    card = tmp_path / "card"
-    card.mkdir()
-    absent = str(tmp_path / "absent")
-    found = study(["sd-card", "ram", str(card), absent])
+    return Studied(tmp_path_factory.mktemp("study"))
+
+
+def throttle_groups():
+    return set(throttle.find().root.glob("traintrace-*"))
+
+
+def test_a_study_runs_on_each_medium_and_says_which(studied):
+    found, absent = studied.runs, studied.absent
     assert {name: one["state"] for name, one in found.items()} == {
-        "sd-card": "done", "ram": "done", str(card): "done", absent: "failed",
+        "sd-card": "done", "ram": "done", str(studied.card): "done", absent: "failed",
     }  # fmt: skip
     assert "No such file or directory; see that its folder is there" in found[absent]["reason"]
     asked, measured = (found["sd-card"]["medium"][name] for name in ("asked", "measured"))
@@ -183,30 +195,19 @@ def test_a_study_runs_on_each_medium_and_says_which(study, tmp_path):
     assert found["ram"]["medium"] == {"name": "ram"}
     losses = {one["summaries"][0]["last_loss"] for one in found.values() if one["summaries"]}
     assert len(losses) == 1
-    assert list(card.iterdir()) == []
-    assert_nothing_is_left(tmp_path)
+    assert list(studied.card.iterdir()) == []
 
 
-def test_a_killed_run_on_a_limited_medium_is_taken_down(study, tmp_path):
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    hierarchy = throttle.find()
-    groups = set(hierarchy.root.glob("traintrace-*"))
-    device = []
-    with Tracer(*study.command(["sd-card"], epochs=1_000_000), cwd=tmp_path) as runner:
-        wait_for(lambda: list(tmp_path.glob("s/scratch/output/train.log")), "the job", 200)
-        number = (tmp_path / "s/scratch").stat().st_dev
-        device = f"{os.major(number)}:{os.minor(number)}"
-        runner.kill()
-    assert limits_on(device)
-    (declared,) = tmp_path.glob("s/study.json")
-    declared.unlink()  # so that the same folder may go on with a shorter study
-    found = study(["ram"])
-    assert found["ram"]["state"] == "done"
-    assert limits_on(device) == []
-    assert set(hierarchy.root.glob("traintrace-*")) == groups
-    assert_nothing_is_left(tmp_path)
+def test_a_killed_run_on_a_limited_medium_is_taken_down(studied):
+    assert studied.limits_left
+    assert limits_on(studied.device) == []
+    assert throttle_groups() == studied.groups
+    for name in ("scratch", "memory"):
+        assert not os.path.ismount(studied.folder / "s" / name)
+    said = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    assert str(studied.folder) not in said
     assert not any(
-        str(tmp_path) in Path("/proc", pid, "cmdline").read_text(errors="replace")
+        str(studied.folder) in Path("/proc", pid, "cmdline").read_text(errors="replace")
         for pid in filter(str.isdigit, os.listdir("/proc"))
         if Path("/proc", pid, "cmdline").exists()
     )

@@ -5,6 +5,7 @@ The attacker is a real second user. It acts while the recorder runs, in a folder
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compared import make_run
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
@@ -25,6 +27,7 @@ from workloads.studies.scratch import Scratch
 
 NOBODY = 65534
 SECRET = "root:$6$not for everybody"
+BRIEF = ("-e", "syscalls", "-d", "0.3")
 BY_SUDO = {"SUDO_UID": str(NOBODY), "SUDO_GID": str(NOBODY)}
 
 
@@ -65,18 +68,34 @@ def victim():
         process.kill()
 
 
-@pytest.fixture
-def recording(place, victim):
+@contextlib.contextmanager
+def recorded(victim, folder, *options):
     """A recording that root makes for the attacker, in the attacker's folder."""
     recorder = Tracer(
-        *("record", "-o", "x.trace", "-p", victim.pid),
-        cwd=place / "theirs",
+        *("record", "-o", "x.trace", *options, "-p", victim.pid),
+        cwd=folder,
         env={**os.environ, **BY_SUDO},
     )
-    wait_for((place / "theirs/x.trace/raw/threads.json").exists, "the recording")
-    yield recorder
-    recorder.kill()
-    recorder.close()
+    try:
+        wait_for((folder / "x.trace/raw/threads.json").exists, "the recording")
+        yield recorder
+    finally:
+        recorder.kill()
+        recorder.close()
+
+
+@pytest.fixture
+def full_recording(place, victim):
+    """A recording with every kind of file."""
+    with recorded(victim, place / "theirs") as recorder:
+        yield recorder
+
+
+@pytest.fixture
+def recording(place, victim):
+    """A recording of which few tables are made."""
+    with recorded(victim, place / "theirs", "-e", "syscalls") as recorder:
+        yield recorder
 
 
 def end(recorder: Tracer) -> None:
@@ -90,8 +109,8 @@ def contents(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_trace_ends_as_the_users_own(recording, place):
-    end(recording)
+def test_a_trace_ends_as_the_users_own(full_recording, place):
+    end(full_recording)
     trace = place / "theirs/x.trace"
     for path in (trace, *trace.rglob("*")):
         assert path.stat().st_uid == NOBODY
@@ -100,7 +119,7 @@ def test_a_trace_ends_as_the_users_own(recording, place):
         assert opened.manifest["complete"]
 
 
-def test_while_it_is_recorded_nobody_else_changes_what_is_in_it(recording, place, attack):
+def test_while_it_is_recorded_nobody_else_changes_what_is_in_it(full_recording, place, attack):
     for script in (
         "touch x.trace/new",
         "rm x.trace/manifest.json",
@@ -111,7 +130,7 @@ def test_while_it_is_recorded_nobody_else_changes_what_is_in_it(recording, place
         "chmod 777 x.trace",
     ):
         assert not attack(script), script
-    end(recording)
+    end(full_recording)
 
 
 def test_another_folder_in_the_place_of_the_trace_gets_nothing(recording, place, attack):
@@ -179,7 +198,7 @@ def test_marks_of_a_process_are_only_regular_files_of_its_own(place, tracer, pla
     environment = {**os.environ, "TRACER_MARKS": str(marks)}
     command = [sys._base_executable, "-S", "-E", "-c", MARKER]
     with subprocess.Popen(command, env=environment) as process:
-        tracer("record", "-o", place / "x.trace", "-p", process.pid, "-d", "0.3")
+        tracer("record", *BRIEF, "-o", place / "x.trace", "-p", process.pid)
         process.kill()
     assert SECRET.encode() not in contents(place / "x.trace")
     with Trace(place / "x.trace") as trace:
@@ -200,18 +219,18 @@ def test_a_link_does_not_lead_out_of_a_targets_root(place, tracer):
     environment = {**os.environ, "TRACER_MARKS": "/marks"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"in\n"
-        tracer("record", "-o", place / "x.trace", "-p", process.pid, "-d", "0.3")
+        tracer("record", *BRIEF, "-o", place / "x.trace", "-p", process.pid)
         process.kill()
     assert SECRET.encode() not in contents(place / "x.trace")
 
 
 def test_under_sudo_a_page_is_written_with_the_users_rights(place, tracer, attack):
-    fixture = Path(__file__).resolve().parents[2] / "fixtures/lenet.trace"
+    trace = make_run(place / "x.trace", seconds=0.1)
     forbidden = place / "root's/page.html"
     environment = {**os.environ, **BY_SUDO}
-    ran = tracer("report", fixture, "--html", forbidden, env=environment, status=2)
+    ran = tracer("report", trace, "--html", forbidden, env=environment, status=2)
     assert "Permission denied" in ran.err
-    tracer("report", fixture, "--html", place / "theirs/page.html", env=environment)
+    tracer("report", trace, "--html", place / "theirs/page.html", env=environment)
     assert (place / "theirs/page.html").stat().st_uid == NOBODY
     assert not forbidden.exists()
 

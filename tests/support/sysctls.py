@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +12,12 @@ import pytest
 from tests.conftest import do_without
 
 
-@pytest.fixture
-def sysctls(tmp_path_factory):
-    """Set sysctls of `vm`, and restore them after the test: `sysctls(dirty_expire_centisecs=300)`.
+@contextlib.contextmanager
+def settings(basetemp: Path) -> Iterator[Callable[..., None]]:
+    """What sets sysctls of `vm`; the end restores them. Those who use this take turns."""
+    before: dict[Path, str] = {}
 
-    Tests that use this fixture never overlap, whichever process runs them. A test whose flusher
-    must keep its settings uses it, too, and sets nothing.
-    """
-    before = {}
-
-    def put(**values):
+    def put(**values: object) -> None:
         for name, value in values.items():
             path = Path("/proc/sys/vm", name)
             before.setdefault(path, path.read_text())
@@ -29,8 +27,21 @@ def sysctls(tmp_path_factory):
                 do_without(f"a {name} to be set", "TRACER_REQUIRE_KERNEL", "the kernel refuses it")
 
     # The processes of pytest-xdist have folders of their own in one common folder.
-    with (tmp_path_factory.getbasetemp().parent / "sysctls.lock").open("w") as lock:
+    with (basetemp.parent / "sysctls.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield put
+        finally:
+            for path, text in before.items():
+                path.write_text(text)
+
+
+@pytest.fixture
+def sysctls(tmp_path_factory):
+    """Set sysctls of `vm`, and restore them after the test: `sysctls(dirty_expire_centisecs=300)`.
+
+    Tests that use this fixture never overlap, whichever process runs them. A test whose flusher
+    must keep its settings uses it, too, and sets nothing.
+    """
+    with settings(tmp_path_factory.getbasetemp()) as put:
         yield put
-        for path, text in before.items():
-            path.write_text(text)

@@ -20,8 +20,10 @@ from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
 from tracer.session.file_handles import open_in_root
 from tracer.session.watch import Watch
+from tracer.store.checked import encoded
 from tracer.store.files import create, open_regular, write_whole
 from tracer.store.marks import LOST, NAMES, UNKNOWN_PID
+from tracer.store.names import escaped
 from tracer.targets import Target, threads
 
 _NAME = re.compile(
@@ -163,7 +165,7 @@ class Marks:
 
     def _write_name(self, process: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
         assert self._names is not None
-        os.write(self._names, json.dumps([process, own, pid, named]).encode() + b"\n")
+        os.write(self._names, encoded([escaped(process), own, pid, named]) + b"\n")
 
     def collect(self) -> None:
         """Copy what was found into the trace."""

@@ -41,8 +41,8 @@ from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
 from tracer.store import loss, perf, phases, samples, summary
 from tracer.store import manifest as manifests
-from tracer.store.checked import checker, encoded, what_is_wrong
-from tracer.store.files import allow_open_files, make_folder, read_bounded, write_whole
+from tracer.store.checked import Listed, encoded, json_lines, read_json, what_is_wrong
+from tracer.store.files import allow_open_files, make_folder, write_whole
 from tracer.store.lists import (
     ExtentFacts,
     FileFacts,
@@ -76,6 +76,10 @@ where do they lie?"""
 
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
 _MAX_LIST_BYTES = 256 << 20
+_MOST_LIST_PARTS = 10_000_000
+"""Of a million mappings, more than which are not listed."""
+_MOST_LINES = 3_000_000
+"""Processes found in containers."""
 
 
 def finalize(
@@ -102,8 +106,8 @@ def finalize(
             write_whole(folder / RAW / FILES, encoded(files))
             write_whole(folder / RAW / EXTENTS, encoded(extents))
         for table, name, kind in (
-            (FILES_TABLE, FILES, list[FileFacts]),
-            (EXTENT_MAP, EXTENTS, list[ExtentFacts]),
+            (FILES_TABLE, FILES, FileFacts),
+            (EXTENT_MAP, EXTENTS, ExtentFacts),
         ):
             if (folder / RAW / name).exists():
                 rows = _listed(folder / RAW / name, kind)
@@ -161,9 +165,9 @@ def _decode(
     folder: Path, manifest: Manifest, building: Path, progress: Progress | None
 ) -> tuple[dict[str, TableFacts], list[Gap], int | None]:
     formats, streams = raw_streams(folder, manifest)
-    threads = _listed(folder / RAW / THREADS, list[ThreadFacts])
-    maps = _listed(folder / RAW / MAPS, list[MapFacts])
-    members = _listed(folder / RAW / MEMBERS, list[MemberFacts], lines=True)
+    threads = _listed(folder / RAW / THREADS, ThreadFacts)
+    maps = _listed(folder / RAW / MAPS, MapFacts)
+    members = _listed(folder / RAW / MEMBERS, MemberFacts)
     context_manifest = {**manifest, "threads": threads, "maps": maps}
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
@@ -221,7 +225,7 @@ def _decode(
         for writer in writers.values():
             writer.discard()
     clock = manifest["clock"]
-    names = _listed(folder / RAW / MARKS / NAMES, list[MarkFacts], lines=True)
+    names = _listed(folder / RAW / MARKS / NAMES, MarkFacts)
     found = phases.read_phases(
         folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"), building, names
     )
@@ -316,16 +320,19 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
     return formats, streams
 
 
-def _listed(path: Path, kind: Any, lines: bool = False) -> Any:
-    """What the recorder listed, checked to be of this kind; empty where there is no file.
+def _listed(path: Path, kind: Any) -> Any:
+    """The list in a file of the recorder's, checked to be of this kind; empty where there is none.
 
-    With `lines` each entry is a line, of which a killed recorder may not have ended the last.
+    A file of lines (.jsonl) has an entry a line, of which a killed recorder may not have ended the
+    last.
     """
     try:
-        listed = read_bounded(path, _MAX_LIST_BYTES)
-        if lines:
-            listed = b"[" + listed[: listed.rfind(b"\n") + 1].strip().replace(b"\n", b",") + b"]"
-        return checker(kind).validate_json(listed)
+        if path.suffix != ".jsonl":
+            return read_json(path, Listed[kind], _MAX_LIST_BYTES, _MOST_LIST_PARTS)
+        listed = list(itertools.islice(json_lines(path, kind), _MOST_LINES + 1))
+        if len(listed) > _MOST_LINES:
+            raise ValueError(f"it has more than {_MOST_LINES} lines")
+        return listed
     except FileNotFoundError:
         return []
     except (ValueError, OSError) as error:

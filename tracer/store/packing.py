@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.store import manifest as manifests
-from tracer.store.checked import Count, checker, what_is_wrong
+from tracer.store.checked import Count, Listed, parsed, what_is_wrong
 from tracer.store.files import create, make_folder
 from tracer.store.importing import check_output, put_in_place
 from tracer.store.trace import ALL_TABLES, Trace
@@ -61,7 +61,7 @@ class PackList(TypedDict):
     """The first member."""
 
     pack: Count
-    members: Annotated[list[Member], Field(max_length=_MOST_MEMBERS)]
+    members: Annotated[Listed[Member], Field(max_length=_MOST_MEMBERS)]
 
 
 def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> int:
@@ -204,7 +204,7 @@ def _members(path: Path, stream: Any, size: int, folder: Path) -> None:
     if name != LIST or length > _MOST_LIST:
         raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
     try:
-        listed: PackList = checker(PackList).validate_json(_exactly(path, stream, length))
+        listed: PackList = parsed(PackList, _exactly(path, stream, length))
     except ValueError as error:
         raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", _AGAIN) from None
     _exactly(path, stream, -length % _BLOCK)

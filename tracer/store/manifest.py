@@ -28,7 +28,8 @@ from tracer.store.files import read_bounded, write_whole
 
 SCHEMA = 1
 FILE = "manifest.json"
-_MAX_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
+"""Of the file."""
 
 
 class Tool(TypedDict, total=False):
@@ -368,7 +369,7 @@ def read(folder: Path) -> Manifest:
         )
     path = folder / FILE
     try:
-        text = read_bounded(path, _MAX_BYTES)
+        text = read_bounded(path, MAX_BYTES)
         schema = parsed(_Version, text)["schema"]
         if schema > SCHEMA:
             raise BadTrace(

@@ -6,10 +6,24 @@ from dataclasses import dataclass
 
 from probes.schema import Column, Scope, Table, Type
 
+_MOST = (1 << 63) - 1
+_MOST_CPU = (1 << 15) - 1
+
+
+def fitting(number: int) -> int:
+    """The number, or the nearest one that a column of 64 bits holds.
+
+    Counters of a kernel or of a stranger's file have 64 bits without a sign, and sums have more.
+    """
+    return max(-_MOST - 1, min(number, _MOST))
+
 
 @dataclass(frozen=True)
 class Gap:
-    """Events that a stream lacks: between `start` and `end`, `count` of them or unknown."""
+    """Events that a stream lacks: between `start` and `end`, `count` of them or unknown.
+
+    Numbers that no column holds become the nearest that one does.
+    """
 
     stream: str
     cpu: int
@@ -17,6 +31,12 @@ class Gap:
     end: int | None
     count: int | None
     cause: str
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end", "count"):
+            if (number := getattr(self, name)) is not None:
+                object.__setattr__(self, name, fitting(number))
+        object.__setattr__(self, "cpu", max(-1, min(self.cpu, _MOST_CPU)))
 
     def of_scope(self, scope: Scope) -> bool:
         """Whether it is a gap in the events of this scope: a stream's name tells its instance."""

@@ -19,7 +19,7 @@ def small(monkeypatch):
 
 def written_whole(raw):
     listed.write(raw, "members.json", ENTRIES)
-    return listed.read(raw / "members.json", list[MemberFacts])
+    return listed.read(raw / "members.json", MemberFacts)
 
 
 def written_line_by_line(raw):
@@ -28,7 +28,7 @@ def written_line_by_line(raw):
         lines.add([entry])
     lines.close()
     lines.close()
-    return listed.read(raw / "members.jsonl", list[MemberFacts])
+    return listed.read(raw / "members.jsonl", MemberFacts)
 
 
 @pytest.mark.parametrize("write", [written_whole, written_line_by_line])
@@ -50,7 +50,7 @@ def test_what_a_list_has_no_room_for_is_counted(tmp_path, write, small):
 def test_a_list_of_another_size_is_refused(tmp_path, small):
     (tmp_path / "members.json").write_text("[" + " " * (1 << 14) + "]")
     with pytest.raises(BadTrace, match="longer than"):
-        listed.read(tmp_path / "members.json", list[MemberFacts])
+        listed.read(tmp_path / "members.json", MemberFacts)
 
 
 def test_what_was_left_out_adds_up_and_is_a_loss(tmp_path):

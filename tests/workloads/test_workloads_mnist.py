@@ -204,6 +204,8 @@ def test_images_of_another_size_are_refused(open_sets: Open, filled: Path):
         (gzip.compress(b"text"), "ends inside its IDX header"),
         (gzip.compress(idx.pack_header((2**32 - 1, 28, 28)) + bytes(9)), "unpacks to 33[0-9]{11}"),
     ],
+    # Processes of one test run have to agree on names, and a gzip holds the time that it was made.
+    ids=["not gzip", "cut off", "too short", "too long", "no IDX", "too many"],
 )
 def test_a_damaged_or_lying_gzip_is_refused(
     open_sets: Open, filled: Path, tmp_path: Path, content: bytes, complaint: str

@@ -23,6 +23,7 @@ from tracer.store import left_out
 from tracer.store.files import create, open_regular
 from tracer.store.listed import Lines
 from tracer.store.marks import NAMES, UNKNOWN_PID
+from tracer.store.names import escaped
 from tracer.targets import Target, threads
 
 _NAME = re.compile(
@@ -163,7 +164,7 @@ class Marks:
 
     def _write_name(self, process: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
         assert self._names is not None
-        self._names.add([(process, own, pid, named)])
+        self._names.add([(escaped(process), own, pid, named)])
 
     def collect(self) -> None:
         """Copy what was found into the trace."""

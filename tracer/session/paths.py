@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from probes.catalogue import TABLES
 from probes.openat import open_beneath
 from probes.proc import MountPoint, read_mounts
 from probes.workers.process import Channel, Unanswered, Worker
@@ -29,6 +30,8 @@ from tracer.session.mount_tree import ANSWERED_BY_OTHERS, reachable
 from tracer.store.checked import encoded
 from tracer.store.lists import ExtentFacts, FileFacts
 from tracer.store.manifest import Manifest
+from tracer.store.names import escaped
+from tracer.store.table_file import open_table
 
 _MOST_FILES = 65536
 _MOST_EXTENTS = 1 << 17
@@ -45,13 +48,13 @@ _MOST_BYTES = "256MB"
 _NONE_SUCH = (errno.ESTALE, errno.ENOENT)
 
 _NAMED_BY_FILE_SYSTEMS = """
-SELECT dev, fsid, root, ino, count(*) AS n FROM read_parquet($file_writes)
+SELECT dev, fsid, root, ino, count(*) AS n FROM (FILE_WRITES)
 WHERE ino IS NOT NULL AND event IN
     ('writepages_start', 'map_blocks', 'ordered_extent', 'direct_start', 'fsync', 'fsync_start')
 GROUP BY ALL
 """
 _NAMED_BY_WRITEBACK = """
-SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n FROM read_parquet($dirty)
+SELECT dev, NULL AS fsid, NULL AS root, ino, count(*) AS n FROM (DIRTY)
 WHERE event = 'dirty_folio' AND ino IS NOT NULL GROUP BY ALL
 """
 
@@ -126,11 +129,12 @@ def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
     """(dev, fsid, root, ino) as events tell them, the most often told first."""
     import duckdb
 
-    queries, parameters = [], {}
+    queries, files = [], contextlib.ExitStack()
     for name, query in (("file_writes", _NAMED_BY_FILE_SYSTEMS), ("dirty", _NAMED_BY_WRITEBACK)):
-        if (tables / f"{name}.parquet").exists():
-            queries.append(query)
-            parameters[name] = str(tables / f"{name}.parquet")
+        with contextlib.suppress(FileNotFoundError):
+            found = open_table(tables / f"{name}.parquet", TABLES[name], "record again")
+            files.enter_context(found.file)
+            queries.append(query.replace(name.upper(), found.select()))
     if not queries:
         return []
     query = (
@@ -141,11 +145,10 @@ def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
     config: dict[str, str | bool | int | float | list[str]]
     config = {"memory_limit": _MOST_BYTES, "temp_directory": str(tables / "spilled")}
     try:
-        with duckdb.connect(config=config) as connection:
+        with files, duckdb.connect(config=config) as connection:
             connection.execute("SET enable_progress_bar=false")  # it would be on standard output
-            rows: list[tuple[str, str | None, int | None, int]] = connection.execute(
-                query, parameters
-            ).fetchall()
+            rows: list[tuple[str, str | None, int | None, int]]
+            rows = connection.execute(query).fetchall()
     except (duckdb.OutOfMemoryException, duckdb.IOException):
         # No memory, no room to spill: names are worth having, not worth failing for.
         return []
@@ -216,7 +219,7 @@ def _found(
             if born > (manifest["clock"]["end_ns"] or 0):
                 return  # made since
         root, ino = key
-        text = path.decode("utf-8", "backslashreplace")
+        text = escaped(path)
         found[key] = (volume.name, root, ino, text, born, how)
         if root is None:  # btrfs has addresses of its own
             most = min(_MOST_EXTENTS_OF_A_FILE, most_extents - len(extents))

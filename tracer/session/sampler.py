@@ -7,7 +7,6 @@ time to answer must not keep it from ending a recording.
 from __future__ import annotations
 
 import contextlib
-import json
 import resource
 import threading
 import time
@@ -21,6 +20,7 @@ from probes.sampler.cgroup import CgroupReader
 from probes.sampler.processes import Processes
 from probes.sampler.reading import NotAvailable, Reader, Reading
 from probes.sampler.residency import Residency
+from tracer.store.checked import encoded
 from tracer.store.files import create
 from tracer.store.manifest import Sampling
 from tracer.targets import Target
@@ -161,9 +161,7 @@ class Sampler:
 def _line(target: int, readings: list[Reading]) -> bytes:
     if not readings:
         return b""
-    return (
-        json.dumps([time.monotonic_ns(), target, readings], separators=(",", ":")).encode() + b"\n"
-    )
+    return encoded([time.monotonic_ns(), target, readings]) + b"\n"
 
 
 def _folders(target: Target) -> list[Path]:

@@ -103,8 +103,8 @@ def finalize(
             listed.write(folder / RAW, FILES, files)
             listed.write(folder / RAW, EXTENTS, extents)
         for table, name, kind in (
-            (FILES_TABLE, FILES, list[FileFacts]),
-            (EXTENT_MAP, EXTENTS, list[ExtentFacts]),
+            (FILES_TABLE, FILES, FileFacts),
+            (EXTENT_MAP, EXTENTS, ExtentFacts),
         ):
             if (folder / RAW / name).exists():
                 rows = listed.read(folder / RAW / name, kind)
@@ -166,8 +166,8 @@ def _decode(
     symbols: Resolver | None,
 ) -> tuple[dict[str, TableFacts], list[Gap], int | None]:
     formats, streams = raw_streams(folder, manifest)
-    threads = listed.read(folder / RAW / THREADS, list[ThreadFacts])
-    members = listed.read(folder / RAW / MEMBERS, list[MemberFacts])
+    threads = listed.read(folder / RAW / THREADS, ThreadFacts)
+    members = listed.read(folder / RAW / MEMBERS, MemberFacts)
     context_manifest = {**manifest, "threads": threads, "maps": Maps(folder / RAW / MAPS)}
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
@@ -232,7 +232,7 @@ def _decode(
         for writer in writers.values():
             writer.discard()
     clock = manifest["clock"]
-    names = listed.read(folder / RAW / MARKS / NAMES, list[MarkFacts])
+    names = listed.read(folder / RAW / MARKS / NAMES, MarkFacts)
     found = phases.read_phases(
         folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"), building, names
     )

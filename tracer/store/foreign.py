@@ -24,7 +24,7 @@ from probes.catalogue import ALWAYS, PROBES
 from probes.errors import BadTrace
 from probes.kernel import syscall_names
 from probes.loss import TABLE as LOSS
-from probes.loss import Gap
+from probes.loss import Gap, fitting
 from tracer.store import listed, loss
 from tracer.store import manifest as manifests
 from tracer.store.files import create, make_folder
@@ -189,7 +189,7 @@ class ForeignRecording:
         more = loss.summary(gaps)
         known = manifest["loss"]
         manifest["loss"] = {
-            "events": known.get("events", 0) + more["events"],
+            "events": fitting(known.get("events", 0) + more["events"]),
             "windows": known.get("windows", 0) + more["windows"],
             "unknown": known.get("unknown", 0) + more["unknown"],
         }

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from probes.loss import Gap
-from tracer.store.checked import Count, checker, encoded
-from tracer.store.files import read_bounded, write_whole
+from tracer.store.checked import Count, encoded, read_json
+from tracer.store.files import write_whole
 
 FILE = "left_out.json"
 
@@ -46,7 +46,7 @@ def gaps(raw: Path, start_ns: int, end_ns: int | None) -> list[Gap]:
 
 def _read(raw: Path) -> _Facts:
     try:
-        found: _Facts = checker(_Facts).validate_json(read_bounded(raw / FILE, _MOST_BYTES))
+        found: _Facts = read_json(raw / FILE, _Facts, _MOST_BYTES)
     except FileNotFoundError:
         return {}
     return found

@@ -12,11 +12,13 @@ from typing import Any
 
 from probes.errors import BadTrace
 from tracer.store import left_out
-from tracer.store.checked import checker, encoded, what_is_wrong
+from tracer.store.checked import Listed, encoded, parsed, what_is_wrong
 from tracer.store.files import create, read_bounded, write_whole
 
 MOST_BYTES = 64 << 20
 """Of one list."""
+_MOST_PARTS = 3_000_000
+"""Of one list as JSON: items of it, and of what these hold."""
 
 LINES = ".jsonl"
 """How the name of a list ends that is written line by line."""
@@ -73,7 +75,7 @@ def _note(raw: Path, name: str, beyond: int) -> None:
 
 
 def read(path: Path, kind: Any) -> Any:
-    """A list of that kind, checked; empty where there is no file. Raises BadTrace.
+    """A list of entries of that kind, checked; empty where there is no file. Raises BadTrace.
 
     Of a list of lines, the last is left out where a killed recorder has not ended it.
     """
@@ -81,7 +83,7 @@ def read(path: Path, kind: Any) -> Any:
         data = read_bounded(path, MOST_BYTES)
         if path.suffix == LINES:
             data = b"[" + data[: data.rfind(b"\n") + 1].strip().replace(b"\n", b",") + b"]"
-        return checker(kind).validate_json(data)
+        return parsed(Listed[kind], data, _MOST_PARTS)
     except FileNotFoundError:
         return []
     except (ValueError, OSError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from probes.backends.timeline import RawStream
-from probes.loss import TABLE, Gap
+from probes.loss import TABLE, Gap, fitting
 from probes.symbols.budget import Reason
 from tracer.store.manifest import LossFacts
 
@@ -89,7 +89,7 @@ def rows(gaps: list[Gap]) -> pa.RecordBatch:
 def summary(gaps: list[Gap]) -> LossFacts:
     """{events, windows, unknown}: known losses, gaps, and gaps of unknown size."""
     return {
-        "events": sum(g.count or 0 for g in gaps),
+        "events": fitting(sum(g.count or 0 for g in gaps)),
         "windows": len(gaps),
         "unknown": sum(g.count is None for g in gaps),
     }

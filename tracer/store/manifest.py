@@ -13,12 +13,23 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from probes.errors import BadTrace, PermissionMissing
-from tracer.store.checked import STRICT, Count, Inode, Pid, checker, encoded, what_is_wrong
+from tracer.store.checked import (
+    STRICT,
+    Count,
+    Inode,
+    Listed,
+    Pid,
+    Whole,
+    encoded,
+    parsed,
+    what_is_wrong,
+)
 from tracer.store.files import read_bounded, write_whole
 
 SCHEMA = 1
 FILE = "manifest.json"
-_MAX_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
+"""Of the file."""
 
 
 class Tool(TypedDict, total=False):
@@ -68,7 +79,7 @@ class Clock(TypedDict):
     name: NotRequired[str]
     start_ns: Count
     end_ns: Count | None
-    realtime_offset_ns: NotRequired[int]
+    realtime_offset_ns: NotRequired[Whole]
     jiffies: NotRequired[tuple[Count, Count] | None]
 
 
@@ -92,13 +103,13 @@ class TargetFacts(TypedDict):
     role: str
     kind: str
     pid: Pid
-    command: NotRequired[list[str]]
-    exit_status: NotRequired[int]
+    command: NotRequired[Listed[str]]
+    exit_status: NotRequired[Whole]
     container: NotRequired[str]
     image: NotRequired[str]
-    cgroups: NotRequired[Annotated[list[CgroupFacts], Field(max_length=1024)]]
-    processes: NotRequired[list[Pid]]
-    makers: NotRequired[list[Pid]]
+    cgroups: NotRequired[Annotated[Listed[CgroupFacts], Field(max_length=1024)]]
+    processes: NotRequired[Listed[Pid]]
+    makers: NotRequired[Listed[Pid]]
 
 
 class ContainerMount(TypedDict):
@@ -121,8 +132,8 @@ class ContainerFacts(TypedDict):
     cgroup: NotRequired[str | None]
     merged: NotRequired[str | None]
     upper: NotRequired[str | None]
-    lower: NotRequired[list[str]]
-    mounts: NotRequired[list[ContainerMount]]
+    lower: NotRequired[Listed[str]]
+    mounts: NotRequired[Listed[ContainerMount]]
 
 
 class StreamFacts(TypedDict):
@@ -137,7 +148,7 @@ class StreamFacts(TypedDict):
     file: str
     stream: str
     cpu: Annotated[int, Field(ge=-1, lt=1 << 15)]
-    stalls: NotRequired[Annotated[list[tuple[Count, Count]], Field(max_length=10_000)]]
+    stalls: NotRequired[Annotated[Listed[tuple[Count, Count]], Field(max_length=10_000)]]
     samples: NotRequired[Literal["ebpf", "tracepoints", "perf:minor-faults", "perf:major-faults"]]
 
 
@@ -147,8 +158,8 @@ class Ftrace(TypedDict, total=False):
     header_page: str
     header_event: str
     formats: dict[str, str]
-    missing: dict[str, list[str]]
-    streams: Annotated[list[StreamFacts], Field(max_length=65536)]
+    missing: dict[str, Listed[str]]
+    streams: Annotated[Listed[StreamFacts], Field(max_length=65536)]
     stats: dict[str, dict[str, Count]]
 
 
@@ -160,7 +171,7 @@ class CounterFile(TypedDict):
 
     target: str
     file: str
-    missing: list[str]
+    missing: Listed[str]
     cgroup: NotRequired[str]
 
 
@@ -168,18 +179,18 @@ class CallGraphFile(TypedDict):
     """The output of one `perf record`."""
 
     file: str
-    events: list[str]
+    events: Listed[str]
 
 
 class Perf(TypedDict, total=False):
     """What perf recorded: `failures` by file, CPU time and process ids of perf itself."""
 
     version: str
-    counters: list[CounterFile]
-    callgraphs: list[CallGraphFile]
+    counters: Listed[CounterFile]
+    callgraphs: Listed[CallGraphFile]
     failures: dict[str, str]
     cpu_s: float
-    pids: list[Pid]
+    pids: Listed[Pid]
 
 
 class Sampling(TypedDict, total=False):
@@ -216,7 +227,7 @@ class Disk(TypedDict, total=False):
     rotational: bool
     write_cache: str
     backing_file: str
-    on: list[str]
+    on: Listed[str]
     partition_of: str
     start: Count
 
@@ -236,7 +247,7 @@ class Btrfs(TypedDict):
     fsid: str
     bdi: str
     dev: str
-    devices: list[str]
+    devices: Listed[str]
 
 
 class Imported(TypedDict, total=False):
@@ -247,7 +258,7 @@ class Imported(TypedDict, total=False):
 
     format: str
     file: str
-    notes: list[str]
+    notes: Listed[str]
     not_understood: dict[str, Count]
 
 
@@ -303,28 +314,28 @@ class Manifest(TypedDict):
     kernel: NotRequired[Kernel]
     clock: Clock
     duration_s: NotRequired[float | None]
-    command: NotRequired[list[str] | None]
+    command: NotRequired[Listed[str] | None]
     cuda_sync: NotRequired[bool]
-    targets: Annotated[list[TargetFacts], Field(max_length=4096)]
-    containers: NotRequired[Annotated[list[ContainerFacts], Field(max_length=65536)]]
-    probes: list[str]
+    targets: Annotated[Listed[TargetFacts], Field(max_length=4096)]
+    containers: NotRequired[Annotated[Listed[ContainerFacts], Field(max_length=65536)]]
+    probes: Listed[str]
     backend: str
     backend_why: NotRequired[str]
     imported: NotRequired[Imported]
-    summed_up: NotRequired[list[str]]
+    summed_up: NotRequired[Listed[str]]
     ftrace: Ftrace
     perf: NotRequired[Perf]
     samples: NotRequired[Sampling]
     syscall_names: NotRequired[dict[str, str]]
-    vm: dict[str, int]
-    mounts: NotRequired[list[Mount]]
-    disks: NotRequired[list[Disk]]
-    btrfs: NotRequired[list[Btrfs]]
-    file_systems: NotRequired[list[FileSystem]]
-    own_files: dict[str, list[Inode]]
+    vm: dict[str, Whole]
+    mounts: NotRequired[Listed[Mount]]
+    disks: NotRequired[Listed[Disk]]
+    btrfs: NotRequired[Listed[Btrfs]]
+    file_systems: NotRequired[Listed[FileSystem]]
+    own_files: dict[str, Listed[Inode]]
     own_cost: OwnCost
     tables: dict[str, TableFacts]
-    unmarked: NotRequired[list[str]]
+    unmarked: NotRequired[Listed[str]]
     loss: LossFacts
 
 
@@ -358,14 +369,14 @@ def read(folder: Path) -> Manifest:
         )
     path = folder / FILE
     try:
-        text = read_bounded(path, _MAX_BYTES)
-        schema = checker(_Version).validate_json(text)["schema"]
+        text = read_bounded(path, MAX_BYTES)
+        schema = parsed(_Version, text)["schema"]
         if schema > SCHEMA:
             raise BadTrace(
                 f"{folder} has schema {schema}; this tracer knows {SCHEMA}",
                 "upgrade: pip install -U traintrace",
             )
-        manifest: Manifest = checker(Manifest).validate_json(text)
+        manifest: Manifest = parsed(Manifest, text)
     except FileNotFoundError:
         raise BadTrace(
             f"{folder} is no trace: it has no {FILE}", "give the directory that `record -o` named"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probes.errors import BadTrace
-from tracer.store.checked import checker, what_is_wrong
+from tracer.store.checked import parsed, what_is_wrong
 from tracer.store.files import open_regular
 from tracer.store.lists import MapFacts, MappedFacts
 
@@ -19,6 +19,9 @@ FILE = "maps.jsonl"
 MOST_BYTES = 64 << 20
 MOST_BYTES_OF_A_PROCESS = 16 << 20
 """Of JSON: some 350,000 mappings; a process may have 65,530 by default (vm.max_map_count)."""
+
+_MOST_PARTS = 2_500_000
+"""Of a process's JSON: five a mapping, and some more for its files."""
 
 SnapshotFacts = tuple[int, int, list[tuple[int, int, int, MappedFacts]]]
 """A process's mappings: (pid, ns, mappings as (start, end, offset in the file, file))."""
@@ -40,7 +43,6 @@ class Maps:
             yield pid, ns, [(start, end, at, files[file]) for start, end, at, file in found]
 
     def _lines(self) -> Iterator[MapFacts]:
-        check = checker(MapFacts)
         left = MOST_BYTES
         try:
             with open_regular(self._path) as file:
@@ -49,7 +51,7 @@ class Maps:
                     if left < 0 or len(line) == MOST_BYTES_OF_A_PROCESS:
                         raise ValueError("too long")
                     if line.endswith(b"\n"):  # else the recorder was killed while it wrote
-                        yield check.validate_json(line)
+                        yield parsed(MapFacts, line, _MOST_PARTS)
         except FileNotFoundError:
             return
         except OSError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tracer.phases.format import (
 )
 from tracer.store.files import read_bounded
 from tracer.store.lists import MarkFacts
+from tracer.store.names import escaped
 
 _MAX_FILES = 100_000
 _MAX_BYTES = 16 << 20
@@ -50,6 +52,8 @@ _RECORD = np.dtype(
     ]
 )
 assert _RECORD.itemsize == RECORD_BYTES
+_AT_ONCE = 1 << 16
+_COLUMNS = ["ts", "pid", "tid", "epoch", "step", "kind", "name"]
 
 
 NAMES = "names.jsonl"
@@ -100,28 +104,21 @@ def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span
             known.threads.update({own: pid, **dict(threads)})
             # Two containers may count alike: then it is not known which is meant.
             parents[own] = pid if parents.get(own, pid) == pid else -own
-    by_thread: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
+    parts = [np.empty(0, _RECORD)]
     for path in _files(folder, SUFFIX, _MAX_FILES):
         records = _read(path)
-        if (process := path.name.rpartition("-")[0]) in here:
+        if (process := escaped(path.name.rpartition("-")[0])) in here:
             _rename(records, here[process], parents)
-        for pid, tid in np.unique(records[["pid", "tid"]]).tolist():
-            mine = records[(records["pid"] == pid) & (records["tid"] == tid)]
-            by_thread.setdefault((pid, tid), []).append(mine)
-    script: list[Span] = []
-    automatic: list[Span] = []
-    for (pid, tid), parts in sorted(by_thread.items()):
-        records = np.concatenate(parts)
-        records = records[np.argsort(records["ts"], kind="stable")]
-        measured = np.isin(records["kind"], (MEASURED, MEASURED | AUTOMATIC))
-        of_torch = (records["kind"] & AUTOMATIC) != 0
-        for found, mine, inherit in (
-            (script, records[~of_torch & ~measured], True),
-            (automatic, records[of_torch & ~measured], False),
-        ):
-            spans = _of_thread(pid, tid, mine, inherit)
-            _measure(spans, records[measured])
-            found += spans
+        parts.append(records)
+    records = np.concatenate(parts)
+    # By threads, then by time; of one time as they lie.
+    records = records[np.lexsort((records["ts"], records["tid"], records["pid"]))]
+    measured = np.isin(records["kind"], (MEASURED, MEASURED | AUTOMATIC))
+    of_torch = (records["kind"] & AUTOMATIC) != 0
+    script = _spans(records[~of_torch & ~measured], True)
+    automatic = _spans(records[of_torch & ~measured], False)
+    for found in (script, automatic):
+        _measure(found, records[measured])
     return script, automatic
 
 
@@ -182,21 +179,25 @@ def _rename(records: np.ndarray[Any, Any], names: _Names, parents: dict[int, int
     records["step"][worker] = [parents.get(pid, -pid) for pid in records["step"][worker].tolist()]
 
 
-def _of_thread(pid: int, tid: int, records: np.ndarray[Any, Any], inherit: bool) -> list[Span]:
-    """Spans of one thread, as they began: an end closes the innermost open one of its name."""
+def _spans(records: np.ndarray[Any, Any], inherit: bool) -> list[Span]:
+    """Spans of each thread, as they began: an end closes the innermost open one of its name."""
     begun: list[Span] = []
-    stack: list[Span] = []
+    stack: deque[Span] = deque()
     names: dict[bytes, str] = {}
-    for ts, epoch, step, kind, raw in zip(
-        *(records[column].tolist() for column in ("ts", "epoch", "step", "kind", "name")),
-        strict=True,
-    ):
+    often: Counter[str] = Counter()
+    """How many open ones there are of a name: a thread may end what it never began."""
+    thread = None
+    for ts, pid, tid, epoch, step, kind, raw in _rows(records[_COLUMNS]):
+        if (pid, tid) != thread:
+            thread = pid, tid
+            stack.clear()
+            often.clear()
         name = names.get(raw)
         if name is None:
             name = names[raw] = _text(raw)
         if kind & ~AUTOMATIC == BEGIN:
             if len(stack) >= _MAX_OPEN:
-                del stack[0]
+                often[stack.popleft().name] -= 1
             around = stack[-1] if stack and inherit else None
             span = Span(
                 ts,
@@ -208,15 +209,21 @@ def _of_thread(pid: int, tid: int, records: np.ndarray[Any, Any], inherit: bool)
             )
             begun.append(span)
             stack.append(span)
-            continue
-        at = next((i for i in reversed(range(len(stack))) if stack[i].name == name), None)
-        if at is None:
-            continue  # began before the marks were kept
-        # What was still open inside it was left by an exception that skipped its end mark.
-        for inner in stack[at:]:
-            inner.end = ts
-        del stack[at:]
+            often[name] += 1
+        elif often[name]:
+            # What is still open inside it was left by an exception that skipped its end mark.
+            ended = None
+            while ended != name:
+                span = stack.pop()
+                span.end, ended = ts, span.name
+                often[ended] -= 1
     return begun
+
+
+def _rows(records: np.ndarray[Any, Any]) -> Iterator[tuple[Any, ...]]:
+    """Records as tuples of Python's numbers, made some at a time."""
+    for first in range(0, len(records), _AT_ONCE):
+        yield from records[first : first + _AT_ONCE].tolist()
 
 
 def _text(name: bytes) -> str:
@@ -224,14 +231,12 @@ def _text(name: bytes) -> str:
 
 
 def _measure(spans: list[Span], records: np.ndarray[Any, Any]) -> None:
-    """Add to spans of one thread what the GPU took for each part of them, by name and time."""
-    by_name: dict[str, list[Span]] = {}
+    """Add to spans what the GPU took for each part of them, by thread, name and time."""
+    by_name: dict[tuple[int, int, str], list[Span]] = {}
     for span in spans if len(records) else ():
-        by_name.setdefault(span.name, []).append(span)
-    for at, took, raw in zip(
-        *(records[column].tolist() for column in ("epoch", "step", "name")), strict=True
-    ):
-        own = by_name.get(_text(raw), [])
+        by_name.setdefault((span.pid, span.tid, span.name), []).append(span)
+    for _, pid, tid, at, took, _, raw in _rows(records[_COLUMNS]):
+        own = by_name.get((pid, tid, _text(raw)), [])
         before = bisect_right(own, at, key=lambda s: s.start)
         if before and 0 <= took < _MAX_GPU_NS:
             around = own[before - 1]

@@ -25,8 +25,8 @@ from typing_extensions import TypedDict
 
 from probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.store import manifest as manifests
-from tracer.store.checked import Count, checker, what_is_wrong
-from tracer.store.files import create, make_folder
+from tracer.store.checked import Count, Listed, parsed, what_is_wrong
+from tracer.store.files import create, make_folder, open_regular
 from tracer.store.importing import check_output, put_in_place
 from tracer.store.trace import ALL_TABLES, Trace
 
@@ -61,7 +61,7 @@ class PackList(TypedDict):
     """The first member."""
 
     pack: Count
-    members: Annotated[list[Member], Field(max_length=_MOST_MEMBERS)]
+    members: Annotated[Listed[Member], Field(max_length=_MOST_MEMBERS)]
 
 
 def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> int:
@@ -86,7 +86,7 @@ def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> 
             for member in members:
                 out.write(_header(member["name"], member["size"]))
                 left = member["size"]
-                with (folder / member["name"]).open("rb") as source:
+                with open_regular(folder / member["name"]) as source:
                     while left:
                         data = source.read(min(left, _COPY))
                         if not data:
@@ -117,7 +117,7 @@ def _files(folder: Path, raw: bool) -> list[str]:
 def _member(folder: Path, name: str) -> Member:
     digest = hashlib.sha256()
     size = 0
-    with (folder / name).open("rb") as file:
+    with open_regular(folder / name) as file:
         while data := file.read(_COPY):
             digest.update(data)
             size += len(data)
@@ -168,30 +168,28 @@ def open_pack(path: Path) -> Trace:
 def is_pack(path: Path) -> bool:
     """Whether a file looks like a pack."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow=True) as file:
             return file.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
 def _unpack(path: Path, folder: Path) -> None:
     try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise BadTrace(f"{path} is no regular file", "give a pack")
-        with path.open("rb") as file:
+        with open_regular(path, follow=True) as file:
+            size = os.fstat(file.fileno()).st_size
             if file.read(len(ZSTD_MAGIC)) != ZSTD_MAGIC:
                 raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
             file.seek(0)
             with pa.CompressedInputStream(file, "zstd") as stream:
                 _members(path, stream, size, folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise BadTrace(f"there is no file {path}", "check its name") from None
     except PermissionError as error:
         raise PermissionMissing(
             f"{error.filename or path} may not be used by this user", "run as its owner, or as root"
         ) from None
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:
         raise BadTrace(f"{path} is damaged: {error}", _AGAIN) from None
     except OSError as error:
         if error.errno is not None:
@@ -204,7 +202,7 @@ def _members(path: Path, stream: Any, size: int, folder: Path) -> None:
     if name != LIST or length > _MOST_LIST:
         raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
     try:
-        listed: PackList = checker(PackList).validate_json(_exactly(path, stream, length))
+        listed: PackList = parsed(PackList, _exactly(path, stream, length))
     except ValueError as error:
         raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", _AGAIN) from None
     _exactly(path, stream, -length % _BLOCK)
@@ -237,6 +235,11 @@ def _check_list(path: Path, members: list[Member], size: int, folder: Path) -> N
     for name in names[1:]:
         if name not in _TABLES and name != "loss.parquet" and not _RAW.fullmatch(name):
             raise BadTrace(f"{path} holds {name[:200]!r}, which no trace has", "do not trust it")
+    if members[0]["size"] > manifests.MAX_BYTES:
+        raise BadTrace(
+            f"{path} says that its manifest has {members[0]['size']} bytes, which cannot be",
+            "do not trust it",
+        )
     total = sum(member["size"] for member in members)
     if total > _MOST_BYTES or (total > _SMALL and total > size * _MOST_RATIO):
         raise BadTrace(

@@ -76,10 +76,16 @@ def _numbered(found: list[Span], script: list[Span]) -> list[Span]:
             while at < len(marked) and marked[at].start <= span.start:
                 open_spans.append(marked[at])
                 at += 1
-            open_spans = [s for s in open_spans if s.end is None or s.end > span.start]
+            # A phase ends no earlier than what began inside it.
+            while open_spans and _ended(open_spans[-1], span.start):
+                open_spans.pop()
             around = open_spans[-1] if open_spans else span
             numbered.append(span.but(epoch=around.epoch, step=around.step))
     return numbered
+
+
+def _ended(span: Span, at: int) -> bool:
+    return span.end is not None and span.end <= at
 
 
 def _threads(spans: list[Span]) -> dict[tuple[int, int], list[Span]]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from probes.errors import BadTrace
 from probes.sampler.catalogue import SERIES
 from probes.samples import TABLE
-from tracer.store.checked import checker, what_is_wrong
+from tracer.store.checked import json_lines, what_is_wrong
 from tracer.store.lists import SampleFacts
 from tracer.store.manifest import Manifest, TableFacts
 from tracer.store.tables import TableWriter, batch_of
 
 FILE = "samples.jsonl"
-_MAX_LINE = 16 << 20
 _BATCH = 1 << 16
 
 _Row = tuple[int, str | None, str, str | None, float, str]
@@ -66,18 +64,7 @@ def _rows(path: Path, targets: list[str]) -> Iterator[_Row]:
 
 def _lines(path: Path) -> Iterator[SampleFacts]:
     """The lines that were written whole."""
-    check = checker(SampleFacts)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
-            while line := file.readline(_MAX_LINE):
-                if len(line) == _MAX_LINE:
-                    raise BadTrace(f"{path} has a line without an end", "record again")
-                if line.endswith(b"\n"):  # else the recorder was killed while it wrote
-                    yield check.validate_json(line)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise BadTrace(f"{path} cannot be read: {error.strerror}", "record again") from None
-    except ValueError as error:
+        yield from json_lines(path, SampleFacts)
+    except (OSError, ValueError) as error:
         raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", "record again") from None

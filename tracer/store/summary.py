@@ -9,16 +9,14 @@ from typing import Any
 from probes.backends import event_format
 from probes.backends.ebpf.summary import FAULT, REQUEST, SYSCALL, WRITEBACK
 from probes.errors import BadTrace
-from probes.loss import Gap
+from probes.loss import Gap, fitting
 from probes.summaries import HISTOGRAMS, SUMS
-from tracer.store.checked import checker, what_is_wrong
-from tracer.store.files import read_bounded
+from tracer.store.checked import json_lines, what_is_wrong
 from tracer.store.lists import SummaryFacts
 from tracer.store.manifest import Manifest, TableFacts
-from tracer.store.tables import write_rows
+from tracer.store.tables import TableWriter, batch_of
 
 FILE = "summary.jsonl"
-_MAX_BYTES = 1 << 30
 _MINOR_BITS, _OPERATION_BITS = 20, 8
 _KINDS = {SYSCALL: "syscall", FAULT: "fault", REQUEST: "request", WRITEBACK: "writeback"}
 _OPERATIONS = {"R": "read", "W": "write", "D": "discard", "F": "flush"}
@@ -32,49 +30,68 @@ def decode(raw: Path, manifest: Manifest, building: Path, gaps: list[Gap]) -> di
     if not manifest.get("summed_up"):
         return {}
     names = _Names(manifest)
-    sums: list[dict[str, Any]] = []
-    slots: list[dict[str, Any]] = []
-    for entry in _entries(raw / FILE):
-        for kind, what, pid, count, errors, total_ns, amount in entry["sums"]:
-            name, dev = names.of(kind, what)
-            timed = kind in (SYSCALL, REQUEST)
-            written = amount * names.page_bytes if kind == WRITEBACK else amount
-            sums.append(
-                {
-                    "start": entry["start"],
-                    "end": entry["end"],
-                    "kind": _KINDS[kind],
-                    "name": name,
-                    "dev": dev,
-                    "pid": pid,
-                    "count": count,
-                    "errors": errors if timed else None,
-                    "total_ns": total_ns if timed else None,
-                    "bytes": written if kind in (REQUEST, WRITEBACK) else None,
-                }
-            )
-        for kind, what, slot, count in entry["slots"]:
-            name, dev = names.of(kind, what)
-            slots.append(
-                {
-                    "kind": _KINDS[kind],
-                    "name": name,
-                    "dev": dev,
-                    "low_ns": 1 << slot if slot else 0,
-                    "high_ns": 1 << (slot + 1),
-                    "count": count,
-                }
-            )
-        if entry["uncounted"]:
-            lost = Gap("summary", 0, entry["start"], entry["end"], entry["uncounted"], "map full")
-            gaps.append(lost)
-    tables: dict[str, TableFacts] = {}
-    for table, rows in ((SUMS, sums), (HISTOGRAMS, slots)):
-        values = [[row[column.name] for column in table.columns] for row in rows]
-        written_rows = write_rows(table, building, values)
-        size = (building / f"{table.name}.parquet").stat().st_size
-        tables[table.name] = {"rows": written_rows, "bytes": size}
-    return tables
+    writers = {table.name: TableWriter(table, building) for table in (SUMS, HISTOGRAMS)}
+    try:
+        for entry in _entries(raw / FILE):
+            _add(writers[SUMS.name], _sums(entry, names))
+            _add(writers[HISTOGRAMS.name], _slots(entry, names))
+            if entry["uncounted"]:
+                start, end = entry["start"], entry["end"]
+                gaps.append(Gap("summary", 0, start, end, entry["uncounted"], "map full"))
+        for writer in writers.values():
+            writer.close()
+    finally:
+        for writer in writers.values():
+            writer.discard()
+    return {
+        name: {"rows": writer.rows, "bytes": writer.path.stat().st_size}
+        for name, writer in writers.items()
+    }
+
+
+def _add(writer: TableWriter, rows: list[dict[str, Any]]) -> None:
+    values = [[row[column.name] for column in writer.table.columns] for row in rows]
+    writer.add(batch_of(writer.table, values))
+
+
+def _sums(entry: SummaryFacts, names: _Names) -> list[dict[str, Any]]:
+    found = []
+    for kind, what, pid, count, errors, total_ns, amount in entry["sums"]:
+        name, dev = names.of(kind, what)
+        timed = kind in (SYSCALL, REQUEST)
+        written = fitting(amount * names.page_bytes) if kind == WRITEBACK else amount
+        found.append(
+            {
+                "start": entry["start"],
+                "end": entry["end"],
+                "kind": _KINDS[kind],
+                "name": name,
+                "dev": dev,
+                "pid": pid,
+                "count": count,
+                "errors": errors if timed else None,
+                "total_ns": total_ns if timed else None,
+                "bytes": written if kind in (REQUEST, WRITEBACK) else None,
+            }
+        )
+    return found
+
+
+def _slots(entry: SummaryFacts, names: _Names) -> list[dict[str, Any]]:
+    found = []
+    for kind, what, slot, count in entry["slots"]:
+        name, dev = names.of(kind, what)
+        found.append(
+            {
+                "kind": _KINDS[kind],
+                "name": name,
+                "dev": dev,
+                "low_ns": 1 << slot if slot else 0,
+                "high_ns": 1 << (slot + 1),
+                "count": count,
+            }
+        )
+    return found
 
 
 class _Names:
@@ -104,13 +121,6 @@ class _Names:
 def _entries(path: Path) -> Iterator[SummaryFacts]:
     """The intervals that were written whole."""
     try:
-        lines = read_bounded(path, _MAX_BYTES).split(b"\n")
-    except FileNotFoundError:
-        return
+        yield from json_lines(path, SummaryFacts)
     except (OSError, ValueError) as error:
-        raise BadTrace(f"{path} cannot be read: {error}", "record again") from None
-    for line in lines[:-1]:  # behind the last newline lies what a killed recorder left
-        try:
-            yield checker(SummaryFacts).validate_json(line)
-        except ValueError as error:
-            raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", "record again") from None
+        raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", "record again") from None

@@ -12,7 +12,7 @@ follow each other are one forward. All else is fact.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
@@ -253,8 +253,10 @@ class _Thread:
                 cycle.epoch = epoch
             start = training[first].start
             before = training[first - 1].start if first else -1
-            loads = [s.start for s in self.loads if before < s.start < start]
-            row = self._span("epoch", loads[-1] if loads else start, training[end - 1].end)
+            last = bisect_left(self.loads, start, key=lambda s: s.start) - 1
+            loaded = last >= 0 and self.loads[last].start > before
+            begun = self.loads[last].start if loaded else start
+            row = self._span("epoch", begun, training[end - 1].end)
             found.append(row.but(epoch=epoch))
         return found
 

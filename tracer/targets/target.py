@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from probes.kernel import process_alive
 from tracer.store.manifest import TargetFacts
+from tracer.store.names import escaped
 
 
 @dataclass
@@ -47,17 +48,12 @@ class Target:
     def describe(self) -> TargetFacts:
         """For the manifest."""
         return {
-            "name": text(self.name),
+            "name": escaped(self.name),
             "role": self.role,
             "kind": self.kind,
             "pid": self.pid,
-            "command": [text(argument) for argument in self.command],
+            "command": [escaped(argument) for argument in self.command],
         }
-
-
-def text(name: str) -> str:
-    """A name of the file system as text: bytes that are no UTF-8 become question marks."""
-    return name.encode("utf-8", "replace").decode()
 
 
 def named_apart(targets: list[Target]) -> list[Target]:

@@ -49,12 +49,16 @@ class Worker:
         with warnings.catch_warnings():
             # Python 3.12 warns wherever numpy's idle threads are: nothing of theirs is used here.
             warnings.simplefilter("ignore", DeprecationWarning)
+            # What Python does around a fork prints a traceback where Ctrl-C comes into it.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 self.pid = os.fork()
             except OSError as error:
                 self._socket.close()
                 theirs.close()
                 raise Unanswered(f"no process can be started: {error.strerror}") from None
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if self.pid == 0:
             _run(serve, theirs, keep)
         theirs.close()

@@ -256,7 +256,7 @@ sys.stdin.readline()
 for one in mapped[:23]: one[0] = 1
 """
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([*PYTHON, source], **pipes) as process:
+    with subprocess.Popen([*PYTHON, "-c", source], **pipes) as process:
         process.stdout.readline()
         with Tracer("record", "-o", "x.trace", "-p", process.pid, cwd=tmp_path) as recorder:
             said = recorder.stderr.readline()

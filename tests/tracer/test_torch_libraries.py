@@ -1,6 +1,5 @@
 """The library that a process runs is the file that it has mapped, not what its path leads to."""
 
-import mmap
 import os
 import subprocess
 
@@ -16,6 +15,7 @@ from probes.torch_calls import LIBRARY, Place
 from tests.conftest import do_without
 from tests.support.binaries import compile_c, needs_binutils
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
+from tests.support.loads import PYTHON
 from tracer.session.privileges import keep
 from tracer.session.torch_libraries import open_libraries
 
@@ -30,36 +30,52 @@ def library(tmp_path):
     return compile_c(tmp_path, SOURCE, "-shared", "-fPIC", name=LIBRARY)
 
 
+MAP = """
+import mmap, sys
+held = []
+for path in map(str.rstrip, sys.stdin):
+    with open(path, "rb") as file:
+        held.append(mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC))
+    print(flush=True)
+"""
+
+
+class Mapping:
+    """A process that maps files as code; this one may have PyTorch's own library mapped."""
+
+    def __init__(self):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([*PYTHON, "-c", MAP], **pipes)
+
+    def __call__(self, path):
+        self.process.stdin.write(f"{path}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "\n"
+
+    def inodes(self):
+        """Inodes of what is found to be its library."""
+        found = open_libraries([self.process.pid])
+        try:
+            return [known(fd).inode for fd in found]
+        finally:
+            for fd in found:
+                os.close(fd)
+
+
 @pytest.fixture
 def mapped():
-    """Map files into this process as code."""
-    held = []
-
-    def run(path):
-        with path.open("rb") as file:
-            held.append(mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC))
-
-    yield run
-    for each in held:
-        each.close()
-
-
-def inodes():
-    """Inodes of what is found to be this process's library."""
-    found = open_libraries([os.getpid()])
-    try:
-        return [known(fd).inode for fd in found]
-    finally:
-        for fd in found:
-            os.close(fd)
+    mapping = Mapping()
+    yield mapping
+    mapping.process.kill()
+    mapping.process.communicate()
 
 
 @needs_binutils
 def test_what_is_mapped_is_found_once(library, mapped):
     mapped(library)
     mapped(library)
-    assert inodes() == [library.stat().st_ino]
-    (fd, *none) = open_libraries([os.getpid(), os.getpid(), 1 << 30])
+    assert mapped.inodes() == [library.stat().st_ino]
+    (fd, *none) = open_libraries([mapped.process.pid, mapped.process.pid, 1 << 30])
     os.close(fd)
     assert none == []
 
@@ -76,12 +92,12 @@ def test_another_file_in_its_place_is_not_taken_for_it(library, mapped, tmp_path
     subprocess.run(["mount", "--bind", str(other), str(library)], check=True)
     try:
         assert library.stat().st_ino == other.stat().st_ino
-        assert inodes() == [own]
+        assert mapped.inodes() == [own]
         # Without the right to open what is mapped, nothing rather than the wrong file.
-        assert in_child(inodes) == []
+        assert in_child(mapped.inodes) == []
     finally:
         subprocess.run(["umount", str(library)], check=True)
-    assert in_child(inodes) == [own]
+    assert in_child(mapped.inodes) == [own]
 
 
 def in_child(function):
@@ -109,7 +125,7 @@ def test_a_library_of_a_file_system_in_user_space_is_left_alone(
     dead = dead_file_system(library.read_bytes(), LIBRARY)
     mapped(dead.path)
     dead.dies()
-    assert inodes() == []
+    assert mapped.inodes() == []
 
 
 @needs_binutils

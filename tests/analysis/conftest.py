@@ -6,7 +6,7 @@ import distributed
 import pytest
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Dask scheduler with two workers; `local:N` would start some a test."""
     folder = str(tmp_path_factory.mktemp("workers"))

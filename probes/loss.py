@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from probes.limits import CPU_LIMIT, TIME_LIMIT
 from probes.schema import Column, Scope, Table, Type
+
+COUNT_LIMIT = 1 << 48
+"""No gap has as many events: a CPU would log that many in years."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Events that a stream lacks: between `start` and `end`, `count` of them or unknown."""
+    """Events that a stream lacks: between `start` and `end`, `count` of them or unknown.
+
+    What a damaged stream says and cannot be is not known.
+    """
 
     stream: str
     cpu: int
@@ -17,6 +24,14 @@ class Gap:
     end: int | None
     count: int | None
     cause: str
+
+    def __post_init__(self) -> None:
+        for name, limit in (("start", TIME_LIMIT), ("end", TIME_LIMIT), ("count", COUNT_LIMIT)):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < limit:
+                object.__setattr__(self, name, None)
+        if not 0 <= self.cpu < CPU_LIMIT:
+            object.__setattr__(self, "cpu", -1)
 
     def of_scope(self, scope: Scope) -> bool:
         """Whether it is a gap in the events of this scope: a stream's name tells its instance."""

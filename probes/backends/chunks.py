@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from probes.backends.timeline import Batch, open_raw
 from probes.errors import BadTrace
+from probes.limits import TIME_LIMIT
 from probes.loss import Gap
 
 DATA, LOST, FULL = 1, 2, 3
@@ -149,7 +150,7 @@ def _index(fd: int, size: int) -> tuple[NDArray[Any], NDArray[np.int64], int]:
             and found["kind"][0] in (DATA, LOST, FULL)
             and 0 <= found["bytes"][0] <= MAX_PAYLOAD
             and found["at"][0] >= 0
-            and 0 <= found["start"][0] <= found["end"][0]
+            and 0 <= found["start"][0] <= found["end"][0] < TIME_LIMIT
         )
         if not sane or after > size:
             break

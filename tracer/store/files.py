@@ -137,9 +137,13 @@ def write_whole(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def open_regular(path: Path | str, dir_fd: int | None = None) -> BinaryIO:
-    """A regular file, open for reading. ValueError for a link, a folder, a FIFO or a device."""
-    found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+def open_regular(path: Path | str, dir_fd: int | None = None, follow: bool = False) -> BinaryIO:
+    """A regular file, open for reading. ValueError for a folder, a FIFO or a device, and a link.
+
+    `follow`: open what a link leads to: for files that the user names.
+    """
+    flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    found = os.open(path, flags, dir_fd=dir_fd)
     try:
         # Looked at before it is opened: to open a device may do something.
         if not stat.S_ISREG(os.fstat(found).st_mode):
@@ -149,9 +153,9 @@ def open_regular(path: Path | str, dir_fd: int | None = None) -> BinaryIO:
         os.close(found)
 
 
-def read_bounded(path: Path, limit: int) -> bytes:
+def read_bounded(path: Path, limit: int, follow: bool = False) -> bytes:
     """The bytes of a regular file; ValueError where it is none or longer than `limit`."""
-    with open_regular(path) as file:
+    with open_regular(path, follow=follow) as file:
         if os.fstat(file.fileno()).st_size > limit:
             raise ValueError(f"longer than {limit} bytes")
         data = file.read(limit + 1)

@@ -11,6 +11,7 @@ from probes.loss import TABLE, Gap
 from tracer.store.manifest import LossFacts
 
 _MISSING = "missing from file"
+_MOST_EVENTS = (1 << 63) - 1
 _AT_THE_END = ("never read", "torn end", _MISSING)
 
 
@@ -78,7 +79,7 @@ def rows(gaps: list[Gap]) -> pa.RecordBatch:
 def summary(gaps: list[Gap]) -> LossFacts:
     """{events, windows, unknown}: known losses, gaps, and gaps of unknown size."""
     return {
-        "events": sum(g.count or 0 for g in gaps),
+        "events": min(sum(g.count or 0 for g in gaps), _MOST_EVENTS),
         "windows": len(gaps),
         "unknown": sum(g.count is None for g in gaps),
     }

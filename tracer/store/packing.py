@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, with_config
+from pydantic import ConfigDict, FailFast, Field, with_config
 from typing_extensions import TypedDict
 
 from probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.store import manifest as manifests
 from tracer.store.checked import Count, checker, what_is_wrong
-from tracer.store.files import create, make_folder
+from tracer.store.files import create, make_folder, open_regular
 from tracer.store.importing import check_output, put_in_place
 from tracer.store.trace import ALL_TABLES, Trace
 
@@ -39,6 +39,8 @@ _BLOCK = 512
 _COPY = 1 << 20
 _MOST_MEMBERS = 1 << 17
 _MOST_LIST = 64 << 20
+_MOST_VALUES = 8 * _MOST_MEMBERS
+"""In the list; what is read of JSON takes up to a hundred times the bytes that it had."""
 _MOST_BYTES = 1 << 40
 _MOST_RATIO = 200
 _SMALL = 64 << 20
@@ -61,7 +63,7 @@ class PackList(TypedDict):
     """The first member."""
 
     pack: Count
-    members: Annotated[list[Member], Field(max_length=_MOST_MEMBERS)]
+    members: Annotated[list[Member], Field(max_length=_MOST_MEMBERS), FailFast()]
 
 
 def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> int:
@@ -168,25 +170,34 @@ def open_pack(path: Path) -> Trace:
 def is_pack(path: Path) -> bool:
     """Whether a file looks like a pack."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow=True) as file:
             return file.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC
-    except OSError:
+    except (OSError, ValueError):
         return False
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path, follow=True)
+    except FileNotFoundError:
+        raise BadTrace(f"there is no file {path}", "check its name") from None
+    except PermissionError:
+        raise PermissionMissing(
+            f"{path} may not be read by this user", "run as its owner, or as root"
+        ) from None
+    except ValueError:
+        raise BadTrace(f"{path} is no regular file", "give a pack") from None
 
 
 def _unpack(path: Path, folder: Path) -> None:
     try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise BadTrace(f"{path} is no regular file", "give a pack")
-        with path.open("rb") as file:
+        with _opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
             if file.read(len(ZSTD_MAGIC)) != ZSTD_MAGIC:
                 raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
             file.seek(0)
             with pa.CompressedInputStream(file, "zstd") as stream:
                 _members(path, stream, size, folder)
-    except FileNotFoundError:
-        raise BadTrace(f"there is no file {path}", "check its name") from None
     except PermissionError as error:
         raise PermissionMissing(
             f"{error.filename or path} may not be used by this user", "run as its owner, or as root"
@@ -203,8 +214,11 @@ def _members(path: Path, stream: Any, size: int, folder: Path) -> None:
     name, length = _next(path, stream)
     if name != LIST or length > _MOST_LIST:
         raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
+    text = _exactly(path, stream, length)
+    if sum(text.count(mark) for mark in (b"{", b"[", b",")) > _MOST_VALUES:
+        raise BadTrace(f"{path} lists more than any trace has", "do not trust it")
     try:
-        listed: PackList = checker(PackList).validate_json(_exactly(path, stream, length))
+        listed: PackList = checker(PackList).validate_json(text)
     except ValueError as error:
         raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", _AGAIN) from None
     _exactly(path, stream, -length % _BLOCK)

@@ -227,11 +227,10 @@ def _decode(
             writer.discard()
     clock = manifest["clock"]
     names = listed.read(folder / RAW / MARKS / NAMES, list[MarkFacts])
-    found = phases.read_phases(
-        folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"), building, names
-    )
-    tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
-    tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
+    marks = folder / RAW / MARKS
+    found = phases.write_phases(marks, clock["start_ns"], clock.get("end_ns"), building, names)
+    size = (building / f"{PHASES.name}.parquet").stat().st_size
+    tables[PHASES.name] = {"rows": found, "bytes": size}
     last_event = max((stream.last_seen for stream in streams), default=0) or None
     gaps = [*_gaps(manifest, timeline), *membership.gaps, *not_kept]
     gaps += left_out.gaps(folder / RAW, clock["start_ns"], clock.get("end_ns"))

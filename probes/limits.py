@@ -1,4 +1,4 @@
-"""What numbers of the kernel cannot exceed, on any Linux."""
+"""Numbers that the kernel cannot exceed, on any Linux."""
 
 from __future__ import annotations
 

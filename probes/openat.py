@@ -25,7 +25,7 @@ def _libc() -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an open file without asking a server."""
+    """Facts of an open file that no server has to be asked for."""
 
     mode: int
     device: int
@@ -33,7 +33,7 @@ class Known:
 
 
 def known(fd: int) -> Known:
-    """What the kernel knows of an open file, or of a place (O_PATH), asking nobody. OSError.
+    """The facts that the kernel has of an open file, or of a place (O_PATH). Raises OSError.
 
     `fstat` would ask the server of a network file system, and wait for its answer.
     """

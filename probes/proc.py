@@ -36,12 +36,12 @@ class MountPoint:
     parent: int
     dev: str
     root: bytes
-    """What of the file system is mounted here."""
+    """The folder of the file system that is mounted here."""
     path: bytes
     kind: bytes
     source: bytes
     options: bytes
-    """Of the file system itself."""
+    """The source of the file system itself."""
 
 
 def read_mounts(path: Path = MOUNTINFO) -> list[MountPoint]:
@@ -84,7 +84,7 @@ class Mapped:
 
     @property
     def executable(self) -> bool:
-        """Whether code in it can be run."""
+        """True where code in it can be run."""
         return self.permissions[2] == "x"
 
 

@@ -216,7 +216,7 @@ class Timeline:
         return rows_of(batch, kept)
 
     def _next(self) -> tuple[list[int], int | None]:
-        """How many units of each stream come next, and when the unit after them starts."""
+        """The number of units of each stream that come next, and the start of the unit after them."""
         ahead = [stream.ahead(_BATCH_BYTES) for stream in self.streams]
         keys = np.concatenate([starts for starts, _ in ahead])
         order = np.argsort(keys, kind="stable")

@@ -32,7 +32,7 @@ _FLUSH_ROWS = 4096
 
 @dataclass
 class _Process:
-    """What the threads of a process have in common."""
+    """The facts that the threads of a process share."""
 
     pid: int
     ppid: int | None

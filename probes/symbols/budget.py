@@ -1,4 +1,4 @@
-"""How much is read for the names of functions: of one file, and of all files of a recording.
+"""Limits of what is read for the names of functions: a file's, and a recording's.
 
 The files are the targets' own. What goes beyond is left out, and counted by its reason: a row of
 the table `loss`. The process that reads them is ended where it asks for more.
@@ -18,11 +18,11 @@ from probes.workers.process import TOO_LATE, TOO_LONG, Unanswered
 MAX_FILE_BYTES = 1 << 31
 """Read of one file: tables, not code. The checksum of a debug file takes all of it."""
 MAX_SYMBOLS = 1 << 21
-"""Of one table: a large library has half a million."""
+"""The most of one table: a large library has half a million."""
 MAX_STRING_BYTES = 1 << 28
-"""Of the names of one table."""
+"""The most for the names of one table."""
 MAX_MAP_BYTES = 1 << 26
-"""Of what a just-in-time compiler wrote about one process."""
+"""The most that is read of a just-in-time compiler's map of one process."""
 MAX_MAP_LINES = 1 << 20
 MAX_NAME = 512
 """Characters of a name; what is longer ends in an ellipsis."""
@@ -82,7 +82,7 @@ class LeftOut(Exception):
 
 
 class Account:
-    """What has been spent of a budget.
+    """The part of a budget that has been spent.
 
     left_out  of how many files functions were left out, by reason; for NAMES how many names
     """

@@ -23,7 +23,7 @@ _MAX_LINK_BYTES = 4096
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a stripped file says of its debug file.
+    """The debug file that a stripped file names.
 
     build_id        in hex digits, or None
     name, checksum  by the section `.gnu_debuglink`, or None: a file name, a CRC-32
@@ -49,7 +49,7 @@ class Candidate:
 
 
 def wanted(elf: ElfImage) -> Wanted | None:
-    """What debug file this file asks for; None where it names none."""
+    """The debug file that this file asks for; None where it names none."""
     build_id = elf.build_id
     name, checksum = _debug_link(elf) or (None, None)
     if build_id is not None and len(build_id) <= 2:
@@ -58,7 +58,7 @@ def wanted(elf: ElfImage) -> Wanted | None:
 
 
 def candidates(sought: Wanted, folder: Path, root: Path) -> Iterator[Candidate]:
-    """Where the debug file of a file in `folder` may be, the likeliest first.
+    """Paths at which the debug file of a file in `folder` may be, the likeliest first.
 
     By build id: `ROOT/.build-id/xx/yyyy.debug`. By name: beside the file, in `.debug/` beside it,
     and under ROOT at the file's own path.
@@ -75,7 +75,7 @@ def candidates(sought: Wanted, folder: Path, root: Path) -> Iterator[Candidate]:
 
 
 def belongs(debug: ElfImage, elf: ElfImage, checksum: int | None) -> bool:
-    """Whether `debug` is the debug file of `elf`. Raises UnreadableSymbols."""
+    """True where `debug` is the debug file of `elf`. Raises UnreadableSymbols."""
     if checksum is None:
         return debug.build_id == elf.build_id
     if (debug.status.st_dev, debug.status.st_ino) == (elf.status.st_dev, elf.status.st_ino):

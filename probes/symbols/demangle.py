@@ -27,7 +27,7 @@ _MAX_DEATHS = 8
 _MEMORY_BYTES = 512 << 20
 _SECONDS_A_NAME = 0.25
 _SECONDS = 20
-"""Of processor time, for all names."""
+"""Seconds of processor time, for all names."""
 _SECONDS_A_BATCH = _BATCH * _SECONDS_A_NAME
 """Until there is an answer."""
 

@@ -35,7 +35,7 @@ class ElfFile(ElfImage):
 
     @property
     def stripped(self) -> bool:
-        """Whether it has no `.symtab` that can be read."""
+        """True where it has no `.symtab` that can be read."""
         return not self._symtab
 
     @cached_property

@@ -64,10 +64,10 @@ class _File:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How files of a kind are looked at."""
+    """The way in which files of a kind are looked at."""
 
     follow: bool
-    """Whether a path may be a link."""
+    """True where a path may be a link."""
     unfit: Callable[[Status], str | None]
     """Why a file is not the one that is meant, or None."""
     load: Callable[[bytes, int], Facts]
@@ -87,7 +87,7 @@ class SymbolCache:
         self._files: dict[bytes, _File] = {}
         self._inodes: dict[tuple[bool, Status], _File] = {}
         self._tables: OrderedDict[int, tuple[_File, int]] = OrderedDict()
-        """What the reader holds, with its bytes; what was unused longest comes first."""
+        """Tables that the reader holds, with their bytes; the one unused longest comes first."""
         self._numbers = itertools.count(1)
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._opener = Opener(self._account.budget, self._ours)
@@ -119,7 +119,7 @@ class SymbolCache:
 
     @property
     def left_out(self) -> Counter[Reason]:
-        """Of how many files functions were left out, by reason; for NAMES how many names."""
+        """The number of files whose functions were left out, by reason; for NAMES that of names."""
         return self._account.left_out
 
     def resolve(

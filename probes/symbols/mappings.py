@@ -25,7 +25,7 @@ FAULT, MAP, CLEAR = 0, 1, 2
 _LEAST_FILES = 4096
 """So many files are kept before it is asked which are still mapped."""
 _MOST_MAPPINGS = 1 << 22
-"""Of all spaces together, 28 bytes each: the kernel lets a process have 65,530 by default."""
+"""The most of all spaces together, 28 bytes each: a process may have 65,530 by default."""
 
 _STACK_BYTES = 8 << 20
 """A stack's mapping is told of once, small, and grows down as it is used: the usual limit."""

@@ -29,7 +29,7 @@ _FOLLOW, _NO_FOLLOW, _BENEATH = 0, 1, 2
 
 @dataclass(frozen=True)
 class Status:
-    """What `fstat` says of an open regular file."""
+    """The answer of `fstat` for an open regular file."""
 
     device: int
     inode: int
@@ -103,8 +103,8 @@ class Opener:
             try:
                 fd = _open_below(path, below) if how == _BENEATH else _open(path, how == _FOLLOW)
             except (OSError, ValueError) as error:  # a NUL in a path
-                number = getattr(error, "errno", None) or errno.EINVAL
-                channel.send(_ANSWER.pack(number, *[0] * 6))
+                failure = getattr(error, "errno", None) or errno.EINVAL
+                channel.send(_ANSWER.pack(failure, *[0] * 6))
                 continue
             try:
                 status = os.fstat(fd)

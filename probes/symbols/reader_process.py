@@ -1,4 +1,4 @@
-"""What the process that reads files of targets does: the other side of `reader.py`."""
+"""The work of the process that reads files of targets: the other side of `reader.py`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FileName = Annotated[str, Field(max_length=4096, pattern=r"^[^/\x00]+$")]
 
 @checked_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class Facts:
-    """What the reader says of a file.
+    """The reader's answer about a file.
 
     refused          whether it has no table, and never will
     bytes_read       of it and of its debug file

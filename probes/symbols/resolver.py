@@ -64,7 +64,7 @@ class Resolver:
 
     @property
     def left_out(self) -> Counter[Reason]:
-        """Of how many files functions were left out, by reason; for NAMES how many names."""
+        """The number of files whose functions were left out, by reason; for NAMES that of names."""
         return self._cache.left_out
 
     def of_kernel(self, addresses: NDArray[np.uint64]) -> Names:

@@ -1,4 +1,4 @@
-"""How a process gives up, for good, what it does not need to read bytes and to answer.
+"""A process gives up, for good, what it does not need to read bytes and to answer.
 
 It becomes nobody's, without capabilities and without a way to others; it cannot open a file,
 connect or start a program; it may take so much more memory and so much processor time.

@@ -28,12 +28,12 @@ CALLS = {
         "mprotect": 226, "madvise": 233, "getrandom": 278,
     },
 }  # fmt: skip
-"""What is left, by machine and with its number there; a name that is not here is refused."""
+"""The calls that are left, with their numbers by machine; any other is refused."""
 
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
-"""Where in struct seccomp_data."""
+"""Offsets in struct seccomp_data."""
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 

@@ -121,7 +121,7 @@ def test_a_study_without_a_run_that_was_done_has_a_report(tmp_path):
 
 @pytest.fixture(scope="module")
 def frames(folder):
-    """What the parts of the papers are made of, by name."""
+    """The frames that the parts of the papers are made of, by name."""
     _, runs, _ = read_runs(folder)
     extracts = read_extracts(folder, runs)
     keys = runs[["id", "where", "mode", "model", "repeat"]]

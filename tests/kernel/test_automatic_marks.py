@@ -20,7 +20,7 @@ STEPS = sum(EPOCHS)
 LEARN = "for x, y in loader(3): learn(x, y)"
 
 SCRIPTS = {}
-"""What runs in a process of its own, by name. All of them are in one recording: `recorded`."""
+"""Scripts that run in processes of their own, by name. One recording has them all: `recorded`."""
 
 
 class Marked(Recorded):
@@ -32,7 +32,7 @@ class Marked(Recorded):
         return self.rows(f"{mine} {query}", self.pids(name))
 
     def counts(self, name):
-        """How many phases of each name these are."""
+        """The number of phases of each name."""
         return dict(self.phases(name, "SELECT name, count(*) FROM mine GROUP BY ALL"))
 
 

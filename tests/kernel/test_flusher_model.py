@@ -73,7 +73,7 @@ class Flushed:
         self.looks = trace.sql(f"{looks}'{dev}'")["ts"].to_numpy(np.int64)
 
     def regenerated(self, at=None):
-        """What the model writes, at these knobs or as recorded."""
+        """The model's writes, at these knobs or as recorded."""
         return regenerate(self.dirtied, self.recorded, at or self.knobs)
 
     def own(self, frame):

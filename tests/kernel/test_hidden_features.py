@@ -20,7 +20,7 @@ NO_HEADERS = f"mount --bind EMPTY {kernel_headers()}"
 
 
 CALLS = ("-e", "syscalls", "-o", "x.trace", "--", "true")
-"""How little is recorded where it is only asked by which backend."""
+"""The least that is recorded, for tests that only ask by which backend."""
 NOT_NEEDED = {
     "BTF": "mount --bind EMPTY /sys/kernel/btf",
     "kernel headers": NO_HEADERS,

@@ -11,7 +11,7 @@ from probes.proc import lines, parse_maps, read_maps, read_mounts
 from tests.conftest import do_without
 
 ODD = "a\x0b\x0c\x1c\r\x85 \u2028b c\\012d"
-"""What Python takes for ends of lines and for blanks, and what looks like an escape."""
+"""Characters that Python takes for ends of lines or blanks, and text that looks like an escape."""
 
 
 def test_a_mapped_file_is_one_line_whatever_it_is_called(tmp_path):

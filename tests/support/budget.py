@@ -1,4 +1,4 @@
-"""What hostile input may cost, and a process of its own to hold it to that.
+"""The cost that hostile input may have, and a process of its own to hold it to that.
 
 Whatever a file or a trace holds, to read or to refuse it takes at most 1 GiB of memory and 10 s of
 CPU time, and ends in success or in one of our own errors: docs/security.md.
@@ -46,7 +46,7 @@ def within_budget(function: Callable[..., Any], *arguments: Any) -> TracerError 
 
 
 def ending(status: int | None) -> str:
-    """What ended a process with this exit status."""
+    """The reason for which a process ended with this exit status."""
     if status is None or status >= 0:
         return f"exit {status}"
     if -status == signal.SIGXCPU:

@@ -36,7 +36,7 @@ class DeadFileSystem:
         self.path = folder / name
         self._data = data
         self._silent: set[int] | None = set()
-        """What it does not answer; None: anything."""
+        """The request that it does not answer; None: any."""
         self._mounted = True
         self._fd = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         options = f"fd={self._fd},rootmode=40000,user_id=0,group_id=0,allow_other"

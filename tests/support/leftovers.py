@@ -26,7 +26,7 @@ def take_down() -> None:
 
 
 def _is_running(run: Path) -> bool:
-    """Whether the process that holds pytest's lock of this folder lives."""
+    """True while the process that holds pytest's lock of this folder lives."""
     try:
         return psutil.pid_exists(int((run / ".lock").read_text()))
     except (OSError, ValueError):

@@ -69,7 +69,7 @@ for name, process in started.items():
 
 
 class Ended(NamedTuple):
-    """How a script ended, and what it said."""
+    """A script's end, and its words."""
 
     pid: int
     status: int
@@ -96,7 +96,7 @@ class Job:
 
 
 def ended(where: Path) -> dict[str, Ended]:
-    """How the scripts and commands ended that left word in the folder `where`."""
+    """The ends of the scripts and commands that left word in the folder `where`."""
     return {
         name: Ended(
             pid, status, *((where / f"{name}.{stream}").read_text() for stream in ("out", "err"))

@@ -14,7 +14,7 @@ from tests.conftest import do_without
 
 @contextlib.contextmanager
 def settings(basetemp: Path) -> Iterator[Callable[..., None]]:
-    """What sets sysctls of `vm`; the end restores them. Those who use this take turns."""
+    """A function that sets sysctls of `vm`; the end restores them. Its users take turns."""
     before: dict[Path, str] = {}
 
     def put(**values: object) -> None:

@@ -23,7 +23,7 @@ def aligned(pages):
 def no_checksums(fd):  # FS_IOC_SETFLAGS: btrfs writes nothing directly that it has to sum
     fcntl.ioctl(fd, 0x40086602, (0x00800000).to_bytes(8, "little"))
 """
-"""How a load begins."""
+"""The beginning of a load."""
 
 
 class Written(Recorded):

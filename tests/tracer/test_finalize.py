@@ -35,7 +35,7 @@ def test_entry_and_exit_of_a_thread_are_one_row(tmp_path):
 
 
 def test_clone_flags_of_a_byte_say_nothing_of_threads(tmp_path):
-    """What lies behind the event is another event's."""
+    """The bytes behind the event are another event's."""
     narrow = NEWTASK.replace("clone_flags;\toffset:32;\tsize:8", "clone_flags;\toffset:39;\tsize:1")
     assert narrow != NEWTASK
     head = struct.pack("<HBBi", 205, 0, 0, 7) + struct.pack("<i16s4xQ", 9, b"x", 0)

@@ -53,7 +53,7 @@ def opened(folder):
 
 
 def left_out(folder):
-    """How many events the tables lack, as the trace says."""
+    """The number of events that the tables lack, as the trace says."""
     with Trace(folder) as trace:
         query = "SELECT sum(count) FROM loss WHERE cause = 'impossible event'"
         return trace.connection.execute(query).fetchone()[0]

@@ -42,7 +42,7 @@ def changed(column, values, nullable=True, name=None):
 
 
 def refused(trace):
-    """What opening the trace says."""
+    """The words with which the trace is refused."""
     with pytest.raises(BadTrace) as error:
         Trace(trace)
     said = str(error.value)

@@ -15,9 +15,9 @@ from tracer.store.lists import MappedFacts
 from tracer.store.maps import MOST_BYTES, MOST_BYTES_OF_A_PROCESS
 
 _MOST_LINE = 1 << 16
-"""Of /proc/PID/maps: a path has at most 4,096 bytes, of which each may be escaped."""
+"""The most of a line of /proc/PID/maps: a path has 4,096 bytes, each of which may be escaped."""
 _LINE_BYTES = 128
-"""Of a line, beside its files and mappings."""
+"""The most of a line, beside its files and mappings."""
 _MOST_S = 5.0
 """No process is looked at later: of the largest the kernel takes seconds to tell."""
 _LIMITS = f"{MOST_BYTES_OF_A_PROCESS >> 20} MiB of a process or {MOST_BYTES >> 20} MiB in all"

@@ -10,7 +10,7 @@ _COMMAND = ("CAP_KILL",)
 _NAMES = ("CAP_SYSLOG",)
 """Addresses of the kernel's functions."""
 _WORKERS = ("CAP_SETGID", "CAP_SETUID")
-"""What reads the targets' files is nobody's process (probes.workers)."""
+"""The process that reads the targets' files becomes nobody (probes.workers)."""
 
 CAPTURE = (
     *_FILES,

@@ -50,7 +50,7 @@ def _library(pid: int) -> Mapped | None:
 
 
 def _in_user_space(pid: int, mapped: Mapped) -> bool:
-    """Whether a process answers for the file, or where it lies is not to be seen."""
+    """True where a process answers for the file, or nobody can see where it lies."""
     dev = f"{mapped.device[0]}:{mapped.device[1]}"
     kinds = [
         mount.kind for mount in read_mounts(Path(f"/proc/{pid}/mountinfo")) if mount.dev == dev

@@ -32,7 +32,7 @@ STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 """No number for a text, no text for a number; keys that nobody knows are left out."""
 
 MOST_PARTS = 500_000
-"""Of a JSON text: items of lists and objects. A manifest of ours has some thousands."""
+"""The most parts of a JSON text: items of lists and objects. Our manifests have some thousands."""
 _LONGEST_LINE = 16 << 20
 _NO_TEXT = re.compile(r"[\ud800-\udfff]")
 

@@ -16,12 +16,12 @@ from tracer.store.checked import Listed, encoded, parsed, what_is_wrong
 from tracer.store.files import create, read_bounded, write_whole
 
 MOST_BYTES = 64 << 20
-"""Of one list."""
+"""The most of one list."""
 _MOST_PARTS = 3_000_000
-"""Of one list as JSON: items of it, and of what these hold."""
+"""The most of one list as JSON: its items, and those that these hold."""
 
 LINES = ".jsonl"
-"""How the name of a list ends that is written line by line."""
+"""The end of the name of a list that is written line by line."""
 
 
 def write(raw: Path, name: str, entries: Iterable[Any]) -> None:

@@ -29,7 +29,7 @@ MarkFacts = tuple[str, Pid, Pid, Annotated[Listed[tuple[Pid, Pid]], Field(max_le
 pid here or 0: not found, its threads as (there, here))."""
 
 MappedFacts = tuple[str, tuple[Count, Count], Inode]
-"""What a mapping shows: (path, device, inode)."""
+"""The file of a mapping: (path, device, inode)."""
 
 MapFacts = tuple[Pid, Count, Listed[MappedFacts], Listed[tuple[Count, Count, Count, Count]]]
 """A process's mappings at the start: (pid, ns, files that no line before has named, mappings as

@@ -29,7 +29,7 @@ from tracer.store.files import read_bounded, write_whole
 SCHEMA = 1
 FILE = "manifest.json"
 MAX_BYTES = 64 << 20
-"""Of the file."""
+"""The most of the file."""
 
 
 class Tool(TypedDict, total=False):

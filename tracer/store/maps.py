@@ -18,10 +18,10 @@ FILE = "maps.jsonl"
 
 MOST_BYTES = 64 << 20
 MOST_BYTES_OF_A_PROCESS = 16 << 20
-"""Of JSON: some 350,000 mappings; a process may have 65,530 by default (vm.max_map_count)."""
+"""JSON of some 350,000 mappings; a process may have 65,530 by default (vm.max_map_count)."""
 
 _MOST_PARTS = 2_500_000
-"""Of a process's JSON: five a mapping, and some more for its files."""
+"""The most parts of a process's JSON: five a mapping, and some more for its files."""
 
 SnapshotFacts = tuple[int, int, list[tuple[int, int, int, MappedFacts]]]
 """A process's mappings: (pid, ns, mappings as (start, end, offset in the file, file))."""

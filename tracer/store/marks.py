@@ -185,7 +185,7 @@ def _spans(records: np.ndarray[Any, Any], inherit: bool) -> list[Span]:
     stack: deque[Span] = deque()
     names: dict[bytes, str] = {}
     often: Counter[str] = Counter()
-    """How many open ones there are of a name: a thread may end what it never began."""
+    """The number of open ones of a name: a thread may end what it never began."""
     thread = None
     for ts, pid, tid, epoch, step, kind, raw in _rows(records[_COLUMNS]):
         if (pid, tid) != thread:

@@ -25,7 +25,7 @@ SQL_TYPES = {
     Type.BOOL: "BOOLEAN",
     Type.TEXT: "VARCHAR",
 }
-"""What DuckDB calls the types of columns."""
+"""DuckDB's names for the types of columns."""
 
 _PARQUET_TYPES = {
     Type.INT16: ("INT32", "Int(bitWidth=16, isSigned=true)"),
@@ -36,17 +36,17 @@ _PARQUET_TYPES = {
     Type.BOOL: ("BOOLEAN", "None"),
     Type.TEXT: ("BYTE_ARRAY", "String"),
 }
-"""What Parquet calls them: how they are stored, and as what (as pyarrow shows it)."""
+"""Parquet's names for them: the stored type, and its meaning (as pyarrow shows it)."""
 
 _HEAD, _TAIL = 4, 8
 """Bytes before the first row group, and behind the footer: its length and the magic."""
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _MOST_FOOTER = 3 << 20
-"""Of a table of a thousand million rows. One of 3 MiB can take 1 GiB once it is parsed."""
+"""A table of a thousand million rows has less. One of 3 MiB can take 1 GiB once it is parsed."""
 _MOST_PARTS = 100_000
 """Row groups, or columns."""
 _MOST_COLUMN = 256 << 20
-"""Of one column in a row group of ours, unpacked: half a million texts of 500 bytes."""
+"""The most of a column in a row group, unpacked: half a million texts of 500 bytes."""
 
 
 @dataclass(frozen=True)

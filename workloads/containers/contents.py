@@ -31,7 +31,7 @@ LIBRARY = "/opt/traintrace"
 """Folder of the packages and of our own code in the image."""
 
 NOT_DEPLOYED = ("networkx/", "urllib3/")
-"""Of the packages: graph partitioning, an HTTP client."""
+"""Packages for graph partitioning and for HTTP, which serving does not take."""
 
 _ALSO = ("typer", "psutil")
 _NOWHERE = ("torch/test/", "torch/bin/test_", "torch/bin/protoc", "torch/include/", "torch/share/")

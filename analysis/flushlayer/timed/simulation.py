@@ -280,7 +280,7 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
 
 
 def _tenants(requests: Requests) -> int:
-    """How many tenants are known."""
+    """The number of tenants that are known."""
     return 0 if requests.tenant is None else int(requests.tenant.max(initial=-1)) + 1
 
 

@@ -119,7 +119,7 @@ class _Folder:
         self._numbers: dict[object, int] = {}
         self._places: list[Place] = []
         self._names: list[str] = []
-        """Of the first of the places."""
+        """The number of the first of the places."""
 
     @property
     def full(self) -> bool:
@@ -201,7 +201,7 @@ class _Folder:
             yield number
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """What was counted since the last call, in pieces."""
+        """The counts since the last call, in pieces."""
         places = self._places[len(self._names) :]
         named = self._source.resolve(places)
         self._names += [_named(place, name) for place, name in zip(places, named, strict=True)]

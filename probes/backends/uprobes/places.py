@@ -1,4 +1,4 @@
-"""Where the events that we want lie in a library of a target, found by a confined process."""
+"""Places of the events that we want in a target's library, found by a confined process."""
 
 from __future__ import annotations
 

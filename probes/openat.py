@@ -8,7 +8,8 @@ import os
 import stat
 import struct
 from dataclasses import dataclass
-from functools import cache
+
+from probes.libc import checked, libc, os_error
 
 _OPENAT2 = 437
 """Its number on every architecture that Linux got after it, and on all older ones but alpha."""
@@ -16,11 +17,6 @@ _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 1, 2, 4, 8, 16
 _AT_EMPTY_PATH, _DONT_SYNC, _BASIC = 0x1000, 0x4000, 0x7FF
 _STATX_BYTES, _MODE_AT, _DEVICE_AT = 256, 28, 136
 """struct statx: include/uapi/linux/stat.h."""
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ def known(fd: int) -> Known:
     `fstat` would ask the server of a network file system, and wait for its answer.
     """
     reply = ctypes.create_string_buffer(_STATX_BYTES)
-    _checked(_libc().statx(fd, b"", _AT_EMPTY_PATH | _DONT_SYNC, _BASIC, reply))
+    checked(libc().statx(fd, b"", _AT_EMPTY_PATH | _DONT_SYNC, _BASIC, reply))
     mode, inode = struct.unpack_from("=H2xQ", reply, _MODE_AT)
     major, minor = struct.unpack_from("=II", reply, _DEVICE_AT)
     return Known(mode, os.makedev(major, minor), inode)
@@ -55,7 +51,7 @@ def open_beneath(mount_fd: int, name: bytes, flags: int = os.O_PATH) -> int:
         0,
         _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH,
     )
-    return _checked(_libc().syscall(_OPENAT2, mount_fd, name, how, ctypes.c_size_t(len(how))))
+    return checked(libc().syscall(_OPENAT2, mount_fd, name, how, ctypes.c_size_t(len(how))))
 
 
 def open_in_root(pid: int, path: str, flags: int) -> int:
@@ -70,9 +66,9 @@ def open_in_root(pid: int, path: str, flags: int) -> int:
         resolve = _NO_MAGICLINKS | (_IN_ROOT if absolute else _BENEATH)
         how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
         name = os.fsencode(path)
-        found = _libc().syscall(_OPENAT2, base, name, how, ctypes.c_size_t(len(how)))
+        found = libc().syscall(_OPENAT2, base, name, how, ctypes.c_size_t(len(how)))
         try:
-            return _checked(found)
+            return checked(found)
         except OSError as error:
             if error.errno != errno.ENOSYS:
                 raise
@@ -87,23 +83,13 @@ def _open_step_by_step(base: int, path: bytes, flags: int) -> int:
     try:
         for part in [part for part in path.split(b"/") if part not in (b"", b".")]:
             if part == b"..":
-                raise _error(errno.EXDEV)
+                raise os_error(errno.EXDEV)
             step = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
             below = os.open(part, step, dir_fd=here)
             os.close(here)
             here = below
         if stat.S_ISLNK(os.fstat(here).st_mode):
-            raise _error(errno.ELOOP)
+            raise os_error(errno.ELOOP)
         return os.open(f"/proc/self/fd/{here}", flags | os.O_CLOEXEC)
     finally:
         os.close(here)
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        raise _error(ctypes.get_errno())
-    return result
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

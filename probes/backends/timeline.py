@@ -216,7 +216,7 @@ class Timeline:
         return rows_of(batch, kept)
 
     def _next(self) -> tuple[list[int], int | None]:
-        """The number of units of each stream that come next, and the start of the unit after them."""
+        """The numbers of units that come next, by stream, and the start of the unit after them."""
         ahead = [stream.ahead(_BATCH_BYTES) for stream in self.streams]
         keys = np.concatenate([starts for starts, _ in ahead])
         order = np.argsort(keys, kind="stable")

@@ -30,8 +30,26 @@ def within_budget(function: Callable[..., Any], *arguments: Any) -> TracerError 
     AssertionError, with what happened, for any other exception, for more memory or CPU time, and
     for a crash. What it compiles counts as CPU time: have it compiled before.
     """
+    return _called(MEMORY_BYTES, CPU_SECONDS, function, arguments)[1]
+
+
+def run_within(
+    limit: int, function: Callable[..., Any], *arguments: Any, cpu_s: int = CPU_SECONDS
+) -> Any:
+    """Call a module's function in a process that may take `limit` bytes more; gives its result.
+
+    AssertionError for any exception, for more memory or CPU time, and for a crash.
+    """
+    result, error = _called(limit, cpu_s, function, arguments)
+    assert error is None, error
+    return result
+
+
+def _called(
+    memory: int, cpu_s: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Any, TracerError | None]:
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_limited, args=(theirs, function, arguments))
+    process = context.Process(target=_limited, args=(theirs, memory, cpu_s, function, arguments))
     process.start()
     theirs.close()
     said = b""
@@ -40,9 +58,9 @@ def within_budget(function: Callable[..., Any], *arguments: Any) -> TracerError 
     process.join()
     ours.close()
     assert said, f"{function.__name__} was ended by {ending(process.exitcode)}"
-    error, trace = pickle.loads(said)
+    result, error, trace = pickle.loads(said)
     assert trace is None, trace
-    return error
+    return result, error
 
 
 def ending(status: int | None) -> str:
@@ -50,7 +68,7 @@ def ending(status: int | None) -> str:
     if status is None or status >= 0:
         return f"exit {status}"
     if -status == signal.SIGXCPU:
-        return f"{CPU_SECONDS} s of CPU time"
+        return "its limit of CPU time"
     return signal.Signals(-status).name
 
 
@@ -67,15 +85,21 @@ def limit_memory(more: int = MEMORY_BYTES) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (held + more, held + more))
 
 
-def _limited(end: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    limit_memory()
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+def _limited(
+    end: Connection,
+    memory: int,
+    cpu_s: int,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+) -> None:
+    limit_memory(memory)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    error, trace = None, None
+    result, error, trace = None, None, None
     try:
-        function(*arguments)
+        result = function(*arguments)
     except TracerError as found:
         error = found
     except BaseException:  # noqa: BLE001 (whatever else it is, the test shows it)
         trace = traceback.format_exc()
-    end.send_bytes(pickle.dumps((error, trace)))
+    end.send_bytes(pickle.dumps((result, error, trace)))

@@ -7,7 +7,7 @@ import pytest
 
 from probes.errors import BadTrace
 from probes.loss import Gap
-from tests.support.limits import run_within
+from tests.support.budget import run_within
 from tests.support.pages import Page, enter, leave, raw_trace
 from tests.support.traces import make_trace
 from tracer.session import sampler

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.limits import run_within
+from tests.support.budget import run_within
 from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, COMMITTED, END
 from tracer.store.marks import _RECORD
 from tracer.store.phases import read_phases

@@ -11,7 +11,7 @@ import pytest
 from probes.catalogue import TABLES
 from probes.errors import BadTrace
 from probes.loss import TABLE as LOSS
-from tests.support.limits import run_within
+from tests.support.budget import run_within
 from tests.support.traces import make_trace, rows_of
 from tracer.store.trace import Trace
 

@@ -7,7 +7,8 @@ import errno
 import fcntl
 import os
 import struct
-from functools import cache
+
+from probes.libc import checked, libc, os_error
 
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800
@@ -21,11 +22,6 @@ _XFS_IOC_BULKSTAT = 0x8040587F
 """_IOR('X', 127, struct xfs_bulkstat_req): fs/xfs/libxfs/xfs_fs.h."""
 _BULKSTAT_HEAD = struct.Struct("=QIII I40x")
 _BULKSTAT_BYTES, _BULKSTAT_GEN_AT = 256, 64
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def open_inode(mount_fd: int, kind: bytes, ino: int, root: int | None = None) -> int:
@@ -43,12 +39,12 @@ def open_inode(mount_fd: int, kind: bytes, ino: int, root: int | None = None) ->
     elif kind in (b"ext2", b"ext3", b"ext4") and ino < 1 << 32:
         what, handle = _INO32_GEN, struct.pack("=II", ino, 0)
     else:
-        raise _error(errno.EOPNOTSUPP)
+        raise os_error(errno.EOPNOTSUPP)
     packed = ctypes.create_string_buffer(
         struct.pack("=Ii", len(handle), what) + handle, 8 + _HANDLE_BYTES
     )
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    return _checked(_libc().open_by_handle_at(mount_fd, packed, flags))
+    return checked(libc().open_by_handle_at(mount_fd, packed, flags))
 
 
 def _xfs_generation(mount_fd: int, ino: int) -> int:
@@ -58,14 +54,14 @@ def _xfs_generation(mount_fd: int, ino: int) -> int:
     found = struct.unpack_from("=Q", reply, _BULKSTAT_HEAD.size)[0]
     if _BULKSTAT_HEAD.unpack_from(reply)[3] != 1 or found != ino:
         # The next one that there is.
-        raise _error(errno.ESTALE)
+        raise os_error(errno.ESTALE)
     generation: int = struct.unpack_from("=I", reply, _BULKSTAT_HEAD.size + _BULKSTAT_GEN_AT)[0]
     return generation
 
 
 def birth_ns(fd: int) -> int | None:
     """When the file was made, ns of CLOCK_REALTIME; None where the file system does not tell."""
-    statx = getattr(_libc(), "statx", None)
+    statx = getattr(libc(), "statx", None)
     if statx is None:
         return None
     reply = ctypes.create_string_buffer(_STATX_BYTES)
@@ -75,13 +71,3 @@ def birth_ns(fd: int) -> int | None:
         return None
     seconds, ns = struct.unpack_from("=qI", reply, _BTIME_AT)
     return int(seconds) * 1_000_000_000 + int(ns)
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        raise _error(ctypes.get_errno())
-    return result
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

@@ -11,13 +11,17 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from probes.openat import known as known_of
 from probes.openat import open_in_root
+from probes.workers.opening import open_aside
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
+from tracer.session.mount_tree import in_user_space
 from tracer.session.watch import Watch
 from tracer.store import left_out
 from tracer.store.files import create, open_regular
@@ -41,6 +45,8 @@ _MAX_ENTRIES = 1_000_000
 """Names looked at in one folder."""
 _MAX_ENVIRONMENT = 4 << 20
 _PIECE = 1 << 18
+_SECONDS = 2.0
+"""Until a folder of theirs is open."""
 
 
 def environment_for(folder: Path, automatic: bool, cuda_sync: bool = False) -> dict[str, str]:
@@ -121,15 +127,23 @@ class Marks:
 
     def _open(self, target: Target, pid: int, inside: str) -> None:
         """A folder as the process sees it, which may live in a container."""
-        fd = open_in_root(pid, inside, os.O_RDONLY | os.O_DIRECTORY)
-        status = os.fstat(fd)
-        known = self._theirs.get((status.st_dev, status.st_ino))
+        find = partial(open_in_root, pid, inside, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fd = open_aside(find, _SECONDS)
+            if in_user_space(fd, pid):
+                os.close(fd)
+                raise TimeoutError
+        except TimeoutError:
+            self._lost["their folder's file system may never answer"] += 1
+            return
+        status = known_of(fd)
+        known = self._theirs.get((status.device, status.inode))
         if known is not None:
             os.close(fd)
         else:
             spaces = (f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
             foreign = len({Path(space).readlink() for space in spaces}) > 1
-            known = self._theirs[status.st_dev, status.st_ino] = _Folder(fd, [], foreign)
+            known = self._theirs[status.device, status.inode] = _Folder(fd, [], foreign)
         if target not in known.targets:
             known.targets.append(target)
         known.pids.add(own_pid(pid))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from probes.proc import MountPoint
+from probes.proc import MountPoint, lines, read_mounts
 
 ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
 """Types (their beginnings) whose answers come from elsewhere, and may never come."""
@@ -48,6 +49,18 @@ def _leads_to(
 
 def _holds(folder: bytes, path: bytes) -> bool:
     return path == folder or path.startswith(folder.rstrip(b"/") + b"/")
+
+
+def in_user_space(fd: int, pid: int) -> bool:
+    """Whether another process answers for an open file, or place, that process `pid` can see.
+
+    Also where its mount is not among those that the process sees. OSError where it is gone.
+    """
+    told = next(line for line in lines(f"/proc/self/fdinfo/{fd}") if line.startswith("mnt_id:"))
+    number = int(told.partition(":")[2])
+    mounts = read_mounts(Path(f"/proc/{pid}/mountinfo"))
+    kinds = [mount.kind for mount in mounts if mount.number == number]
+    return not kinds or kinds[0].startswith(b"fuse")
 
 
 def device_of(mounts: Iterable[MountPoint], path: bytes) -> str | None:

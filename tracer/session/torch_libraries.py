@@ -7,12 +7,12 @@ import os
 import stat
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 
 from probes.openat import known, open_in_root
-from probes.proc import Mapped, read_maps, read_mounts
+from probes.proc import Mapped, read_maps
 from probes.torch_calls import LIBRARY
 from probes.workers.opening import open_aside
+from tracer.session.mount_tree import in_user_space
 
 _MOST = 16
 """Builds of PyTorch, in as many containers."""
@@ -32,12 +32,13 @@ def open_libraries(pids: Iterable[int]) -> list[int]:
     for pid in pids:
         with contextlib.suppress(OSError):
             mapped = _library(pid)
-            if mapped is None or len(found) == _MOST or _in_user_space(pid, mapped):
+            if mapped is None or len(found) == _MOST:
                 continue
             fd = _opened(pid, mapped)
             file = known(fd)
             key = file.device, file.inode
-            if stat.S_ISREG(file.mode) and file.inode == mapped.inode and key not in found:
+            same = stat.S_ISREG(file.mode) and file.inode == mapped.inode
+            if same and key not in found and not in_user_space(fd, pid):
                 found[key] = fd
             else:
                 os.close(fd)
@@ -47,15 +48,6 @@ def open_libraries(pids: Iterable[int]) -> list[int]:
 def _library(pid: int) -> Mapped | None:
     code = (mapped for mapped in read_maps(pid) if mapped.executable)
     return next((mapped for mapped in code if mapped.path.endswith(_NAME)), None)
-
-
-def _in_user_space(pid: int, mapped: Mapped) -> bool:
-    """True where a process answers for the file, or nobody can see where it lies."""
-    dev = f"{mapped.device[0]}:{mapped.device[1]}"
-    kinds = [
-        mount.kind for mount in read_mounts(Path(f"/proc/{pid}/mountinfo")) if mount.dev == dev
-    ]
-    return not kinds or kinds[0].startswith(b"fuse")
 
 
 def _opened(pid: int, mapped: Mapped) -> int:

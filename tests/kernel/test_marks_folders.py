@@ -1,0 +1,57 @@
+"""A target names the folder of its marks: one on a file system of its own holds nobody up."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
+from tracer.phases import MARKS_ENV
+from tracer.session import marks
+from tracer.session.marks import Marks
+from tracer.targets.processes import from_pids
+
+
+@pytest.fixture
+def target():
+    """A process whose marks would go to a folder."""
+    started = []
+
+    def start(folder):
+        environment = {**os.environ, MARKS_ENV: str(folder)}
+        started.append(subprocess.Popen(["sleep", "100"], env=environment))
+        return from_pids(str(started[-1].pid))
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_folder_in_user_space_is_left_out_and_counted(
+    target,
+    dead_file_system,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    dies,
+):
+    monkeypatch.setattr(marks, "_SECONDS", 0.2)
+    theirs = dead_file_system()
+    found = target(theirs.folder)
+    if dies:
+        theirs.dies()
+    asked = Marks(tmp_path, tmp_path / "live")
+    asked.find(found)
+    assert asked.marking == set()
+    assert asked._lost == {"their folder's file system may never answer": 1}
+
+
+def test_a_folder_on_a_disk_is_opened(target, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    found = target(tmp_path / "theirs")
+    asked = Marks(tmp_path, tmp_path / "live")
+    asked.find(found)
+    assert asked.marking == {found[0].describe()["pid"]}
+    assert not asked._lost
+    asked.collect()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from probes.limits import CPU_LIMIT, TIME_LIMIT
 from probes.schema import Column, Scope, Table, Type
 
 _MOST = (1 << 63) - 1
-_MOST_CPU = (1 << 15) - 1
+COUNT_LIMIT = 1 << 48
+"""A gap has fewer events: a CPU takes years to log as many."""
 
 
 def fitting(number: int) -> int:
     """The number, or the nearest one that a column of 64 bits holds.
 
-    Counters of a kernel or of a stranger's file have 64 bits without a sign, and sums have more.
+    Sums of counters, which a kernel or a stranger's file gives, may have more.
     """
     return max(-_MOST - 1, min(number, _MOST))
 
@@ -22,7 +24,7 @@ def fitting(number: int) -> int:
 class Gap:
     """Events that a stream lacks: between `start` and `end`, `count` of them or unknown.
 
-    Numbers that no column holds become the nearest that one does.
+    A damaged stream may name a time, CPU or count that cannot be. It becomes unknown.
     """
 
     stream: str
@@ -33,10 +35,12 @@ class Gap:
     cause: str
 
     def __post_init__(self) -> None:
-        for name in ("start", "end", "count"):
-            if (number := getattr(self, name)) is not None:
-                object.__setattr__(self, name, fitting(number))
-        object.__setattr__(self, "cpu", max(-1, min(self.cpu, _MOST_CPU)))
+        for name, limit in (("start", TIME_LIMIT), ("end", TIME_LIMIT), ("count", COUNT_LIMIT)):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < limit:
+                object.__setattr__(self, name, None)
+        if not 0 <= self.cpu < CPU_LIMIT:
+            object.__setattr__(self, "cpu", -1)
 
     def of_scope(self, scope: Scope) -> bool:
         """Whether it is a gap in the events of this scope: a stream's name tells its instance."""

@@ -8,6 +8,7 @@ Source: include/uapi/linux/blktrace_api.h; the letters of rwbs as blkparse_fmt.c
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -109,8 +110,8 @@ def import_blktrace(path: Path, output: Path, force: bool = False) -> Manifest:
     state = _State()
     with ForeignRecording(output, source, force) as recording:
         for one in files_of(path):
-            with opened(one) as file:
-                _add_file(one, file, recording.records(), state)
+            with opened(one) as file, closing(recording.records()) as records:
+                _add_file(one, file, records, state)
         if state.first_ns < 0:
             raise BadTrace(f"{path} has no event of a block device", "record again")
         source.realtime_offset_ns = state.realtime_offset_ns

@@ -16,8 +16,8 @@ NO_CPU = -1
 NO_THREAD = -1
 """In columns that may not be null: the source does not tell."""
 
-MOST_BYTES = 1 << 40
-"""No single request is longer."""
+MOST_BYTES = 1 << 32
+"""No bio is longer: it counts its bytes in 32 bits (bi_size, include/linux/blk_types.h)."""
 _MOST_DEVICES = 1 << 16
 
 

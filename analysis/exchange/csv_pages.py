@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from analysis.exchange.block_rows import block_rows
+from analysis.exchange.block_rows import MOST_BYTES, block_rows
+from analysis.exchange.reading import opened
 from probes.block import SECTOR_BYTES, TABLE
 from probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
@@ -26,7 +27,8 @@ COLUMNS = {
     "op": pa.string(),
 }
 _SECTORS = PAGE_BYTES // SECTOR_BYTES
-_MOST_PAGE = (1 << 64) // _SECTORS - 1
+_LAST_PAGE = (1 << 64) // _SECTORS - 1
+_MOST_PAGES = MOST_BYTES // PAGE_BYTES
 _BLOCK_BYTES = 4 << 20
 
 
@@ -37,10 +39,10 @@ def import_csv(source: Path, output: Path, force: bool = False) -> int:
     negative or go back, or sizes that cannot be.
     """
     facts = Source("csv", source.name, notes=["of each page operation only its begin is known"])
-    with ImportedTrace(output, facts, force) as trace:
+    with opened(source) as file, ImportedTrace(output, facts, force) as trace:
         try:
             with pyarrow.csv.open_csv(
-                source,
+                file,
                 pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types=COLUMNS, include_columns=list(COLUMNS), strings_can_be_null=False
@@ -61,8 +63,6 @@ def import_csv(source: Path, output: Path, force: bool = False) -> int:
                         )
                         trace.add(TABLE, rows_of_batch)
                         rows += batch.num_rows
-        except FileNotFoundError:
-            raise BadTrace(f"there is no file {source}", "check its name") from None
         except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError) as error:
             line = " ".join(str(error).split())[:200]
             raise BadTrace(
@@ -100,9 +100,9 @@ def _check(source: Path, batch: pa.RecordBatch, before: int, last: int) -> int:
         "pages below 1",
         "R and W concern at least one page",
     )
-    refuse(pc.greater(pages, 1 << 31), "more than 2^31 pages at once", "split the operation")
+    refuse(pc.greater(pages, _MOST_PAGES), f"more than {_MOST_PAGES} pages", "split the operation")
     refuse(
-        pc.greater(batch.column("page"), _MOST_PAGE - (1 << 31)),
+        pc.greater(batch.column("page"), _LAST_PAGE - _MOST_PAGES),
         "a page number beyond any disk",
         "pages are of 4096 bytes",
     )

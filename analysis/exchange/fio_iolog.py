@@ -29,6 +29,7 @@ _SILENT = (b"add", b"open", b"close")
 _US = 1000
 _AT_ONCE = 1 << 16
 _LONGEST = 4096
+_MOST_TRIM = 1 << 60
 _MOST_TIME = (1 << 62) // _US
 
 _Row = tuple[int, str, int, int, str]
@@ -94,7 +95,8 @@ def _batches(path: Path, file: BinaryIO, version: int, source: Source) -> Iterat
                 if len(words) < 4:
                     raise BadTrace(f"{path}, line {number}: no offset and length", "mend the file")
                 offset = _number(path, number, words[2], 1 << 63)
-                length = _number(path, number, words[3], MOST_BYTES)
+                most = _MOST_TRIM if action == b"trim" else MOST_BYTES
+                length = _number(path, number, words[3], most)
             rows.append((now * _US, text(name), offset, length, _RWBS[action]))
             if len(rows) >= _AT_ONCE:
                 yield rows

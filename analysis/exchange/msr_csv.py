@@ -103,7 +103,7 @@ def _check(path: Path, batch: pa.RecordBatch, before: int) -> None:
     )
     kind = pc.utf8_lower(batch.column("Type"))
     refuse(pc.invert(pc.is_in(kind, pa.array(["read", "write"]))), "a Type that is not Read, Write")
-    refuse(pc.greater(batch.column("Size"), _unsigned(MOST_BYTES)), "more than 1 TiB at once")
+    refuse(pc.greater(batch.column("Size"), _unsigned(MOST_BYTES)), "more than 4 GiB at once")
     refuse(pc.greater(batch.column("Offset"), _unsigned(1 << 63)), "an offset beyond any disk")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from probes.errors import BadTrace, PermissionMissing
+from tracer.store.files import open_regular
 
 MOST_TEXT = 64 << 20
 """No part of a file that is read as a whole is longer than that."""
@@ -18,7 +18,7 @@ MOST_TEXT = 64 << 20
 def opened(path: Path) -> BinaryIO:
     """A regular file opened for reading; BadTrace or PermissionMissing where it cannot be."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_regular(path, follow=True)
     except PermissionError:
         raise PermissionMissing(
             f"{path} may not be read by this user", "run as its owner, or as root"
@@ -27,10 +27,8 @@ def opened(path: Path) -> BinaryIO:
         raise BadTrace(f"there is no file {path}", "check its name") from None
     except OSError as error:
         raise BadTrace(f"{path} cannot be read: {error.strerror}", "check its name") from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise BadTrace(f"{path} is no regular file", "give a file")
-    return os.fdopen(fd, "rb")
+    except ValueError:
+        raise BadTrace(f"{path} is no regular file", "give a file") from None
 
 
 class Reader:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from analysis.exchange.reading import Reader, text
 from analysis.exchange.trace_dat_head import (
+    LOST,
     CpuPages,
     DatHead,
     Decompress,
@@ -86,8 +87,7 @@ def _pages(
         if stamp is not None:
             first = stamp if first is None else min(first, stamp)
         counters = found.stats.get((place.buffer, place.cpu), {})
-        lost = ("overrun", "commit overrun", "dropped events")
-        stats[stream] = {k: counters[k] for k in lost if k in counters}
+        stats[stream] = {k: counters[k] for k in LOST if k in counters}
     if first is None or first < 0:
         raise BadTrace(f"{reader.path} has no pages of events", "record again")
     source.clock = found.clock or "not named by the source"

@@ -14,15 +14,26 @@ from dataclasses import dataclass, field
 from analysis.exchange.reading import MOST_TEXT, Fields, Reader, text
 from probes.catalogue import PROBES
 from probes.errors import BadTrace
+from probes.limits import CPU_LIMIT
 
 _MOST_EVENTS = 1 << 16
 _MOST_CPUS = 1 << 14
-_MOST_SECTIONS = 1 << 12
+"""In all instances together."""
+_MOST_OPTIONS = 1 << 14
+_MOST_OPTION = _MOST_HEADER_PAGE = 1 << 16
+_MOST_FORMAT = 1 << 18
+_MOST_NAMES = 1 << 20
+"""The kernel keeps 32,768 names at the most (PID_MAX_DEFAULT), in lines of 25 bytes."""
 _COMPRESSED = 1
 _SECTION = struct.Struct("<HH4xQ")
 """Id, flags, size. The manual says that the size has 4 bytes; in the files it has 8."""
 _DONE, _CPUSTAT, _BUFFER, _TRACECLOCK, _UNAME, _OFFSET, _TSC2NSEC = 0, 2, 3, 4, 5, 7, 14
 _HEADER_INFO, _EVENT_FORMATS, _CMDLINES = 16, 18, 21
+_TOLD = (_CPUSTAT, _TRACECLOCK, _UNAME, _OFFSET, _TSC2NSEC)
+"""Options that are read as text."""
+LOST = ("overrun", "commit overrun", "dropped events")
+_COUNTED = ("CPU", *LOST)
+_NAME_BYTES = 256
 _WANTED = {event.name for probe in PROBES.values() for event in probe.events}
 
 
@@ -53,6 +64,8 @@ class DatHead:
     counted: str = ""
     """The instance that the next counters are of."""
     cpus: list[CpuPages] = field(default_factory=list)
+    options: int = 0
+    """How many there were."""
 
 
 def c_string(reader: Reader) -> bytes:
@@ -75,7 +88,8 @@ def version6(reader: Reader) -> DatHead:
         return int.from_bytes(take(size, what), "little")
 
     _expect(reader, b"header_page\0")
-    found.header_page = text(take(number(8, "header_page"), "header_page"))
+    size = _bounded(reader, number(8, "header_page"), _MOST_HEADER_PAGE, "bytes of header_page")
+    found.header_page = text(take(size, "header_page"))
     _expect(reader, b"header_event\0")
     take(number(8, "header_event"), "header_event")
     for _ in range(_bounded(reader, number(4, "formats"), _MOST_EVENTS, "formats")):
@@ -86,10 +100,11 @@ def version6(reader: Reader) -> DatHead:
         for _ in range(_bounded(reader, number(4, "formats"), _MOST_EVENTS, "formats")):
             total += 1
             _bounded(reader, total, _MOST_EVENTS, "formats")
-            _add_format(found, system, take(number(8, "formats"), "formats"))
+            _add_format(reader, found, system, take(number(8, "formats"), "formats"))
     reader.seek(number(4, "kallsyms") + reader.file.tell(), "kallsyms")
     reader.seek(number(4, "printk formats") + reader.file.tell(), "printk formats")
-    _add_threads(found, take(number(8, "names of threads"), "names of threads"))
+    size = _bounded(reader, number(8, "names of threads"), _MOST_NAMES, "bytes of names")
+    _add_threads(found, take(size, "names of threads"))
     cpus = _bounded(reader, number(4, "CPUs"), _MOST_CPUS, "CPUs")
     kind = take(10, "its options")
     buffers = []
@@ -98,7 +113,7 @@ def version6(reader: Reader) -> DatHead:
             data = take(number(4, "its options"), "its options")
             if option == _BUFFER:
                 buffers.append(Fields(data, reader.cut))
-            _add_option(found, option, data)
+            _add_option(reader, found, option, data)
         kind = take(10, "its options")
     if kind != b"flyrecord\0":
         raise BadTrace(
@@ -106,6 +121,7 @@ def version6(reader: Reader) -> DatHead:
         )
     for cpu in range(cpus):
         found.cpus.append(CpuPages(cpu, number(8, "CPU data"), number(8, "CPU data")))
+    _bounded(reader, cpus * (1 + len(buffers)), _MOST_CPUS, "CPUs")
     for fields in buffers:  # instances; their pages are listed where the option points to
         offset = fields.number(8, "a buffer")
         name = text(fields.string("a buffer"))
@@ -121,12 +137,11 @@ def version7(reader: Reader) -> tuple[DatHead, Decompress | None]:
     c_string(reader)  # its version
     decompress = _decompressor(reader, text(name))
     found = DatHead()
+    contents = _Sections(reader, decompress)
     offset = int.from_bytes(reader.take(8, "its head"), "little")
     sections: dict[int, int] = {}
-    for _ in range(_MOST_SECTIONS):
-        if offset == 0:
-            break
-        fields = Fields(_section(reader, offset, 0, decompress), reader.cut)
+    while offset:
+        fields = contents.read(offset, 0)
         offset = 0
         while fields.left:
             option = fields.number(2, "its options")
@@ -138,37 +153,62 @@ def version7(reader: Reader) -> tuple[DatHead, Decompress | None]:
                 sections[option] = int.from_bytes(data[:8], "little")
             elif option == _BUFFER:
                 _add_buffer(reader, found, data)
-            _add_option(found, option, data)
+            _add_option(reader, found, option, data)
     if _HEADER_INFO not in sections or _EVENT_FORMATS not in sections:
         raise reader.cut("it has no event formats")
-    fields = Fields(_section(reader, sections[_HEADER_INFO], 16, decompress), reader.cut)
+    fields = contents.read(sections[_HEADER_INFO], 16)
     if fields.take(12, "header_page") != b"header_page\0":
         raise reader.cut("header_page")
-    found.header_page = text(fields.take(fields.number(8, "header_page"), "header_page"))
-    fields = Fields(_section(reader, sections[_EVENT_FORMATS], 18, decompress), reader.cut)
+    size = fields.number(8, "header_page")
+    _bounded(reader, size, _MOST_HEADER_PAGE, "bytes of header_page")
+    found.header_page = text(fields.take(size, "header_page"))
+    fields = contents.read(sections[_EVENT_FORMATS], 18)
+    total = 0
     for _ in range(_bounded(reader, fields.number(4, "formats"), _MOST_EVENTS, "formats")):
         system = text(fields.string("formats"))
         for _ in range(_bounded(reader, fields.number(4, "formats"), _MOST_EVENTS, "formats")):
-            _add_format(found, system, fields.take(fields.number(8, "formats"), "formats"))
+            total += 1
+            _bounded(reader, total, _MOST_EVENTS, "formats")
+            _add_format(reader, found, system, fields.take(fields.number(8, "formats"), "formats"))
     if _CMDLINES in sections:
-        fields = Fields(_section(reader, sections[_CMDLINES], 21, decompress), reader.cut)
+        fields = contents.read(sections[_CMDLINES], 21)
         size = fields.number(8, "names of threads")
+        _bounded(reader, size, _MOST_NAMES, "bytes of names")
         _add_threads(found, fields.take(size, "names of threads"))
     return found, decompress
 
 
-def _section(reader: Reader, offset: int, kind: int, decompress: Decompress | None) -> bytes:
-    """The contents of the section at `offset`, which must be of this kind."""
-    reader.seek(offset, "a section")
-    identity, flags, size = _SECTION.unpack(reader.take(_SECTION.size, "a section"))
-    if identity != kind:
-        raise reader.cut("a section is another than it should be")
-    if not flags & _COMPRESSED:
-        return reader.take(size, "a section")
-    packed, plain = struct.unpack("<II", reader.take(8, "a section"))
-    if decompress is None or plain > MOST_TEXT:
-        raise reader.cut("a compressed section")
-    return decompress(reader.take(packed, "a section"), plain)
+class _Sections:
+    """What sections hold: each is read once, and together they are no more than MOST_TEXT."""
+
+    def __init__(self, reader: Reader, decompress: Decompress | None) -> None:
+        self._reader = reader
+        self._decompress = decompress
+        self._seen: set[int] = set()
+        self._left = MOST_TEXT
+
+    def read(self, offset: int, kind: int) -> Fields:
+        """The contents of the section at `offset`, which must be of this kind."""
+        reader = self._reader
+        if offset in self._seen:
+            raise reader.cut("a section follows itself")
+        self._seen.add(offset)
+        reader.seek(offset, "a section")
+        identity, flags, size = _SECTION.unpack(reader.take(_SECTION.size, "a section"))
+        if identity != kind:
+            raise reader.cut("a section is another than it should be")
+        packed = size
+        if flags & _COMPRESSED:
+            packed, size = struct.unpack("<II", reader.take(8, "a section"))
+        self._left -= size
+        if self._left < 0:
+            raise reader.cut("sections of more than can be")
+        data = reader.take(packed, "a section")
+        if flags & _COMPRESSED:
+            if self._decompress is None:
+                raise reader.cut("a compressed section")
+            data = self._decompress(data, size)
+        return Fields(data, reader.cut)
 
 
 def _add_buffer(reader: Reader, found: DatHead, data: bytes) -> None:
@@ -183,8 +223,11 @@ def _add_buffer(reader: Reader, found: DatHead, data: bytes) -> None:
     reader.seek(section, "a buffer")
     flags = _SECTION.unpack(reader.take(_SECTION.size, "a buffer"))[1]
     reader.seek(place, "a buffer")
-    for _ in range(_bounded(reader, fields.number(4, "a buffer"), _MOST_CPUS, "CPUs")):
+    cpus = fields.number(4, "a buffer")
+    _bounded(reader, len(found.cpus) + cpus, _MOST_CPUS, "CPUs")
+    for _ in range(cpus):
         cpu, offset, size = (fields.number(n, "a buffer") for n in (4, 8, 8))
+        _bounded(reader, cpu, CPU_LIMIT - 1, "as the number of a CPU")
         found.cpus.append(CpuPages(cpu, offset, size, name, bool(flags & _COMPRESSED)))
 
 
@@ -192,7 +235,8 @@ def _decompressor(reader: Reader, name: str) -> Decompress | None:
     def checked(packed: bytes, plain: int) -> bytes:
         try:
             if name == "zlib":
-                data = zlib.decompressobj().decompress(packed, plain)
+                # To zlib no bytes at most are as many as there may be.
+                data = zlib.decompressobj().decompress(packed, max(1, plain))
             else:
                 import pyarrow as pa
 
@@ -224,11 +268,11 @@ def _expect(reader: Reader, what: bytes) -> None:
         raise reader.cut(f"no {text(what[:-1]).strip()}")
 
 
-def _add_format(found: DatHead, system: str, data: bytes) -> None:
-    described = text(data)
-    name = described.partition("\n")[0].removeprefix("name:").strip()
+def _add_format(reader: Reader, found: DatHead, system: str, data: bytes) -> None:
+    name = text(data[:_NAME_BYTES]).partition("\n")[0].removeprefix("name:").strip()
     if f"{system}:{name}" in _WANTED:
-        found.formats[f"{system}:{name}"] = described
+        _bounded(reader, len(data), _MOST_FORMAT, "bytes of a format")
+        found.formats[f"{system}:{name}"] = text(data)
 
 
 def _add_threads(found: DatHead, data: bytes) -> None:
@@ -239,8 +283,14 @@ def _add_threads(found: DatHead, data: bytes) -> None:
             found.threads[int(number)] = (0, name[:64])
 
 
-def _add_option(found: DatHead, option: int, data: bytes) -> None:
-    line = text(data.split(b"\0")[0])
+def _add_option(reader: Reader, found: DatHead, option: int, data: bytes) -> None:
+    found.options += 1
+    _bounded(reader, found.options, _MOST_OPTIONS, "options")
+    if option not in _TOLD:
+        return
+    raw = data.partition(b"\0")[0]
+    _bounded(reader, len(raw), _MOST_OPTION, "bytes of an option")
+    line = text(raw)
     if option == _TRACECLOCK:
         # The one in use is in brackets.
         _, bracket, rest = line.partition("[")
@@ -257,8 +307,9 @@ def _add_option(found: DatHead, option: int, data: bytes) -> None:
         counters = {}
         for entry in line.splitlines():
             key, _, value = entry.partition(":")
-            if value.strip().isdecimal() and len(value.strip()) < 19:
-                counters[key.strip()] = int(value)
+            key, value = key.strip(), value.strip()
+            if key in _COUNTED and value.isdecimal() and len(value) < 19:
+                counters[key] = int(value)
         if "CPU" in counters:
             found.stats[found.counted, counters["CPU"]] = counters
         elif line.strip().startswith("Buffer:"):

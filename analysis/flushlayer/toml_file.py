@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from probes.errors import UsageError
+from tracer.store.files import read_bounded
 
 _MAX_BYTES = 1 << 20
 
@@ -17,12 +18,11 @@ def read_toml(path: Path, kind: str, see: str) -> dict[str, Any]:
     `kind`: what it should be, "a sweep"; `see`: where its form is told.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = read_bounded(path, _MAX_BYTES, follow=True)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", f"name {kind}") from None
-    if len(content) > _MAX_BYTES:
-        raise UsageError(f"{path} is longer than {_MAX_BYTES} bytes", f"it is not {kind}")
+    except ValueError as error:
+        raise UsageError(f"{path} cannot be {kind}: {error}", f"name {kind}") from None
     try:
         return tomllib.loads(content.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

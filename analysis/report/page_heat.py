@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer.trace.accesses import MOST_PAGES
+from analysis.flushlayer.trace.page_count import check_pages
 from analysis.views.flushes import flushes
-from probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 TIMES, PAGES = 60, 60
@@ -34,10 +33,7 @@ def page_heat(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     if not len(rows):
         return pd.DataFrame(columns=columns)
     counts = rows["pages"].to_numpy(np.int64)
-    if counts.sum(dtype=np.float64) > MOST_PAGES:
-        raise BadTrace(
-            f"{trace.folder} claims more than {MOST_PAGES} page write-backs", "it is damaged"
-        )
+    check_pages(trace, counts)
     start = int(trace.manifest["clock"]["start_ns"])
     end = max(int(trace.manifest["clock"]["end_ns"] or 0), int(rows["ts"].max()))
     width = max(1, -(-(end - start + 1) // TIMES))

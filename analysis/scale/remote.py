@@ -1,7 +1,8 @@
 """Traces and packs at URLs, by fsspec: found, and copied to be read.
 
-What lies there may be anybody's: names alone are taken from a listing, nothing but the tables of a
-trace is copied, and no more than there is room for.
+What lies there may be anybody's. Names alone are taken from a listing, of so many entries at most.
+Nothing but the tables of a trace is copied, no more of a file than the bytes that it was said to
+have, and no more than there is room for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from probes.errors import BadTrace, TracerError, UsageError
 from probes.loss import TABLE as LOSS_TABLE
+from tracer.store.files import create
 from tracer.store.manifest import FILE as MANIFEST
 from tracer.store.packing import SUFFIX
 from tracer.store.trace import ALL_TABLES
@@ -23,8 +25,15 @@ from tracer.store.trace import ALL_TABLES
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
+MOST_BYTES = 1 << 40
+"""What is copied of a trace or a pack: no more, whatever room there is."""
 _SPARE_BYTES = 64 << 20
 """What a copy of a trace from elsewhere has to leave free."""
+_MOST_ENTRIES = 100_000
+_AT_ONCE = 8 << 20
+_MOST_ANSWER = 64 << 20
+"""An answer over HTTP that is read as a whole (a listing) is no longer."""
+_HTTP = ("http", "https")
 _MOST_CHARACTERS = 100
 _ODD = re.compile(r"[^\w.+-]")
 
@@ -44,7 +53,7 @@ def find(url: str, deepest: int) -> list[tuple[str, str]]:
         system, root = _file_system(url)
         if root.endswith(SUFFIX) or system.exists(f"{root}/{MANIFEST}"):
             return [(url, root.rpartition("/")[2])]
-        paths = sorted(system.find(root, maxdepth=deepest + 1))
+        paths = _listed(system, url, root, deepest)
         ends = (f"/{MANIFEST}", SUFFIX)
         found = [path.removesuffix(ends[0]) for path in paths if path.endswith(ends)]
         if not found:
@@ -52,6 +61,26 @@ def find(url: str, deepest: int) -> list[tuple[str, str]]:
                 f"{url} is no trace, and holds none", "name a folder that `tracer record` made"
             )
         return [(system.unstrip_protocol(path), path.removeprefix(root)) for path in found]
+
+
+def _listed(system: AbstractFileSystem, url: str, root: str, deepest: int) -> list[str]:
+    """The files below a folder, by name."""
+    paths: list[str] = []
+    entries = 0
+    for folder, folders, files in system.walk(root, maxdepth=deepest + 1, on_error=_refuse):
+        entries += len(folders) + len(files)
+        if entries > _MOST_ENTRIES:
+            raise UsageError(
+                f"{url} holds more than {_MOST_ENTRIES} files and folders", "name one below it"
+            )
+        paths += [f"{folder.rstrip('/')}/{name}" for name in files if name]
+    return sorted(paths)
+
+
+def _refuse(error: OSError) -> None:
+    """A folder that cannot be looked into may hold traces: to pass over it would be a loss."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 @contextlib.contextmanager
@@ -74,28 +103,76 @@ def copied(url: str) -> Iterator[Path]:
 
 
 def _copy(system: AbstractFileSystem, url: str, files: Mapping[str, Path]) -> None:
-    size = sum(system.size(path) or 0 for path in files)
+    sizes = {path: system.size(path) for path in files}
     folder = next(iter(files.values())).parent if files else Path(tempfile.gettempdir())
-    free = shutil.disk_usage(folder).free - _SPARE_BYTES
-    if size > free:
-        raise UsageError(
-            f"{url} has {size} bytes of tables, {tempfile.gettempdir()} room for {max(0, free)}",
-            "set TMPDIR to a folder with more",
-        )
+    room = min(shutil.disk_usage(folder).free - _SPARE_BYTES, MOST_BYTES)
+    size = sum(known or 0 for known in sizes.values())
+    if size > room:
+        raise _no_room(url, size, room)
     for path, copy in files.items():
-        system.get_file(path, str(copy))
+        known = sizes[path]
+        copied = 0
+        with system.open(path, "rb") as source, create(copy) as out:
+            while data := source.read(_AT_ONCE):
+                copied += len(data)
+                if known is not None and copied > known:
+                    raise BadTrace(
+                        f"{url}: {copy.name} is longer than the {known} bytes that it was said"
+                        " to have",
+                        "see what serves it",
+                    )
+                if copied > room:
+                    raise _no_room(url, copied, room)
+                out.write(data)
+        room -= copied
+
+
+def _no_room(url: str, size: int, room: int) -> UsageError:
+    return UsageError(
+        f"{url} has {size} bytes of tables or more, {tempfile.gettempdir()} room for"
+        f" {max(0, room)}",
+        "set TMPDIR to a folder with more",
+    )
 
 
 def _file_system(url: str) -> tuple[AbstractFileSystem, str]:
     import fsspec
 
+    if "::" in url:
+        raise UsageError(f"{url} leads to another URL", "name that one")
     try:
-        system, path = fsspec.core.url_to_fs(url)
+        options: dict[str, Any] = {}
+        if url.partition("://")[0] in _HTTP:
+            options = {
+                "client_kwargs": {"response_class": _bounded_answer()},
+                "headers": {"Accept-Encoding": "identity"},  # as the size that is told
+                "block_size": 0,  # as a stream, not in pieces, each of which a server may lengthen
+            }
+        system, path = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError) as error:
         raise UsageError(
             f"{url} cannot be opened: {_line(error)}", "install what it needs"
         ) from None
     return system, str(path).rstrip("/")
+
+
+def _bounded_answer() -> Any:
+    """What aiohttp makes of an answer, but for one that has no end."""
+    import aiohttp
+
+    class Answer(aiohttp.ClientResponse):
+        async def read(self) -> bytes:
+            """All of it; an error where that is more than an answer can be."""
+            parts, size = [], 0
+            async for part in self.content.iter_any():
+                size += len(part)
+                if size > _MOST_ANSWER:
+                    raise ValueError(f"its answer is longer than {_MOST_ANSWER} bytes")
+                parts.append(part)
+            self._body = b"".join(parts)
+            return self._body
+
+    return Answer
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from probes.backends.timeline import Batch, open_raw
 from probes.errors import BadTrace
+from probes.limits import TIME_LIMIT
 from probes.loss import Gap
 
 DATA, LOST, FULL = 1, 2, 3
@@ -178,7 +179,7 @@ def _index(fd: int, size: int) -> tuple[NDArray[Any], NDArray[np.int64], int]:
             and kind in (DATA, LOST, FULL)
             and 0 <= payload <= MAX_PAYLOAD
             and count >= 0
-            and 0 <= start <= end
+            and 0 <= start <= end < TIME_LIMIT
         )
         if not sane or after > size:
             break

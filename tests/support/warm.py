@@ -19,6 +19,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from subprocess import TimeoutExpired
 
+# Arrow's own allocator takes a gibibyte at once: what input costs could not be told from it.
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["tests.support.imported"])
 

@@ -48,6 +48,11 @@ def chunk(data, end=1000):
     return chunks.header(chunks.DATA, -1, len(data), 0, end, 0) + data
 
 
+def lost(time, count):
+    trailer = struct.pack("<iiQII", 1, 1, time & ((1 << 64) - 1), 0, 0)
+    return struct.pack("<IHHQQ", 2, 0, 48, 0, count) + trailer
+
+
 def opened(folder):
     Trace(folder).close()
 
@@ -96,6 +101,23 @@ def test_of_records(tmp_path, samples):
     assert left_out(tmp_path / "t") == len(WRONG)
     if samples != "perf:major-faults":  # which are no rows of their own
         assert rows(tmp_path / "t", "syscalls") == [(500, 3, 7)] * 2
+
+
+@pytest.mark.parametrize("count", [1 << 48, 1 << 63, (1 << 64) - 1])
+def test_of_a_loss_that_cannot_be_nobody_knows_the_size(tmp_path, count):
+    records = lost(100, 5) + lost(-1, count) + lost(1 << 62, count) + major_fault(500, 7)
+    data = chunk(records) + chunk(major_fault(600, 7), end=(1 << 63) - 1)
+    raw_trace(tmp_path / "t", {}, {"perf:major-faults": data}, probes=PROBES, formats=FAULT_FORMATS)
+    assert within_budget(opened, tmp_path / "t") is None
+    with Trace(tmp_path / "t") as trace:
+        query = 'SELECT "from", "to", count, cause FROM loss ORDER BY ALL NULLS FIRST'
+        found = trace.connection.execute(query).fetchall()
+    assert [row for row in found if row[3] == "buffer full"] == [
+        (None, None, None, "buffer full"),
+        (0, 100, 5, "buffer full"),
+        (100, None, None, "buffer full"),
+    ]
+    assert [row[3] for row in found if row[3] != "buffer full"] == ["torn end"]
 
 
 def test_a_thread_made_beyond_all_threads_is_none(tmp_path):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from probes.errors import BadTrace, TracerError, UsageError
+from tests.support.budget import within_budget
 from tests.support.traces import make_trace
 from tracer.store.packing import LIST, open_pack, pack, unpack
 from tracer.store.trace import Trace
@@ -78,7 +79,9 @@ def a_pack(path, members, listed=None, kinds=None):
         listed = [
             {"name": n, "size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in members
         ]
-    head = json.dumps({"pack": 1, "members": listed}).encode()
+    head = listed
+    if not isinstance(listed, bytes):
+        head = json.dumps({"pack": 1, "members": listed}).encode()
     data = b""
     for name, content in [(LIST, head), *members]:
         info = tarfile.TarInfo(name)
@@ -161,6 +164,15 @@ class TestHostile:
         (tmp_path / "a").write_bytes(data)
         ran = tracer("unpack", "a", status=6)
         assert len(ran.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", [b"{}", b"[]", b"1", b'{"name":1}'])
+def test_a_list_without_end_is_refused_within_the_budget(tmp_path, value):
+    """What is read of JSON takes up to a hundred times the bytes that it had."""
+    listed = b'{"pack":1,"members":[' + value + (b"," + value) * (20_000_000 // len(value)) + b"]}"
+    a_pack(tmp_path / "x.tar.zst", [], listed)
+    error = within_budget(unpack, tmp_path / "x.tar.zst", tmp_path / "out.trace")
+    assert "lists more than any trace has" in str(error)
 
 
 def test_a_pack_is_opened_for_a_while(trace, tmp_path):

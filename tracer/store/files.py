@@ -140,7 +140,7 @@ def write_whole(path: Path, data: bytes) -> None:
 def open_regular(path: Path | str, dir_fd: int | None = None, follow: bool = False) -> BinaryIO:
     """A regular file, open for reading. ValueError for a link, a folder, a FIFO or a device.
 
-    `follow`: a link is followed, as where the user named the file.
+    `follow`: follow a link; for files that the user names.
     """
     flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     found = os.open(path, flags, dir_fd=dir_fd)
@@ -153,9 +153,9 @@ def open_regular(path: Path | str, dir_fd: int | None = None, follow: bool = Fal
         os.close(found)
 
 
-def read_bounded(path: Path, limit: int) -> bytes:
+def read_bounded(path: Path, limit: int, follow: bool = False) -> bytes:
     """The bytes of a regular file; ValueError where it is none or longer than `limit`."""
-    with open_regular(path) as file:
+    with open_regular(path, follow=follow) as file:
         if os.fstat(file.fileno()).st_size > limit:
             raise ValueError(f"longer than {limit} bytes")
         data = file.read(limit + 1)

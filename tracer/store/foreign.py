@@ -212,6 +212,10 @@ class Records:
         self._file = file
         self._at = 0
 
+    def close(self) -> None:
+        """Close the file: nothing more is added."""
+        self._file.close()
+
     def add(self, records: NDArray[np.uint8], start: int, end: int) -> None:
         """Whole records, none of them older than `start`."""
         if not len(records):

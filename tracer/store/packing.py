@@ -39,6 +39,8 @@ _BLOCK = 512
 _COPY = 1 << 20
 _MOST_MEMBERS = 1 << 17
 _MOST_LIST = 64 << 20
+_MOST_VALUES = 8 * _MOST_MEMBERS
+"""In the list; what is read of JSON takes up to a hundred times the bytes that it had."""
 _MOST_BYTES = 1 << 40
 _MOST_RATIO = 200
 _SMALL = 64 << 20
@@ -174,17 +176,28 @@ def is_pack(path: Path) -> bool:
         return False
 
 
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path, follow=True)
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadTrace(f"there is no file {path}", "check its name") from None
+    except PermissionError:
+        raise PermissionMissing(
+            f"{path} may not be read by this user", "run as its owner, or as root"
+        ) from None
+    except ValueError:
+        raise BadTrace(f"{path} is no regular file", "give a pack") from None
+
+
 def _unpack(path: Path, folder: Path) -> None:
     try:
-        with open_regular(path, follow=True) as file:
+        with _opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             if file.read(len(ZSTD_MAGIC)) != ZSTD_MAGIC:
                 raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
             file.seek(0)
             with pa.CompressedInputStream(file, "zstd") as stream:
                 _members(path, stream, size, folder)
-    except (FileNotFoundError, NotADirectoryError):
-        raise BadTrace(f"there is no file {path}", "check its name") from None
     except PermissionError as error:
         raise PermissionMissing(
             f"{error.filename or path} may not be used by this user", "run as its owner, or as root"
@@ -201,8 +214,9 @@ def _members(path: Path, stream: Any, size: int, folder: Path) -> None:
     name, length = _next(path, stream)
     if name != LIST or length > _MOST_LIST:
         raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
+    text = _exactly(path, stream, length)
     try:
-        listed: PackList = parsed(PackList, _exactly(path, stream, length))
+        listed: PackList = parsed(PackList, text, _MOST_VALUES)
     except ValueError as error:
         raise BadTrace(f"{path} is damaged: {what_is_wrong(error)}", _AGAIN) from None
     _exactly(path, stream, -length % _BLOCK)

@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tracer.store.files import read_bounded
 from workloads import models
 from workloads.errors import JobError
 from workloads.modes.machine import Machine
@@ -37,6 +38,7 @@ from workloads.modes.mode import parse as parse_mode
 from workloads.studies import media
 
 FOLDER = Path(__file__).parent
+_MAX_BYTES = 1 << 20
 _MAX_RUNS = 10_000
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,60}$")
 _WHERE = re.compile(r"^(host|[1-9]|[1-5][0-9]|6[0-4])$")
@@ -132,12 +134,12 @@ def load(name: str, scale: float | None = None, repeats: int | None = None, seed
     """A shipped study by its name, or one of the user's by its file. Raises JobError."""
     path = shipped().get(name) or Path(name)
     try:
-        told = tomllib.loads(path.read_text())
+        told = tomllib.loads(read_bounded(path, _MAX_BYTES, follow=True).decode())
     except FileNotFoundError:
         raise JobError(
             f"there is no study {name!r}", f"take {', '.join(shipped())}, or a TOML file"
         ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise JobError(f"cannot read the study {path}: {error}", "mend the file") from None
     return _parse(told, path, scale, repeats, seed)
 

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from analysis.flushlayer.flusher import pairing
 from analysis.flushlayer.trace.file_pages import file_pages
+from analysis.flushlayer.trace.page_count import BYTES_A_PAGE, check_pages
 from analysis.views.flushes import flushes
 from analysis.views.view import apart
 from analysis.views.volumes import make_volumes
-from probes.errors import BadTrace
 from tracer.store.trace import Trace
 
-MOST_PAGES = 1 << 27
-"""More page write-backs than this are not regenerated: 512 GiB written."""
+_BYTES_A_PAGE = 2 * BYTES_A_PAGE
+"""Of memory that a written page takes here [assumed]."""
 _TABLES = ("dirty", "inode_writeback", "writeback", "file_writes", "syscalls", "processes")
 
 
@@ -80,7 +80,7 @@ def dirtyings(trace: Trace) -> Dirtyings:
 
     Needs tables block and dirty; inode_writeback and file_writes sharpen what is inferred. What
     the recorder itself wrote is left out. Raises BadTrace where dirty is missing or the trace
-    claims more pages than can be.
+    claims more pages than can be, UsageError where memory does not hold them.
     """
     trace.require("dirty")
     flushes(trace)
@@ -92,10 +92,7 @@ def dirtyings(trace: Trace) -> Dirtyings:
     trace.execute(_DEVICE_NUMBER)
     trace.execute(_NAMED_FLUSHES)
     cached, passed = trace.sql(_BIOS), trace.sql(_PASSED)
-    if cached["pages"].sum() > MOST_PAGES or (cached["pages"] > MOST_PAGES).any():
-        raise BadTrace(
-            f"{trace.folder} claims more than {MOST_PAGES} page write-backs", "it is damaged"
-        )
+    check_pages(trace, cached["pages"].to_numpy(), _BYTES_A_PAGE)
     folios = trace.sql(
         """
         SELECT ts, dev, ino, "index"::BIGINT AS "index", coalesce(pid, -1) AS who

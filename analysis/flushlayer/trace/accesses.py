@@ -11,14 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
+from analysis.flushlayer.trace.page_count import check_pages
 from analysis.views.flushes import flushes
 from analysis.views.requests import OPERATION
 from analysis.views.submissions import SECTORS_PER_PAGE
-from probes.errors import BadTrace
 from tracer.store.trace import Trace
-
-MOST_PAGES = 1 << 30
-"""More page write-backs than this do not fit in memory: 4 TiB written."""
 
 _SECTOR, _PAGE = 512, 4096
 
@@ -108,14 +105,11 @@ def page_writebacks(
 
     Every write bio counts, whatever its reason, but those of the recorder's own files. A bio of
     n pages is n accesses, in ascending order. `devices` (MAJOR:MINOR) limits them to some
-    devices. Raises BadTrace where the trace claims more than can be.
+    devices. Raises what `check_pages` does where there are more than can be.
     """
     rows = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
-    if pages.sum(dtype=np.float64) > MOST_PAGES:
-        raise BadTrace(
-            f"{trace.folder} claims more than {MOST_PAGES} page write-backs", "it is damaged"
-        )
+    check_pages(trace, pages)
     own = rows["own"].to_numpy(bool)
     kept = rows[~own].reset_index(drop=True)
     counts = pages[~own].astype(np.int64)

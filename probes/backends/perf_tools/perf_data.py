@@ -39,7 +39,6 @@ _CHUNK = 4 << 20
 _LONGEST = 1 << 16
 _MOST_PENDING = 1 << 20
 _MOST_IDS = 1 << 20
-_INT16_END, _INT64_END = 1 << 15, 1 << 63
 
 _IP, _TID, _TIME, _ADDR, _READ, _CALLCHAIN = (1 << bit for bit in range(6))
 _ID, _CPU, _PERIOD, _STREAM_ID, _IDENTIFIER = (1 << bit for bit in (6, 7, 8, 9, 16))
@@ -237,7 +236,7 @@ class PerfData:
     def _cut_off(self, cause: str) -> None:
         """Note that the file ends, or makes no sense, after what was read of it."""
         last = max(self._losses.last.values(), default=None)
-        self.gaps.append(_gap(0, last, None, None, cause))
+        self.gaps.append(Gap(STREAM, 0, last, None, None, cause))
 
 
 class _Losses:
@@ -283,18 +282,11 @@ class _Losses:
                     count = min(count, rest)
                     rest -= count
                 if count:
-                    gaps.append(_gap(cpu, start, end, count, "buffer overrun"))
+                    gaps.append(Gap(STREAM, cpu, start, end, count, "buffer overrun"))
             if rest:
                 # The kernel tells of a loss with the next sample of that CPU: none came any more.
-                gaps.append(_gap(cpu, self.last.get(cpu), None, rest, "buffer overrun"))
+                gaps.append(Gap(STREAM, cpu, self.last.get(cpu), None, rest, "buffer overrun"))
         return gaps
-
-
-def _gap(cpu: int, start: int | None, end: int | None, count: int | None, cause: str) -> Gap:
-    def fits(value: int | None) -> int | None:
-        return value if value is not None and value < _INT64_END else None
-
-    return Gap(STREAM, cpu if cpu < _INT16_END else 0, fits(start), fits(end), fits(count), cause)
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -1,0 +1,110 @@
+"""Runs a target's inputs in workers, and collects what should not have happened.
+
+An input may be read, or refused with an error of ours (TracerError). Anything else is a finding:
+another exception, more memory or time than `tests.support.budget` allows, a crash. A worker runs
+many inputs; where it dies of one, the next worker goes on behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fuzz.target import Target
+from tests.fuzz.worker import SEEDS, Plan, Worker
+
+_MOST_OF_A_KIND = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What should not have happened."""
+
+    target: str
+    what: str
+    trace: str
+    data: bytes | None
+    """The input; None: a seed, before any."""
+
+    def save(self, folder: Path) -> None:
+        """Keep the input, and beside it what happened."""
+        folder.mkdir(parents=True, exist_ok=True)
+        data = self.data or b""
+        path = folder / f"{self.target}-{hashlib.sha256(data).hexdigest()[:12]}"
+        path.write_bytes(data)
+        path.with_suffix(".txt").write_text(f"{self.what}\n\n{self.trace}\n")
+
+
+@dataclass
+class Report:
+    """What became of the inputs of a target."""
+
+    target: str
+    inputs: int = 0
+    refused: int = 0
+    read: int = 0
+    seconds: float = 0.0
+    kinds: dict[str, int] = field(default_factory=dict)
+    """How many findings there were at each place."""
+    findings: list[Finding] = field(default_factory=list)
+    """The first few of each place."""
+
+    def __str__(self) -> str:
+        rate = self.inputs / self.seconds if self.seconds else 0.0
+        return (
+            f"{self.target:18} {self.inputs:9} inputs {self.refused:9} refused {self.read:9} read"
+            f" {sum(self.kinds.values()):6} findings of {len(self.kinds)} kinds {rate:.0f}/s"
+        )
+
+
+def fuzz(
+    chosen: Target,
+    seed: int = 0,
+    inputs: int | None = None,
+    seconds: float | None = None,
+    keep: Path | None = None,
+    data: bytes | None = None,
+) -> Report:
+    """Run so many inputs of a target, or inputs for so long, or `data` alone.
+
+    `keep`: a folder for the inputs of findings.
+    """
+    last = 1 if data is not None else inputs
+    report = Report(chosen.name)
+    begun = time.monotonic()
+    number = 0
+    # In memory, where that can be: files are made and removed for each input.
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as scratch:
+        while last is None or number < last:
+            left = None if seconds is None else begun + seconds - time.monotonic()
+            if left is not None and left <= 0 and number:
+                break
+            worker = Worker(Plan(chosen.name, seed, number, last, left, data), Path(scratch))
+            for trouble in worker.troubles():
+                count = report.kinds[trouble.place] = report.kinds.get(trouble.place, 0) + 1
+                if count > _MOST_OF_A_KIND:
+                    continue
+                wrong = data
+                if data is None and trouble.number != SEEDS:
+                    wrong = chosen.input(seed, trouble.number)
+                finding = Finding(chosen.name, trouble.what, trouble.trace, wrong)
+                report.findings.append(finding)
+                if keep is not None:
+                    finding.save(keep)
+            number, refused, read = worker.progress
+            report.refused += refused
+            report.read += read
+            if number == SEEDS:
+                number = 0
+                break
+            if worker.crashed:
+                number += 1
+            elif seconds is not None:
+                break
+    report.inputs = number
+    report.seconds = time.monotonic() - begun
+    return report

@@ -1,0 +1,163 @@
+"""A process that runs many inputs of a target, within the budget that each has."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import pickle
+import resource
+import shutil
+import signal
+import struct
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from probes.errors import TracerError
+from tests.fuzz.target import Target, every_target
+from tests.support.budget import CPU_SECONDS, WALL_SECONDS, ending, limit_memory
+from tests.support.warm import context
+
+SEEDS = -1
+"""In place of an input's number: the seeds, which come first, without limits: they compile."""
+
+_PROGRESS = struct.Struct("<qqq")
+_FOLDER = "in"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a worker is to do: inputs from `first` on, before `last`, for so many seconds."""
+
+    target: str
+    seed: int
+    first: int
+    last: int | None
+    seconds: float | None
+    data: bytes | None = None
+    """This input alone."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What an input did that it should not do."""
+
+    number: int
+    what: str
+    place: str
+    trace: str
+
+
+class Worker:
+    """The process, seen from outside."""
+
+    def __init__(self, plan: Plan, scratch: Path) -> None:
+        self._scratch = scratch
+        self._progress = scratch / "progress"
+        self._progress.write_bytes(_PROGRESS.pack(SEEDS, 0, 0))
+        (scratch / "trace").write_bytes(b"")
+        self._ours, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(theirs, plan, str(scratch)))
+        self._process.start()
+        theirs.close()
+        self.crashed = False
+
+    def troubles(self) -> Iterator[Trouble]:
+        """What goes wrong, as it does; ends with the process."""
+        with contextlib.suppress(EOFError):
+            while True:
+                yield pickle.loads(self._ours.recv_bytes())
+        self._process.join()
+        self._ours.close()
+        if self._process.exitcode:
+            self.crashed = True
+            trace = (self._scratch / "trace").read_text(errors="replace")
+            what = _ending(self._process.exitcode)
+            yield Trouble(self.progress[0], what, f"{what} {_last_line(trace)}", trace)
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """(number of the input that comes next, or that it died of; refused; read)"""
+        number, refused, read = _PROGRESS.unpack(self._progress.read_bytes())
+        return number, refused, read
+
+
+def _ending(status: int) -> str:
+    if status == -signal.SIGPROF:
+        return f"more than {CPU_SECONDS} s of CPU time"
+    if status == -signal.SIGALRM:
+        return f"more than {WALL_SECONDS} s"
+    return ending(status)
+
+
+def _last_line(trace: str) -> str:
+    """Where in our code it was, as `faulthandler` tells: the innermost place comes first."""
+    lines = [line.strip() for line in trace.splitlines() if line.startswith("  File")]
+    ours = [line for line in lines if "/.venv/" not in line and "/lib/python" not in line]
+    return (ours or lines or [""])[0]
+
+
+def _work(end: Connection, plan: Plan, scratch: str) -> None:
+    """Run the inputs. The number of the one that runs is in a file, should it crash."""
+    import mmap
+
+    folder = Path(scratch) / _FOLDER
+    chosen = every_target()[plan.target]
+    with (
+        (Path(scratch) / "trace").open("w") as trace,
+        (Path(scratch) / "progress").open("r+b") as f,
+    ):
+        faulthandler.enable(trace)
+        for number in (signal.SIGPROF, signal.SIGALRM):
+            faulthandler.register(number, trace, chain=True)
+        progress = mmap.mmap(f.fileno(), _PROGRESS.size)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        until = None if plan.seconds is None else time.monotonic() + plan.seconds
+        if plan.data is None:
+            for data in chosen.seeds:
+                if trouble := _trouble(chosen, data, folder, SEEDS)[1]:
+                    end.send_bytes(pickle.dumps(trouble))
+        limit_memory()
+        refused = read = 0
+        number = plan.first
+        while (plan.last is None or number < plan.last) and (
+            until is None or time.monotonic() < until
+        ):
+            _PROGRESS.pack_into(progress, 0, number, refused, read)
+            data = chosen.input(plan.seed, number) if plan.data is None else plan.data
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
+            was_read, trouble = _trouble(chosen, data, folder, number)
+            if trouble is not None:
+                end.send_bytes(pickle.dumps(trouble))
+            refused += not was_read
+            read += was_read
+            number += 1
+        _PROGRESS.pack_into(progress, 0, number, refused, read)
+
+
+def _trouble(chosen: Target, data: bytes, folder: Path, number: int) -> tuple[bool, Trouble | None]:
+    """Run one input: whether it was read, and what went wrong."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        chosen.run(data, folder)
+    except TracerError as error:
+        text = str(error)
+        if "\n" in text or len(text) > 2000:
+            return False, Trouble(number, "an error of many lines", "an error of many lines", text)
+        return False, None
+    except BaseException as error:  # noqa: BLE001 (whatever else it is, it is a finding)
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [
+            f for f in frames if "/.venv/" not in f.filename and "/lib/python" not in f.filename
+        ]
+        at: Any = (ours or frames)[-1]
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        place = f"{type(error).__name__} {at.filename}:{at.lineno}"
+        return False, Trouble(number, what, place, traceback.format_exc())
+    return True, None

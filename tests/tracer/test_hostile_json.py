@@ -121,7 +121,14 @@ class TestLosses:
     def test_a_gap_with_impossible_numbers_is_unknown(self):
         gaps = [Gap("x", 1 << 20, -(1 << 70), 1 << 64, 1 << 64, "full")] * 2
         row, _ = loss.rows(gaps).to_pylist()
-        assert row == {"stream": "x", "cpu": -1, "from": None, "to": None, "count": None, "cause": "full"}
+        assert row == {
+            "stream": "x",
+            "cpu": -1,
+            "from": None,
+            "to": None,
+            "count": None,
+            "cause": "full",
+        }
         assert loss.summary(gaps) == {"events": 0, "windows": 2, "unknown": 2}
 
 

@@ -55,14 +55,15 @@ def _called(
     process.start()
     theirs.close()
     said = b""
-    try:
+    ended = ours.poll(WALL_SECONDS)
+    if ended:
         with contextlib.suppress(EOFError):
-            assert ours.poll(WALL_SECONDS), f"{function.__name__} has not ended for a minute"
             said = ours.recv_bytes()
-    finally:
+    else:
         process.kill()
-        process.join()
+    process.join()
     ours.close()
+    assert ended, f"{function.__name__} has not ended for a minute"
     assert said, f"{function.__name__} was ended by {ending(process.exitcode)}"
     result, error, trace = pickle.loads(said)
     assert trace is None, trace

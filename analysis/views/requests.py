@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from analysis.views.request_entries import UNKNOWN
+from analysis.views.request_pairing import (
+    EVENT,
+    FLUSH,
+    KINDS,
+    REQUEST,
+    UNKNOWN_ERROR,
+    Pairing,
+    in_batches,
+)
 from analysis.views.view import View, apart
 from analysis.views.volumes import make_partitions
 from probes.schema import DEV, Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "requests"
+
+_OPERATIONS = ("flush", "read", "write", "discard", "other")
 
 OPERATION = """CASE
     WHEN regexp_matches(rwbs, '^F?W') THEN 'write'
@@ -17,67 +33,104 @@ OPERATION = """CASE
     ELSE 'other' END"""
 """The operation that an rwbs string names (kernel: blk_fill_rwbs in block/blk-core.c)."""
 
+_DEVICES = "request devices"
+_TIMES = "request times"
+_BATCH = 1 << 17
+
+_MAKE_DEVICES = f"""
+CREATE OR REPLACE TABLE "{_DEVICES}" AS
+-- A bio of a partition becomes a request of its disk.
+SELECT dev, dense_rank() OVER (ORDER BY coalesce(disk, dev)) AS device
+FROM (SELECT DISTINCT dev FROM block) LEFT JOIN partitions USING (dev)
+"""
+
+_EVENTS = f"""
+SELECT row, ts, list_position({list(KINDS)}, event) - 1 AS kind, device,
+    -- The kernel logs no place of a flush, or sector 0 at its issue and -1 at its completion.
+    CASE WHEN nr_sector > 0 THEN list_position({list(_OPERATIONS)}, {OPERATION}) + 1
+        WHEN {OPERATION} = 'flush' OR (event != 'complete' AND rwbs LIKE 'F%') THEN {FLUSH}
+        ELSE 1 END AS operation,
+    CASE WHEN nr_sector > 0 THEN sector ELSE 0 END AS sector, nr_sector AS sectors,
+    coalesce(error, {UNKNOWN_ERROR}) AS error
+FROM block_rows JOIN "{_DEVICES}" USING (dev)
+WHERE event IN {KINDS}
+    -- The last of a write with a flush before or behind it is a completion of nothing.
+    AND NOT (event = 'complete' AND nr_sector <= 0 AND {OPERATION} IN ('read', 'write', 'discard'))
+ORDER BY row
+"""
+
+_GAPS = """
+SELECT coalesce("from", 0), coalesce("to", 9223372036854775807) FROM loss
+WHERE NOT contains(stream, 'target')
+"""
+
+# In a run the oldest bio goes to the first issue, and likewise the oldest insertion.
+_UNCROSSED = f"""
+CREATE OR REPLACE TEMP TABLE "{_TIMES}" AS
+WITH crossed AS (SELECT * FROM "{_TIMES}" SEMI JOIN "request runs" USING (run)),
+queued AS (
+    SELECT q.row, b.queue_ns FROM
+        (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY row) AS n
+            FROM crossed WHERE queue_ns IS NOT NULL) q
+        JOIN (SELECT run, queue_ns, row_number() OVER (PARTITION BY run ORDER BY queue_ns) AS n
+            FROM crossed WHERE queue_ns IS NOT NULL) b USING (run, n)
+), inserted AS (
+    SELECT q.row, b.insert_ns FROM
+        (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY row) AS n
+            FROM crossed WHERE insert_ns IS NOT NULL) q
+        JOIN (SELECT run, insert_ns, row_number() OVER (PARTITION BY run ORDER BY insert_ns) AS n
+            FROM crossed WHERE insert_ns IS NOT NULL) b USING (run, n)
+)
+SELECT t.* REPLACE (coalesce(q.queue_ns, t.queue_ns) AS queue_ns,
+    coalesce(i.insert_ns, t.insert_ns) AS insert_ns)
+FROM "{_TIMES}" t LEFT JOIN queued q USING (row) LEFT JOIN inserted i USING (row)
+"""
+
 _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
-WITH events AS (
-    -- A bio of a partition becomes a request of its disk. A flush has no place: the kernel logs
-    -- sector 0 at its issue and -1 at its completion.
-    SELECT b.ts, b.event, b.sector, b.nr_sector, b.rwbs, b.pid, b.tid, b.comm, b.error,
-           coalesce(p.disk, b.dev) AS dev, nr_sector = 0 AS placeless,
-           CASE WHEN nr_sector = 0 THEN 0 ELSE sector END AS place
-    FROM block b LEFT JOIN partitions p ON b.dev = p.dev
-), issued AS (
-    -- An issue that the driver sent back is issued anew later: only that one counts.
-    SELECT * FROM (
-        SELECT *, lead(event) OVER (PARTITION BY dev, place, placeless ORDER BY ts, event)
-                AS then_event
-        FROM events WHERE event IN ('issue', 'requeue', 'complete')
-    ) WHERE event = 'issue' AND then_event IS DISTINCT FROM 'requeue'
-), neighbours AS (
-    SELECT *, lead(ts) OVER same AS next_issue, lag(ts) OVER same AS last_issue
-    FROM issued WINDOW same AS (PARTITION BY dev, place, placeless ORDER BY ts, event)
-), queued AS (
-    -- A bio that was merged into a request of another sector does not begin one of its own.
-    SELECT * FROM (
-        SELECT *, lead(event) OVER (PARTITION BY dev, place, placeless
-                ORDER BY ts, event != 'bio_queue', event) AS then_event
-        FROM events WHERE event IN ('bio_queue', 'backmerge', 'rq_merge')
-    ) WHERE event = 'bio_queue'
-        AND coalesce(then_event, '') NOT IN ('backmerge', 'rq_merge')
-), inserted AS (
-    SELECT * FROM events WHERE event = 'insert'
-), completed AS (
-    SELECT * FROM events WHERE event = 'complete'
-), joined AS (
-    SELECT i.*, q.ts AS queue_at, n.ts AS insert_at, c.ts AS complete_at, c.error AS error_at
-    FROM neighbours i
-    ASOF LEFT JOIN queued q ON i.dev = q.dev AND i.place = q.place
-        AND i.placeless = q.placeless AND i.ts >= q.ts
-    ASOF LEFT JOIN inserted n ON i.dev = n.dev AND i.place = n.place
-        AND i.placeless = n.placeless AND i.ts >= n.ts
-    ASOF LEFT JOIN completed c ON i.dev = c.dev AND i.place = c.place
-        AND i.placeless = c.placeless AND i.ts <= c.ts
-), known AS (
-    -- What lies beyond the neighbouring request of the same sector belongs to that one.
-    SELECT *, ts AS issue_ns,
-        CASE WHEN last_issue IS NULL OR queue_at > last_issue THEN queue_at END AS queue_ns,
-        CASE WHEN last_issue IS NULL OR insert_at > last_issue THEN insert_at END AS insert_ns,
-        CASE WHEN next_issue IS NULL OR complete_at <= next_issue THEN complete_at END
-            AS complete_ns
-    FROM joined
-)
-SELECT dev, sector, nr_sector, rwbs, {OPERATION} AS operation, pid, tid, comm,
-    queue_ns, insert_ns, issue_ns, complete_ns,
-    CASE WHEN complete_ns IS NOT NULL THEN error_at END AS error,
-    {apart("issue_ns", "queue_ns")} AS queue_latency_ns,
-    {apart("complete_ns", "issue_ns")} AS service_latency_ns
-FROM known ORDER BY issue_ns
+SELECT coalesce(p.disk, b.dev) AS dev, sector, nr_sector, rwbs, {OPERATION} AS operation,
+    pid, tid, comm, queue_ns, insert_ns, ts AS issue_ns, complete_ns, t.error,
+    {apart("ts", "queue_ns")} AS queue_latency_ns,
+    {apart("complete_ns", "ts")} AS service_latency_ns
+FROM "{_TIMES}" t JOIN block_rows b USING (row) LEFT JOIN partitions p ON b.dev = p.dev
+ORDER BY row
 """
 
 
 def _build(trace: Trace) -> None:
     make_partitions(trace)
+    trace.execute(_MAKE_DEVICES)
+    pairing = Pairing(trace.rows(_GAPS))
+    trace.execute(
+        f'CREATE OR REPLACE TEMP TABLE "{_TIMES}" (row BIGINT, queue_ns BIGINT, insert_ns BIGINT,'
+        " complete_ns BIGINT, error INTEGER, run BIGINT)"
+    )
+    events = (_events(batch) for batch in trace.batches(_EVENTS, _BATCH, beside=True))
+    for requests in in_batches(pairing, events):
+        trace.append(_TIMES, _times(requests))
+    if pairing.crossed:
+        trace.keep("request runs", pa.table({"run": sorted(pairing.crossed)}))
+        trace.execute(_UNCROSSED)
+        trace.execute('DROP TABLE "request runs"')
     trace.execute(_SQL)
+    trace.execute(f'DROP TABLE "{_DEVICES}"')
+    trace.execute(f'DROP TABLE "{_TIMES}"')
+
+
+def _events(batch: pa.RecordBatch) -> NDArray[np.void]:
+    events = np.empty(batch.num_rows, EVENT)
+    for name in EVENT.names or ():
+        events[name] = batch.column(name).to_numpy(zero_copy_only=False)
+    return events
+
+
+def _times(requests: NDArray[np.void]) -> pa.Table:
+    columns = {name: pa.array(requests[name]) for name in REQUEST.names or ()}
+    for name in ("queue_ns", "insert_ns", "complete_ns"):
+        columns[name] = pa.array(requests[name], mask=requests[name] == UNKNOWN)
+    known = requests["error"] != UNKNOWN_ERROR
+    columns["error"] = pa.array(requests["error"].astype(np.int32), mask=~known)
+    return pa.table(columns)
 
 
 REQUESTS = View(
@@ -95,7 +148,12 @@ REQUESTS = View(
         Column("queue_ns", Type.INT64, "when the bio at its first sector was queued", "ns"),
         Column("insert_ns", Type.INT64, "when the scheduler took it; null: there is none", "ns"),
         Column("issue_ns", Type.INT64, "when the driver got it, for the last time", "ns"),
-        Column("complete_ns", Type.INT64, "when it was done; null: not seen", "ns"),
+        Column(
+            "complete_ns",
+            Type.INT64,
+            "when it was done; null: not seen, or not known which of several was done",
+            "ns",
+        ),
         Column("error", Type.INT32, "status of its completion; 0: no error"),
         Column(
             "queue_latency_ns",
@@ -114,6 +172,20 @@ REQUESTS = View(
 def requests(trace: Trace) -> str:
     """Make the view `requests`; returns its name. Columns and units: `REQUESTS`.
 
-    `dev` is the disk, also where the bio was of a partition. Needs table block.
+    Events are paired in the order in which they were recorded, by device (the disk, also of a bio
+    of a partition), operation and first sector; a flush of the device's cache has no sector.
+
+    - A completion ends the oldest request in flight of its length, or else of a greater length:
+      then it is a part, and the rest completes behind it. The last part ends the request; its
+      error is the first that is not 0. Where events were lost since the oldest of several that
+      fit was issued, it is not known whose the completion is, and none of them has one.
+    - A request belongs to a bio queued before it that no other request took and that was not
+      merged into another request. Of more such bios than requests, the latest are taken: the
+      others failed before they became a request. Of as many, the oldest is the first request's.
+    - One flush serves all bios that waited for a flush when it was issued; `queue_ns` is the
+      latest one's.
+    - A request that the driver sent back is issued once, for the last time.
+
+    Needs table block.
     """
     return REQUESTS.make(trace)

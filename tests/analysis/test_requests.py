@@ -2,6 +2,8 @@
 
 import pytest
 
+from analysis.views import request_pairing
+from analysis.views import requests as requests_view
 from analysis.views.requests import requests
 from probes.errors import BadTrace
 from tests.support.traces import make_trace
@@ -55,16 +57,178 @@ def test_a_sector_written_twice_is_two_requests(tmp_path):
     ]
 
 
-def test_a_completion_that_was_lost_is_not_taken_from_the_next_request(tmp_path):
-    assert rows(
-        tmp_path,
+TWO_AT_ONE_SECTOR = (
+    block(100, "bio_queue", 64),
+    block(110, "bio_queue", 64),
+    block(150, "issue", 64),
+    block(160, "issue", 64),
+    block(400, "complete", 64),
+    block(500, "complete", 64),
+)
+
+
+def test_requests_in_flight_at_one_sector_complete_in_the_order_of_their_issues(tmp_path):
+    assert rows(tmp_path, *TWO_AT_ONE_SECTOR) == [
+        (64, "write", 100, None, 150, 400, 50, 250),
+        (64, "write", 110, None, 160, 500, 50, 340),
+    ]
+
+
+def test_events_of_one_time_are_in_the_order_of_the_file(tmp_path):
+    at_once = [{**event, "ts": 100} for event in TWO_AT_ONE_SECTOR]
+    assert rows(tmp_path, *at_once) == [(64, "write", 100, None, 100, 100, 0, 0)] * 2
+    (tmp_path / "2").mkdir()
+    backwards = rows(tmp_path / "2", *at_once[::-1])
+    assert backwards == [(64, "write", None, None, 100, None, None, None)] * 2
+
+
+def test_completions_behind_a_gap_are_nobodys_where_two_could_have_them(tmp_path):
+    gap = {"stream": "machine-cpu0", "cpu": 0, "from": 200, "to": 300, "cause": "buffer overrun"}
+    events = [
         block(150, "issue", 64),
+        block(160, "issue", 72),
         block(550, "issue", 64),
         block(560, "complete", 64),
-    ) == [
-        (64, "write", None, None, 150, None, None, None),
-        (64, "write", None, None, 550, 560, None, 10),
+        block(600, "complete", 72),
+        block(650, "issue", 64),
+        block(670, "complete", 64),
     ]
+    with make_trace(tmp_path / "t", {"block": events, "loss": [gap]}) as trace:
+        requests(trace)
+        found = trace.connection.execute(
+            "SELECT issue_ns, complete_ns FROM requests ORDER BY issue_ns"
+        ).fetchall()
+    assert found == [(150, None), (160, 600), (550, None), (650, 670)]
+
+
+def test_a_write_does_not_take_a_reads_completion(tmp_path):
+    assert rows(
+        tmp_path,
+        block(100, "issue", 64, rwbs="R"),
+        block(110, "issue", 64, rwbs="W"),
+        block(200, "complete", 64, rwbs="W"),
+        block(300, "complete", 64, rwbs="R"),
+    ) == [
+        (64, "read", None, None, 100, 300, None, 200),
+        (64, "write", None, None, 110, 200, None, 90),
+    ]
+
+
+def test_a_completion_belongs_to_the_request_of_its_length(tmp_path):
+    assert rows(
+        tmp_path,
+        block(100, "issue", 64, 16),
+        block(110, "issue", 64, 8),
+        block(200, "complete", 64, 8),
+        block(300, "complete", 64, 16),
+    ) == [
+        (64, "write", None, None, 100, 300, None, 200),
+        (64, "write", None, None, 110, 200, None, 90),
+    ]
+
+
+def test_a_request_done_in_parts_ends_with_the_last_one(tmp_path):
+    events = (
+        block(100, "issue", 64, 24),
+        block(150, "issue", 72, 8),
+        block(200, "complete", 64, 8, error=0),
+        block(210, "complete", 72, 8, error=0),  # of the request of that length
+        block(300, "complete", 72, 16, error=-5),
+    )
+    assert rows(tmp_path, *events) == [
+        (64, "write", None, None, 100, 300, None, 200),
+        (72, "write", None, None, 150, 210, None, 60),
+    ]
+    with make_trace(tmp_path / "2", {"block": list(events)}) as trace:
+        requests(trace)
+        errors = trace.connection.execute("SELECT error FROM requests ORDER BY issue_ns").fetchall()
+    assert errors == [(-5,), (0,)]
+
+
+def test_a_bio_that_failed_before_it_was_a_request_stays_behind(tmp_path):
+    assert rows(
+        tmp_path,
+        block(100, "bio_queue", 64),  # RWF_NOWAIT and no free tag: EAGAIN
+        block(200, "bio_queue", 64),
+        block(210, "issue", 64),
+        block(300, "complete", 64),
+        block(400, "bio_queue", 64),
+        block(410, "issue", 64),
+        block(500, "complete", 64),
+    ) == [
+        (64, "write", 200, None, 210, 300, 10, 90),
+        (64, "write", 400, None, 410, 500, 10, 90),
+    ]
+
+
+def test_a_request_that_was_sent_back_is_inserted_again(tmp_path):
+    assert rows(
+        tmp_path,
+        block(100, "bio_queue", 64),
+        block(105, "insert", 64),
+        block(110, "issue", 64),
+        block(120, "requeue", 64),
+        block(130, "insert", 64),
+        block(200, "issue", 64),
+        block(300, "complete", 64),
+    ) == [(64, "write", 100, 130, 200, 300, 100, 100)]
+
+
+def test_a_bio_merged_in_front_begins_its_request(tmp_path):
+    assert rows(
+        tmp_path,
+        block(100, "bio_queue", 72),
+        block(105, "insert", 72),
+        block(110, "bio_queue", 64),
+        block(111, "frontmerge", 64),
+        block(200, "issue", 64, 16),
+        block(300, "complete", 64, 16),
+        block(400, "issue", 72),  # the rest of a bio that was split
+    ) == [
+        (64, "write", 110, 105, 200, 300, 90, 100),
+        (72, "write", None, None, 400, None, None, None),
+    ]
+
+
+def test_flushes_in_flight_on_several_queues_complete_in_order(tmp_path):
+    last = (1 << 64) - 1
+    assert rows(
+        tmp_path,
+        block(90, "bio_queue", 0, 0, "FWS"),
+        block(95, "bio_queue", 0, 0, "FWS"),
+        block(100, "issue", 0, 0, "FF"),
+        block(105, "issue", 0, 0, "FF"),
+        block(150, "complete", last, 0, "FF"),
+        block(151, "complete", 0, 0, "FWS"),  # of the bio, which was no request
+        block(160, "complete", last, 0, "FF"),
+    ) == [
+        (0, "flush", 90, None, 100, 150, 10, 50),
+        (0, "flush", 95, None, 105, 160, 10, 55),
+    ]
+
+
+def test_one_flush_serves_every_bio_that_waits_for_it(tmp_path):
+    assert rows(
+        tmp_path,
+        block(90, "bio_queue", 0, 0, "FWS"),
+        block(95, "bio_queue", 0, 0, "FWS"),
+        block(100, "issue", 0, 0, "FF"),
+        block(150, "complete", 0, 0, "FF"),
+        block(200, "issue", 0, 0, "FF"),  # before a write that has data
+        block(250, "complete", 0, 0, "FF"),
+    ) == [
+        (0, "flush", 95, None, 100, 150, 5, 50),
+        (0, "flush", None, None, 200, 250, None, 50),
+    ]
+
+
+def test_requests_without_end_are_given_up_by_age(tmp_path, monkeypatch):
+    monkeypatch.setattr(request_pairing, "_MOST_ENTRIES", 4)
+    monkeypatch.setattr(requests_view, "_BATCH", 6)
+    issued = [block(n, "issue", 8 * n) for n in range(6)]
+    done = [block(10 + n, "complete", 8 * n) for n in range(6)]
+    found = rows(tmp_path, *issued, *done)
+    assert [row[5] for row in found] == [None] * 3 + [13, 14, 15]
 
 
 def test_devices_do_not_mix(tmp_path):

@@ -66,13 +66,19 @@ class TableFile:
         """A path of this process by which the open file is reached, whatever its name is now."""
         return f"/proc/self/fd/{self.file.fileno()}"
 
-    def select(self) -> str:
+    def select(self, numbered: bool = False) -> str:
         """SQL for the rows, with the declared columns alone and in their order.
+
+        `numbered`: with the column `row` behind them, the row's place in the file (from 0): the
+        order in which events of one and the same time were recorded.
 
         A text that is longer than its column's `longest` is an error where it is read.
         """
         columns = ", ".join(self._column(column) for column in self.table.columns)
-        return f"SELECT {columns} FROM read_parquet('{self.place}', hive_partitioning = false)"
+        if numbered:
+            columns += ", file_row_number AS row"
+        options = "hive_partitioning = false" + ", file_row_number = true" * numbered
+        return f"SELECT {columns} FROM read_parquet('{self.place}', {options})"
 
     def _column(self, column: Column) -> str:
         name = f'"{column.name}"'

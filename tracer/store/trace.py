@@ -138,6 +138,8 @@ class Trace:
             self._held.callback(connection.close)
             for name, file in self._files.items():
                 self._own(partial(connection.execute, f'CREATE VIEW "{name}" AS {file.select()}'))
+                numbered = f'CREATE VIEW "{name}_rows" AS {file.select(numbered=True)}'
+                self._own(partial(connection.execute, numbered))
             places = ", ".join(f"'{file.place}'" for file in self._files.values())
             connection.execute(f"SET allowed_paths=[{places}]")
             connection.execute("SET enable_external_access=false")
@@ -154,7 +156,8 @@ class Trace:
         if name in self._files:
             return
         columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.type]}' for c in ALL_TABLES[name].columns)
-        self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{name}" ({columns})')
+        for made, more in ((name, ""), (f"{name}_rows", ", row BIGINT")):
+            self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{made}" ({columns}{more})')
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
         """The result of a query of our own as a frame; BadTrace where a table is damaged."""
@@ -166,15 +169,19 @@ class Trace:
         found: pa.Table = self._own(lambda: self.connection.sql(query).to_arrow_table())
         return found
 
-    def batches(self, query: str, rows: int = _BATCH) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, query: str, rows: int = _BATCH, beside: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """The result of a query of our own, as it comes, so many rows at a time; BadTrace likewise.
 
-        Until it is read to its end no other query of this trace may be asked.
+        Until it is read to its end no other query of this trace may be asked, unless it runs
+        `beside` them: such a query knows no temporary tables.
         """
+        connection = self.connection.cursor() if beside else self.connection
 
         def begin() -> Any:
-            self.connection.execute("SELECT 1").fetchall()  # ends what was not read to its end
-            relation = self.connection.sql(query)
+            connection.execute("SELECT 1").fetchall()  # ends what was not read to its end
+            relation = connection.sql(query)
             # The name that it has in DuckDB 2; the one of 1.x after it.
             return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(rows)
 
@@ -187,6 +194,17 @@ class Trace:
         self.connection.register("kept rows", rows)
         self.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM "kept rows"')
         self.connection.unregister("kept rows")
+
+    def append(self, name: str, rows: pa.Table) -> None:
+        """Add rows that were made outside of SQL to a table of ours."""
+        self.connection.register("kept rows", rows)
+        self.execute(f'INSERT INTO "{name}" BY NAME SELECT * FROM "kept rows"')
+        self.connection.unregister("kept rows")
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a query of our own; BadTrace where a table is damaged."""
+        found: list[tuple[Any, ...]] = self._own(lambda: self.connection.execute(query).fetchall())
+        return found
 
     def execute(self, query: str) -> None:
         """Run a statement of our own; BadTrace where a table is damaged."""

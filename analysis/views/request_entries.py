@@ -1,0 +1,239 @@
+"""Entries of a hash table by device, operation and first sector: what waits and what is in flight.
+
+An entry's bucket is a chain of entries, the newest first. Numbers of the state tell how many there
+are, and which is free.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.compiled import compiled
+
+Ints = NDArray[np.int64]
+Entries = NDArray[np.void]
+
+UNKNOWN = np.iinfo(np.int64).min
+"""A moment that is not known."""
+
+ENTRY = np.dtype(
+    [
+        ("next", "i8"),  # in its bucket: the entry before it
+        ("used", "?"),
+        ("in_flight", "?"),
+        ("sent_back", "?"),
+        ("passed", "?"),  # by a newer one at its place, which was issued before it
+        ("device", "i8"),
+        ("operation", "i8"),
+        ("sector", "u8"),  # of the part that is not done
+        ("sectors", "i8"),
+        ("row", "i8"),
+        ("issue_ns", "i8"),
+        ("queue_ns", "i8"),
+        ("insert_ns", "i8"),
+        ("error", "i8"),
+        ("run", "i8"),
+        ("age", "i8"),  # its number among all entries
+    ],
+    align=True,
+)
+NONE = -1
+"""No entry."""
+AGE, FREE, USED = range(3)
+"""Numbers of the state: entries ever made, the first free entry, entries in use."""
+_MOST_LOOKED_AT = 256
+"""Entries of a bucket that are looked at. No disk has more at one place."""
+
+
+@compiled
+def bucket_of(device: int, operation: int, sector: np.uint64, buckets: int) -> int:
+    mixed = np.uint64(sector) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= np.uint64(device * 64 + operation + 1) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= mixed >> np.uint64(32)
+    return int(mixed % np.uint64(buckets))
+
+
+@compiled
+def link(entries: Entries, count: int, buckets: Ints) -> None:
+    """Put the first entries into their buckets; those that come first are the oldest."""
+    for at in range(count):
+        entry = entries[at]
+        bucket = bucket_of(entry["device"], entry["operation"], entry["sector"], len(buckets))
+        entries[at]["next"] = buckets[bucket]
+        buckets[bucket] = at
+
+
+@compiled
+def take(entries: Entries, state: Ints) -> int:
+    """Return a free entry."""
+    at = int(state[FREE])
+    state[FREE] = entries[at]["next"]
+    state[USED] += 1
+    entries[at]["used"] = True
+    entries[at]["in_flight"] = False
+    entries[at]["sent_back"] = entries[at]["passed"] = False
+    entries[at]["age"] = state[AGE]
+    entries[at]["queue_ns"] = entries[at]["insert_ns"] = UNKNOWN
+    state[AGE] += 1
+    return at
+
+
+@compiled
+def put(entries: Entries, at: int, buckets: Ints) -> None:
+    """Put an entry into its bucket, as the newest."""
+    entry = entries[at]
+    bucket = bucket_of(entry["device"], entry["operation"], entry["sector"], len(buckets))
+    entries[at]["next"] = buckets[bucket]
+    buckets[bucket] = at
+
+
+@compiled
+def remove(entries: Entries, at: int, buckets: Ints) -> None:
+    """Take an entry out of its bucket."""
+    entry = entries[at]
+    bucket = bucket_of(entry["device"], entry["operation"], entry["sector"], len(buckets))
+    here = buckets[bucket]
+    if here == at:
+        buckets[bucket] = entries[at]["next"]
+        return
+    while entries[here]["next"] != at:
+        here = entries[here]["next"]
+    entries[here]["next"] = entries[at]["next"]
+
+
+@compiled
+def free(entries: Entries, at: int, buckets: Ints, state: Ints) -> None:
+    """Give an entry up."""
+    remove(entries, at, buckets)
+    entries[at]["used"] = False
+    entries[at]["next"] = state[FREE]
+    state[FREE] = at
+    state[USED] -= 1
+
+
+@compiled
+def set_place(
+    entries: Entries,
+    at: int,
+    device: int,
+    operation: int,
+    sector: np.uint64,
+    sectors: int,
+) -> None:
+    entries[at]["device"] = device
+    entries[at]["operation"] = operation
+    entries[at]["sector"] = sector
+    entries[at]["sectors"] = sectors
+
+
+@compiled
+def _is_at(entry: Entries, device: int, operation: int, sector: np.uint64) -> bool:
+    return bool(
+        entry["device"] == device
+        and entry["operation"] == operation
+        and entry["sector"] == np.uint64(sector)
+    )
+
+
+@compiled
+def waiting_at(
+    entries: Entries,
+    start: int,
+    device: int,
+    operation: int,
+    sector: np.uint64,
+    without_insert: bool,
+) -> int:
+    """Find the newest entry that waits at a place, from an entry of its bucket on."""
+    at = start
+    for _ in range(_MOST_LOOKED_AT):
+        if at == NONE:
+            break
+        if not entries[at]["in_flight"] and _is_at(entries[at], device, operation, sector):
+            open_for_it = entries[at]["insert_ns"] == UNKNOWN or entries[at]["sent_back"]
+            if open_for_it or not without_insert:
+                return at
+        at = entries[at]["next"]
+    return NONE
+
+
+@compiled
+def older_at(
+    entries: Entries,
+    start: int,
+    device: int,
+    operation: int,
+    sector: np.uint64,
+    age: int,
+) -> int:
+    """Find an entry that waits at a place and is older."""
+    at = start
+    for _ in range(_MOST_LOOKED_AT):
+        if at == NONE:
+            break
+        waits = not entries[at]["in_flight"] and entries[at]["age"] < age
+        if waits and _is_at(entries[at], device, operation, sector):
+            return at
+        at = entries[at]["next"]
+    return NONE
+
+
+@compiled
+def in_flight_at(
+    entries: Entries,
+    start: int,
+    device: int,
+    operation: int,
+    sector: np.uint64,
+    sectors: int,
+) -> tuple[int, int, int]:
+    """Find the oldest request in flight at a place that fits a length best; how many fit so.
+
+    Returns that entry, the number of those that fit as well, and how: 2 by its length, 1 by a
+    greater one, 0 by a smaller one.
+    """
+    found, count, best = NONE, 0, -1
+    at = start
+    for _ in range(_MOST_LOOKED_AT):
+        if at == NONE:
+            break
+        if entries[at]["in_flight"] and _is_at(entries[at], device, operation, sector):
+            length = entries[at]["sectors"]
+            fits = 2 if length == sectors else 1 if length > sectors else 0
+            if fits > best:
+                found, count, best = at, 1, fits
+            elif fits == best:
+                count += 1
+                if entries[at]["age"] < entries[found]["age"]:
+                    found = at
+        at = entries[at]["next"]
+    return found, count, best
+
+
+@compiled
+def newest_in_flight_at(
+    entries: Entries,
+    start: int,
+    device: int,
+    operation: int,
+    sector: np.uint64,
+    sectors: int,
+) -> int:
+    """Find the request in flight that was issued last, of this length where there is one."""
+    found = NONE
+    at = start
+    for _ in range(_MOST_LOOKED_AT):
+        if at == NONE:
+            break
+        if entries[at]["in_flight"] and _is_at(entries[at], device, operation, sector):
+            better = found == NONE
+            if not better:
+                fits = entries[at]["sectors"] == sectors
+                found_fits = entries[found]["sectors"] == sectors
+                newer = entries[at]["age"] > entries[found]["age"]
+                better = (fits and not found_fits) or (fits == found_fits and newer)
+            if better:
+                found = at
+        at = entries[at]["next"]
+    return found

@@ -1,0 +1,308 @@
+"""Pairs the events of block requests: bio queued, request inserted, issued, completed.
+
+Events come in the order in which they were recorded. What waits (bios, and requests that are not
+yet issued) and what is in flight are entries of one hash table by device, operation and first
+sector, so that the memory grows with what is in flight and not with the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.views.request_entries import (
+    AGE,
+    ENTRY,
+    FREE,
+    NONE,
+    UNKNOWN,
+    USED,
+    Ints,
+    bucket_of,
+    free,
+    in_flight_at,
+    link,
+    newest_in_flight_at,
+    older_at,
+    put,
+    remove,
+    set_place,
+    take,
+    waiting_at,
+)
+from probes.compiled import compiled
+
+KINDS = (
+    *("bio_queue", "backmerge", "frontmerge", "insert"),
+    *("rq_merge", "issue", "requeue", "complete"),
+)
+"""Events that are paired; an event's code is its place here."""
+_QUEUE, _BACKMERGE, _FRONTMERGE, _INSERT, _RQ_MERGE, _ISSUE, _REQUEUE, _COMPLETE = range(len(KINDS))
+
+FLUSH = 0
+"""The code of a flush of a device's cache among operations. A flush has no first sector."""
+
+UNKNOWN_ERROR = 1 << 40
+"""An error that is not known; known ones have 32 bits."""
+
+EVENT = np.dtype(
+    [
+        ("row", "i8"),  # place in the table
+        ("ts", "i8"),  # ns
+        ("kind", "i8"),  # code of KINDS
+        ("device", "i8"),
+        ("operation", "i8"),
+        ("sector", "u8"),
+        ("sectors", "i8"),
+        ("error", "i8"),
+    ]
+)
+REQUEST = np.dtype(
+    [
+        ("row", "i8"),  # of its issue
+        ("queue_ns", "i8"),
+        ("insert_ns", "i8"),
+        ("complete_ns", "i8"),
+        ("error", "i8"),
+        ("run", "i8"),  # of requests that may have taken one another's bio
+    ]
+)
+_MOST_ENTRIES = 1 << 20
+"""More never wait or are in flight on a machine. The oldest half is then given up."""
+_RUN, _DONE, _CROSSED = range(3, 6)
+"""More numbers of the state: runs, requests handed out, and requests that took an older bio than
+the request before them."""
+
+
+class Pairing:
+    """Pairs events batch by batch.
+
+    A request's entry waits from its bio or its insertion on. An issue takes the entry at its
+    place that began last: bios that failed before they became a request (EAGAIN) stay behind.
+    A completion takes the oldest request in flight of the same place, operation and length, or
+    else of a greater length: that one then goes on behind the part that is done.
+    """
+
+    def __init__(self, gaps: list[tuple[int, int]]) -> None:
+        """`gaps` are spans (ns) in which events were lost."""
+        ordered = np.array(sorted(gaps), np.int64).reshape(-1, 2)
+        self._from = np.ascontiguousarray(ordered[:, 0])
+        self._to = np.maximum.accumulate(ordered[:, 1]) if len(ordered) else self._from
+        self._entries = np.zeros(1024, ENTRY)
+        self._buckets = np.full(1024, NONE, np.int64)
+        self._state = np.zeros(6, np.int64)
+        self._crossed: set[int] = set()
+        self._link_free(0)
+
+    def _link_free(self, first: int) -> None:
+        """Make the entries from `first` on free ones."""
+        self._entries["next"][first:] = np.arange(first + 1, len(self._entries) + 1)
+        self._entries["next"][-1] = NONE
+        self._state[FREE] = first
+
+    def add(self, events: NDArray[np.void]) -> NDArray[np.void]:
+        """Take events (`EVENT`); returns the requests that are over (`REQUEST`), in no order."""
+        done = np.empty(len(events) + int(self._state[USED]), REQUEST)
+        self._make_room(len(events))
+        crossed = np.empty(len(events), np.int64)
+        self._state[_DONE] = self._state[_CROSSED] = 0
+        _pair(
+            events, self._entries, self._buckets, self._from, self._to, self._state, done, crossed
+        )
+        self._crossed.update(crossed[: self._state[_CROSSED]].tolist())
+        return done[: self._state[_DONE]]
+
+    def _make_room(self, more: int) -> None:
+        """Have free entries for so many events."""
+        used = int(self._state[USED])
+        if used + more <= len(self._entries):
+            return
+        kept = self._entries[self._entries["used"]]
+        size = 1 << int(used + more - 1).bit_length()
+        self._entries = np.zeros(size, ENTRY)
+        self._entries[:used] = kept[np.argsort(kept["age"], kind="stable")]
+        self._link_free(used)
+        self._buckets = np.full(size, NONE, np.int64)
+        link(self._entries, used, self._buckets)
+
+    def forget(self) -> NDArray[np.void]:
+        """Give up the older half of the entries where there are too many; returns its requests."""
+        if self._state[USED] <= _MOST_ENTRIES:
+            return np.empty(0, REQUEST)
+        kept = self._entries[self._entries["used"]]
+        kept = kept[np.argsort(kept["age"], kind="stable")]
+        older, newer = kept[: len(kept) // 2], kept[len(kept) // 2 :]
+        self._entries = np.zeros(len(newer) + 1, ENTRY)
+        self._entries[:-1] = newer
+        self._link_free(len(newer))
+        self._state[USED] = len(newer)
+        self._buckets = np.full(len(self._entries), NONE, np.int64)
+        link(self._entries, len(newer), self._buckets)
+        return _unfinished(older)
+
+    def end(self) -> NDArray[np.void]:
+        """Return the requests that were never completed (`REQUEST`)."""
+        return _unfinished(self._entries[self._entries["used"]])
+
+    @property
+    def crossed(self) -> set[int]:
+        """Runs whose bios have to be handed out anew, the oldest to the first issue."""
+        return self._crossed
+
+
+def _unfinished(entries: NDArray[np.void]) -> NDArray[np.void]:
+    issued = entries[entries["in_flight"]]
+    found = np.empty(len(issued), REQUEST)
+    for name in ("row", "queue_ns", "insert_ns", "run"):
+        found[name] = issued[name]
+    found["complete_ns"], found["error"] = UNKNOWN, UNKNOWN_ERROR
+    return found
+
+
+def in_batches(pairing: Pairing, batches: Iterator[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
+    """Yield the requests of batches of events, those without a completion last."""
+    for events in batches:
+        yield pairing.add(events)
+        yield pairing.forget()
+    yield pairing.end()
+
+
+@compiled
+def _pair(
+    events: NDArray[np.void],
+    entries: NDArray[np.void],
+    buckets: Ints,
+    lost_from: Ints,
+    lost_to: Ints,
+    state: Ints,
+    done: NDArray[np.void],
+    crossed: Ints,
+) -> None:
+    for number in range(len(events)):
+        event = events[number]
+        kind, device, operation = event["kind"], event["device"], event["operation"]
+        sector, sectors, ts = event["sector"], event["sectors"], event["ts"]
+        first = buckets[bucket_of(device, operation, sector, len(buckets))]
+        if kind == _COMPLETE:
+            at, count, fits = in_flight_at(entries, first, device, operation, sector, sectors)
+            if at == NONE:
+                continue
+            if event["error"] != UNKNOWN_ERROR and entries[at]["error"] in (0, UNKNOWN_ERROR):
+                entries[at]["error"] = event["error"]
+            gap = np.searchsorted(lost_from, ts, side="right") - 1
+            if count > 1 and gap >= 0 and lost_to[gap] >= entries[at]["issue_ns"]:
+                # A completion may be lost: it is not known whose this one is.
+                while at != NONE:
+                    _hand_out(entries, at, UNKNOWN, state, done)
+                    free(entries, at, buckets, state)
+                    first = buckets[bucket_of(device, operation, sector, len(buckets))]
+                    at, _, left = in_flight_at(entries, first, device, operation, sector, sectors)
+                    if left != fits:
+                        break
+            elif fits == 1:
+                remove(entries, at, buckets)
+                entries[at]["sector"] += np.uint64(sectors)
+                entries[at]["sectors"] -= sectors
+                put(entries, at, buckets)
+            else:
+                issued = entries[at]["age"]
+                _hand_out(entries, at, ts, state, done)
+                free(entries, at, buckets, state)
+                first = buckets[bucket_of(device, operation, sector, len(buckets))]
+                if operation == FLUSH:
+                    # It served every flush that waited when it was issued.
+                    at = older_at(entries, first, device, operation, sector, issued)
+                    while at != NONE:
+                        free(entries, at, buckets, state)
+                        first = buckets[bucket_of(device, operation, sector, len(buckets))]
+                        at = older_at(entries, first, device, operation, sector, issued)
+        elif kind in (_QUEUE, _INSERT):
+            if kind == _INSERT:
+                at = waiting_at(entries, first, device, operation, sector, True)
+                if at != NONE:
+                    entries[at]["insert_ns"] = ts
+                    entries[at]["sent_back"] = False
+                    continue
+            before = waiting_at(entries, first, device, operation, sector, False)
+            at = take(entries, state)
+            set_place(entries, at, device, operation, sector, sectors)
+            if kind == _QUEUE:
+                entries[at]["queue_ns"] = ts
+            else:
+                entries[at]["insert_ns"] = ts
+            entries[at]["run"] = _run(entries, before, state)
+            put(entries, at, buckets)
+        elif kind in (_BACKMERGE, _RQ_MERGE):
+            at = waiting_at(entries, first, device, operation, sector, kind == _BACKMERGE)
+            if at != NONE:
+                free(entries, at, buckets, state)
+        elif kind == _FRONTMERGE:
+            behind = sector + np.uint64(sectors)
+            start = buckets[bucket_of(device, operation, behind, len(buckets))]
+            former = waiting_at(entries, start, device, operation, behind, False)
+            at = waiting_at(entries, first, device, operation, sector, True)
+            if former != NONE and former != at:
+                if at != NONE:
+                    entries[at]["insert_ns"] = entries[former]["insert_ns"]
+                free(entries, former, buckets, state)
+        elif kind == _ISSUE:
+            at = waiting_at(entries, first, device, operation, sector, False)
+            if at == NONE:
+                at = take(entries, state)
+                entries[at]["run"] = _run(entries, NONE, state)
+            else:
+                if entries[at]["passed"]:
+                    crossed[state[_CROSSED]] = entries[at]["run"]
+                    state[_CROSSED] += 1
+                below = entries[at]["next"]
+                below = waiting_at(entries, below, device, operation, sector, False)
+                if below != NONE:
+                    entries[below]["passed"] = True
+                remove(entries, at, buckets)
+                entries[at]["age"] = state[AGE]
+                state[AGE] += 1
+            set_place(entries, at, device, operation, sector, sectors)
+            entries[at]["in_flight"] = True
+            entries[at]["row"] = event["row"]
+            entries[at]["issue_ns"] = ts
+            entries[at]["error"] = UNKNOWN_ERROR
+            put(entries, at, buckets)
+        elif kind == _REQUEUE:
+            at = newest_in_flight_at(entries, first, device, operation, sector, sectors)
+            if at == NONE:
+                continue
+            waiting = waiting_at(entries, first, device, operation, sector, False)
+            remove(entries, at, buckets)
+            if waiting != NONE:
+                entries[at]["run"] = entries[waiting]["run"]
+            entries[at]["in_flight"] = entries[at]["passed"] = False
+            entries[at]["sent_back"] = True
+            entries[at]["age"] = state[AGE]
+            state[AGE] += 1
+            put(entries, at, buckets)
+
+
+@compiled
+def _run(entries: NDArray[np.void], before: int, state: Ints) -> int:
+    """Return the run of an entry that waits `before`, or a new one."""
+    if before != NONE:
+        return int(entries[before]["run"])
+    state[_RUN] += 1
+    return int(state[_RUN])
+
+
+@compiled
+def _hand_out(
+    entries: NDArray[np.void], at: int, complete_ns: int, state: Ints, done: NDArray[np.void]
+) -> None:
+    """Write down a request that is over."""
+    number = state[_DONE]
+    done[number]["row"] = entries[at]["row"]
+    done[number]["queue_ns"] = entries[at]["queue_ns"]
+    done[number]["insert_ns"] = entries[at]["insert_ns"]
+    done[number]["complete_ns"] = complete_ns
+    done[number]["error"] = UNKNOWN_ERROR if complete_ns == UNKNOWN else entries[at]["error"]
+    done[number]["run"] = entries[at]["run"]
+    state[_DONE] += 1

@@ -49,7 +49,7 @@ def test_what_a_driver_sent_back_was_issued_when_it_was_taken(tmp_path):
     )
 
 
-def test_a_completion_that_was_lost_is_null_and_not_the_next_one_s(tmp_path):
+def test_where_a_completion_may_be_lost_two_requests_at_one_sector_have_none(tmp_path):
     check(
         tmp_path,
         {
@@ -58,13 +58,20 @@ def test_a_completion_that_was_lost_is_null_and_not_the_next_one_s(tmp_path):
                 150 | issue    | 254:0 | 64     | 8         | W
                 250 | issue    | 254:0 | 64     | 8         | W
                 300 | complete | 254:0 | 64     | 8         | W
-            """
+                350 | issue    | 254:0 | 64     | 8         | W
+                400 | complete | 254:0 | 64     | 8         | W
+            """,
+            "loss": """
+                stream       | cpu | from | to  | count | cause
+                machine-cpu0 | 0   | 160  | 200 | 7     | buffer overrun
+            """,
         },
         "SELECT issue_ns, queue_ns, complete_ns, service_latency_ns FROM requests",
         """
         issue_ns | queue_ns | complete_ns | service_latency_ns
         150      | -        | -           | -
-        250      | -        | 300         | 50
+        250      | -        | -           | -
+        350      | -        | 400         | 50
         """,
     )
 

@@ -92,7 +92,8 @@ SELECT coalesce(p.disk, b.dev) AS dev, sector, nr_sector, rwbs, {OPERATION} AS o
     pid, tid, comm, queue_ns, insert_ns, ts AS issue_ns, complete_ns, t.error,
     {apart("ts", "queue_ns")} AS queue_latency_ns,
     {apart("complete_ns", "ts")} AS service_latency_ns
-FROM "{_TIMES}" t JOIN block_rows b USING (row) LEFT JOIN partitions p ON b.dev = p.dev
+FROM "{_TIMES}" t JOIN (SELECT * FROM block_rows WHERE event = 'issue') b USING (row)
+    LEFT JOIN partitions p ON b.dev = p.dev
 ORDER BY row
 """
 

@@ -31,7 +31,7 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
                 sum(overhead_ns + checkpoint_ns) / 1e9 AS overhead_s
             FROM {view} WHERE stage = 'train' AND total_ns IS NOT NULL GROUP BY ALL
         ), read AS (
-            SELECT ts, sum(nr_sector) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) * 512 AS bytes
+            SELECT ts, sum(nr_sector) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING) * 512 AS bytes
             FROM block
             WHERE event = 'bio_queue' AND starts_with(rwbs, 'R') AND (? IS NULL OR dev = ?)
         ), sampled AS (

@@ -35,7 +35,7 @@ SELECT name, min(start) AS min_start, {buckets("ns")} FROM (
 
 _WRITTEN = """
 WITH written AS (
-    SELECT ts, sum(pages) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) AS n
+    SELECT ts, sum(pages) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING) AS n
     FROM {flushes} WHERE NOT own
 ),
 spans AS (

@@ -4,7 +4,8 @@ A page that is dirty already raises no event when it is written again, but a mar
 and that once a tick: everybody who has dirtied a page of the inode, or marked it while it had
 dirty pages, since its last complete write-out may have a part in the next one. Complete are: a
 flusher's bracket at whose end no page of the inode is dirty, ext4's write-out of a whole file
-that waits, and a system call fsync or fdatasync on xfs and btrfs.
+that waits, and a system call fsync or fdatasync on xfs and btrfs. A file that was removed has no
+dirty pages, either.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _DIRTY_PAGES = f"""
 CREATE OR REPLACE TEMP TABLE dirty_pages AS
 SELECT mode(flags) AS bit FROM (
     SELECT event, flags, ino, lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
-    FROM (SELECT * FROM dirty WHERE event != 'balance_dirty_pages' LIMIT {_LOOK_AT})
-    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, event)
+    FROM (SELECT * FROM dirty_rows WHERE event != 'balance_dirty_pages' LIMIT {_LOOK_AT})
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 ) WHERE event = 'mark_inode_dirty' AND before = 'dirty_folio' AND ino = whose
     AND flags > 0 AND flags & (flags - 1) = 0
 """
@@ -40,17 +41,24 @@ CREATE OR REPLACE TEMP TABLE cleaned AS
 WITH inodes AS (
     SELECT ts, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
         lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
-    FROM inode_writeback WHERE event IN ('start', 'end')
-    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, event)
+    FROM inode_writeback_rows WHERE event IN ('start', 'end')
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 ), files AS (
     SELECT w.ts, w.tid, w.event, coalesce(f.bdi, d.bdi, p.disk, w.dev) AS disk, ino, "offset",
         "last", nr_to_write, sync_mode, lead(w.ts) OVER by_thread AS "end",
         lead(w.event) OVER by_thread AS after, lead(w.ino) OVER by_thread AS whose
-    FROM file_writes w LEFT JOIN btrfs_names f ON w.fsid = f.name
+    FROM file_writes_rows w LEFT JOIN btrfs_names f ON w.fsid = f.name
         LEFT JOIN btrfs_names d ON w.dev = d.name LEFT JOIN partitions p ON w.dev = p.dev
     WHERE w.event IN ('writepages_start', 'writepages_end', 'fsync')
-    WINDOW by_thread AS (PARTITION BY w.tid ORDER BY w.ts, w.event)
+    WINDOW by_thread AS (PARTITION BY w.tid ORDER BY w.ts, w.row)
+), freed AS (
+    -- A file that is gone has no dirty pages: the next one of its number begins anew.
+    SELECT coalesce(p.disk, w.dev) AS disk, ino, ts
+    FROM file_writes w LEFT JOIN partitions p ON w.dev = p.dev
+    WHERE event = 'free_inode' AND ino IS NOT NULL
 ), found AS (
+    SELECT disk, ino, ts AS start, ts AS "end" FROM freed
+    UNION ALL
     SELECT disk, ino, start, ts AS "end" FROM inodes, dirty_pages
     WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
     UNION ALL
@@ -78,9 +86,9 @@ _DIRTIED = """
 CREATE OR REPLACE TEMP TABLE dirtied AS
 WITH asked AS (
     -- In task context: kernel threads dirty inodes as they write them, or for somebody else.
-    SELECT ts, tid, node, dirty.ino, dirty.pid, event = 'dirty_folio' AS folio
-    FROM dirty JOIN nodes n ON dirty.dev = n.disk AND dirty.ino = n.ino
-    ANTI JOIN (SELECT tid FROM threads WHERE kernel) k ON dirty.tid = k.tid
+    SELECT ts, row, tid, node, d.ino, d.pid, event = 'dirty_folio' AS folio
+    FROM dirty_rows d JOIN nodes n ON d.dev = n.disk AND d.ino = n.ino
+    ANTI JOIN (SELECT tid FROM threads WHERE kernel) k ON d.tid = k.tid
     WHERE event IN ('dirty_folio', 'mark_inode_dirty')
 ), marks AS (
     -- So does who writes out what others have dirtied.
@@ -126,10 +134,10 @@ def make_dirtiers(trace: Trace) -> None:
     """Make the tables `nodes`, `cleaned`, `dirtied` and `parts`, of the inodes in `submissions`.
 
     `nodes`: a number (node) for each disk and ino. `cleaned`: node, since and end (ns): from `end`
-    on only what was dirtied from `since` on can be dirty. `dirtied`: ts, node, pid, folio (a page,
-    not the inode alone). `parts`, a row for every process that begins to have a part: node, since
-    (of `cleaned`), ts, dirtiers (processes until now), target and container (null: not the same
-    for all of them).
+    on only what was dirtied from `since` on can be dirty. `dirtied`: ts, row (of the table dirty),
+    node, pid, folio (a page, not the inode alone). `parts`, a row for every process that begins to
+    have a part: node, since (of `cleaned`), ts, dirtiers (processes until now), target and
+    container (null: not the same for all of them).
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """

@@ -85,8 +85,9 @@ WITH asked AS (
     ASOF JOIN cleaned c ON a.node = c.node AND a.at_ns >= c."end"
 ), last_dirtied AS (
     SELECT a.id, d.ts, d.pid FROM (SELECT id, node, at_ns FROM asked) a
-    -- Of several at one and the same time always the same one.
-    ASOF JOIN (SELECT ts, node, max(pid) AS pid FROM dirtied WHERE folio GROUP BY ts, node) d
+    -- Of several at one time the last one.
+    ASOF JOIN (
+        SELECT ts, node, arg_max(pid, row) AS pid FROM dirtied WHERE folio GROUP BY ts, node) d
         ON a.node = d.node AND a.at_ns >= d.ts
 ), parted AS (
     SELECT a.id, p.dirtiers, p.target, p.container
@@ -141,7 +142,7 @@ SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.roo
             r.machine_lost >= d.since OR (r.in_bracket AND r.dirty_since < $start)
             OR sd.disk IS NOT NULL OR sv.ino IS NOT NULL))
         THEN 'ambiguous' ELSE r.certainty END AS certainty,
-    d.dirtiers::INTEGER AS dirtiers, own.ino IS NOT NULL AS own
+    d.dirtiers::INTEGER AS dirtiers, own.ino IS NOT NULL AS own, r.id AS row
 FROM submissions r
 LEFT JOIN dirtied_by d USING (id)
 LEFT JOIN in_phase p USING (id)
@@ -151,7 +152,7 @@ LEFT JOIN own_inodes own ON r.disk = own.disk AND r.ino = own.ino
 LEFT JOIN files f
     ON r.fs = f.dev AND r.ino = f.ino AND coalesce(r.root, 0) = coalesce(f.root, 0)
 LEFT JOIN freed z ON r.fs = z.fs AND r.ino = z.ino
-ORDER BY r.ts
+ORDER BY r.ts, r.id
 """
 
 
@@ -215,6 +216,7 @@ FLUSHES = View(
         Column("certainty", Type.TEXT, "exact, ambiguous, inferred or unknown: what of it is fact"),
         Column("dirtiers", Type.INT32, "processes that dirtied the inode since it was last clean"),
         Column("own", Type.BOOL, "of a file of the recorder's own"),
+        Column("row", Type.INT64, "row of its event in the table block, which is in order"),
     ),
     needs=("block",),
     build=_build,

@@ -25,26 +25,27 @@ _NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync", "direct_
 
 _BIOS = f"""
 CREATE OR REPLACE TEMP TABLE bios AS
-SELECT row_number() OVER () AS id, ts, tid, pid, comm, b.dev,
+SELECT row AS id, ts, tid, pid, comm, b.dev,
     -- Of events of write-back, which name the disk, and of file systems, which name the partition.
     coalesce(n.bdi, p.disk, b.dev) AS disk, coalesce(n.bdi, b.dev) AS fs,
     n.bdi IS NOT NULL AS on_btrfs, sector, nr_sector, rwbs, contains(rwbs, 'M') AS metadata,
     CAST(sector // {SECTORS_PER_PAGE} AS UBIGINT) AS page,
     CAST((sector + nr_sector - 1) // {SECTORS_PER_PAGE}
         - sector // {SECTORS_PER_PAGE} + 1 AS BIGINT) AS pages
-FROM block b LEFT JOIN partitions p ON b.dev = p.dev LEFT JOIN btrfs_names n ON b.dev = n.name
+FROM block_rows b LEFT JOIN partitions p ON b.dev = p.dev LEFT JOIN btrfs_names n ON b.dev = n.name
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
 """
 
 _STEPS = """
 CREATE OR REPLACE TEMP TABLE file_steps AS
 WITH named AS (
-    SELECT w.ts, w.tid, w.event, coalesce(f.bdi, d.bdi, w.fsid, w.dev) AS fs, w.root, w.ino
-    FROM file_writes w LEFT JOIN btrfs_names f ON w.fsid = f.name
+    SELECT w.ts, w.row, w.tid, w.event, coalesce(f.bdi, d.bdi, w.fsid, w.dev) AS fs, w.root,
+        w.ino
+    FROM file_writes_rows w LEFT JOIN btrfs_names f ON w.fsid = f.name
         LEFT JOIN btrfs_names d ON w.dev = d.name
     WHERE w.event NOT IN ('work_queued', 'work_start', 'work_end', 'free_inode')
 ), packed AS (
-    SELECT ts, tid, event,
+    SELECT ts, row, tid, event,
         {'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino} AS step
     FROM named
 )
@@ -58,7 +59,10 @@ SELECT ts, tid,
     last_value(CASE WHEN event IN ('fast_commit_start', 'fast_commit_end') THEN step END
         IGNORE NULLS) OVER until AS committed
 FROM packed
-WINDOW until AS (PARTITION BY tid ORDER BY ts, event ROWS UNBOUNDED PRECEDING)
+WINDOW until AS (PARTITION BY tid ORDER BY ts, row ROWS UNBOUNDED PRECEDING),
+    by_thread AS (PARTITION BY tid ORDER BY ts, row)
+-- Of several at one time the last one knows the others.
+QUALIFY lead(ts) OVER by_thread IS DISTINCT FROM ts
 """
 
 # A worker's task may have been queued by another worker's (first compressed, then summed).
@@ -252,12 +256,13 @@ FROM judged
 def make_submissions(trace: Trace) -> None:
     """Make the table `submissions`: one row a write bio.
 
-    Columns: id; those of the bio (ts, dev, sector, nr_sector, rwbs, page, pages, pid, tid, comm;
-    metadata: whether rwbs says so); disk and fs (its volume as write-back events and as file
-    systems call it); at_ns (when it was decided on); reason and certainty (exact, inferred,
-    unknown); call; ino and root (null: not known); in_bracket (the inode by a write-back
-    bracket), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages
-    of others that were in its way); machine_lost (ns: the end of the last loss before it).
+    Columns: id (its row in the table block); those of the bio (ts, dev, sector, nr_sector, rwbs,
+    page, pages, pid, tid, comm; metadata: whether rwbs says so); disk and fs (its volume as
+    write-back events and as file systems call it); at_ns (when it was decided on); reason and
+    certainty (exact, inferred, unknown); call; ino and root (null: not known); in_bracket (the
+    inode by a write-back bracket), dirty_since (ns, of that inode); direct (the caller's own data),
+    extents (or pages of others that were in its way); machine_lost (ns: the end of the last loss
+    before it).
 
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), and `threads`, `partitions` and `btrfs_names`.

@@ -96,7 +96,7 @@ def dirtyings(trace: Trace) -> Dirtyings:
     folios = trace.sql(
         """
         SELECT ts, dev, ino, "index"::BIGINT AS "index", coalesce(pid, -1) AS who
-        FROM dirtied_folios SEMI JOIN written_devices USING (dev) ORDER BY ts
+        FROM dirtied_folios SEMI JOIN written_devices USING (dev) ORDER BY ts, row
         """
     )
     marks = trace.sql(_MARKS.replace("$start", str(clock["start_ns"])))
@@ -147,7 +147,7 @@ def _name_devices(trace: Trace) -> None:
     trace.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE dirtied_folios AS
-        SELECT ts, pid, tid, dev, ino, "index" FROM dirty ANTI JOIN own USING (dev, ino)
+        SELECT ts, row, pid, tid, dev, ino, "index" FROM dirty_rows ANTI JOIN own USING (dev, ino)
         WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {pairing.NOWHERE}
         """
     )
@@ -178,12 +178,12 @@ WITH cached AS (
 SELECT c.*, CASE WHEN {apart("c.ts", "b.ts")} < 60000000000 THEN b.ts ELSE c.ts END AS started,
     coalesce(b.since, {pairing.NEVER}) AS since
 FROM cached c ASOF LEFT JOIN last_begun b ON c.dev = b.dev AND c.ino = b.ino AND c.ts >= b.ts
-ORDER BY c.ts
+ORDER BY c.ts, c.row
 """
 
 _PASSED = """
 SELECT ts, dev, page, pages, reason, dirtier FROM named_flushes
-WHERE ino IS NULL OR reason = 'direct' ORDER BY ts
+WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
 """
 
 # A journal that makes room for itself writes metadata whose inode nobody names: pages of the disk's
@@ -192,7 +192,7 @@ _NAMED_FLUSHES = """
 CREATE OR REPLACE TEMP TABLE named_flushes AS
 WITH bios AS (
     SELECT f.ts, coalesce(n.disk, f.dev) AS dev, f.ino, f.page::BIGINT AS page, f.pages, f.reason,
-        f.certainty, f.dirtier, f.dev AS bio_dev, f.sector, contains(f.rwbs, 'M') AS metadata
+        f.certainty, f.dirtier, f.dev AS bio_dev, f.sector, f.row, contains(f.rwbs, 'M') AS metadata
     FROM flushes f LEFT JOIN volume_names n ON f.dev = n.name WHERE NOT f.own AND f.pages > 0
 ), metadata AS (
     SELECT dev, ino, "index"::BIGINT AS page, min(ts) AS ts FROM dirtied_folios
@@ -233,8 +233,8 @@ WITH steps AS (
     SELECT ts, event, dev, ino, nr_to_write, wrote,
         lag(ts) OVER by_thread AS began, lag(event) OVER by_thread AS before,
         lag(ino) OVER by_thread AS whose
-    FROM inode_writeback WHERE event IN ('start', 'end')
-    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+    FROM inode_writeback_rows WHERE event IN ('start', 'end')
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 )
 SELECT ts, dev, ino, began AS started, {pairing.VISITED} AS kind FROM steps ANTI JOIN own
     USING (dev, ino)

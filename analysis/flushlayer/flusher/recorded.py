@@ -41,10 +41,10 @@ journals AS (SELECT DISTINCT tid FROM processes WHERE role = 'journal'),
 steps AS (
     SELECT ts, tid, event, coalesce(f.disk, d.disk, w.dev) AS dev, ino, "offset", "last",
         sync_mode, lead(event) OVER by_thread AS after, lead(ino) OVER by_thread AS whose
-    FROM file_writes w LEFT JOIN volume_names f ON w.fsid = f.name
+    FROM file_writes_rows w LEFT JOIN volume_names f ON w.fsid = f.name
         LEFT JOIN volume_names d ON w.dev = d.name
     WHERE event IN ('writepages_start', 'fsync_start', 'fsync', 'fsync_end')
-    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts)
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 )
 SELECT ts, dev, ino, CASE WHEN event = 'writepages_start' THEN "offset" // 4096 ELSE 0 END AS first,
     CASE WHEN event = 'writepages_start' AND "last" < 9007199254740992 THEN "last" // 4096
@@ -65,8 +65,8 @@ _SYNCED_DEVICES = """
 WITH steps AS (
     SELECT ts, bdi, event, reason, lag(event) OVER by_thread AS before,
         lag(reason) OVER by_thread AS why, lag(ts) OVER by_thread AS last_ts
-    FROM writeback WHERE event IN ('exec', 'start', 'written')
-    WINDOW by_thread AS (PARTITION BY tid, bdi ORDER BY ts)
+    FROM writeback_rows WHERE event IN ('exec', 'start', 'written')
+    WINDOW by_thread AS (PARTITION BY tid, bdi ORDER BY ts, row)
 )
 SELECT DISTINCT ts, bdi AS dev, reason FROM steps
 WHERE reason = 'sync' AND bdi IS NOT NULL AND (event = 'exec' OR (event = 'start'
@@ -123,8 +123,8 @@ _SYNCS_ENDED = """
 WITH steps AS (
     SELECT ts, bdi, event, reason, sync_mode, lead(event) OVER by_thread AS after,
         lead(reason) OVER by_thread AS why, lead(sync_mode) OVER by_thread AS mode
-    FROM writeback WHERE event IN ('exec', 'start', 'written')
-    WINDOW by_thread AS (PARTITION BY tid, bdi ORDER BY ts)
+    FROM writeback_rows WHERE event IN ('exec', 'start', 'written')
+    WINDOW by_thread AS (PARTITION BY tid, bdi ORDER BY ts, row)
 )
 SELECT e.bdi AS dev, e.ts AS begun, min(w.ts) AS ended FROM steps e JOIN steps w
     ON e.bdi = w.bdi AND w.ts >= e.ts AND w.event = 'written' AND w.reason = 'sync'

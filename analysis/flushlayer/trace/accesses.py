@@ -155,26 +155,27 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
     if devices:
         chosen = " AND dev IN (" + ", ".join("?" * len(devices)) + ")"
     query = (
-        "SELECT ts, dev, sector, page, pages, rwbs, pid, reason,"
+        "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
         " coalesce(container, target) AS tenant, phase, own, true AS write"
         f" FROM {view} WHERE pages > 0{chosen}"
     )
     parameters = [*(devices or [])]
     if reads:
         query += (
-            f" UNION ALL SELECT ts, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
+            f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
-            " rwbs, pid, NULL, NULL, NULL, false, false FROM block WHERE event = 'bio_queue'"
+            " rwbs, pid, NULL, NULL, NULL, false, false FROM block_rows WHERE event = 'bio_queue'"
             f" AND nr_sector > 0 AND {OPERATION} = 'read'{chosen}"
         )
         parameters += [*(devices or [])]
     if flushes_too:
         query += (
-            " UNION ALL SELECT ts, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true"
-            f" FROM block WHERE event = 'bio_queue' AND nr_sector = 0 AND rwbs LIKE 'F%'{chosen}"
+            " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true"
+            " FROM block_rows WHERE event = 'bio_queue' AND nr_sector = 0"
+            f" AND rwbs LIKE 'F%'{chosen}"
         )
         parameters += [*(devices or [])]
-    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts", *parameters)
+    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row", *parameters)
 
 
 def _each_page(

@@ -31,13 +31,13 @@ _MOST_LOOKS = 1 << 33
 # power of two.
 _EXTENTS = """
 SELECT e.ts, e.ino, e.file_block, e.disk_block, e.blocks, coalesce(f.n, 0) AS born
-FROM (SELECT * FROM extents WHERE dev = ? AND disk_block > 0 AND blocks > 0) e
+FROM (SELECT * FROM extents_rows WHERE dev = ? AND disk_block > 0 AND blocks > 0) e
 ASOF LEFT JOIN (
     SELECT ino, ts, count(*) OVER (PARTITION BY ino ORDER BY ts) AS n FROM file_writes
     -- xfs tells of freed blocks in the same words, of files that live on.
     WHERE $freed AND event = 'free_inode' AND dev = ?
 ) f ON e.ino = f.ino AND e.ts >= f.ts
-ORDER BY e.ts
+ORDER BY e.ts, e.row
 """
 _AT_END = """
 SELECT ino, file_byte, disk_byte, bytes FROM extent_map WHERE dev = ? AND bytes > 0

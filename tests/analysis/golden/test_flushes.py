@@ -90,3 +90,40 @@ def test_a_write_in_an_fsync_is_the_caller_s(tmp_path):
         600 | -   | other  | -     | -       | train | unknown
         """,
     )
+
+
+def test_who_wrote_a_removed_file_has_no_part_in_the_next_one_of_its_number(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "dirty": """
+                ts | pid | tid | event       | dev   | ino
+                10 | 7   | 7   | dirty_folio | 254:1 | 12
+                30 | 8   | 8   | dirty_folio | 254:1 | 12
+            """,
+            "file_writes": """
+                ts | pid | tid | event      | dev   | ino
+                20 | 7   | 7   | free_inode | 254:1 | 12
+            """,
+            "writeback": """
+                ts  | pid | tid | event   | reason   | bdi
+                100 | 50  | 50  | start   | periodic | 254:1
+                190 | 50  | 50  | written | periodic | 254:1
+            """,
+            "inode_writeback": """
+                ts  | pid | tid | event | dev   | ino
+                150 | 50  | 50  | start | 254:1 | 12
+                180 | 50  | 50  | end   | 254:1 | 12
+            """,
+            "block": """
+                ts  | pid | tid | event     | dev   | sector | nr_sector | rwbs | comm
+                160 | 50  | 50  | bio_queue | 254:1 | 804    | 8         | W    | kworker/u8:1
+            """,
+        },
+        "SELECT ino, dirtier, target, container, certainty, dirtiers FROM flushes",
+        """
+        ino | dirtier | target | container | certainty | dirtiers
+        12  | 8       | b      | c2        | exact     | 1
+        """,
+    )

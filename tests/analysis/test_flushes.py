@@ -208,11 +208,9 @@ def test_what_ends_and_what_begins_at_one_time_are_told_apart_in_any_order(tmp_p
             block=[bio(130, KWORKER, 80), bio(150, KWORKER, 800)],
             writeback=[work(100, "start"), work(170, "written")],
             inode_writeback=rows,
-            dirty=marks,
+            dirty=dirtied,
         )
-        for number, (rows, marks) in enumerate(
-            [(brackets, dirtied), (brackets[:1] + brackets[2:0:-1] + brackets[3:], dirtied[::-1])]
-        )
+        for number, rows in enumerate([brackets, brackets[:1] + brackets[2:0:-1] + brackets[3:]])
     ]
     assert answers[0] == answers[1]
     assert [row[:4] for row in answers[0]] == [(11, "periodic", JOB, 1), (12, "periodic", 8, 2)]

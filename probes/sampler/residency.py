@@ -64,6 +64,8 @@ class Residency(Reader):
         """When each was looked through, and how long that took."""
         self.last = False
         """Whether to look through every folder, however lately that was done."""
+        self.looked_at = 0
+        """Files so far: it grows for as long as the file systems answer."""
 
     def read(self) -> list[Reading]:
         """Pages of each folder that has rested enough; instance: the folder as it was given."""
@@ -86,6 +88,7 @@ class Residency(Reader):
     def _of_folder(self, folder: Path) -> tuple[int, int]:
         resident = pages = 0
         for number, path in enumerate(_files(folder)):
+            self.looked_at += 1
             if number == MOST_FILES:
                 self.missing[f"residency of {folder}"] = f"all but the first {MOST_FILES} files"
                 break

@@ -11,6 +11,7 @@ from probes.backends.backend import CLOCK
 from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
 from tracer.session import environment, extent_maps, output
 from tracer.session.capture import Capture, Stats
+from tracer.session.failures import DISK, ERROR
 from tracer.session.options import Options
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, RAW
@@ -81,7 +82,7 @@ def note_end(folder: Path, manifest: Manifest, stats: Stats, ended_by: str, end_
     """Put into the manifest how the capture ended."""
     manifest["clock"]["end_ns"] = end_ns
     manifest["state"] = "captured"
-    manifest["complete"] = ended_by not in ("disk", "killed")
+    manifest["complete"] = ended_by not in (DISK, ERROR, "killed")
     manifest["ended_by"] = ended_by
     manifest["duration_s"] = manifests.duration_s(manifest)
     manifest["ftrace"]["stats"] = stats

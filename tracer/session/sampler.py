@@ -1,7 +1,7 @@
 """Reads the machine and the targets now and then, and appends what it read to a file of the trace.
 
-A thread of its own: the recorder's loop waits for members to join, and a driver that takes its
-time to answer must not keep it from ending a recording.
+A thread of its own reads: the recorder's loop waits for members to join, and a driver or a file
+system that never answers must not keep it from beginning or ending a recording.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import resource
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from probes.backends.drain import write_all
@@ -28,6 +29,9 @@ from tracer.targets.cgroups import Cgroup
 
 MOST_HZ = 100.0
 _MACHINE = -1
+_PATIENCE_S = 10.0
+"""The recorder gives the thread up once it has read nothing for so long."""
+_LOOK_S = 0.05
 
 
 class Sampler:
@@ -45,20 +49,24 @@ class Sampler:
         self._readers: list[Reader] = []
         self._missing: dict[str, str] = {}
         self._thread: threading.Thread | None = None
+        self.left_out: dict[str, int] = {}
+        """Sentences for `store.left_out`, once the recording has ended."""
+        self._asked = "readers of the machine"
+        self._answers = 0
         if not hz:
             return
-        self._readers, self._missing = find()
         self._residency = Residency(folders) if folders else None
-        if self._residency is not None:
-            self._readers.append(self._residency)
         self._trees = [Processes() for _ in targets]
         self._cgroups = [CgroupReader(_folders(target)) for target in targets]
         if not any(map(_folders, targets)):
             self._missing[CgroupReader.name] = "no target is a container or a cgroup"
         self._file = create(path)
-        self._go, self._begun, self._stop = (threading.Event() for _ in range(3))
+        self._writing = threading.Lock()
+        self._given_up = False
+        self._found, self._go, self._begun, self._stop = (threading.Event() for _ in range(4))
         self._thread = threading.Thread(target=self._run, name="tracer-sampler", daemon=True)
         self._thread.start()
+        self._await(self._found.wait)
 
     @property
     def tids(self) -> list[int]:
@@ -70,10 +78,13 @@ class Sampler:
         """Take the first sample and go on at the rate. Returns when the first is taken."""
         if self._thread is not None:
             self._go.set()
-            self._begun.wait()
+            self._await(self._begun.wait)
 
     def end(self, usage: resource.struct_rusage | None = None) -> None:
-        """Take the last sample. `usage` is what a command had used that has ended."""
+        """Take the last sample. `usage` is what a command had used that has ended.
+
+        A thread that waits for an answer that does not come is given up: see `left_out`.
+        """
         if self._thread is not None and self._begun.is_set():
             self._usage = usage
             self._end_thread()
@@ -86,10 +97,40 @@ class Sampler:
             self._file.close()
 
     def _end_thread(self) -> None:
-        assert self._thread is not None
         self._stop.set()
         self._go.set()
-        self._thread.join()
+        self._await(self._ended)
+
+    def _ended(self, seconds: float) -> bool:
+        assert self._thread is not None
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _await(self, came: Callable[[float], bool]) -> None:
+        """Wait until `came`, for as long as the thread reads; then give the thread up."""
+        progress, since = self._progress, time.monotonic()
+        while not self._given_up and not came(_LOOK_S):
+            now = time.monotonic()
+            if self._progress != progress:
+                progress, since = self._progress, now
+            elif now - since > _PATIENCE_S:
+                self._give_up()
+
+    @property
+    def _progress(self) -> tuple[int, int]:
+        """Numbers that change while the thread reads."""
+        return self._answers, self._residency.looked_at if self._residency is not None else 0
+
+    def _give_up(self) -> None:
+        """Let the thread wait for ever; it writes nothing from now on."""
+        assert self._thread is not None and self._thread.ident is not None
+        with self._writing:
+            self._given_up = True
+        with contextlib.suppress(OSError):  # it has ended just now
+            self._cpu_s = time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
+        why = f"no answer in {_PATIENCE_S:g} s"
+        self._missing[self._asked] = why
+        self.left_out = {f"reader of samples ended them, {why}: {self._asked}": 1}
 
     def describe(self) -> Sampling:
         """For the manifest: the rate, what is not available and why, what its samples cost."""
@@ -107,8 +148,10 @@ class Sampler:
         }
 
     def _run(self) -> None:
-        self._go.wait()
         try:
+            self._find()
+            self._found.set()
+            self._go.wait()
             if not self._stop.is_set():
                 self._sample(first=True)
             self._begun.set()
@@ -126,24 +169,41 @@ class Sampler:
             self.failure = error
         finally:
             self._cpu_s = time.thread_time()
+            self._found.set()
             self._begun.set()
+
+    def _find(self) -> None:
+        self._readers, missing = find()
+        if self._residency is not None:
+            self._readers.append(self._residency)
+        self._missing |= missing
+
+    def _ask(self, name: str) -> None:
+        """Note which reader is asked next, and that the one before has answered."""
+        self._answers += 1
+        self._asked = name
 
     def _sample(self, first: bool = False) -> None:
         """Read everything once, each line with the time at which its reading was done."""
         lines = []
         for number, target in enumerate(self._targets):
+            self._ask(Processes.name)
             with contextlib.suppress(NotAvailable):  # the target is gone
                 lines.append(_line(number, self._of_target(number, target, first)))
+            self._ask(CgroupReader.name)
             lines.append(_line(number, self._cgroups[number].read()))
         for reader in list(self._readers):
+            self._ask(reader.name)
             try:
                 lines.append(_line(_MACHINE, reader.read()))
             except NotAvailable as error:
                 self._readers.remove(reader)
                 self._missing[reader.name] = f"no longer: {error.why}"
         data = b"".join(lines)
-        write_all(self._file.fileno(), data)
-        self.written += len(data)
+        with self._writing:
+            if not self._given_up:
+                write_all(self._file.fileno(), data)
+                self.written += len(data)
 
     def _of_target(self, number: int, target: Target, first: bool) -> list[Reading]:
         tree = self._trees[number]

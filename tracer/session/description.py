@@ -95,8 +95,11 @@ def cpu_s() -> float:
     return round(usage.ru_utime + usage.ru_stime, 3)
 
 
-def add_cost(folder: Path, manifest: Manifest) -> Manifest:
-    """Put into the manifest what the recorder itself has used; OSError passes through."""
+def add_cost(folder: Path, manifest: Manifest, others_s: float) -> Manifest:
+    """Put into the manifest what the recorder itself has used; OSError passes through.
+
+    `others_s`: CPU time of its own processes, but for perf's.
+    """
     usage = resource.getrusage(resource.RUSAGE_SELF)
     written = {
         part: sum(path.stat().st_size for path in (folder / part).rglob("*") if path.is_file())
@@ -105,7 +108,7 @@ def add_cost(folder: Path, manifest: Manifest) -> Manifest:
     perf_s = manifest.get("perf", {}).get("cpu_s", 0.0)
     manifest["own_cost"] = {
         **manifest["own_cost"],
-        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s, 3),
+        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s + others_s, 3),
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "bytes_written": sum(written.values()),
         "raw_bytes": written[RAW],

@@ -21,7 +21,14 @@ from probes.workers.opening import open_aside
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import RECORD_BYTES
-from tracer.session.marks_folder import MOST_ENTRIES, MOST_FILES, MarksFolder, mark_files, mapped, own_pid
+from tracer.session.marks_folder import (
+    MOST_ENTRIES,
+    MOST_FILES,
+    MarksFolder,
+    mapped,
+    mark_files,
+    own_pid,
+)
 from tracer.session.mount_tree import in_user_space
 from tracer.session.watch import Watch
 from tracer.store import left_out

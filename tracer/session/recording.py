@@ -137,7 +137,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             privileges.keep(privileges.FINALIZE)
             manifest = finalize(made.place, manifest, listener.decoding, find_files)
             try:
-                manifest = add_cost(made.place, manifest)
+                manifest = add_cost(made.place, manifest, sampler.cpu_s)
             except OSError as error:
                 raise unwritten(options.output, error) from None
             status = 0
@@ -207,7 +207,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
             manifest["perf"] = perf.describe()
         manifest["samples"] = sampler.describe()
         manifests.write(folder, manifest)
-        companions = [*perf.pids, *([capture.guardian] if capture.guardian else [])]
+        companions = [*perf.pids, *sampler.pids, *([capture.guardian] if capture.guardian else [])]
         capture.start_machine(options.max_bytes, [*companions, *sampler.tids])
         perf.enable()
         listed.write(folder / RAW, THREADS, environment.threads())
@@ -229,7 +229,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.stop()
         members.close()
         end_ns = time.monotonic_ns()
-        manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s
+        manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s + sampler.cpu_s
         failure = sampler.failure or (capture.drain.failure if capture.drain else None)
         if failure is not None:
             ended_by = ended_by_error(failure)

@@ -296,11 +296,12 @@ class Manifest(TypedDict):
 
     `state`: recording, captured (raw only) or finalized (tables are there). `complete`: the
     recording ended as it should. `ended_by`: command, duration, signal, size, target, killed,
-    import, disk (it was full), error (of a file: `failure` says which). `containers`: all that ran, as far as a Docker daemon says; absent: none
-    does. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the sysctls
-    that steer write-back. `backend_why`: what made the recorder choose it. `summed_up`: probes
-    whose events the kernel counted. `unmarked`: what PyTorch could not be made to mark, and why.
-    `cuda_sync`: the command waited for the GPU at each of its automatic marks.
+    import, disk (it was full), error (of a file: `failure` says which). `containers`: all that
+    ran, as far as a Docker daemon says; absent: none does. `own_files`: inodes, by device, of what
+    the recorder itself wrote. `vm`: the sysctls that steer write-back. `backend_why`: what made
+    the recorder choose it. `summed_up`: probes whose events the kernel counted. `unmarked`: what
+    PyTorch could not be made to mark, and why. `cuda_sync`: the command waited for the GPU at each
+    of its automatic marks.
     """
 
     schema: Count

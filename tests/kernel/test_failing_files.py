@@ -1,4 +1,4 @@
-"""Files that fail a recorder: one that never answers, one that may not grow. It ends and says so."""
+"""A file that never answers, or may not grow: the recorder ends all the same and says why."""
 
 import resource
 import signal
@@ -49,7 +49,7 @@ def test_a_reader_that_never_answers_does_not_keep_a_recording_from_its_end(
             theirs.dies()
             recorder.send_signal(signal.SIGINT)
             wait_for(lambda: recorder.poll() is not None, "the end of the recorder")
-            out, err = recorder.communicate()
+            _, err = recorder.communicate()
             assert recorder.returncode == 0, err
         finally:
             recorder.kill()

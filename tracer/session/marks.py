@@ -101,11 +101,10 @@ class Marks:
                 self._open_of(target, pid)
         for folder in self._theirs.values():
             try:
-                full = folder.remember(self._begun)
+                if folder.remember(self._begun):
+                    self._lost[_TOO_MANY] += 1
             except OSError:
                 self._lost[_UNREADABLE] += 1
-            else:
-                self._lost[_TOO_MANY] += full
         foreign = [folder for folder in self._theirs.values() if folder.foreign]
         if foreign:
             self._names = Lines(self.folder.parent, f"{self.folder.name}/{NAMES}")
@@ -244,7 +243,7 @@ class Marks:
             pass  # there is no command, or a recorder that was killed had collected already
         except OSError:
             self._lost[_UNREADABLE] += 1
-        sentences = {f"files of marks left out: {why}": n for why, n in self._lost.items() if n}
+        sentences = {f"files of marks left out: {why}": n for why, n in self._lost.items()}
         left_out.note(self.folder.parent, "marks", sentences)
         if self._names is not None:
             self._names.close()
@@ -265,7 +264,8 @@ class Marks:
                     yield int(match["ns"]), match[0]
 
         found = heapq.nsmallest(MOST_FILES, wanted())
-        self._lost[_TOO_MANY] += count - len(found)
+        if count > len(found):
+            self._lost[_TOO_MANY] += count - len(found)
         with os.scandir(fd) as entries:
             if next(itertools.islice(entries, MOST_ENTRIES, None), None) is not None:
                 self._lost["more names than are looked at"] += 1
@@ -293,6 +293,8 @@ class Marks:
             return
         except OSError:
             self._lost["not readable"] += 1
+            return
+        if not data:
             return
         self._copied_bytes += len(data)
         try:

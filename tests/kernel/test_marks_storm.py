@@ -121,7 +121,7 @@ def looks(tmp_path, pid):
 @pytest.fixture
 def inside(job):
     """A process that counts pids in a namespace of its own, where it is the first."""
-    outside = psutil.Process(job("unshare", "--pid", "--fork", "sleep", "1000").pid)
+    outside = psutil.Process(job("unshare", "--pid", "--kill-child", "sleep", "1000").pid)
     return wait_for(lambda: next(iter(outside.children()), None), "the process inside")
 
 

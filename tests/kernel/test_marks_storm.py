@@ -135,6 +135,7 @@ def test_a_storm_of_names_of_one_process_is_written_down_up_to_a_limit(inside, t
         name = f"1-{time.monotonic_ns()}-{number}.marks"
         (tmp_path / "theirs" / name).write_bytes(RECORD)
     marks.look()
+    marks.collect()
     assert 0 < (tmp_path / "raw/marks" / NAMES).read_bytes().count(b"\n") <= 100
 
 
@@ -168,3 +169,4 @@ def test_a_look_rests_after_the_last_and_is_then_made(inside, tmp_path):
         return b"1-" in names.read_bytes()
 
     wait_for(named, "the name of the process")
+    marks.collect()

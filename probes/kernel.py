@@ -7,6 +7,7 @@ import ctypes.util
 import os
 import platform
 import re
+import time
 from functools import cache
 from pathlib import Path
 
@@ -85,6 +86,18 @@ def process_start_time(pid: int) -> int | None:
         return None
     # The name, in parentheses, may hold anything.
     return int(text.rpartition(")")[2].split()[19])
+
+
+def process_start_ns(pid: int) -> int | None:
+    """Start of a process in ns of CLOCK_MONOTONIC, or sooner by what the machine slept since.
+
+    None where it is gone.
+    """
+    ticks = process_start_time(pid)
+    if ticks is None:
+        return None
+    slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK") - max(0, slept)
 
 
 def process_alive(pid: int, start_time: int | None) -> bool:

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from workloads.data.sets import SampleShape
 from workloads.errors import MEND_WRITE, JobError, explained
+from workloads.files import open_unbuffered
 
 NAME = "checkpoint.pt"
 _MEND = "name a checkpoint.pt that `train` wrote for this model"
@@ -75,7 +76,11 @@ def save(
             "dtype": str(sample.dtype).removeprefix("torch."),
         }
     try:
-        torch.save(state, path)
+        # torch writes the file itself, by a path: here by that of the open file.
+        with open_unbuffered(path) as file:
+            torch.save(state, f"/proc/self/fd/{file.fileno()}")
+    except OSError as error:
+        raise JobError(f"cannot write {path}: {error.strerror}", MEND_WRITE) from error
     except RuntimeError as error:
         # torch writes the file itself and reports the system's refusals so.
         reason = str(error).splitlines()[0]

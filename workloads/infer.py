@@ -16,6 +16,7 @@ from tracer import phases
 from workloads import checkpoint, models
 from workloads.data.loader import Batches
 from workloads.errors import MEND_WRITE, explained
+from workloads.files import open_unbuffered
 from workloads.interrupt import Interruptible
 from workloads.job import (
     build_model,
@@ -85,7 +86,7 @@ def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: 
     started = time.monotonic()
     with explained(f"cannot write {path}", MEND_WRITE):
         # Unbuffered: a write that fails does so here, and not when the file is closed.
-        file = path.open("wb", buffering=0)
+        file = open_unbuffered(path)
     with (
         file,
         phases.phase("inference"),

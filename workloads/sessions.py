@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import secrets
+import select
 import signal
 import subprocess
 import tempfile
@@ -13,11 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import psutil
-
+from probes.kernel import boot_id, process_alive, process_start_time
+from workloads import session_notes
 from workloads.interrupt import held
+from workloads.session_notes import Noted
 
+SESSION_ENV = "TRACER_SESSION"
+"""Tells the processes of a session from others; they inherit it."""
 _PATIENCE_S = 15
+_MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True)
@@ -59,28 +64,37 @@ def begun(
     command: list[str], note: Path | None, out: IO[bytes] | int, err: IO[bytes] | int
 ) -> Iterator[subprocess.Popen[bytes]]:
     """As `started`, with `out` and `err` as subprocess.Popen has them."""
-    process = None
+    process, noted = None, None
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     try:
         # A Ctrl-C amid Popen would leave a process that nobody knows.
         with held():
+            token = secrets.token_hex(16)
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"},
+                env={**environment, SESSION_ENV: token},
             )
-        say(note, process.pid)
+            noted = session_notes.of(process.pid, token)
+        if note is not None:
+            session_notes.add(note, noted)
         yield process
     except BaseException:
-        if process is not None:
-            _end(process)
-            forget(note, process.pid)
+        if process is not None and noted is not None:
+            _end(process, noted)
+            _forget(note, noted)
         raise
     if process.poll() is None:
-        _end(process)
-    forget(note, process.pid)
+        _end(process, noted)
+    _forget(note, noted)
+
+
+def _forget(note: Path | None, noted: Noted) -> None:
+    if note is not None:
+        session_notes.remove(note, noted)
 
 
 def run(
@@ -94,73 +108,72 @@ def run(
         return running.wait(longest_s)
 
 
-def say(note: Path | None, session: int) -> None:
-    """Write down that a session runs, for `end_left`: a line each."""
-    if note is not None:
-        began = psutil.Process(session).create_time()
-        with _opened(note, os.O_APPEND) as file:
-            file.write(json.dumps({"session": session, "started": began}) + "\n")
-
-
-def forget(note: Path | None, session: int) -> None:
-    """Strike out a session that has ended; an empty note is removed."""
-    if note is None or not note.exists():
-        return
-    own = f'{{"session": {session},'
-    left = [line for line in note.read_text().splitlines() if not line.startswith(own)]
-    if left:
-        with _opened(note, os.O_TRUNC) as file:
-            file.write("\n".join(left) + "\n")
-    else:
-        note.unlink()
-
-
-def _opened(note: Path, how: int) -> IO[str]:
-    """The note, open for writing, and never what a link in its place names."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
-    return os.fdopen(os.open(note, flags, 0o600), "w")
-
-
 def end_left(note: Path) -> None:
-    """Kill what is left of the sessions of a runner that was killed."""
-    try:
-        lines = note.read_text().splitlines()
-    except FileNotFoundError:
-        return
-    for line in lines:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            told = json.loads(line)
-            _end_left(int(told["session"]), float(told["started"]))
+    """Kill what is left of the sessions of a runner that was killed.
+
+    Raises JobError for a note that this user did not write: nobody else says what is killed.
+    """
+    for noted in session_notes.read(note):
+        # A number is given to others in time, and to all anew at a boot.
+        if noted.boot == boot_id() and not process_alive(noted.runner, noted.runner_start):
+            _kill(noted)
     note.unlink(missing_ok=True)
 
 
-def _end_left(session: int, began: float) -> None:
-    members = list(_members(session))
-    # A number is not given away while a session has it; one that began later has taken it over.
-    leader = next((member for member in members if member.pid == session), None)
-    if leader is None or leader.create_time() == began:
-        for member in members:
-            _kill(member)
-        psutil.wait_procs(members, timeout=_PATIENCE_S)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], noted: Noted) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)  # a background job may ignore SIGINT
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_PATIENCE_S)
-    for member in _members(process.pid):
-        _kill(member)
+    _kill(noted)
     process.wait()
 
 
-def _members(session: int) -> Iterator[psutil.Process]:
-    for process in psutil.process_iter():
-        with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            if os.getsid(process.pid) == session:
-                yield process
+def _kill(noted: Noted) -> None:
+    """Kill the processes of a session, and wait for their end; those that they fork, too."""
+    for _ in range(_MOST_ROUNDS):
+        found = list(_members(noted))
+        for fd in found:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        for fd in found:
+            ended = select.poll()
+            ended.register(fd, select.POLLIN)
+            ended.poll(1000 * _PATIENCE_S)
+            os.close(fd)
+        if not found:
+            return
 
 
-def _kill(process: psutil.Process) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.kill()
+def _members(noted: Noted) -> Iterator[int]:
+    """Pidfds of the processes of a session. What has taken over one of its numbers is none."""
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            if os.getsid(int(name)) != noted.session:
+                continue
+            fd = os.pidfd_open(int(name))
+            try:
+                ours = _is_member(int(name), noted)
+                signal.pidfd_send_signal(fd, 0)  # it was there all the while
+            except OSError:
+                ours = False
+            if ours:
+                yield fd
+            else:
+                os.close(fd)
+
+
+def _is_member(pid: int, noted: Noted) -> bool:
+    """Whether a process is of this very session: its first process is, or it has the token."""
+    if os.getsid(pid) != noted.session or not _runs(pid):
+        return False
+    if process_start_time(noted.session) == noted.start:
+        return True  # a session keeps its number from others as long as its first process is there
+    token = f"{SESSION_ENV}={noted.token}".encode()
+    return token in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def _runs(pid: int) -> bool:
+    return process_alive(pid, process_start_time(pid))

@@ -23,6 +23,7 @@ from workloads import checkpoint, models
 from workloads.data.loader import Batch, Batches
 from workloads.data.sets import DataShape, SampleShape
 from workloads.errors import MEND_WRITE, explained
+from workloads.files import open_unbuffered
 from workloads.infer import predict_all
 from workloads.interrupt import Interruptible
 from workloads.job import (
@@ -174,7 +175,7 @@ class _Loop:
 def _open_log(path: Path) -> FileIO:
     """Unbuffered: every line reaches the kernel at once, as in jobs that flush their log."""
     with explained(f"cannot write {path}", MEND_WRITE):
-        return path.open("wb", buffering=0)
+        return open_unbuffered(path)
 
 
 def _finite(loss: float) -> float | None:

@@ -17,6 +17,7 @@ _WHY = {
     "duration": "its time was up",
     "size": "it had its full size",
     "disk": "the disk was full",
+    "error": "a file could not be read or written",
     "killed": "the recorder was killed",
     "import": "imported",
 }

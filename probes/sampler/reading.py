@@ -58,6 +58,8 @@ class Reader(ABC):
         """Series that this machine does not give, and why."""
         self.facts: dict[str, str] = {}
         """What holds for the whole recording and is no number: a governor, a power mode."""
+        self.last = False
+        """Whether this is the last reading: then all is read, however lately that was done."""
 
     @abstractmethod
     def read(self) -> list[Reading]:

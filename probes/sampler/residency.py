@@ -8,7 +8,7 @@ import mmap
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from probes.sampler.reading import NotAvailable, Reader, Reading, Series
@@ -57,13 +57,13 @@ class Residency(Reader):
     name = "residency"
     series = (RESIDENT, PAGES, SHARE)
 
-    def __init__(self, folders: list[Path]) -> None:
+    def __init__(self, folders: list[Path], still_there: Callable[[], None] = lambda: None) -> None:
+        """`still_there` is called for each file."""
         super().__init__()
+        self._still_there = still_there
         self._folders = folders
         self._looked: dict[Path, tuple[float, float]] = {}
         """When each was looked through, and how long that took."""
-        self.last = False
-        """Whether to look through every folder, however lately that was done."""
 
     def read(self) -> list[Reading]:
         """Pages of each folder that has rested enough; instance: the folder as it was given."""
@@ -86,6 +86,7 @@ class Residency(Reader):
     def _of_folder(self, folder: Path) -> tuple[int, int]:
         resident = pages = 0
         for number, path in enumerate(_files(folder)):
+            self._still_there()
             if number == MOST_FILES:
                 self.missing[f"residency of {folder}"] = f"all but the first {MOST_FILES} files"
                 break

@@ -1,5 +1,6 @@
 """A recording starts, ends, is killed, and leaves nothing in the kernel."""
 
+import json
 import os
 import re
 import shlex
@@ -54,6 +55,11 @@ def recorder(tmp_path, instances):
     for process in started:
         process.kill()
         process.communicate()
+
+
+def guardian_of(folder):
+    pid, _ = json.loads((folder / "manifest.json").read_bytes())["recorder"]["guardian"]
+    return psutil.Process(pid)
 
 
 def ours(instances, process):
@@ -176,8 +182,7 @@ def test_sigkill_of_recorder_and_guardian_loses_no_page_that_was_written(
     foreign.mkdir()
     try:
         wait_for(lambda: target_bytes(tmp_path / "x.trace") > 40960, "raw pages of the target")
-        (guardian,) = psutil.Process(process.pid).children()
-        guardian.kill()
+        guardian_of(tmp_path / "x.trace").kill()
         kill(process)
         left = ours(instances, process)
         assert len(left) == 2
@@ -198,10 +203,9 @@ def test_sigkill_of_recorder_and_guardian_loses_no_page_that_was_written(
         foreign.rmdir()
 
 
-def test_a_recording_ends_well_without_its_guardian(recorder, loop, instances):
+def test_a_recording_ends_well_without_its_guardian(recorder, loop, instances, tmp_path):
     process = recorder("-p", loop.pid)
-    (guardian,) = psutil.Process(process.pid).children()
-    guardian.kill()
+    guardian_of(tmp_path / "x.trace").kill()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 0

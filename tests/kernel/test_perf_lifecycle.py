@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -109,6 +110,20 @@ def test_a_killed_perf_costs_its_last_samples_and_is_said(tmp_path, load, perfs)
         assert rows(trace, "SELECT stream, count, cause FROM loss") == [
             ("callgraph", None, "perf failed: perf ended with status -9")
         ]
+
+
+def test_the_end_of_a_killed_perf_is_noticed_and_no_answer_of_it_awaited(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "_ACK_S", 600)
+    with (tmp_path / "counters").open("wb") as output:
+        perf = command.Running(command.find(), ["stat", "-a", "-e", "task-clock"], output.fileno())
+    perf.wait_ready()
+    perf.enable()
+    os.kill(perf.pid, signal.SIGSTOP)  # it takes the next command into its pipe, not in hand
+    asked = threading.Thread(target=perf.disable, daemon=True)
+    asked.start()
+    os.kill(perf.pid, signal.SIGKILL)
+    wait_for(lambda: not asked.is_alive(), "the recorder to go on")
+    assert perf.stop() == "perf ended with status -9"
 
 
 def test_ctrl_c_ends_perf_and_keeps_what_it_counted(tmp_path, load):

@@ -36,6 +36,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "schema": manifest["schema"],
         "complete": manifest["complete"],
         "ended_by": manifest.get("ended_by"),
+        "failure": manifest.get("failure"),
         "duration_s": duration_s(manifest),
         "clock": manifest["clock"],
         "backend": manifest["backend"],
@@ -66,8 +67,9 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     out = console()
     duration = facts["duration_s"]
     out.print(safe(name), style="bold")
-    how = "complete" if facts["complete"] else f"incomplete ({facts['ended_by']})"
-    out.print(f"  recording   {show(duration)} s, {how}")
+    why = f": {facts['failure']}" if facts["failure"] else ""
+    how = "complete" if facts["complete"] else f"incomplete ({facts['ended_by']}{why})"
+    out.print(safe(f"  recording   {show(duration)} s, {how}"[:300]))
     why = f": {facts['backend_why']}" if facts["backend_why"] else ""
     out.print(safe(f"  backend     {facts['backend']}{why}"))
     imported = facts["imported"] or {}

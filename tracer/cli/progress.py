@@ -30,6 +30,7 @@ _WHY = {
     "duration": "time is up",
     "size": "the trace has its full size",
     "disk": "the disk is full",
+    "error": "a file could not be read or written",
 }
 
 

@@ -11,6 +11,7 @@ from probes.backends.backend import CLOCK
 from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
 from tracer.session import environment, extent_maps, output
 from tracer.session.capture import Capture, Stats
+from tracer.session.failures import DISK, ERROR
 from tracer.session.options import Options
 from tracer.store import manifest as manifests
 from tracer.store.finalize import EVENTS, RAW
@@ -81,7 +82,7 @@ def note_end(folder: Path, manifest: Manifest, stats: Stats, ended_by: str, end_
     """Put into the manifest how the capture ended."""
     manifest["clock"]["end_ns"] = end_ns
     manifest["state"] = "captured"
-    manifest["complete"] = ended_by not in ("disk", "killed")
+    manifest["complete"] = ended_by not in (DISK, ERROR, "killed")
     manifest["ended_by"] = ended_by
     manifest["duration_s"] = manifests.duration_s(manifest)
     manifest["ftrace"]["stats"] = stats
@@ -94,8 +95,11 @@ def cpu_s() -> float:
     return round(usage.ru_utime + usage.ru_stime, 3)
 
 
-def add_cost(folder: Path, manifest: Manifest) -> Manifest:
-    """Put into the manifest what the recorder itself has used; OSError passes through."""
+def add_cost(folder: Path, manifest: Manifest, others_s: float) -> Manifest:
+    """Put into the manifest what the recorder itself has used; OSError passes through.
+
+    `others_s`: CPU time of its own processes, but for perf's.
+    """
     usage = resource.getrusage(resource.RUSAGE_SELF)
     written = {
         part: sum(path.stat().st_size for path in (folder / part).rglob("*") if path.is_file())
@@ -104,7 +108,7 @@ def add_cost(folder: Path, manifest: Manifest) -> Manifest:
     perf_s = manifest.get("perf", {}).get("cpu_s", 0.0)
     manifest["own_cost"] = {
         **manifest["own_cost"],
-        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s, 3),
+        "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s + others_s, 3),
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "bytes_written": sum(written.values()),
         "raw_bytes": written[RAW],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.session.capture import Capture
+from tracer.session.failures import ended_by_error
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks
 from tracer.session.members import Members
@@ -65,8 +66,9 @@ def until_the_end(running: Running) -> str:
             elapsed = time.monotonic() - begun
             if signals.received is not None:
                 return "signal"
-            if drain.failure is not None or running.sampler.failure is not None:
-                return "disk"
+            failure = drain.failure or running.sampler.failure
+            if failure is not None:
+                return ended_by_error(failure)
             written = drain.written + perf.written + running.sampler.written
             if drain.full or (options.max_bytes and written >= options.max_bytes):
                 return "size"
@@ -81,6 +83,8 @@ def until_the_end(running: Running) -> str:
             left = _TICK_S
             if options.duration_s is not None:
                 left = min(left, options.duration_s - elapsed)
+            rest = running.marks.rest_s
+            left = left if rest is None else min(left, rest)
             # A pidfd of a dead process stays readable: wait only for those that still run.
             alive = [fd for fd in watched if not _readable(fd)]
             signals.wait([*alive, *members.readable, *running.marks.readable], left)

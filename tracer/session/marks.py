@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+import heapq
 import itertools
 import os
 import re
+import select
 import time
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +20,15 @@ from probes.openat import open_in_root
 from probes.workers.opening import open_aside
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
-from tracer.phases.format import NOTE_SUFFIX, RECORD_BYTES, SUFFIX
+from tracer.phases.format import RECORD_BYTES
+from tracer.session.marks_folder import (
+    MOST_ENTRIES,
+    MOST_FILES,
+    MarksFolder,
+    mapped,
+    mark_files,
+    own_pid,
+)
 from tracer.session.mount_tree import in_user_space
 from tracer.session.watch import Watch
 from tracer.store import left_out
@@ -30,23 +38,22 @@ from tracer.store.marks import NAMES, UNKNOWN_PID
 from tracer.store.names import escaped
 from tracer.targets import Target, threads
 
-_NAME = re.compile(
-    rf"^(?P<process>(?P<pid>\d{{1,10}})-(?P<ns>\d{{1,20}}))"
-    rf"(-\d+{re.escape(SUFFIX)}|{re.escape(NOTE_SUFFIX)})$"
-)
 _UIDS = re.compile(r"^Uid:(.*)$", re.MULTILINE)
-_OWN_PIDS = re.compile(r"^NSpid:(.*)$", re.MULTILINE)
 _MAX_BYTES = 16 << 20
 """Of one file: a writer begins another after 256 KiB."""
-_MAX_FILES = 100_000
 _MAX_TOTAL = 4 << 30
 """Of all files together: 64 million marks."""
-_MAX_ENTRIES = 1_000_000
-"""Names looked at in one folder."""
+_MAX_OF_PID = 100
+"""Processes of one pid that are looked for, in one folder."""
 _MAX_ENVIRONMENT = 4 << 20
 _PIECE = 1 << 18
 _SECONDS = 2.0
 """Until a folder of theirs is open."""
+_LEAST_REST_S = 0.005
+_REST = 20
+"""The recorder rests for so many times what a look took: it takes some 5 % of a CPU at most."""
+_UNREADABLE = "their folder cannot be read"
+_TOO_MANY = "too many files"
 
 
 def environment_for(folder: Path, automatic: bool, cuda_sync: bool = False) -> dict[str, str]:
@@ -64,22 +71,6 @@ def environment_for(folder: Path, automatic: bool, cuda_sync: bool = False) -> d
     return environment
 
 
-@dataclass
-class _Folder:
-    """A folder that targets mark into, kept open so that it outlives their processes."""
-
-    fd: int
-    targets: list[Target]
-    foreign: bool
-    """Whether its processes count pids in a namespace of their own."""
-    users: set[int] = field(default_factory=set)
-    """Whose files are theirs."""
-    pids: set[int] = field(default_factory=set)
-    """Of those at the start, by their own count."""
-    named: set[str] = field(default_factory=set)
-    """Processes, as their files are called, whose pids on this machine have been found."""
-
-
 class Marks:
     """The marks of targets: of a command in `live`, of others in folders of their own.
 
@@ -94,11 +85,12 @@ class Marks:
         self._lost: Counter[str] = Counter()
         self._copied_bytes = 0
         self._begun = time.monotonic_ns()
-        self._theirs: dict[tuple[int, int], _Folder] = {}
+        self._theirs: dict[tuple[int, int], MarksFolder] = {}
         self.marking: set[int] = set()
         """Processes that mark by themselves, and need not be looked into from outside."""
         self._names: Lines | None = None
         self._watch: Watch | None = None
+        self._rests_until = 0.0
 
     def find(self, targets: list[Target]) -> None:
         """Open the marks folders that processes of the targets have in their environment."""
@@ -106,13 +98,13 @@ class Marks:
             if target.kind in ("command", "machine"):
                 continue
             for pid in target.members():
-                with contextlib.suppress(OSError):
-                    with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
-                        environment = (file.read(_MAX_ENVIRONMENT) or b"").split(b"\0")
-                    prefix = f"{MARKS_ENV}=".encode()
-                    for entry in environment:
-                        if entry.startswith(prefix) and entry != prefix:
-                            self._open(target, pid, os.fsdecode(entry[len(prefix) :]))
+                self._open_of(target, pid)
+        for folder in self._theirs.values():
+            try:
+                if folder.remember(self._begun):
+                    self._lost[_TOO_MANY] += 1
+            except OSError:
+                self._lost[_UNREADABLE] += 1
         foreign = [folder for folder in self._theirs.values() if folder.foreign]
         if foreign:
             self._names = Lines(self.folder.parent, f"{self.folder.name}/{NAMES}")
@@ -120,10 +112,41 @@ class Marks:
             for folder in foreign:
                 self._watch.add(folder.fd)
 
+    def _open_of(self, target: Target, pid: int) -> None:
+        """Open the folders that the environment of a process names."""
+        try:
+            with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
+                environment = (file.read(_MAX_ENVIRONMENT) or b"").split(b"\0")
+        except OSError:  # it has ended, or is not this user's
+            return
+        prefix = f"{MARKS_ENV}=".encode()
+        for entry in environment:
+            if not entry.startswith(prefix) or entry == prefix:
+                continue
+            try:
+                self._open(target, pid, os.fsdecode(entry[len(prefix) :]))
+            except FileNotFoundError:  # nobody can have marked there
+                pass
+            except (OSError, ValueError):
+                self._lost["their folder cannot be opened"] += 1
+
     @property
     def readable(self) -> list[int]:
-        """What can be read when it is time to look."""
-        return [self._watch.fd] if self._watch is not None and self._watch.fd is not None else []
+        """What can be read when it is time to look: nothing while `look` rests."""
+        watched = self._watch is not None and self._watch.fd is not None
+        if self._watch is None or not watched or time.monotonic() < self._rests_until:
+            return []
+        return [fd for fd in (self._watch.fd,) if fd is not None]
+
+    @property
+    def rest_s(self) -> float | None:
+        """The time until a look that is due already, where `look` rests before it."""
+        left = self._rests_until - time.monotonic()
+        if left <= 0 or self._watch is None or self._watch.fd is None:
+            return None
+        poll = select.poll()
+        poll.register(self._watch.fd, select.POLLIN)
+        return left if poll.poll(0) else None
 
     def _open(self, target: Target, pid: int, inside: str) -> None:
         """A folder as the process sees it, which may live in a container."""
@@ -143,37 +166,56 @@ class Marks:
         else:
             spaces = (f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
             foreign = len({Path(space).readlink() for space in spaces}) > 1
-            known = self._theirs[status.device, status.inode] = _Folder(fd, [], foreign)
+            known = self._theirs[status.device, status.inode] = MarksFolder(fd, [], foreign)
         if target not in known.targets:
             known.targets.append(target)
-        known.pids.add(own_pid(pid))
+        known.processes[own_pid(pid)] = pid
         known.users |= _users(pid)
         self.marking.add(pid)
 
     def look(self) -> None:
-        """Write down which of this machine's processes has begun to mark, where others count."""
+        """Write down which of this machine's processes has begun to mark, where others count.
+
+        It looks no sooner than some time after the last look: whoever is recorded may make files
+        as fast as it can.
+        """
+        begun = time.monotonic()
+        if begun < self._rests_until or self._names is None:
+            return
         if self._watch is not None:
             self._watch.clear()
         for folder in self._theirs.values():
             if folder.foreign:
-                self._name(folder, folder.named)
+                with contextlib.suppress(OSError):  # counted by `collect`, which reads it again
+                    self._name(folder, folder.named)
+        now = time.monotonic()
+        self._rests_until = now + max(_LEAST_REST_S, _REST * (now - begun))
 
-    def _name(self, folder: _Folder, but: Collection[str] = ()) -> None:
+    def _name(self, folder: MarksFolder, but: Collection[str] = ()) -> None:
         """Look for the processes of a folder's files, `but` those that are known."""
-        files = sorted(os.listdir(folder.fd))[:_MAX_FILES]
-        matches = [match for file in files if (match := _NAME.match(file))]
-        asked = {m["process"]: int(m["pid"]) for m in matches if m["process"] not in but}
-        if not asked or self._names is None:
+        if self._names is None:
             return
         members: dict[int, set[int]] = {}
         for pid in {pid for target in folder.targets for pid in target.members()}:
             members.setdefault(own_pid(pid), set()).add(pid)
+        often = Counter(int(process.partition("-")[0]) for process in but)
+        asked: dict[str, int] = {}
+        for match in mark_files(folder.fd, MOST_ENTRIES):
+            process, own = match["process"], int(match["pid"])
+            if own not in members or process in but or process in asked:
+                continue
+            if often[own] < _MAX_OF_PID and folder.holds_now(match, self._begun):
+                often[own] += 1
+                asked[process] = own
+        tids: dict[int, list[tuple[int, int]]] = {}
         for process, own in asked.items():
-            alike = members.get(own, set())
+            alike = members[own]
             if len(alike) > 1:  # containers that count alike, and share a folder
-                alike = {pid for pid in alike if _maps(pid, process)}
+                alike = {pid for pid in alike if process in mapped(pid)}
             for pid in alike:
-                self._write_name(process, own, pid, [(own_pid(t, pid), t) for t in threads(pid)])
+                if pid not in tids:
+                    tids[pid] = [(own_pid(t, pid), t) for t in threads(pid)]
+                self._write_name(process, own, pid, tids[pid])
                 folder.named.add(process)
 
     def _write_name(self, process: str, own: int, pid: int, named: list[tuple[int, int]]) -> None:
@@ -183,18 +225,24 @@ class Marks:
     def collect(self) -> None:
         """Copy what was found into the trace."""
         for folder in self._theirs.values():
-            with contextlib.suppress(OSError):
+            try:
                 if folder.foreign:  # with the threads that have come since
                     self._name(folder)
                 self._copy_all(folder.fd, folder)
+            except OSError:
+                self._lost[_UNREADABLE] += 1
             os.close(folder.fd)
         self._theirs = {}
-        with contextlib.suppress(OSError):
+        try:
             fd = os.open(self._live, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 self._copy_all(fd)
             finally:
                 os.close(fd)
+        except FileNotFoundError:
+            pass  # there is no command, or a recorder that was killed had collected already
+        except OSError:
+            self._lost[_UNREADABLE] += 1
         sentences = {f"files of marks left out: {why}": n for why, n in self._lost.items()}
         left_out.note(self.folder.parent, "marks", sentences)
         if self._names is not None:
@@ -203,58 +251,57 @@ class Marks:
         if self._watch is not None:
             self._watch.close()
 
-    def _copy_all(self, fd: int, folder: _Folder | None = None) -> None:
+    def _copy_all(self, fd: int, folder: MarksFolder | None = None) -> None:
         """Copy the marks and notes in an open folder; of `folder`, those of its processes now."""
-        found = []
-        with os.scandir(fd) as entries:
-            for entry in itertools.islice(entries, _MAX_ENTRIES):
-                match = _NAME.match(entry.name)
+        count = 0
+
+        def wanted() -> Iterator[tuple[int, str]]:
+            nonlocal count
+            for match in mark_files(fd, MOST_ENTRIES):
                 # The folder may hold files of earlier runs, of others with the same pids.
-                if match and (folder is None or self._of_now(match, folder)):
-                    found.append((int(match["ns"]), entry.name, match))
-            if next(entries, None) is not None:
-                self._lost["too many files"] += 1
-        found.sort()
-        for number, (_, name, match) in enumerate(found):
-            if number >= _MAX_FILES:
-                self._lost["too many files"] += len(found) - _MAX_FILES
-                break
+                if folder is None or folder.holds_now(match, self._begun):
+                    count += 1
+                    yield int(match["ns"]), match[0]
+
+        found = heapq.nsmallest(MOST_FILES, wanted())
+        if count > len(found):
+            self._lost[_TOO_MANY] += count - len(found)
+        with os.scandir(fd) as entries:
+            if next(itertools.islice(entries, MOST_ENTRIES, None), None) is not None:
+                self._lost["more names than are looked at"] += 1
+        for _, name in found:
             self._copy(fd, name, folder)
-            if folder is not None and folder.foreign and match["process"] not in folder.named:
-                self._write_name(match["process"], int(match["pid"]), UNKNOWN_PID, [])
+            pid, _, ns = name.partition("-")
+            process = f"{pid}-{re.match('[0-9]+', ns)[0]}"  # type: ignore[index]
+            if folder is not None and folder.foreign and process not in folder.named:
+                self._write_name(process, int(pid), UNKNOWN_PID, [])
 
-    def _of_now(self, match: re.Match[str], folder: _Folder) -> bool:
-        """Whether a marks file is of a process that lived at the start or has begun since."""
-        known = int(match["pid"]) in folder.pids or match["process"] in folder.named
-        return known or int(match["ns"]) >= self._begun
-
-    def _copy(self, fd: int, name: str, folder: _Folder | None) -> None:
+    def _copy(self, fd: int, name: str, folder: MarksFolder | None) -> None:
         """Copy a file up to the space that is kept for marks to come."""
         try:
             with open_regular(name, fd) as source:
                 status = os.fstat(source.fileno())
                 if status.st_size > _MAX_BYTES:
                     raise ValueError("too long")
-                if folder is not None and not _of_this_boot(status):
-                    return
                 if folder is not None and status.st_uid not in folder.users:
                     raise ValueError("another user's file")
                 data = _until_zeros(source)
             if self._copied_bytes + len(data) > _MAX_TOTAL:
                 raise ValueError("too much in all")
-            self._copied_bytes += len(data)
-            with create(self.folder / name) as target:
-                target.write(data)
         except ValueError as error:
             self._lost[str(error)] += 1
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise
+            return
+        except OSError:
             self._lost["not readable"] += 1
-
-
-def _of_this_boot(status: os.stat_result) -> bool:
-    return status.st_ctime >= time.time() - time.monotonic() - 1
+            return
+        if not data:
+            return
+        self._copied_bytes += len(data)
+        try:
+            with create(self.folder / name) as target:
+                target.write(data)
+        except OSError as error:
+            self._lost[f"not written: {error.strerror}"] += 1
 
 
 def _until_zeros(file: BinaryIO) -> bytes:
@@ -270,29 +317,9 @@ def _until_zeros(file: BinaryIO) -> bytes:
     return data[: -(-used // RECORD_BYTES) * RECORD_BYTES]
 
 
-def own_pid(pid: int, process: int | None = None) -> int:
-    """What a process, or a thread of `process`, is called in its innermost pid namespace.
-
-    The pid itself where it is gone.
-    """
-    folder = f"/proc/{pid}" if process is None else f"/proc/{process}/task/{pid}"
-    with contextlib.suppress(OSError, ValueError):
-        line = _OWN_PIDS.search(Path(folder, "status").read_text(errors="replace"))
-        return int(line[1].split()[-1]) if line else pid
-    return pid
-
-
 def _users(pid: int) -> set[int]:
     """The user ids that a process has, real and effective."""
     with contextlib.suppress(OSError):
         found = _UIDS.search(Path(f"/proc/{pid}/status").read_text(errors="replace"))
         return set(map(int, found[1].split())) if found else set()
     return set()
-
-
-def _maps(pid: int, process: str) -> bool:
-    """Whether a process has the marks file mapped of what its files call `process`."""
-    with contextlib.suppress(OSError):
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
-        return any(f"/{process}-" in line and line.endswith(SUFFIX) for line in lines)
-    return False

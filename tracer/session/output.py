@@ -9,7 +9,7 @@ from pathlib import Path
 
 from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store import manifest as manifests
-from tracer.store.files import as_invoking_user, give_to_user, hand_over, invoking_user
+from tracer.store.files import as_invoking_user, give_to_user, hand_over, hold, invoking_user
 from tracer.store.finalize import EVENTS, LIVE_MARKS, LOSS, MARKS, RAW
 from tracer.store.trace import refuse_live
 
@@ -62,6 +62,7 @@ class Output:
             self.place = Path(f"/proc/self/fd/{self._fd}")
             """Where its files are reached, in this process and those forked from it."""
             self._take()
+            hold(self._fd)
             self._make_folders()
         except PermissionError:
             raise PermissionMissing(

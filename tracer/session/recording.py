@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from functools import partial
@@ -21,6 +20,7 @@ from tracer.session.address_spaces import write_mappings
 from tracer.session.capture import Capture, Stats
 from tracer.session.description import add_containers, add_cost, cpu_s, first_manifest, note_end
 from tracer.session.ending import Running, end_command, let_end, until_the_end
+from tracer.session.failures import ended_by_error, unwritten
 from tracer.session.launch import Launch
 from tracer.session.marks import Marks, environment_for
 from tracer.session.members import Members
@@ -137,9 +137,9 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             privileges.keep(privileges.FINALIZE)
             manifest = finalize(made.place, manifest, listener.decoding, find_files)
             try:
-                manifest = add_cost(made.place, manifest)
+                manifest = add_cost(made.place, manifest, sampler.cpu_s)
             except OSError as error:
-                raise _disk_error(options.output, error) from None
+                raise unwritten(options.output, error) from None
             status = 0
             if launch is not None and manifest["ended_by"] in ("command", "size"):
                 status = let_end(launch, signals)
@@ -207,7 +207,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
             manifest["perf"] = perf.describe()
         manifest["samples"] = sampler.describe()
         manifests.write(folder, manifest)
-        companions = [*perf.pids, *([capture.guardian] if capture.guardian else [])]
+        companions = [*perf.pids, *sampler.pids, *([capture.guardian] if capture.guardian else [])]
         capture.start_machine(options.max_bytes, [*companions, *sampler.tids])
         perf.enable()
         listed.write(folder / RAW, THREADS, environment.threads())
@@ -229,21 +229,20 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.stop()
         members.close()
         end_ns = time.monotonic_ns()
-        manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s
+        manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s + sampler.cpu_s
         failure = sampler.failure or (capture.drain.failure if capture.drain else None)
         if failure is not None:
-            ended_by = "disk"
+            ended_by = ended_by_error(failure)
         running.listener.stopping(ended_by)
         if launch is not None and ended_by in ("signal", "duration"):
             end_command(launch, running.signals)
     except OSError as error:
-        raise _disk_error(folder, error) from None
+        raise unwritten(folder, error) from None
     finally:
         members.close()
         sampler.close()
         if running.summary is not None:
             running.summary.close()
-    running.marks.collect()
     manifest["samples"] = sampler.describe()
     manifest["ftrace"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
@@ -253,13 +252,21 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     # One that was mounted meanwhile, too.
     known = manifest["btrfs"]
     manifest["btrfs"] = [*known, *(fs for fs in environment.btrfs() if fs not in known)]
-    note_end(folder, manifest, stats, ended_by, end_ns)
     try:
+        running.marks.collect()
+        left_out.note(folder / RAW, "samples", sampler.left_out)
+    except OSError as error:
+        failure = failure or error
+        ended_by = ended_by_error(failure)
+    if failure is not None:
+        manifest["failure"] = failure.strerror or str(failure)
+    try:
+        note_end(folder, manifest, stats, ended_by, end_ns)
         manifests.write(folder, manifest)
     except OSError as error:
-        raise _disk_error(folder, error) from None
-    if ended_by == "disk":
-        raise _disk_error(folder, failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        raise unwritten(folder, failure or error) from None
+    if failure is not None:
+        raise unwritten(folder, failure)
     return manifest
 
 
@@ -276,15 +283,3 @@ def _save(made: Output, marks: Marks, summary: Summary | None, stats: Stats) -> 
         manifests.write(folder, manifest)
         made.remove_live_marks()
     made.hand_over()
-
-
-def _disk_error(folder: Path, error: OSError) -> TracerError:
-    if error.errno == errno.ENOSPC:
-        return TracerError(
-            f"the disk of {folder} is full: the recording ended there",
-            f"what was captured is kept; free space and run: tracer info {folder}",
-        )
-    return TracerError(
-        f"{folder} could not be written: {error.strerror or error}",
-        f"what was captured is kept; see it with: tracer info {folder}",
-    )

@@ -1,7 +1,8 @@
 """Reads the machine and the targets now and then, and appends what it read to a file of the trace.
 
-A thread of its own: the recorder's loop waits for members to join, and a driver that takes its
-time to answer must not keep it from ending a recording.
+A thread of its own reads: the recorder's loop waits for members to join, and what never answers
+must not keep it from beginning or ending a recording. Readers of the machine, and of folders, are
+in processes of their own (`aside`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import resource
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from probes.backends.drain import write_all
@@ -20,6 +23,7 @@ from probes.sampler.cgroup import CgroupReader
 from probes.sampler.processes import Processes
 from probes.sampler.reading import NotAvailable, Reader, Reading
 from probes.sampler.residency import Residency
+from tracer.session.aside import Aside
 from tracer.store.checked import encoded
 from tracer.store.files import create
 from tracer.store.manifest import Sampling
@@ -28,6 +32,10 @@ from tracer.targets.cgroups import Cgroup
 
 MOST_HZ = 100.0
 _MACHINE = -1
+_PATIENCE_S = 20.0
+"""The recorder gives the thread up once it has read nothing for so long."""
+_LOOK_S = 0.05
+_ASIDE = "readers of the machine"
 
 
 class Sampler:
@@ -42,20 +50,25 @@ class Sampler:
         self._hz = hz
         self._usage: resource.struct_rusage | None = None
         self._cpu_s = 0.0
-        self._readers: list[Reader] = []
+        self._asides: list[Aside] = []
         self._missing: dict[str, str] = {}
         self._thread: threading.Thread | None = None
+        self.left_out: dict[str, int] = {}
+        """Sentences for `store.left_out`, once the recording has ended."""
+        self._asked = Processes.name
+        self._answers = 0
         if not hz:
             return
-        self._readers, self._missing = find()
-        self._residency = Residency(folders) if folders else None
-        if self._residency is not None:
-            self._readers.append(self._residency)
+        self._asides.append(Aside("machine", lambda still_there: find()))
+        if folders:
+            self._asides.append(Aside(Residency.name, partial(_residency, folders)))
         self._trees = [Processes() for _ in targets]
         self._cgroups = [CgroupReader(_folders(target)) for target in targets]
         if not any(map(_folders, targets)):
             self._missing[CgroupReader.name] = "no target is a container or a cgroup"
         self._file = create(path)
+        self._writing = threading.Lock()
+        self._given_up = False
         self._go, self._begun, self._stop = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name="tracer-sampler", daemon=True)
         self._thread.start()
@@ -66,17 +79,32 @@ class Sampler:
         tid = self._thread.native_id if self._thread is not None else None
         return [tid] if tid is not None else []
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes that read for it."""
+        return [pid for aside in self._asides for pid in aside.pids]
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of these processes."""
+        return sum(aside.cpu_s for aside in self._asides)
+
     def begin(self) -> None:
         """Take the first sample and go on at the rate. Returns when the first is taken."""
         if self._thread is not None:
             self._go.set()
-            self._begun.wait()
+            self._await(self._begun.wait)
 
     def end(self, usage: resource.struct_rusage | None = None) -> None:
-        """Take the last sample. `usage` is what a command had used that has ended."""
+        """Take the last sample. `usage` is what a command had used that has ended.
+
+        What does not answer is given up: see `left_out`.
+        """
         if self._thread is not None and self._begun.is_set():
             self._usage = usage
             self._end_thread()
+        for why in filter(None, (aside.given_up for aside in self._asides)):
+            self.left_out[f"reader of samples ended: {why}"] = 1
 
     def close(self) -> None:
         """End the thread and close the file; more than once does no harm."""
@@ -84,31 +112,64 @@ class Sampler:
             self._end_thread()
             self._thread = None
             self._file.close()
+            if not self._given_up:
+                for aside in self._asides:
+                    aside.close()
 
     def _end_thread(self) -> None:
-        assert self._thread is not None
         self._stop.set()
         self._go.set()
-        self._thread.join()
+        self._await(self._ended)
+
+    def _ended(self, seconds: float) -> bool:
+        assert self._thread is not None
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _await(self, came: Callable[[float], bool]) -> None:
+        """Wait until `came`, for as long as the thread reads; then give the thread up."""
+        progress, since = self._progress, time.monotonic()
+        while not self._given_up and not came(_LOOK_S):
+            now = time.monotonic()
+            if self._progress != progress:
+                progress, since = self._progress, now
+            elif now - since > _PATIENCE_S:
+                self._give_up()
+
+    @property
+    def _progress(self) -> int:
+        """A number that grows while the thread reads."""
+        return self._answers + sum(aside.signs for aside in self._asides)
+
+    def _give_up(self) -> None:
+        """Let the thread wait for ever; it writes nothing from now on."""
+        assert self._thread is not None and self._thread.ident is not None
+        with self._writing:
+            self._given_up = True
+        with contextlib.suppress(OSError):  # it has ended just now
+            self._cpu_s = time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
+        why = f"no answer in {_PATIENCE_S:g} s"
+        self._missing[self._asked] = why
+        self.left_out[f"reader of samples ended all of them: {self._asked}: {why}"] = 1
 
     def describe(self) -> Sampling:
         """For the manifest: the rate, what is not available and why, what its samples cost."""
         missing = dict(self._missing)
         facts: dict[str, str] = {}
-        for reader in self._readers:
-            missing |= reader.missing
-            facts |= reader.facts
+        for aside in self._asides:
+            missing |= aside.missing
+            facts |= aside.facts
         return {
             "hz": self._hz,
             "file": self._path.name,
             "not_available": missing,
             "facts": facts,
-            "cpu_s": round(self._cpu_s, 3),
+            "cpu_s": round(self._cpu_s + self.cpu_s, 3),
         }
 
     def _run(self) -> None:
-        self._go.wait()
         try:
+            self._go.wait()
             if not self._stop.is_set():
                 self._sample(first=True)
             self._begun.set()
@@ -119,31 +180,35 @@ class Sampler:
                 if self._stop.wait(due - time.monotonic()):
                     break
                 self._sample()
-            if self._residency is not None:
-                self._residency.last = True
-            self._sample()
+            self._sample(last=True)
         except OSError as error:
             self.failure = error
         finally:
             self._cpu_s = time.thread_time()
             self._begun.set()
 
-    def _sample(self, first: bool = False) -> None:
+    def _ask(self, name: str) -> None:
+        """Note which reader is asked next, and that the one before has answered."""
+        self._answers += 1
+        self._asked = name
+
+    def _sample(self, first: bool = False, last: bool = False) -> None:
         """Read everything once, each line with the time at which its reading was done."""
         lines = []
         for number, target in enumerate(self._targets):
+            self._ask(Processes.name)
             with contextlib.suppress(NotAvailable):  # the target is gone
                 lines.append(_line(number, self._of_target(number, target, first)))
+            self._ask(CgroupReader.name)
             lines.append(_line(number, self._cgroups[number].read()))
-        for reader in list(self._readers):
-            try:
-                lines.append(_line(_MACHINE, reader.read()))
-            except NotAvailable as error:
-                self._readers.remove(reader)
-                self._missing[reader.name] = f"no longer: {error.why}"
+        for aside in self._asides:
+            self._ask(_ASIDE)
+            lines += [_line(_MACHINE, readings, ns) for ns, readings in aside.read(last)]
         data = b"".join(lines)
-        write_all(self._file.fileno(), data)
-        self.written += len(data)
+        with self._writing:
+            if not self._given_up:
+                write_all(self._file.fileno(), data)
+                self.written += len(data)
 
     def _of_target(self, number: int, target: Target, first: bool) -> list[Reading]:
         tree = self._trees[number]
@@ -158,10 +223,16 @@ class Sampler:
         return [reading for reading in found if reading[0] != hidden]
 
 
-def _line(target: int, readings: list[Reading]) -> bytes:
+def _line(target: int, readings: list[Reading], ns: int | None = None) -> bytes:
     if not readings:
         return b""
-    return encoded([time.monotonic_ns(), target, readings]) + b"\n"
+    return encoded([ns or time.monotonic_ns(), target, readings]) + b"\n"
+
+
+def _residency(
+    folders: list[Path], still_there: Callable[[], None]
+) -> tuple[list[Reader], dict[str, str]]:
+    return [Residency(folders, still_there)], {}
 
 
 def _folders(target: Target) -> list[Path]:

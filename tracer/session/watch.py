@@ -9,6 +9,8 @@ import os
 _CREATE = 0x100
 """IN_CREATE: include/uapi/linux/inotify.h. The flags of inotify_init1 are those of open."""
 _READ_BYTES = 64 << 10
+_MOST_READS = 64
+"""More than the kernel keeps for one user by default (fs.inotify.max_queued_events)."""
 
 
 class Watch:
@@ -30,8 +32,9 @@ class Watch:
     def clear(self) -> None:
         """Read what is there, so that `fd` is readable at the next file, not before."""
         with contextlib.suppress(BlockingIOError):
-            while self.fd is not None and os.read(self.fd, _READ_BYTES):
-                pass
+            # Files may be made as fast as this reads.
+            for _ in range(_MOST_READS if self.fd is not None else 0):
+                os.read(self.fd, _READ_BYTES)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Stop watching."""

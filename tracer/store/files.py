@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import resource
 import stat
@@ -89,6 +90,29 @@ def hand_over(folder: int, but: str) -> None:
                 os.close(fd)
     os.fchmod(folder, 0o700)
     give_to_user(folder)
+
+
+def hold(folder: int) -> None:
+    """Lock an open folder, for as long as this process or one forked from it has it open.
+
+    A file system without locks goes without.
+    """
+    with contextlib.suppress(OSError):
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds a folder by `hold`."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(folder)
+    return False
 
 
 def make_folder(path: Path) -> None:

@@ -357,6 +357,8 @@ def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
             cause = "recorder killed"
         elif ended_by == "disk":
             cause = "disk full"
+        elif ended_by == "error":
+            cause = "not moved after an error"
         if cause:
             last = stream.last_seen or None
             gaps.append(Gap(stream.name, stream.cpu, last, None, None, cause))

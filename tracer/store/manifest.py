@@ -295,13 +295,13 @@ class Manifest(TypedDict):
     """The manifest.
 
     `state`: recording, captured (raw only) or finalized (tables are there). `complete`: the
-    recording ended as it should. `ended_by`: command, duration, signal, size, disk, target,
-    killed, import. `containers`: all that ran, as far as a Docker daemon says; absent: none
-    does. `own_files`: inodes, by device, of what the recorder itself wrote. `vm`: the sysctls
-    that steer write-back. `backend_why`: what made the recorder choose it.
-    `summed_up`: probes whose events were counted in the kernel, not recorded. `unmarked`: what
-    PyTorch could not be made to mark, and why. `cuda_sync`: the command waited for the GPU at
-    each of its automatic marks.
+    recording ended as it should. `ended_by`: command, duration, signal, size, target, killed,
+    import, disk (it was full), error (of a file: `failure` says which). `containers`: all that
+    ran, as far as a Docker daemon says; absent: none does. `own_files`: inodes, by device, of what
+    the recorder itself wrote. `vm`: the sysctls that steer write-back. `backend_why`: what made
+    the recorder choose it. `summed_up`: probes whose events the kernel counted. `unmarked`: what
+    PyTorch could not be made to mark, and why. `cuda_sync`: the command waited for the GPU at each
+    of its automatic marks.
     """
 
     schema: Count
@@ -309,6 +309,7 @@ class Manifest(TypedDict):
     state: Literal["recording", "captured", "finalized"]
     complete: bool
     ended_by: NotRequired[str | None]
+    failure: NotRequired[str]
     recorder: Recorder
     host: Host
     kernel: NotRequired[Kernel]
@@ -350,10 +351,7 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a trace directory, checked.
-
-    Raises BadTrace where there is none, where it is damaged, or of a newer schema.
-    """
+    """The checked manifest of a trace; BadTrace where there is none, a damaged or a newer one."""
     try:
         there = folder.exists()
     except PermissionError:
@@ -361,7 +359,7 @@ def read(folder: Path) -> Manifest:
             f"{folder} may not be looked at by this user", "run as the trace's owner, or as root"
         ) from None
     if not there:
-        raise BadTrace(f"there is no trace {folder}", "record one: tracer record -o NAME.trace ...")
+        raise BadTrace(f"there is no trace {folder}", "record one: tracer record -o NAME.trace")
     if not folder.is_dir():
         raise BadTrace(
             f"{folder} is a file, and a trace is a directory",

@@ -20,6 +20,7 @@ from probes.errors import BadTrace, PermissionMissing, UsageError
 from probes.kernel import boot_id, process_alive
 from probes.loss import TABLE as LOSS_TABLE
 from tracer.store import manifest as manifests
+from tracer.store.files import is_held
 from tracer.store.manifest import Manifest
 from tracer.store.table_file import SQL_TYPES, TableFile, open_table
 
@@ -268,7 +269,8 @@ def _await_guardian(folder: Path, manifest: Manifest) -> bool:
         return False
     pid, start = recorder["guardian"]
     deadline = time.monotonic() + _GUARDIAN_S
-    while process_alive(pid, start):
+    # A manifest may name any process: only recorder and guardian hold the folder.
+    while process_alive(pid, start) and is_held(folder):
         if time.monotonic() > deadline:
             raise UsageError(
                 f"what the killed recorder of {folder} had not written is still being saved",

@@ -21,6 +21,7 @@ from workloads.data.idx import Bytes
 from workloads.data.pictures import Painter
 from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 from workloads.errors import JobError, explained
+from workloads.files import open_anew, write_anew
 from workloads.progress import Progress
 
 SIDE = 32
@@ -176,7 +177,7 @@ def _draw_all(folder: Path, seed: int, samples: int) -> None:
     with Progress("draw", samples + tests) as progress:
         _draw(painter, 0, train, progress, done=0)
         _draw(painter, 1, test, progress, done=samples)
-    (folder / (_META + UNFINISHED)).write_text("\n".join([*CLASSES, ""]))
+    write_anew(folder / (_META + UNFINISHED), "\n".join([*CLASSES, ""]).encode())
 
 
 def _draw(
@@ -186,7 +187,7 @@ def _draw(
     written = 0
     block = b""
     for path, end in files:
-        with path.open("wb") as file:
+        with open_anew(path) as file:
             while written < end:
                 place = written % _BLOCK
                 if place == 0:

@@ -13,6 +13,7 @@ from pathlib import Path
 from workloads.data import idx
 from workloads.data.folder import MEND
 from workloads.errors import JobError
+from workloads.files import open_anew
 
 _AT_ONCE = 1 << 20
 
@@ -33,7 +34,7 @@ def unpack_idx(packed: Path, target: Path, dimensions: int, room: int) -> None:
                     f"{packed} unpacks to {expected} bytes, but {room} are free at {target.parent}",
                     "name another --output folder",
                 )
-            with target.open("wb") as file:
+            with open_anew(target) as file:
                 file.write(header)
                 size = len(header)
                 # One byte past the end tells a file that holds more than it states.

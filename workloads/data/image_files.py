@@ -16,6 +16,7 @@ from torch import Tensor
 
 from workloads.data.folder import MEND, open_regular
 from workloads.errors import JobError, explained
+from workloads.files import write_anew
 
 FORMATS = ("JPEG", "PNG")
 MOST_BYTES = 64 << 20
@@ -74,7 +75,7 @@ def write_jpeg(path: Path, image: Image.Image, quality: int) -> None:
     encoded = io.BytesIO()
     image.save(encoded, "JPEG", quality=quality)
     # Pillow, writing by itself, does not say why the system refused.
-    path.write_bytes(encoded.getbuffer())
+    write_anew(path, encoded.getbuffer())
 
 
 def to_tensor(image: Image.Image) -> Tensor:

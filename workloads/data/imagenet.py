@@ -19,6 +19,7 @@ from workloads.data.image_files import read_square, to_tensor, write_jpeg
 from workloads.data.image_folder import Drawn, Listing, open_folder
 from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 from workloads.errors import MEND_WRITE, JobError, explained
+from workloads.files import write_anew
 from workloads.progress import Progress
 
 SIDE = 256
@@ -67,7 +68,7 @@ class ImageNetSplit(SampleSet):
                         shutil.rmtree(path)
                 check_space(target.parent, len(self) * _PREPARED_BYTES)
                 self._write(unfinished)
-                (unfinished / _SOURCE).write_text(source)
+                write_anew(unfinished / _SOURCE, source.encode())
                 unfinished.rename(target)
 
     def _write(self, folder: Path) -> None:

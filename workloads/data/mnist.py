@@ -17,6 +17,7 @@ from workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
 from workloads.data.gzipped import unpack_idx
 from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 from workloads.errors import JobError, explained
+from workloads.files import open_anew
 
 CLASSES = digits.CLASSES
 SAMPLES = 4096
@@ -97,7 +98,7 @@ def _make(folder: Path, seed: int, samples: int) -> None:
             return
         for number, (split, count) in enumerate(counts.items()):
             images_path, labels_path = (folder / (name + UNFINISHED) for name in _FILES[split])
-            with images_path.open("wb") as images_file, labels_path.open("wb") as labels_file:
+            with open_anew(images_path) as images_file, open_anew(labels_path) as labels_file:
                 images_file.write(idx.pack_header((count, digits.SIDE, digits.SIDE)))
                 labels_file.write(idx.pack_header((count,)))
                 for images, labels in digits.draw(seed, number, count):

@@ -26,6 +26,7 @@ from workloads.data.folder import alone, check_space, open_regular
 from workloads.data.idx import INT, header_bytes, pack_header
 from workloads.data.vocabulary import Vocabulary
 from workloads.errors import MEND_WRITE, JobError, explained
+from workloads.files import open_anew, write_anew
 
 LENGTH = 128
 TOPICS = 1000
@@ -118,7 +119,7 @@ def _make(
     made = Prepared(folder, len(topics), words.size)
     rows = topics.total() - there + (samples or there)
     check_space(folder, rows * (_ROW.size + _LABEL.size))
-    (folder / _VOCABULARY).write_text("".join(f"{one}\n" for one in words.morphemes), "utf-8")
+    write_anew(folder / _VOCABULARY, "".join(f"{one}\n" for one in words.morphemes).encode())
     labels = {topic: number for number, topic in enumerate(sorted(topics))}
     for split in _SPLITS:
         taken = samples if split == "train" else None
@@ -129,7 +130,7 @@ def _make(
         "classes": made.classes,
         "vocabulary": made.vocabulary,
     }
-    (folder / _DONE).write_text(json.dumps(done))
+    write_anew(folder / _DONE, json.dumps(done).encode())
     return made
 
 
@@ -152,7 +153,7 @@ def _write_split(
     words: Vocabulary,
     numbers: dict[str, int],
 ) -> None:
-    with made.tokens(split).open("wb") as tokens, made.labels(split).open("wb") as labels:
+    with open_anew(made.tokens(split)) as tokens, open_anew(made.labels(split)) as labels:
         # The headers come last, when the rows are counted.
         tokens.seek(header_bytes(2))
         labels.seek(header_bytes(1))

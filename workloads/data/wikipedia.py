@@ -18,6 +18,7 @@ from workloads.data.folder import UNFINISHED, alone, check_space, choose
 from workloads.data.prepared import LENGTH, Prepared, prepare
 from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 from workloads.errors import JobError, explained
+from workloads.files import open_anew
 from workloads.progress import Progress
 
 SAMPLES = 4096
@@ -98,7 +99,7 @@ def _make(folder: Path, seed: int, samples: int) -> None:
         with Progress("draw", sum(counts.values())) as progress:
             drawn = 0
             for number, (split, count) in enumerate(counts.items()):
-                with (folder / (_FILES[split] + UNFINISHED)).open("wb") as file:
+                with open_anew(folder / (_FILES[split] + UNFINISHED)) as file:
                     for article in articles.draw(seed, number, count):
                         file.write(jsonl.pack(article))
                         drawn += 1

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.errors import JobError, explained
+from workloads.files import write_anew
 from workloads.modes import cgroups, machine
 from workloads.modes.cgroups import Share
 from workloads.modes.machine import Machine
@@ -172,7 +173,7 @@ class PowerModes:
                 self._note.unlink(missing_ok=True)
                 return
             part = self._note.with_suffix(".part")
-            part.write_text(json.dumps(told))
+            write_anew(part, json.dumps(told).encode())
             part.rename(self._note)
 
     def _close(self) -> None:

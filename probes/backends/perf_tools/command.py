@@ -125,6 +125,7 @@ class Running:
         """
         self.name = arguments[0]
         self._said = ""
+        self._ends = -1
         self.cpu_s = 0.0
         """CPU time that it used, once it has ended."""
         control, self._control = os.pipe2(os.O_CLOEXEC)
@@ -157,6 +158,8 @@ class Running:
         finally:
             os.close(control)
             os.close(acks)
+        # The waiter has perf's end of the answers, too: that it is open tells nothing of perf.
+        self._ends = os.pidfd_open(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -211,7 +214,8 @@ class Running:
         answer = b""
         while b"ack" not in answer:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._acks], [], [], left)[0]:
+            readable = select.select([self._acks, self._ends], [], [], max(0.0, left))[0]
+            if self._acks not in readable:  # perf has ended, or takes too long
                 return False
             part = os.read(self._acks, 64)
             if not part:
@@ -239,8 +243,9 @@ class Running:
             return
         said = os.pread(self._errors, _STDERR_BYTES, 0)
         self._said = said.decode("utf-8", "backslashreplace")
-        for fd in (self._control, self._acks, self._errors):
-            os.close(fd)
+        for fd in (self._control, self._acks, self._errors, self._ends):
+            if fd >= 0:
+                os.close(fd)
         self._control = -1
 
 

@@ -1,0 +1,76 @@
+"""A job writes files anew, and nothing through a link that another user has put in their place."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from workloads import checkpoint
+from workloads.errors import JobError
+from workloads.files import open_unbuffered, write_anew
+from workloads.modes.setting import PowerModes
+from workloads.train import _open_log
+
+SECRET = b"root's own"
+
+
+@pytest.fixture
+def secret(tmp_path):
+    path = tmp_path / "secret"
+    path.write_bytes(SECRET)
+    return path
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder that others may write into."""
+    (tmp_path / "theirs").mkdir()
+    return tmp_path / "theirs/file"
+
+
+def test_what_a_file_held_is_cut_and_its_place_kept(place):
+    place.write_bytes(b"a long text")
+    before = place.stat().st_ino
+    write_anew(place, b"short")
+    assert (place.read_bytes(), place.stat().st_ino) == (b"short", before)
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_nothing_is_written_through_a_link(secret, place, link):
+    getattr(place, link)(secret)
+    with pytest.raises(OSError):
+        write_anew(place, b"x")
+    with pytest.raises(OSError):
+        open_unbuffered(place)
+    assert secret.read_bytes() == SECRET
+
+
+def test_nobody_who_reads_a_pipe_is_waited_for(place):
+    os.mkfifo(place)
+    with pytest.raises(OSError):
+        write_anew(place, b"x")
+
+
+def test_a_checkpoint_goes_through_no_link(secret, place):
+    place.symlink_to(secret)
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(JobError, match="cannot write .*/file: "):
+        checkpoint.save(place, "lenet", model, optimizer, epoch=0, step=1)
+    assert secret.read_bytes() == SECRET
+
+
+def test_a_log_goes_through_no_link(secret, place):
+    place.symlink_to(secret)
+    with pytest.raises(JobError, match="cannot write"):
+        _open_log(place)
+    assert secret.read_bytes() == SECRET
+
+
+def test_the_note_of_a_power_mode_goes_through_no_link(secret, tmp_path):
+    (tmp_path / "power_mode.part").symlink_to(secret)
+    with pytest.raises(JobError, match="cannot write"):
+        PowerModes(True, state=tmp_path)._write([{"by": "x", "before": {}}])
+    assert secret.read_bytes() == SECRET

@@ -1,0 +1,159 @@
+"""What a killed study left is ended by the next one, and nothing else is, whatever a note says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from probes.kernel import boot_id, process_alive, process_start_time
+from tests.support.waiting import wait_for
+from workloads.errors import JobError
+from workloads.session_notes import Noted
+from workloads.sessions import SESSION_ENV, end_left
+
+NOBODY = 65534
+GONE = (1, 0)
+"""A pid and a start that no process has."""
+ORPHANED = "sleep 1000 & echo $!"
+
+
+@pytest.fixture
+def session():
+    """Start a shell command in a session of its own; what is left of it ends with the test."""
+    begun = []
+
+    def start(script="sleep 1000 & wait", **environment):
+        process = subprocess.Popen(
+            ["sh", "-c", script],
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **environment},
+        )
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        for pid in members(process.pid):
+            os.kill(pid, 9)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def members(session):
+    found = []
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) == session and process_alive(pid, process_start_time(pid)):
+                found.append(pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def noted(process, token="their token"):
+    start = process_start_time(process.pid)
+    return Noted(process.pid, start, *GONE, boot_id(), token)
+
+
+def written(note: Path, *sessions: Noted) -> Path:
+    note.write_text(json.dumps([asdict(one) for one in sessions]))
+    note.chmod(0o600)
+    return note
+
+
+def test_all_of_a_session_is_ended(session, tmp_path):
+    process = session()
+    wait_for(lambda: len(members(process.pid)) == 2, "both processes")
+    note = written(tmp_path / "running.json", noted(process))
+    end_left(note)
+    assert members(process.pid) == []
+    assert not note.exists()
+
+
+def test_a_session_whose_first_process_is_gone_is_known_by_its_token(session, tmp_path):
+    process = session(ORPHANED, **{SESSION_ENV: "ours"})
+    one = noted(process, "ours")
+    left = int(process.stdout.readline())
+    process.wait()
+    end_left(written(tmp_path / "running.json", one))
+    assert not process_alive(left, process_start_time(left))
+
+
+def test_who_has_taken_over_the_number_of_a_session_is_let_live(session, tmp_path):
+    process = session(ORPHANED)
+    one = noted(process)
+    left = int(process.stdout.readline())
+    process.wait()
+    end_left(written(tmp_path / "running.json", replace(one, start=one.start - 100)))
+    assert members(process.pid) == [left]
+
+
+def test_a_process_that_has_the_number_of_a_session_s_first_is_let_live(session, tmp_path):
+    process = session()
+    one = noted(process)
+    end_left(written(tmp_path / "running.json", replace(one, start=one.start - 100)))
+    assert process.poll() is None
+
+
+def test_a_note_of_an_earlier_boot_ends_nothing(session, tmp_path):
+    process = session()
+    note = written(tmp_path / "running.json", replace(noted(process), boot="another"))
+    end_left(note)
+    assert process.poll() is None
+    assert not note.exists()
+
+
+def test_a_note_of_a_study_that_runs_ends_nothing(session, tmp_path):
+    process = session()
+    runner = (os.getppid(), process_start_time(os.getppid()))
+    one = replace(noted(process), runner=runner[0], runner_start=runner[1])
+    end_left(written(tmp_path / "running.json", one))
+    assert process.poll() is None
+
+
+def another_user_s(note, aside):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(note, NOBODY, NOBODY)
+
+
+def writable_by_others(note, aside):
+    note.chmod(0o622)
+
+
+def a_link(note, aside):
+    note.rename(aside)
+    note.symlink_to(aside)
+
+
+def a_second_name(note, aside):
+    aside.hardlink_to(note)
+
+
+def a_fifo(note, aside):
+    note.unlink()
+    os.mkfifo(note)
+
+
+def no_note(note, aside):
+    note.write_text('[{"session": 1}]')
+
+
+@pytest.mark.parametrize(
+    "attack", [another_user_s, writable_by_others, a_link, a_second_name, a_fifo, no_note]
+)
+def test_a_note_that_others_may_have_written_is_refused(session, tmp_path, attack):
+    process = session()
+    note = written(tmp_path / "running.json", noted(process))
+    attack(note, tmp_path / "aside")
+    with pytest.raises(JobError, match="does not tell what a killed study left"):
+        end_left(note)
+    assert process.poll() is None

@@ -1,0 +1,123 @@
+"""Readers of samples in a process of their own, which is given up once it does not answer.
+
+A read of a dead file system or of a driver may never return, and no signal ends it: a thread that
+waits for one would keep its whole process from ending.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import time
+from collections.abc import Callable
+from functools import partial
+
+from probes.sampler.reading import NotAvailable, Reader, Reading
+from probes.workers.process import Channel, Unanswered, Worker
+from tracer.store.checked import encoded
+
+_FIND_S = 30.0
+"""A driver may have to be loaded first."""
+_PATIENCE_S = 10.0
+_SIGN_S = 0.5
+"""Between two signs of life of a reader that takes its time."""
+_FIND, _READ, _LAST, _GO_ON = b"find", b"read", b"last", b"go on"
+
+Find = Callable[[Callable[[], None]], tuple[list[Reader], dict[str, str]]]
+"""Makes readers, and says why others are missing. Readers call what it is given as they read."""
+Timed = tuple[int, list[Reading]]
+"""Readings, and when (ns) they were done."""
+
+
+class Aside:
+    """Some readers, asked by another process."""
+
+    def __init__(self, name: str, find: Find) -> None:
+        """Fork, and make the readers there. `name` stands for all of them meanwhile."""
+        self.missing: dict[str, str] = {}
+        self.facts: dict[str, str] = {}
+        self.cpu_s = 0.0
+        self.signs = 0
+        """Signs of life so far."""
+        self.given_up: str | None = None
+        """The reader that did not answer, and why nothing is read any more."""
+        self._asked = mmap.mmap(-1, mmap.PAGESIZE)
+        """Shared with the process: the name of the reader that reads."""
+        self._asked[: len(name)] = name.encode()
+        self._worker: Worker | None = None
+        try:
+            self._worker = Worker(partial(_serve, find, self._asked))
+        except Unanswered as error:
+            self._give_up(error)
+        self._ask(_FIND, _FIND_S)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process, while there is one."""
+        return [self._worker.pid] if self._worker is not None else []
+
+    def read(self, last: bool = False) -> list[Timed]:
+        """The readings of every reader now; none once one has not answered."""
+        return self._ask(_LAST if last else _READ, _PATIENCE_S)
+
+    def _ask(self, request: bytes, seconds: float) -> list[Timed]:
+        try:
+            while self._worker is not None:
+                told = json.loads(self._worker.ask(request, seconds))
+                self.signs += 1
+                if told is not None:
+                    self.cpu_s, self.missing, self.facts, readings = told
+                    return [(ns, [(*reading,) for reading in of_one]) for ns, of_one in readings]
+                request = _GO_ON
+        except Unanswered as error:
+            self._give_up(error)
+        return []
+
+    def _give_up(self, error: Unanswered) -> None:
+        self._worker = None
+        asked = bytes(self._asked).rstrip(b"\0").decode()
+        self.given_up = f"{asked}: {error.why}"
+        self.missing = {**self.missing, asked: error.why}
+
+    def close(self) -> None:
+        """End the process; more than once does no harm."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+
+def _serve(find: Find, asked: mmap.mmap, channel: Channel) -> None:
+    """Be the process: answer each request by the readings of all readers."""
+    signed = time.monotonic()
+
+    def still_there() -> None:
+        nonlocal signed
+        if time.monotonic() - signed > _SIGN_S:
+            channel.send(encoded(None))
+            if channel.receive() is None:
+                raise SystemExit
+            signed = time.monotonic()
+
+    request = channel.receive()
+    readers, missing = find(still_there)
+    readings: list[Timed] = []
+    while request is not None:
+        gone, facts = dict(missing), dict[str, str]()
+        for reader in readers:
+            gone |= reader.missing
+            facts |= reader.facts
+        channel.send(encoded([time.process_time(), gone, facts, readings]))
+        request = channel.receive()
+        signed = time.monotonic()
+        readings = []
+        for reader in list(readers) if request is not None else ():
+            asked[:] = reader.name.encode().ljust(len(asked), b"\0")
+            reader.last = request == _LAST
+            try:
+                found = reader.read()
+            except NotAvailable as error:
+                readers.remove(reader)
+                missing[reader.name] = f"no longer: {error.why}"
+            else:
+                readings.append((time.monotonic_ns(), found))
+            still_there()

@@ -119,7 +119,10 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
         until = None if plan.seconds is None else time.monotonic() + plan.seconds
         if plan.data is None:
             for data in chosen.seeds:
-                if trouble := _trouble(chosen, data, folder, SEEDS)[1]:
+                refusal, trouble = _tried(chosen, data, folder, SEEDS)
+                if refusal is not None:
+                    trouble = Trouble(SEEDS, f"a seed is refused: {refusal}", "a seed", refusal)
+                if trouble is not None:
                     end.send_bytes(pickle.dumps(trouble))
         limit_memory()
         refused = read = 0
@@ -131,17 +134,19 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
             data = chosen.input(plan.seed, number) if plan.data is None else plan.data
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
             signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
-            was_read, trouble = _trouble(chosen, data, folder, number)
+            refusal, trouble = _tried(chosen, data, folder, number)
             if trouble is not None:
                 end.send_bytes(pickle.dumps(trouble))
-            refused += not was_read
-            read += was_read
+            refused += refusal is not None
+            read += refusal is None and trouble is None
             number += 1
         _PROGRESS.pack_into(progress, 0, number, refused, read)
 
 
-def _trouble(chosen: Target, data: bytes, folder: Path, number: int) -> tuple[bool, Trouble | None]:
-    """Run one input: whether it was read, and what went wrong."""
+def _tried(
+    chosen: Target, data: bytes, folder: Path, number: int
+) -> tuple[str | None, Trouble | None]:
+    """Run one input: the error of ours that refuses it, or what went wrong."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
@@ -149,8 +154,8 @@ def _trouble(chosen: Target, data: bytes, folder: Path, number: int) -> tuple[bo
     except TracerError as error:
         text = str(error)
         if "\n" in text or len(text) > 2000:
-            return False, Trouble(number, "an error of many lines", "an error of many lines", text)
-        return False, None
+            return None, Trouble(number, "an error of many lines", "an error of many lines", text)
+        return text, None
     except BaseException as error:  # noqa: BLE001 (whatever else it is, it is a finding)
         frames = traceback.extract_tb(error.__traceback__)
         ours = [
@@ -159,5 +164,5 @@ def _trouble(chosen: Target, data: bytes, folder: Path, number: int) -> tuple[bo
         at: Any = (ours or frames)[-1]
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         place = f"{type(error).__name__} {at.filename}:{at.lineno}"
-        return False, Trouble(number, what, place, traceback.format_exc())
-    return True, None
+        return None, Trouble(number, what, place, traceback.format_exc())
+    return None, None

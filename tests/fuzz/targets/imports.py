@@ -123,10 +123,16 @@ def _lines(*names: str) -> list[bytes]:
     return found
 
 
-@target(lambda: _lines("load.perf-script.txt", "load.trace-cmd.txt"), mutated_text)
-def event_text(data: bytes, folder: Path) -> None:
-    """Output of perf script or trace-cmd report."""
+@target(lambda: _lines("load.perf-script.txt"), mutated_text)
+def perf_script(data: bytes, folder: Path) -> None:
+    """Output of perf script."""
     _imported(data, folder, "perf-script")
+
+
+@target(lambda: _lines("load.trace-cmd.txt"), mutated_text)
+def trace_cmd_text(data: bytes, folder: Path) -> None:
+    """Output of trace-cmd report."""
+    _imported(data, folder, "trace-cmd")
 
 
 @target(lambda: [b"ts_ns,dev,page,pages,op\n1,8:0,5,2,W\n2,8:0,5,1,R\n9,8:0,0,0,F\n"], mutated_text)

@@ -26,15 +26,13 @@ class Finding:
     target: str
     what: str
     trace: str
-    data: bytes | None
-    """The input; None: a seed, before any."""
+    data: bytes
 
     def save(self, folder: Path) -> None:
         """Keep the input, and beside it what happened."""
         folder.mkdir(parents=True, exist_ok=True)
-        data = self.data or b""
-        path = folder / f"{self.target}-{hashlib.sha256(data).hexdigest()[:12]}"
-        path.write_bytes(data)
+        path = folder / f"{self.target}-{hashlib.sha256(self.data).hexdigest()[:12]}"
+        path.write_bytes(self.data)
         path.with_suffix(".txt").write_text(f"{self.what}\n\n{self.trace}\n")
 
 
@@ -89,7 +87,9 @@ def fuzz(
                 if count > _MOST_OF_A_KIND:
                     continue
                 wrong = data
-                if data is None and trouble.number != SEEDS:
+                if wrong is None and trouble.number <= SEEDS:
+                    wrong = chosen.seeds[trouble.number]
+                elif wrong is None:
                     wrong = chosen.input(seed, trouble.number)
                 finding = Finding(chosen.name, trouble.what, trouble.trace, wrong)
                 report.findings.append(finding)

@@ -1,8 +1,10 @@
-"""Changes by chance of JSON: its values, keys and lists, or its text."""
+"""Changes by chance of JSON and TOML: of values, keys and lists, or of the text."""
 
 from __future__ import annotations
 
 import json
+import tomllib
+from math import isfinite
 from random import Random
 from typing import Any
 
@@ -19,13 +21,16 @@ def mutated_json(chance: Random, data: bytes) -> bytes:
     """JSON of which some values are others, or whose text is damaged."""
     if chance.random() < 0.2:
         return mutated_text(chance, data)
-    value = json.loads(data)
+    return json.dumps(_changed(chance, json.loads(data))).encode()
+
+
+def _changed(chance: Random, value: Any) -> Any:
     for _ in range(chance.choice((1, 1, 2, 4))):
         places = _places(value)
         if not places:
-            return json.dumps(_odd(chance)).encode()
+            return _odd(chance)
         _change(chance, places)
-    return json.dumps(value).encode()
+    return value
 
 
 def mutated_json_lines(chance: Random, data: bytes) -> bytes:
@@ -78,3 +83,27 @@ def _change(chance: Random, places: list[tuple[Any, Any]]) -> None:
             old[str(_odd(chance))] = _odd(chance)
         case _:
             outer[key] = json.loads(json.dumps(_odd(chance)))
+
+
+def mutated_toml(chance: Random, data: bytes) -> bytes:
+    """TOML of which some values are others, or whose text is damaged."""
+    if chance.random() < 0.3:
+        return mutated_text(chance, data)
+    changed = _changed(chance, tomllib.loads(data.decode()))
+    if not isinstance(changed, dict):
+        return mutated_text(chance, data)
+    lines = [f"{json.dumps(key)} = {_toml(value)}" for key, value in changed.items()]
+    return "\n".join(lines).encode("utf-8", "replace")
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML has it; null, which it has not, as an empty text."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value.encode("utf-8", "replace").decode())
+    if isinstance(value, float) and not isfinite(value):
+        return "nan" if value != value else "inf"
+    return json.dumps("" if value is None else value)

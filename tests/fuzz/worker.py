@@ -23,7 +23,9 @@ from tests.support.budget import CPU_SECONDS, WALL_SECONDS, ending, limit_memory
 from tests.support.warm import context
 
 SEEDS = -1
-"""In place of an input's number: the seeds, which come first, without limits: they compile."""
+"""In place of an input's number: the seeds, which come first, without limits: they compile.
+
+The last of them has this number, those before it have smaller ones."""
 
 _PROGRESS = struct.Struct("<qqq")
 _FOLDER = "in"
@@ -118,10 +120,10 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         until = None if plan.seconds is None else time.monotonic() + plan.seconds
         if plan.data is None:
-            for data in chosen.seeds:
-                refusal, trouble = _tried(chosen, data, folder, SEEDS)
+            for number, data in enumerate(chosen.seeds, SEEDS - len(chosen.seeds) + 1):
+                refusal, trouble = _tried(chosen, data, folder, number)
                 if refusal is not None:
-                    trouble = Trouble(SEEDS, f"a seed is refused: {refusal}", "a seed", refusal)
+                    trouble = Trouble(number, f"a seed is refused: {refusal}", "a seed", refusal)
                 if trouble is not None:
                     end.send_bytes(pickle.dumps(trouble))
         limit_memory()

@@ -13,7 +13,7 @@ from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
 from tests.fuzz.targets.rings import FIXTURES, format_texts
 from tests.fuzz.targets.rings import _page as page_by_chance
-from tests.support import foreign, pages
+from tests.support import foreign
 from tracer.store import manifest as manifests
 
 _EXCHANGE = FIXTURES / "exchange"
@@ -63,7 +63,7 @@ def _dat6(chance: Random, data: bytes) -> bytes:
     return mutated(chance, made[:3000]) + made[3000:] if chance.random() < 0.5 else made
 
 
-@target(lambda: [*_real("load.v6.dat"), foreign.trace_dat6({0: [bytes(pages.PAGE)]})], _dat6)
+@target(lambda: _real("load.v6.dat"), _dat6)
 def trace_dat_6(data: bytes, folder: Path) -> None:
     """trace.dat of version 6."""
     _imported(data, folder, "trace-cmd")

@@ -59,11 +59,11 @@ _FULL: dict[str, Any] = {
 
 def _seeds() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "t.trace"
         made = []
         for facts in ({}, _FULL):
-            make_trace(trace / str(len(made)), {}, **facts).close()
-            made.append((trace / str(len(made)) / manifests.FILE).read_bytes())
+            made_at = Path(folder) / f"{len(made)}.trace"
+            make_trace(made_at, {}, **facts).close()
+            made.append((made_at / manifests.FILE).read_bytes())
     real = json.loads((FIXTURES / "lenet.trace" / manifests.FILE).read_text())
     return [*made, json.dumps({**real, "tables": {}}).encode()]
 

@@ -13,8 +13,7 @@ from analysis.flushlayer.answers import sweep
 from analysis.flushlayer.devices import device
 from analysis.studies import measures
 from probes.errors import UsageError
-from tests.fuzz.json_mutation import mutated_json
-from tests.fuzz.mutation import mutated_text
+from tests.fuzz.json_mutation import mutated_json, mutated_toml
 from tests.fuzz.parts import joined, mutated_parts, parted
 from tests.fuzz.target import target
 from tests.fuzz.verbs import called
@@ -95,7 +94,7 @@ def _study_files() -> list[bytes]:
     return [_STUDY, *(path.read_bytes() for path in study.shipped().values())]
 
 
-@target(_study_files, mutated_text)
+@target(_study_files, mutated_toml)
 def study_files(data: bytes, folder: Path) -> None:
     """A study as a user writes it (TOML)."""
     (folder / "s.toml").write_bytes(data)
@@ -148,7 +147,7 @@ replay = ["open"]
 """
 
 
-@target(lambda: [_SWEEP, _TIMED], mutated_text)
+@target(lambda: [_SWEEP, _TIMED], mutated_toml)
 def sweep_files(data: bytes, folder: Path) -> None:
     """What tracer simulate --config is told (TOML)."""
     (folder / "sweep.toml").write_bytes(data)
@@ -160,7 +159,7 @@ def _device_files() -> list[bytes]:
     return [ours[:1500].rpartition(b"\n[")[0]]
 
 
-@target(_device_files, mutated_text)
+@target(_device_files, mutated_toml)
 def device_files(data: bytes, folder: Path) -> None:
     """Devices of a user's own (TOML)."""
     (folder / "devices.toml").write_bytes(data)

@@ -55,14 +55,19 @@ def _exported(format: str) -> _Verb:
     return lambda trace, out: called("export", trace, "--format", format, "-o", out / "x")
 
 
+def _compared(trace: Path, folder: Path, *more: object) -> None:
+    shutil.copytree(trace, folder / "b.trace")
+    called("compare", trace, folder / "b.trace", *more)
+
+
 _VERBS: dict[str, _Verb] = {
     "info": lambda trace, _: called("info", trace),
     "report": lambda trace, _: called("report", trace),
     "report json": lambda trace, _: called("report", trace, "--json", "--by", "phase"),
     "report page": lambda trace, out: called("report", trace, "--html", out / "x.html"),
-    "compare": lambda trace, _: called("compare", trace, trace),
-    "compare json": lambda trace, _: called("compare", trace, trace, "--json"),
-    "compare page": lambda trace, out: called("compare", trace, trace, "--html", out / "x.html"),
+    "compare": _compared,
+    "compare json": lambda trace, out: _compared(trace, out, "--json"),
+    "compare page": lambda trace, out: _compared(trace, out, "--html", out / "x.html"),
     "query": _queries,
     "query csv": lambda t, _: called("query", t, "SELECT * FROM flushes", "--csv"),
     "simulate paper": _simulated("--capacity", "64K"),
@@ -74,6 +79,10 @@ _VERBS: dict[str, _Verb] = {
     "export parquet": _exported("parquet"),
     "pack": _packed,
 }
+
+
+_OFTEN = [1 if name.startswith(("report", "compare")) else 4 for name in _VERBS]
+"""How often each is tried: some take a second."""
 
 
 @cache
@@ -161,6 +170,8 @@ def _table(chance: Random, name: str, data: bytes) -> bytes:
 def _mutate(chance: Random, data: bytes) -> bytes:
     """Another verb, another trace, one or two tables of it changed."""
     verb = parted(data)["verb"]
+    if verb:
+        verb = chance.choices(list(_VERBS), _OFTEN)[0].encode()
     base = chance.choice(list(_traces()))
     trace = _traces()[base]
     changed = {
@@ -181,7 +192,13 @@ def _laid_out(data: bytes, folder: Path) -> tuple[str, Path]:
     return verb, trace
 
 
-@target(lambda: [joined({"verb": name.encode(), "base": b"usual"}) for name in _VERBS], _mutate)
+def _every_verb() -> list[bytes]:
+    """Each verb with a trace that it can read: one that lacks no table for queries."""
+    bases = {"query": b"harmful"}
+    return [joined({"verb": n.encode(), "base": bases.get(n, b"usual")}) for n in _VERBS]
+
+
+@target(_every_verb, _mutate)
 def verbs(data: bytes, folder: Path) -> None:
     """Tables of a trace, and a verb that reads it."""
     verb, trace = _laid_out(data, folder)

@@ -25,12 +25,10 @@ def mutated_json(chance: Random, data: bytes) -> bytes:
 
 
 def _changed(chance: Random, value: Any) -> Any:
+    held = [value]
     for _ in range(chance.choice((1, 1, 2, 4))):
-        places = _places(value)
-        if not places:
-            return _odd(chance)
-        _change(chance, places)
-    return value
+        _change(chance, _places(held) or [(held := [None], 0)])
+    return held[0] if held else None
 
 
 def mutated_json_lines(chance: Random, data: bytes) -> bytes:

@@ -26,6 +26,8 @@ class Target:
     """Called with an input and an empty folder; succeeds, or raises a TracerError."""
     make_seeds: Seeds
     mutate: Mutate
+    slow: bool = False
+    """An input takes a tenth of a second or more: the tests try few."""
     _seeds: list[bytes] = field(default_factory=list)
 
     @property
@@ -43,7 +45,7 @@ class Target:
 _KNOWN: dict[str, Target] = {}
 
 
-def target(seeds: Seeds, mutate: Mutate = mutated) -> Callable[[Run], Run]:
+def target(seeds: Seeds, mutate: Mutate = mutated, slow: bool = False) -> Callable[[Run], Run]:
     """Make a function a target: of its name, with dashes; its docstring says what it reads.
 
     `seeds` gives inputs that can be read, `mutate` changes one of them by chance (`mutation.py`).
@@ -51,7 +53,7 @@ def target(seeds: Seeds, mutate: Mutate = mutated) -> Callable[[Run], Run]:
 
     def register(run: Run) -> Run:
         name = run.__name__.replace("_", "-")
-        _KNOWN[name] = Target(name, (run.__doc__ or "").strip(), run, seeds, mutate)
+        _KNOWN[name] = Target(name, (run.__doc__ or "").strip(), run, seeds, mutate, slow)
         return run
 
     return register

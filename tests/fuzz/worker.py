@@ -121,7 +121,7 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
         until = None if plan.seconds is None else time.monotonic() + plan.seconds
         if plan.data is None:
             for number, data in enumerate(chosen.seeds, SEEDS - len(chosen.seeds) + 1):
-                refusal, trouble = _tried(chosen, data, folder, number)
+                refusal, trouble = tried(chosen, data, folder, number)
                 if refusal is not None:
                     trouble = Trouble(number, f"a seed is refused: {refusal}", "a seed", refusal)
                 if trouble is not None:
@@ -136,7 +136,7 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
             data = chosen.input(plan.seed, number) if plan.data is None else plan.data
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
             signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
-            refusal, trouble = _tried(chosen, data, folder, number)
+            refusal, trouble = tried(chosen, data, folder, number)
             if trouble is not None:
                 end.send_bytes(pickle.dumps(trouble))
             refused += refusal is not None
@@ -145,7 +145,7 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
         _PROGRESS.pack_into(progress, 0, number, refused, read)
 
 
-def _tried(
+def tried(
     chosen: Target, data: bytes, folder: Path, number: int
 ) -> tuple[str | None, Trouble | None]:
     """Run one input: the error of ours that refuses it, or what went wrong."""

@@ -56,20 +56,18 @@ def _mutate(chance: Random, data: bytes) -> bytes:
     return mutated_parts(chance, data, _json)
 
 
-@target(lambda: [joined(_files("run.json", measures.FILE))], _mutate)
+@target(lambda: [joined(_files("run.json", measures.FILE))], _mutate, slow=True)
 def study_runs(data: bytes, folder: Path) -> None:
     """study.json, run.json and measures of a study's folder, judged claim by claim."""
     place = _laid_out(data, folder)
-    called("study", "report", place)
-    called("study", "report", place, "--json")
+    called("study", "report", place, *(["--json"] if len(data) % 2 else []))
 
 
-@target(lambda: [joined(_files("run.json", measures.FILE, "extracts.json"))], _mutate)
+@target(lambda: [joined(_files("run.json", measures.FILE, "extracts.json"))], _mutate, slow=True)
 def study_report(data: bytes, folder: Path) -> None:
     """The same and the extracts, as one page and as markdown."""
     place = _laid_out(data, folder)
-    called("study", "report", place, "-o", folder / "x.md")
-    called("study", "report", place, "-o", folder / "x.html")
+    called("study", "report", place, "-o", folder / ("x.html" if len(data) % 8 == 0 else "x.md"))
 
 
 _STUDY = b"""name = "quick"

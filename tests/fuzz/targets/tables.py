@@ -198,14 +198,16 @@ def _every_verb() -> list[bytes]:
     return [joined({"verb": n.encode(), "base": bases.get(n, b"usual")}) for n in _VERBS]
 
 
-@target(_every_verb, _mutate)
+@target(_every_verb, _mutate, slow=True)
 def verbs(data: bytes, folder: Path) -> None:
     """Tables of a trace, and a verb that reads it."""
     verb, trace = _laid_out(data, folder)
     _VERBS[verb](trace, folder)
 
 
-@target(lambda: [joined({"verb": b"", "base": name.encode()}) for name in _traces()], _mutate)
+@target(
+    lambda: [joined({"verb": b"", "base": name.encode()}) for name in _traces()], _mutate, slow=True
+)
 def tables(data: bytes, folder: Path) -> None:
     """Tables of a trace, read as they are."""
     names = [name for name in parted(data) if name not in ("verb", "base")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probes.errors import BadTrace, UsageError
+from probes.errors import BadTrace
 from tests.fuzz.driver import fuzz
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Target, every_target
@@ -14,10 +14,12 @@ _TARGETS = every_target()
 _SEED = 23
 _INPUTS, _FEW = 150, 12
 
-_OPEN = dict.fromkeys(
-    ("study-runs", "study-report"),
-    "the report believes the measures and extracts that lie in a study's folder",
-)
+_UNCHECKED = "a study's report believes the measures and extracts that it finds in the folder"
+_OPEN = {
+    "study-files": "a study's factors may be tables and lists, which no set can hold",
+    "study-runs": _UNCHECKED,
+    "study-report": _UNCHECKED,
+}
 """Targets with findings that are not mended yet."""
 
 
@@ -28,7 +30,7 @@ def _marked(one: Target) -> object:
     return pytest.param(one, id=one.name, marks=marks)
 
 
-@pytest.mark.parametrize("one", map(_marked, _TARGETS.values()))
+@pytest.mark.parametrize("one", [_marked(one) for one in _TARGETS.values()])
 def test_inputs_are_read_or_refused(one):
     report = fuzz(one, _SEED, _FEW if one.slow else _INPUTS)
     assert report.inputs == (_FEW if one.slow else _INPUTS)
@@ -58,11 +60,6 @@ def test_any_other_exception_is_trouble(tmp_path, error):
     assert refusal is None
     assert (trouble.number, trouble.place.split()[0]) == (5, type(error).__name__)
     assert "in run" in trouble.trace
-
-
-def test_an_error_of_many_lines_is_trouble(tmp_path):
-    refusal, trouble = _tried_with(UsageError("one line\nand another", ""), tmp_path)
-    assert refusal is None and trouble.what == "an error of many lines"
 
 
 def test_an_input_is_the_same_at_every_run():

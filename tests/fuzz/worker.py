@@ -154,10 +154,7 @@ def tried(
     try:
         chosen.run(data, folder)
     except TracerError as error:
-        text = str(error)
-        if "\n" in text or len(text) > 2000:
-            return None, Trouble(number, "an error of many lines", "an error of many lines", text)
-        return text, None
+        return str(error), None
     except BaseException as error:  # noqa: BLE001 (whatever else it is, it is a finding)
         frames = traceback.extract_tb(error.__traceback__)
         ours = [

@@ -63,7 +63,12 @@ def _dat6(chance: Random, data: bytes) -> bytes:
     return mutated(chance, made[:3000]) + made[3000:] if chance.random() < 0.5 else made
 
 
-@target(lambda: _real("load.v6.dat"), _dat6)
+def _with_text(name: str) -> list[bytes]:
+    """The file, and a text: what does not begin as trace.dat does is read as one."""
+    return [*_real(name), _lines("load.trace-cmd.txt")[0]]
+
+
+@target(lambda: _with_text("load.v6.dat"), _dat6)
 def trace_dat_6(data: bytes, folder: Path) -> None:
     """trace.dat of version 6."""
     _imported(data, folder, "trace-cmd")
@@ -79,7 +84,7 @@ def _dat7(chance: Random, data: bytes) -> bytes:
     return mutated(chance, made) if chance.random() < 0.5 else made
 
 
-@target(lambda: _real("load.v7.dat"), _dat7)
+@target(lambda: _with_text("load.v7.dat"), _dat7)
 def trace_dat_7(data: bytes, folder: Path) -> None:
     """trace.dat of version 7."""
     _imported(data, folder, "trace-cmd")

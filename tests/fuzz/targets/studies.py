@@ -70,6 +70,12 @@ def study_report(data: bytes, folder: Path) -> None:
     called("study", "report", place, "-o", folder / ("x.html" if len(data) % 8 == 0 else "x.md"))
 
 
+def _one_line(error: JobError) -> UsageError:
+    """The error as one of ours, which is a line that can be read."""
+    assert len(str(error).splitlines()) == 1 and len(str(error)) < 2000, "an error of many lines"
+    return UsageError(str(error))
+
+
 _STUDY = b"""name = "quick"
 about = "small"
 repeats = 2
@@ -99,7 +105,7 @@ def study_files(data: bytes, folder: Path) -> None:
     try:
         study.load(str(folder / "s.toml"))
     except JobError as error:
-        raise UsageError(str(error), "") from None
+        raise _one_line(error) from None
 
 
 def _resumed_seed() -> bytes:
@@ -126,7 +132,7 @@ def study_resumed(data: bytes, folder: Path) -> None:
             one_run.read(place, run)
         runner._declare(loaded, place)
     except JobError as error:
-        raise UsageError(str(error), "") from None
+        raise _one_line(error) from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

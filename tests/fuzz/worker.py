@@ -118,7 +118,6 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
             faulthandler.register(number, trace, chain=True)
         progress = mmap.mmap(f.fileno(), _PROGRESS.size)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        until = None if plan.seconds is None else time.monotonic() + plan.seconds
         if plan.data is None:
             for number, data in enumerate(chosen.seeds, SEEDS - len(chosen.seeds) + 1):
                 refusal, trouble = tried(chosen, data, folder, number)
@@ -127,6 +126,7 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
                 if trouble is not None:
                     end.send_bytes(pickle.dumps(trouble))
         limit_memory()
+        until = None if plan.seconds is None else time.monotonic() + plan.seconds
         refused = read = 0
         number = plan.first
         while (plan.last is None or number < plan.last) and (

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 from analysis.exchange.formats import import_file
 from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
-from tests.fuzz.targets.rings import FIXTURES, format_texts
-from tests.fuzz.targets.rings import _page as page_by_chance
+from tests.fuzz.targets.rings import FIXTURES, format_texts, ring_page
 from tests.support import foreign
 from tracer.store import manifest as manifests
 
@@ -46,7 +45,7 @@ def _formats_by_chance(chance: Random) -> dict[str, list[str]]:
 
 def _of_pages(chance: Random) -> dict[int, list[bytes]]:
     cpus = chance.sample((0, 1, 2, 32_767, 70_000), chance.choice((1, 2)))
-    return {cpu: [page_by_chance(chance) for _ in range(chance.choice((0, 1, 2)))] for cpu in cpus}
+    return {cpu: [ring_page(chance) for _ in range(chance.choice((0, 1, 2)))] for cpu in cpus}
 
 
 def _names(chance: Random) -> str:

@@ -12,7 +12,7 @@ from tests.fuzz.worker import tried
 
 _TARGETS = every_target()
 _SEED = 23
-_INPUTS, _FEW = 150, 12
+_FEW = 10
 
 _UNCHECKED = "a study's report believes the measures and extracts that it finds in the folder"
 _OPEN = {
@@ -24,7 +24,7 @@ _OPEN = {
 
 
 def _marked(one: Target) -> object:
-    marks = [pytest.mark.slow] if one.slow else []
+    marks = [pytest.mark.slow] if one.tries < _FEW else []
     if one.name in _OPEN:
         marks.append(pytest.mark.xfail(reason=_OPEN[one.name]))
     return pytest.param(one, id=one.name, marks=marks)
@@ -32,8 +32,8 @@ def _marked(one: Target) -> object:
 
 @pytest.mark.parametrize("one", [_marked(one) for one in _TARGETS.values()])
 def test_inputs_are_read_or_refused(one):
-    report = fuzz(one, _SEED, _FEW if one.slow else _INPUTS)
-    assert report.inputs == (_FEW if one.slow else _INPUTS)
+    report = fuzz(one, _SEED, one.tries)
+    assert report.inputs == one.tries
     assert not report.findings, "\n".join(found.trace for found in report.findings)
 
 

@@ -64,7 +64,7 @@ def _mutate(chance: Random, data: bytes) -> bytes:
     return mutated_parts(chance, data, _one)
 
 
-@target(_seeds, _mutate, slow=True)
+@target(_seeds, _mutate, tries=8)
 def raw_lists(data: bytes, folder: Path) -> None:
     """A recording whose recorder was killed, and the lists that it kept: made into tables."""
     files = parted(data)

@@ -68,7 +68,7 @@ def _seeds() -> list[bytes]:
     return [*made, json.dumps({**real, "tables": {}}).encode()]
 
 
-@target(_seeds, mutated_json)
+@target(_seeds, mutated_json, tries=50)
 def manifest(data: bytes, folder: Path) -> None:
     """manifest.json, shown by tracer info."""
     trace = folder / "t.trace"

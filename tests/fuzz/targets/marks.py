@@ -76,7 +76,7 @@ def _seeds() -> list[bytes]:
     return [*found, joined({**made, **note, NAMES: names}), joined({"7-5-0.marks": b"", **note})]
 
 
-@target(_seeds, _mutate)
+@target(_seeds, _mutate, tries=50)
 def marks(data: bytes, folder: Path) -> None:
     """Files of marks, beside them notes and the names of containers' processes."""
     for name, content in parted(data).items():

@@ -198,7 +198,7 @@ def _every_verb() -> list[bytes]:
     return [joined({"verb": n.encode(), "base": bases.get(n, b"usual")}) for n in _VERBS]
 
 
-@target(_every_verb, _mutate, slow=True)
+@target(_every_verb, _mutate, tries=8)
 def verbs(data: bytes, folder: Path) -> None:
     """Tables of a trace, and a verb that reads it."""
     verb, trace = _laid_out(data, folder)
@@ -206,7 +206,7 @@ def verbs(data: bytes, folder: Path) -> None:
 
 
 @target(
-    lambda: [joined({"verb": b"", "base": name.encode()}) for name in _traces()], _mutate, slow=True
+    lambda: [joined({"verb": b"", "base": name.encode()}) for name in _traces()], _mutate, tries=8
 )
 def tables(data: bytes, folder: Path) -> None:
     """Tables of a trace, read as they are."""

@@ -41,7 +41,7 @@ class Plan:
     last: int | None
     seconds: float | None
     data: bytes | None = None
-    """This input alone."""
+    """This input alone: first with ten times the time, as it may compile something."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Trouble:
     what: str
     place: str
     trace: str
+    ended: bool = False
+    """It ended the process."""
 
 
 class Worker:
@@ -79,7 +81,7 @@ class Worker:
             self.crashed = True
             trace = (self._scratch / "trace").read_text(errors="replace")
             what = _ending(self._process.exitcode)
-            yield Trouble(self.progress[0], what, f"{what} {_last_line(trace)}", trace)
+            yield Trouble(self.progress[0], what, f"{what} {_last_line(trace)}", trace, ended=True)
 
     @property
     def progress(self) -> tuple[int, int, int]:
@@ -126,6 +128,9 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
                 if trouble is not None:
                     end.send_bytes(pickle.dumps(trouble))
         limit_memory()
+        if plan.data is not None:
+            _limit_time(10)
+            tried(chosen, plan.data, folder, SEEDS)
         until = None if plan.seconds is None else time.monotonic() + plan.seconds
         refused = read = 0
         number = plan.first
@@ -134,8 +139,7 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
         ):
             _PROGRESS.pack_into(progress, 0, number, refused, read)
             data = chosen.input(plan.seed, number) if plan.data is None else plan.data
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-            signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
+            _limit_time()
             refusal, trouble = tried(chosen, data, folder, number)
             if trouble is not None:
                 end.send_bytes(pickle.dumps(trouble))
@@ -143,6 +147,11 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
             read += refusal is None and trouble is None
             number += 1
         _PROGRESS.pack_into(progress, 0, number, refused, read)
+
+
+def _limit_time(times: int = 1) -> None:
+    signal.setitimer(signal.ITIMER_PROF, times * CPU_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, times * WALL_SECONDS)
 
 
 def tried(

@@ -6,8 +6,11 @@ BIN    := $(VENV)/bin
 # Two processes: one for the tests of the kernel and Docker, in turn, and one for all others.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
+# The time that `make fuzz` gives each of its targets.
+MINUTES ?= 1
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test cover bench lint format clean
+.PHONY: help setup demo check test cover fuzz bench lint format clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +30,9 @@ test: setup ## every test; kernel tests where the kernel is in reach (PYTEST_ARG
 cover: setup ## every test, with the lines and branches that they reach
 	@$(PYTEST) --cov --cov-report= $(PYTEST_ARGS)
 	@$(BIN)/coverage report --skip-covered
+
+fuzz: setup ## damaged input for every reader, each MINUTES=1 (FUZZ_ARGS="--seed 5 packs")
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(FUZZ_ARGS)
 
 bench: setup ## every benchmark, as JSON
 	@for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python $$file --json || exit; done

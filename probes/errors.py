@@ -19,19 +19,35 @@ class ExitCode(IntEnum):
     ABORTED = 130
 
 
+_LONGEST = 900
+"""Characters of what happened, and of the mend: a path of 4,096 is cut in its middle."""
+_LAST = 300
+_CUT = " ... "
+
+
 class TracerError(Exception):
-    """Something the user can mend: what happened, to what, and the mend, in one line."""
+    """Something the user can mend: what happened, to what, and the mend, in one line.
+
+    Names in it may be anybody's: line breaks become spaces, and what is long is cut.
+    """
 
     exit_code = ExitCode.FAILURE
 
     def __init__(self, what: str, mend: str = "") -> None:
-        self.what = what
-        self.mend = mend
-        super().__init__(f"{what}; {mend}" if mend else what)
+        self.what = _line(what)
+        self.mend = _line(mend)
+        super().__init__(f"{self.what}; {self.mend}" if mend else self.what)
 
     def replacing(self, old: str, new: str) -> TracerError:
         """The same error with another text in the place of `old`."""
         return type(self)(self.what.replace(old, new), self.mend.replace(old, new))
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.splitlines())
+    if len(line) <= _LONGEST:
+        return line
+    return line[: _LONGEST - _LAST - len(_CUT)] + _CUT + line[-_LAST:]
 
 
 class UsageError(TracerError):

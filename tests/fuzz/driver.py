@@ -26,15 +26,13 @@ class Finding:
     target: str
     what: str
     trace: str
-    data: bytes | None
-    """The input; None: a seed, before any."""
+    data: bytes
 
     def save(self, folder: Path) -> None:
         """Keep the input, and beside it what happened."""
         folder.mkdir(parents=True, exist_ok=True)
-        data = self.data or b""
-        path = folder / f"{self.target}-{hashlib.sha256(data).hexdigest()[:12]}"
-        path.write_bytes(data)
+        path = folder / f"{self.target}-{hashlib.sha256(self.data).hexdigest()[:12]}"
+        path.write_bytes(self.data)
         path.with_suffix(".txt").write_text(f"{self.what}\n\n{self.trace}\n")
 
 
@@ -85,12 +83,13 @@ def fuzz(
                 break
             worker = Worker(Plan(chosen.name, seed, number, last, left, data), Path(scratch))
             for trouble in worker.troubles():
+                wrong = data if data is not None else _input(chosen, seed, trouble.number)
+                alone = data is not None or trouble.number <= SEEDS
+                if trouble.ended and not alone and not _ends_again(chosen, wrong, scratch):
+                    continue  # it was the first to compile something
                 count = report.kinds[trouble.place] = report.kinds.get(trouble.place, 0) + 1
                 if count > _MOST_OF_A_KIND:
                     continue
-                wrong = data
-                if data is None and trouble.number != SEEDS:
-                    wrong = chosen.input(seed, trouble.number)
                 finding = Finding(chosen.name, trouble.what, trouble.trace, wrong)
                 report.findings.append(finding)
                 if keep is not None:
@@ -108,3 +107,15 @@ def fuzz(
     report.inputs = number
     report.seconds = time.monotonic() - begun
     return report
+
+
+def _input(chosen: Target, seed: int, number: int) -> bytes:
+    return chosen.seeds[number] if number <= SEEDS else chosen.input(seed, number)
+
+
+def _ends_again(chosen: Target, data: bytes, scratch: str) -> bool:
+    """Whether an input that ended a worker ends another one, which runs it alone."""
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        worker = Worker(Plan(chosen.name, 0, 0, 1, None, data), Path(folder))
+        ended = [trouble.ended for trouble in worker.troubles()]
+    return any(ended)

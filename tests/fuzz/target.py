@@ -26,6 +26,8 @@ class Target:
     """Called with an input and an empty folder; succeeds, or raises a TracerError."""
     make_seeds: Seeds
     mutate: Mutate
+    tries: int = 150
+    """How many inputs the tests run: some that take half a second together."""
     _seeds: list[bytes] = field(default_factory=list)
 
     @property
@@ -43,15 +45,16 @@ class Target:
 _KNOWN: dict[str, Target] = {}
 
 
-def target(seeds: Seeds, mutate: Mutate = mutated) -> Callable[[Run], Run]:
+def target(seeds: Seeds, mutate: Mutate = mutated, tries: int = 150) -> Callable[[Run], Run]:
     """Make a function a target: of its name, with dashes; its docstring says what it reads.
 
     `seeds` gives inputs that can be read, `mutate` changes one of them by chance (`mutation.py`).
+    `tries` is how many the tests run.
     """
 
     def register(run: Run) -> Run:
         name = run.__name__.replace("_", "-")
-        _KNOWN[name] = Target(name, (run.__doc__ or "").strip(), run, seeds, mutate)
+        _KNOWN[name] = Target(name, (run.__doc__ or "").strip(), run, seeds, mutate, tries)
         return run
 
     return register

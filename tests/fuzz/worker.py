@@ -23,7 +23,9 @@ from tests.support.budget import CPU_SECONDS, WALL_SECONDS, ending, limit_memory
 from tests.support.warm import context
 
 SEEDS = -1
-"""In place of an input's number: the seeds, which come first, without limits: they compile."""
+"""In place of an input's number: the seeds, which come first, without limits: they compile.
+
+The last of them has this number, those before it have smaller ones."""
 
 _PROGRESS = struct.Struct("<qqq")
 _FOLDER = "in"
@@ -39,7 +41,7 @@ class Plan:
     last: int | None
     seconds: float | None
     data: bytes | None = None
-    """This input alone."""
+    """This input alone: first with ten times the time, as it may compile something."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Trouble:
     what: str
     place: str
     trace: str
+    ended: bool = False
+    """It ended the process."""
 
 
 class Worker:
@@ -77,7 +81,7 @@ class Worker:
             self.crashed = True
             trace = (self._scratch / "trace").read_text(errors="replace")
             what = _ending(self._process.exitcode)
-            yield Trouble(self.progress[0], what, f"{what} {_last_line(trace)}", trace)
+            yield Trouble(self.progress[0], what, f"{what} {_last_line(trace)}", trace, ended=True)
 
     @property
     def progress(self) -> tuple[int, int, int]:
@@ -116,12 +120,18 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
             faulthandler.register(number, trace, chain=True)
         progress = mmap.mmap(f.fileno(), _PROGRESS.size)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        until = None if plan.seconds is None else time.monotonic() + plan.seconds
         if plan.data is None:
-            for data in chosen.seeds:
-                if trouble := _trouble(chosen, data, folder, SEEDS)[1]:
+            for number, data in enumerate(chosen.seeds, SEEDS - len(chosen.seeds) + 1):
+                refusal, trouble = tried(chosen, data, folder, number)
+                if refusal is not None:
+                    trouble = Trouble(number, f"a seed is refused: {refusal}", "a seed", refusal)
+                if trouble is not None:
                     end.send_bytes(pickle.dumps(trouble))
         limit_memory()
+        if plan.data is not None:
+            _limit_time(10)
+            tried(chosen, plan.data, folder, SEEDS)
+        until = None if plan.seconds is None else time.monotonic() + plan.seconds
         refused = read = 0
         number = plan.first
         while (plan.last is None or number < plan.last) and (
@@ -129,28 +139,31 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
         ):
             _PROGRESS.pack_into(progress, 0, number, refused, read)
             data = chosen.input(plan.seed, number) if plan.data is None else plan.data
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-            signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
-            was_read, trouble = _trouble(chosen, data, folder, number)
+            _limit_time()
+            refusal, trouble = tried(chosen, data, folder, number)
             if trouble is not None:
                 end.send_bytes(pickle.dumps(trouble))
-            refused += not was_read
-            read += was_read
+            refused += refusal is not None
+            read += refusal is None and trouble is None
             number += 1
         _PROGRESS.pack_into(progress, 0, number, refused, read)
 
 
-def _trouble(chosen: Target, data: bytes, folder: Path, number: int) -> tuple[bool, Trouble | None]:
-    """Run one input: whether it was read, and what went wrong."""
+def _limit_time(times: int = 1) -> None:
+    signal.setitimer(signal.ITIMER_PROF, times * CPU_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, times * WALL_SECONDS)
+
+
+def tried(
+    chosen: Target, data: bytes, folder: Path, number: int
+) -> tuple[str | None, Trouble | None]:
+    """Run one input: the error of ours that refuses it, or what went wrong."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
         chosen.run(data, folder)
     except TracerError as error:
-        text = str(error)
-        if "\n" in text or len(text) > 2000:
-            return False, Trouble(number, "an error of many lines", "an error of many lines", text)
-        return False, None
+        return str(error), None
     except BaseException as error:  # noqa: BLE001 (whatever else it is, it is a finding)
         frames = traceback.extract_tb(error.__traceback__)
         ours = [
@@ -159,5 +172,5 @@ def _trouble(chosen: Target, data: bytes, folder: Path, number: int) -> tuple[bo
         at: Any = (ours or frames)[-1]
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         place = f"{type(error).__name__} {at.filename}:{at.lineno}"
-        return False, Trouble(number, what, place, traceback.format_exc())
-    return True, None
+        return None, Trouble(number, what, place, traceback.format_exc())
+    return None, None

@@ -49,7 +49,7 @@ _NUMBERS: dict[Type, tuple[Any, ...]] = {
 _ROWS = 157  # a prime: no two columns repeat together
 
 
-def make_harmful(folder: Path) -> Trace:
+def make_harmful(folder: Path, rows: int = _ROWS) -> Trace:
     """A trace that has every table, and in it all that a column can hold."""
     made = {}
     for table in TABLES.values():
@@ -65,6 +65,6 @@ def make_harmful(folder: Path) -> Trace:
                 next(values)
             columns[column.name] = values
         made[table.name] = [
-            {name: next(values) for name, values in columns.items()} for _ in range(_ROWS)
+            {name: next(values) for name, values in columns.items()} for _ in range(rows)
         ]
     return make_trace(folder, made)

@@ -26,7 +26,8 @@ from tracer.store.trace import Trace
 _WRITE, _READ, _FLUSH = 0, 1, 2
 _JOURNAL = "journal"
 _COMPLETIONS = """
-SELECT ts, dev, sector, nr_sector FROM block_rows WHERE event = 'complete' ORDER BY ts, row
+SELECT ts, dev, sector, nr_sector FROM block_rows
+WHERE event = 'complete' AND sector IS NOT NULL ORDER BY ts, row
 """
 
 

@@ -141,6 +141,7 @@ def test_what_a_file_must_not_say(tmp_path, line, said):
         ("[mine", "is not TOML"),
         ('[mine]\nkind = "disk"\ndoc = 5', r"\[mine\] doc: input should be a valid string"),
         ("x = " + "[" * 100_000, "is not TOML"),
+        ("x = " + "9" * 5000, "is not TOML"),
         ("#" * (1 << 20) + "#", "longer than 1048576 bytes"),
     ],
 )

@@ -66,6 +66,13 @@ def opened(tmp_path):
         trace.close()
 
 
+def test_a_completion_at_a_sector_that_is_not_known_completes_nothing(opened):
+    unknown = event(2 * MS, "complete", None, 8, "WS", 0)
+    _, found = opened([unknown, *COMMIT], [fsync(0, 40 * MS)])
+    _, without = opened(COMMIT, [fsync(0, 40 * MS)])
+    assert found.done.tolist() == without.done.tolist() == [9 * MS, 18 * MS, 19 * MS, 39 * MS]
+
+
 def test_a_bio_with_a_flush_before_it_is_a_flush_and_a_write(opened):
     _, found = opened(COMMIT, [fsync(0, 40 * MS)])
     assert found.op.tolist() == [0, 0, 2, 0]

@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 from analysis.exchange.formats import import_file
 from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
-from tests.fuzz.targets.rings import FIXTURES, format_texts
-from tests.fuzz.targets.rings import _page as page_by_chance
-from tests.support import foreign, pages
+from tests.fuzz.targets.rings import FIXTURES, format_texts, ring_page
+from tests.support import foreign
 from tracer.store import manifest as manifests
 
 _EXCHANGE = FIXTURES / "exchange"
@@ -46,7 +45,7 @@ def _formats_by_chance(chance: Random) -> dict[str, list[str]]:
 
 def _of_pages(chance: Random) -> dict[int, list[bytes]]:
     cpus = chance.sample((0, 1, 2, 32_767, 70_000), chance.choice((1, 2)))
-    return {cpu: [page_by_chance(chance) for _ in range(chance.choice((0, 1, 2)))] for cpu in cpus}
+    return {cpu: [ring_page(chance) for _ in range(chance.choice((0, 1, 2)))] for cpu in cpus}
 
 
 def _names(chance: Random) -> str:
@@ -63,7 +62,12 @@ def _dat6(chance: Random, data: bytes) -> bytes:
     return mutated(chance, made[:3000]) + made[3000:] if chance.random() < 0.5 else made
 
 
-@target(lambda: [*_real("load.v6.dat"), foreign.trace_dat6({0: [bytes(pages.PAGE)]})], _dat6)
+def _with_text(name: str) -> list[bytes]:
+    """The file, and a text: what does not begin as trace.dat does is read as one."""
+    return [*_real(name), _lines("load.trace-cmd.txt")[0]]
+
+
+@target(lambda: _with_text("load.v6.dat"), _dat6, tries=20)
 def trace_dat_6(data: bytes, folder: Path) -> None:
     """trace.dat of version 6."""
     _imported(data, folder, "trace-cmd")
@@ -79,7 +83,7 @@ def _dat7(chance: Random, data: bytes) -> bytes:
     return mutated(chance, made) if chance.random() < 0.5 else made
 
 
-@target(lambda: _real("load.v7.dat"), _dat7)
+@target(lambda: _with_text("load.v7.dat"), _dat7, tries=20)
 def trace_dat_7(data: bytes, folder: Path) -> None:
     """trace.dat of version 7."""
     _imported(data, folder, "trace-cmd")
@@ -102,13 +106,13 @@ def _blk_records(chance: Random, data: bytes) -> bytes:
     return out
 
 
-@target(lambda: _real("load.blktrace.0", "load.blktrace.1"), _blk_records)
+@target(lambda: _real("load.blktrace.0", "load.blktrace.1"), _blk_records, tries=20)
 def blktrace(data: bytes, folder: Path) -> None:
     """DEVICE.blktrace.CPU."""
     _imported(data, folder, "blktrace")
 
 
-@target(lambda: _lines("load.blkparse.txt"), mutated_text)
+@target(lambda: _lines("load.blkparse.txt"), mutated_text, tries=20)
 def blkparse(data: bytes, folder: Path) -> None:
     """Output of blkparse."""
     _imported(data, folder, "blktrace")
@@ -123,10 +127,16 @@ def _lines(*names: str) -> list[bytes]:
     return found
 
 
-@target(lambda: _lines("load.perf-script.txt", "load.trace-cmd.txt"), mutated_text)
-def event_text(data: bytes, folder: Path) -> None:
-    """Output of perf script or trace-cmd report."""
+@target(lambda: _lines("load.perf-script.txt"), mutated_text, tries=20)
+def perf_script(data: bytes, folder: Path) -> None:
+    """Output of perf script."""
     _imported(data, folder, "perf-script")
+
+
+@target(lambda: _lines("load.trace-cmd.txt"), mutated_text, tries=20)
+def trace_cmd_text(data: bytes, folder: Path) -> None:
+    """Output of trace-cmd report."""
+    _imported(data, folder, "trace-cmd")
 
 
 @target(lambda: [b"ts_ns,dev,page,pages,op\n1,8:0,5,2,W\n2,8:0,5,1,R\n9,8:0,0,0,F\n"], mutated_text)

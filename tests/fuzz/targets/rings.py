@@ -105,7 +105,7 @@ def _event(chance: Random) -> bytes:
     return struct.pack("<I", words | delta << 5) + body
 
 
-def _page(chance: Random) -> bytes:
+def ring_page(chance: Random) -> bytes:
     data = b""
     while len(data) < pages.PAGE - pages.HEADER and chance.random() < 0.95:
         data += _event(chance)
@@ -120,7 +120,7 @@ def _page(chance: Random) -> bytes:
 def _pages(chance: Random, data: bytes) -> bytes:
     if chance.random() < 0.4:
         return mutated(chance, data)
-    return b"".join(_page(chance) for _ in range(chance.choice((1, 1, 2, 4))))
+    return b"".join(ring_page(chance) for _ in range(chance.choice((1, 1, 2, 4))))
 
 
 def _read(streams: list[RawStream]) -> None:
@@ -214,7 +214,7 @@ def _recording(chance: Random, data: bytes) -> bytes:
     ) + _chunks(chance, data[2 * pages.PAGE :])
 
 
-@target(lambda: [bytes(2 * pages.PAGE) + data for data in _real_chunks()], _recording)
+@target(lambda: [bytes(2 * pages.PAGE) + data for data in _real_chunks()], _recording, tries=20)
 def raw_recording(data: bytes, folder: Path) -> None:
     """A recording whose recorder was killed: made into tables, and these opened."""
     held, rest = data[: 2 * pages.PAGE], data[2 * pages.PAGE :]

@@ -1,0 +1,174 @@
+"""Files of studies: what users write, and what a study leaves in its folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from analysis.flushlayer.answers import sweep
+from analysis.flushlayer.devices import device
+from analysis.studies import measures
+from probes.errors import UsageError
+from tests.fuzz.json_mutation import mutated_json, mutated_toml
+from tests.fuzz.parts import joined, mutated_parts, parted
+from tests.fuzz.target import target
+from tests.fuzz.verbs import called
+from tests.support.studies import make_study
+from workloads.errors import JobError
+from workloads.studies import one_run, runner, study
+
+_RUNS = ("host-0", "host-1", "1-0", "1-1", "failed")
+
+
+@cache
+def _study() -> Path:
+    """A study's folder whose runs were measured."""
+    folder = Path(tempfile.mkdtemp(prefix="tracer-fuzz-")) / "study"
+    make_study(folder)
+    called("study", "report", folder, "-o", folder.parent / "x.md")
+    return folder
+
+
+def _files(*names: str) -> dict[str, bytes]:
+    """The files that a study's report reads, where each run has them."""
+    folder = _study()
+    paths = [folder / "study.json", *(folder / "runs" / r / n for r in _RUNS for n in names)]
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths if p.exists()}
+
+
+def _laid_out(data: bytes, folder: Path) -> Path:
+    for name, content in parted(data).items():
+        path = folder / "study" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder / "study"
+
+
+def _json(chance: Random, name: str, data: bytes) -> bytes:
+    return mutated_json(chance, data)
+
+
+def _mutate(chance: Random, data: bytes) -> bytes:
+    return mutated_parts(chance, data, _json)
+
+
+@target(lambda: [joined(_files("run.json", measures.FILE))], _mutate, tries=8)
+def study_runs(data: bytes, folder: Path) -> None:
+    """study.json, run.json and measures of a study's folder, judged claim by claim."""
+    place = _laid_out(data, folder)
+    called("study", "report", place, *(["--json"] if len(data) % 2 else []))
+
+
+@target(lambda: [joined(_files("run.json", measures.FILE, "extracts.json"))], _mutate, tries=8)
+def study_report(data: bytes, folder: Path) -> None:
+    """The same and the extracts, as one page and as markdown."""
+    place = _laid_out(data, folder)
+    called("study", "report", place, "-o", folder / ("x.html" if len(data) % 8 == 0 else "x.md"))
+
+
+def _one_line(error: JobError) -> UsageError:
+    """The error as one of ours, which is a line that can be read."""
+    assert len(str(error).splitlines()) == 1 and len(str(error)) < 2000, "an error of many lines"
+    return UsageError(str(error))
+
+
+_STUDY = b"""name = "quick"
+about = "small"
+repeats = 2
+record = ["-b", "4m"]
+[[runs]]
+model = ["lenet"]
+where = ["host", "2"]
+workers = [0, 2]
+threads = ["share"]
+power_mode = [{}, {cores = 1, cpu_quota = 0.5}]
+[[runs]]
+model = ["lenet"]
+mode = "serve"
+rate = 5.0
+requests = 10
+"""
+
+
+def _study_files() -> list[bytes]:
+    return [_STUDY, *(path.read_bytes() for path in study.shipped().values())]
+
+
+@target(_study_files, mutated_toml)
+def study_files(data: bytes, folder: Path) -> None:
+    """A study as a user writes it (TOML)."""
+    (folder / "s.toml").write_bytes(data)
+    try:
+        study.load(str(folder / "s.toml"))
+    except JobError as error:
+        raise _one_line(error) from None
+
+
+def _resumed_seed() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s.toml"
+        path.write_bytes(_STUDY)
+        loaded = study.load(str(path))
+        (Path(folder) / "f").mkdir()
+        runner._declare(loaded, Path(folder) / "f")
+        told = (Path(folder) / "f" / runner.STUDY).read_bytes()
+    run = json.dumps({"state": "done", "reason": None, "summaries": []}).encode()
+    return joined({"study.json": told, f"runs/{loaded.runs[0].id}/run.json": run})
+
+
+@target(lambda: [_resumed_seed()], _mutate, tries=30)
+def study_resumed(data: bytes, folder: Path) -> None:
+    """A study's folder that tracer study run goes on in."""
+    place = _laid_out(data, folder)
+    (folder / "s.toml").write_bytes(_STUDY)
+    loaded = study.load(str(folder / "s.toml"))
+    try:
+        runner._progress(loaded, place, None, None)
+        for run in loaded.runs:
+            one_run.read(place, run)
+        runner._declare(loaded, place)
+    except JobError as error:
+        raise _one_line(error) from None
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+_SWEEP = b"""model = "curve"
+capacity = ["64K", 0.5]
+policy = ["lru", "arc"]
+medium = ["pcm-paper"]
+disk = ["hdd-paper"]
+identity = ["block", "file"]
+"""
+_TIMED = b"""model = "timed"
+capacity = ["1M"]
+destage = ["lazy", "age"]
+replay = ["open"]
+"""
+
+
+@target(lambda: [_SWEEP, _TIMED], mutated_toml)
+def sweep_files(data: bytes, folder: Path) -> None:
+    """What tracer simulate --config is told (TOML)."""
+    (folder / "sweep.toml").write_bytes(data)
+    sweep.load(folder / "sweep.toml")
+
+
+def _device_files() -> list[bytes]:
+    ours = Path(device.__file__).with_name("devices.toml").read_bytes()
+    return [ours[:1500].rpartition(b"\n[")[0]]
+
+
+@target(_device_files, mutated_toml)
+def device_files(data: bytes, folder: Path) -> None:
+    """Devices of a user's own (TOML)."""
+    (folder / "devices.toml").write_bytes(data)
+    for one in device.load(folder / "devices.toml").values():
+        for bound in ("low", "middle", "high"):
+            told = one.at(bound)
+            for name in told.parameters:
+                told.value(name), told.interval(name)

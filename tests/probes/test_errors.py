@@ -1,0 +1,31 @@
+"""An error is a line that can be read, whatever is in the names that it tells of."""
+
+import pytest
+
+from probes.errors import BadTrace, TracerError
+from probes.symbols.reading import UnreadableSymbols
+
+
+def test_an_error_says_what_happened_and_the_mend():
+    error = TracerError("x is damaged", "copy it again")
+    assert (str(error), error.what, error.mend) == (
+        "x is damaged; copy it again", "x is damaged", "copy it again",
+    )  # fmt: skip
+    assert str(TracerError("x is damaged")) == "x is damaged"
+
+
+@pytest.mark.parametrize("kind", [TracerError, BadTrace, UnreadableSymbols])
+def test_an_error_is_one_line(kind):
+    assert str(kind("two\nlines\r\nof\x85a name", "a\u2028mend")) == "two lines of a name; a mend"
+
+
+def test_a_long_name_leaves_the_begin_and_the_end_of_an_error():
+    error = TracerError("key " + "x" * 100_000 + " cannot be", "y" * 100_000)
+    assert len(str(error)) < 2000
+    assert error.what.startswith("key x") and error.what.endswith("x cannot be")
+    assert " ... " in error.what and " ... " in error.mend
+
+
+def test_what_was_cut_is_not_cut_again():
+    error = TracerError("x" * 5000, "y" * 5000).replacing("z", "")
+    assert error.what.count(" ... ") == error.mend.count(" ... ") == 1

@@ -258,9 +258,7 @@ def marked(
     return processes, lost
 
 
-def _all_series(
-    folder: Path, names: Iterable[MarkFacts], lost: Counter[str]
-) -> Iterator[_Series]:
+def _all_series(folder: Path, names: Iterable[MarkFacts], lost: Counter[str]) -> Iterator[_Series]:
     here: dict[str, tuple[int, dict[int, int]]] = {}
     """The pid of a container's process there, and what its threads are called here."""
     parents: dict[int, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,6 @@ class Batches:
         passes = self._uses[:, :2]
         begins = np.flatnonzero(np.any(passes[1:] != passes[:-1], axis=1)) + 1
         bounds = [0, *begins.tolist(), len(passes)]
-        for first, end in zip(bounds, bounds[1:], strict=False):
+        for first, end in pairwise(bounds):
             pid, iteration = passes[first].tolist()
             self._passes[pid, iteration] = (first, end)

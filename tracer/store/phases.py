@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,10 @@ class _Made:
         self.epochs = Epochs()
         works = any(process.found.serves is not None for process in processes)
         self.batches = Batches() if works else None
-        self.said: dict[int, set[str]] = {}
-        """Names of phases that a process's script marks itself."""
+        self._said: dict[int, set[str]] = {}
+        """What the scripts of processes mark themselves, by pid."""
         for process in processes:
-            said = process.found.said
-            alike = [group for group in _ALIKE if said.intersection(group)]
-            self.said.setdefault(process.pid, set()).update(said, *alike)
+            self._said.setdefault(process.pid, set()).update(_marked_by(process))
         self._marked = {process.pid for process in processes if process.found.automatic}
         self._seen_outside = calls.pids - self._marked
         self.numbered: dict[tuple[int, int], _Numbered] = {}
@@ -117,9 +116,9 @@ class _Made:
         if span.pid in self._seen_outside and (span.epoch is not None or span.step is not None):
             self.numbered.setdefault((span.pid, span.tid), _Numbered()).add(span)
 
-    def inferred(self, span: Span) -> None:
-        """Take a phase that PyTorch marked or that follows, unless the script marks its kind."""
-        if span.name not in self.said.get(span.pid, ()):
+    def inferred(self, span: Span, said: Collection[str]) -> None:
+        """Take a phase that PyTorch marked or that follows, but none that the script has `said`."""
+        if span.name not in said:
             if span.around is not None:
                 span.epoch, span.step = span.around
                 span.loop = -1
@@ -133,7 +132,8 @@ class _Made:
             loop = loops.get((pid, tid))
             if loop is None:
                 trains = pid in calls.learning
-                loop = loops[pid, tid] = Loop(trains, UPROBE, self.epochs, None, self.inferred)
+                emit = partial(self.inferred, said=self._said.get(pid, ()))
+                loop = loops[pid, tid] = Loop(trains, UPROBE, self.epochs, None, emit)
             script = self.numbered.get((pid, tid))
             if script is not None:
                 for span in spans:
@@ -151,11 +151,12 @@ class _Process:
     def __init__(self, process: Marked, made: _Made) -> None:
         self._learns = process.found.learns
         self._made = made
+        self._emit = partial(made.inferred, said=_marked_by(process))
         self._loops: dict[int, Loop] = {}
         self._worker: Worker | None = None
         serves = process.found.serves
         if serves is not None and made.batches is not None:
-            self._worker = Worker(serves, made.batches, made.inferred)
+            self._worker = Worker(serves, made.batches, self._emit)
 
     def phase(self, span: Span) -> None:
         """Take a phase of the script."""
@@ -169,7 +170,7 @@ class _Process:
         loop = self._loops.get(tid)
         if loop is None:
             made = self._made
-            loop = Loop(self._learns, AUTOMATIC, made.epochs, made.batches, made.inferred)
+            loop = Loop(self._learns, AUTOMATIC, made.epochs, made.batches, self._emit)
             self._loops[tid] = loop
         loop.add(spans)
 
@@ -178,6 +179,12 @@ class _Process:
         loop = self._loops.pop(tid, None)
         if loop is not None:
             loop.finish()
+
+
+def _marked_by(process: Marked) -> set[str]:
+    """Names of phases that are not inferred, as the script of the process marks them or alike."""
+    said = process.found.said
+    return said.union(*(group for group in _ALIKE if said.intersection(group)))
 
 
 class _Numbered:

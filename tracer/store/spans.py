@@ -7,7 +7,7 @@ spans, and those within what PyTorch is doing just now.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -171,7 +171,7 @@ class _Stack:
 
     def __init__(self) -> None:
         self._spans: deque[Span] = deque()
-        self._often: Counter[str] = Counter()
+        self._often: dict[str, int] = {}
         """The number of open ones of a name: a thread may end what it never began."""
 
     def __len__(self) -> int:
@@ -194,7 +194,7 @@ class _Stack:
         """Open a span; returns the outermost one where that is given up."""
         given_up = self.give_up() if len(self._spans) >= _MOST_OPEN else None
         self._spans.append(span)
-        self._often[span.name] += 1
+        self._often[span.name] = self._often.get(span.name, 0) + 1
         return given_up
 
     def give_up(self) -> Span:

@@ -160,6 +160,7 @@ class Loop:
             works = name == "fetch" or name in COMPUTE
             if self._current.full:
                 self._close()
+                self._outer_end = -1
             if works:
                 if span.start < self._outer_end:
                     self._current.inside.append(span)

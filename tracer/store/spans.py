@@ -96,6 +96,8 @@ class Spans:
         self.measured = {_text(raw) for raw in measured}
         self.computing: OrderedDict[Span, None] = OrderedDict()
         """Open computations of the threads that lead, in order of their start."""
+        self._ended = (-1, -1)
+        """When the latest of them ended, and the first start of those that ended then."""
         self.begun = 0
         """How many spans have begun."""
         self._leading = leading
@@ -154,7 +156,17 @@ class Spans:
         So it is a helper of PyTorch's: a replica's forward, or one computed anew by a backward.
         """
         first = next(iter(self.computing), None)
-        return first is not None and first.start <= span.start
+        if first is not None and first.start <= span.start:
+            return True
+        ended, start = self._ended
+        return ended == span.end and start <= span.start
+
+    def computed(self, span: Span) -> None:
+        """A computation of a thread that leads is over, or given up."""
+        if span in self.computing and span.end is not None:
+            ended, start = self._ended
+            self._ended = span.end, min(start, span.start) if ended == span.end else span.start
+        self.computing.pop(span, None)
 
     def finish(self) -> None:
         """Hand on what has not ended: first of helpers, which may help what has not ended."""
@@ -276,7 +288,7 @@ class _Thread:
             span.around = (around.epoch, around.step)
         given_up = self._facts.push(span)
         if given_up is not None:
-            self._process.computing.pop(given_up, None)
+            self._process.computed(given_up)
         if not self.helps and name in COMPUTE:
             self._process.computing[span] = None
         self._within.append(span)
@@ -298,7 +310,7 @@ class _Thread:
         for span in self._facts.close(ts, name):
             if self.helps and self._process.helped(span):
                 self._helped.add(span)
-            self._process.computing.pop(span, None)
+            self._process.computed(span)
             self._computed += span.name in COMPUTE
         if not self._facts:
             self._hand_on_facts(self._within)
@@ -309,7 +321,7 @@ class _Thread:
         outermost = self._within[0]
         outermost.end = self._within[1].start
         if self._facts.outer is outermost:
-            self._process.computing.pop(self._facts.give_up(), None)
+            self._process.computed(self._facts.give_up())
         still = self._facts.outer
         at = next((n for n, span in enumerate(self._within) if span is still), len(self._within))
         self._hand_on_facts(self._within[: max(1, at)])
@@ -353,7 +365,7 @@ class _Thread:
         for span in self._facts:
             if self.helps and self._process.helped(span):
                 self._helped.add(span)
-            self._process.computing.pop(span, None)
+            self._process.computed(span)
         self._hand_on_facts(self._within)
         for span in self._open:
             self._hand_on(span)

@@ -31,9 +31,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 from parts import switched
 
-from tracer.store.phases import read_phases
+from tracer.store.phases import write_phases
 
 _SETTLE_S = 0.1
 _LEAST_STEPS = 5
@@ -83,9 +84,8 @@ def measure(model: str, tools: list[str], windows: int, steps: int) -> dict[str,
         finally:
             job.kill()
             job.wait()
-        phases = read_phases(marks, 0, None)
-    assert phases is not None
-    starts = np.sort(phases.column("start").to_numpy())
+        write_phases(marks, 0, None, folder)
+        starts = pq.read_table(folder / "phases.parquet").column("start").to_numpy()
     return {
         tool: _interval(
             np.concatenate([_ratios(starts, spans) for which, spans in rounds if which == tool])

@@ -2,10 +2,9 @@
 
 import pytest
 
+from tests.support.phases import read_phases, read_spans
 from tracer.phases import marks
 from tracer.phases.automatic.cuda import SYNCHRONIZE_ENV, GpuTimes
-from tracer.store.marks import read_spans
-from tracer.store.training import phases_of
 
 US = 1_000
 
@@ -182,8 +181,7 @@ def test_forwards_that_are_one_add_up(gpu, folder):
     call(times, b"backward", lambda: gpu.work(20 * US))
     gpu.now += 100 * US
     call(times, b"optimizer", lambda: None)
-    _, automatic = read_spans(folder)
-    found = {span.name: span.gpu_ns for span in phases_of(automatic)}
+    found = {row["name"]: row["gpu_ns"] for row in read_phases(folder)}
     assert (found["forward"], found["backward"]) == (30 * US, 20 * US)
 
 

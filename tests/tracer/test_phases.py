@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
+from tests.support.phases import marks_file, read_phases
 from tracer import phases
-from tracer.phases.format import AUTOMATIC, BEGIN, COMMITTED, END, RECORD, RECORD_BYTES
-from tracer.store.phases import read_phases
+from tracer.phases.format import AUTOMATIC, BEGIN, END, RECORD_BYTES
 
 
 @pytest.fixture
@@ -20,9 +20,7 @@ def folder(tmp_path):
     phases.disable()
 
 
-def read(folder):
-    found = read_phases(folder, 0, None)
-    return [] if found is None else found.to_pylist()
+read = read_phases
 
 
 def test_a_phase_has_begin_end_and_numbers(folder):
@@ -156,7 +154,7 @@ def test_only_what_overlaps_the_recording_is_kept(folder):
     end = time.monotonic_ns()
     with phases.phase("after"):
         pass
-    found = read_phases(folder, start, end).to_pylist()
+    found = read_phases(folder, start, end)
     assert [r["name"] for r in found] == ["within"]
 
 
@@ -240,15 +238,6 @@ def test_marks_of_earlier_runs_are_not_collected(tmp_path):
     assert not (ours / "4000000-17-0.marks").exists()
 
 
-def marks_file(folder, *marks, process="5-1"):
-    """A marks file of hand: (ts, kind, pid, tid, name, epoch, step) a record."""
-    records = [
-        RECORD.pack(ts, pid, tid, epoch, step, kind, name, COMMITTED)
-        for ts, kind, pid, tid, name, epoch, step in marks
-    ]
-    (folder / f"{process}-0.marks").write_bytes(b"".join(records))
-
-
 def test_the_pids_of_a_container_become_those_of_this_machine(tmp_path):
     marks_file(
         tmp_path,
@@ -257,7 +246,7 @@ def test_the_pids_of_a_container_become_those_of_this_machine(tmp_path):
         (5, BEGIN, 5, 7, b"fetch", 0, 0), (6, END, 5, 7, b"fetch", 0, 0),
     )  # fmt: skip
     names = [("5-1", 5, 900, [(5, 900), (6, 901)])]
-    found = read_phases(tmp_path, 0, None, names=names).to_pylist()
+    found = read_phases(tmp_path, 0, None, names=names)
     assert [(r["name"], r["pid"], r["tid"]) for r in found] == [
         ("train", 900, 900),
         ("eval", 900, 901),
@@ -267,7 +256,7 @@ def test_the_pids_of_a_container_become_those_of_this_machine(tmp_path):
 
 def test_of_a_process_that_was_gone_the_pid_is_not_known(tmp_path):
     marks_file(tmp_path, (1, BEGIN, 5, 5, b"train", 0, 0), (2, END, 5, 5, b"train", 0, 0))
-    (row,) = read_phases(tmp_path, 0, None, names=[("5-1", 5, 0, [])]).to_pylist()
+    (row,) = read_phases(tmp_path, 0, None, names=[("5-1", 5, 0, [])])
     assert (row["name"], row["pid"], row["tid"]) == ("train", None, None)
 
 
@@ -284,6 +273,6 @@ def test_marks_cannot_claim_another_s_pid(tmp_path, number):
         (5, BEGIN, 5, number, b"step", lowest, lowest + 1),
     )
     found = read_phases(tmp_path, 0, None, names=[("5-1", 5, 900, [(5, 900)])])
-    for row in found.to_pylist() if found is not None else []:
+    for row in found:
         assert row["pid"] in (None, 900)
         assert row["tid"] in (None, 900)

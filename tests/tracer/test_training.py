@@ -1,9 +1,11 @@
 """Steps inferred: what PyTorch was seen to do in, phases with numbers out."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from tracer.store.marks import Span
-from tracer.store.training import phases_of, without_marked
+from tests.support.phases import read_phases, write_marks
+from tracer.store.spans import Span
 
 F, C, N, B, O = "fetch", "forward", "no_grad", "backward", "optimizer"  # noqa: E741
 END, LOAD = "exhausted", "data_load"
@@ -34,6 +36,18 @@ def facts(text, pid=7, iteration=1 << 20):
     return found
 
 
+@pytest.fixture
+def phases_of(tmp_path):
+    """Phases of facts and, if there are any, of a script's own marks."""
+
+    def read(facts, script=()):
+        write_marks(tmp_path, facts)
+        write_marks(tmp_path, script, automatic=False)
+        return [SimpleNamespace(**row) for row in read_phases(tmp_path)]
+
+    return read
+
+
 def rows(found, name):
     return [(s.epoch, s.step) for s in found if s.name == name]
 
@@ -47,7 +61,7 @@ def count(found):
     return {name: len(rows(found, name)) for name in names if rows(found, name)}
 
 
-def test_a_loop_is_cut_at_its_fetches():
+def test_a_loop_is_cut_at_its_fetches(phases_of):
     found = phases_of(facts("FCBO FCBO X"))
     assert count(found) == {"train": 1, "epoch": 1, "step": 2, F: 2, C: 2, B: 2, O: 2}
     # Steps tile the loop: the second ends where the end of the data was looked for.
@@ -57,7 +71,7 @@ def test_a_loop_is_cut_at_its_fetches():
     assert {s.source for s in found if s.name in ("train", "epoch", "step")} == {"inferred"}
 
 
-def test_epochs_are_passes_over_the_data_and_steps_count_on():
+def test_epochs_are_passes_over_the_data_and_steps_count_on(phases_of):
     found = phases_of(facts("L FCBO FCBO FCBO X L FCBO X S L FCBO FCBO X"))
     assert rows(found, "epoch") == [(0, None), (1, None), (2, None)]
     assert rows(found, O) == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (2, 5)]
@@ -65,66 +79,66 @@ def test_epochs_are_passes_over_the_data_and_steps_count_on():
     assert [epoch for epoch, _ in rows(found, LOAD)] == [0, 1, 2]
 
 
-def test_forwards_in_a_row_are_one():
+def test_forwards_in_a_row_are_one(phases_of):
     """A loss that is a module, or two models."""
     (row,) = [s for s in phases_of(facts("FCCNBO X")) if s.name == C]
     assert (row.start, row.end) == (112, 146)
 
 
-def test_accumulated_gradients_are_steps_without_an_optimizer():
+def test_accumulated_gradients_are_steps_without_an_optimizer(phases_of):
     found = phases_of(facts("FCB FCBO FCB FCBO X"))
     assert count(found) == {"train": 1, "epoch": 1, "step": 4, F: 4, C: 4, B: 4, O: 2}
     assert rows(found, O) == [(0, 1), (0, 3)]
 
 
-def test_two_models_taught_in_turn_with_one_batch_are_one_step():
+def test_two_models_taught_in_turn_with_one_batch_are_one_step(phases_of):
     found = phases_of(facts("FCBOCBO FCBOCBO X"))
     assert count(found) == {"train": 1, "epoch": 1, "step": 2, F: 2, C: 4, B: 4, O: 4}
 
 
-def test_two_losses_are_two_backwards_of_one_step():
+def test_two_losses_are_two_backwards_of_one_step(phases_of):
     assert count(phases_of(facts("FCBBO FCBBO X")))[B] == 4
 
 
-def test_a_loop_without_a_loader_is_cut_after_its_optimizer():
+def test_a_loop_without_a_loader_is_cut_after_its_optimizer(phases_of):
     found = phases_of(facts("CBO CBO CCBO"))
     assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3}
     assert rows(found, "step") == [(None, 0), (None, 1), (None, 2)]
 
 
-def test_what_teaches_nothing_in_a_process_that_trains_is_an_evaluation():
+def test_what_teaches_nothing_in_a_process_that_trains_is_an_evaluation(phases_of):
     found = phases_of(facts("L FCBO FCBO X L FN FN FN X L FCBO X L FN X"))
     assert count(found) == {"train": 1, "epoch": 2, "step": 3, F: 7, C: 3, B: 3, O: 3, "eval": 2}
     assert rows(found, "eval") == [(0, None), (1, None)]
     assert [r for r in rows(found, F) if r[1] is None] == [(0, None)] * 3 + [(1, None)]
 
 
-def test_an_evaluation_without_no_grad_is_one_all_the_same():
+def test_an_evaluation_without_no_grad_is_one_all_the_same(phases_of):
     assert count(phases_of(facts("L FCBO X L FC FC X")))["eval"] == 1
 
 
-def test_an_evaluation_by_hand_after_training_by_hand():
+def test_an_evaluation_by_hand_after_training_by_hand(phases_of):
     found = phases_of(facts("CBO CBO N N N CBO"))
     assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3, "eval": 1}
 
 
-def test_where_nothing_learns_it_is_inference():
+def test_where_nothing_learns_it_is_inference(phases_of):
     found = phases_of(facts("L FN FN FN X"))
     assert count(found) == {"step": 3, F: 3, C: 3, "inference": 1}
     assert rows(found, "step") == [(None, 0), (None, 1), (None, 2)]
 
 
-def test_a_server_without_a_loader_infers_call_by_call():
+def test_a_server_without_a_loader_infers_call_by_call(phases_of):
     assert count(phases_of(facts("NNN"))) == {"step": 3, C: 3, "inference": 1}
 
 
-def test_a_loop_that_fetches_ahead_keeps_its_numbers():
+def test_a_loop_that_fetches_ahead_keeps_its_numbers(phases_of):
     """The batch after is fetched before the one at hand is used."""
     found = phases_of(facts("L FF CBO F CBO F CBO X CBO"))
     assert rows(found, B) == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
-def test_two_loaders_in_turn_are_one_epoch():
+def test_two_loaders_in_turn_are_one_epoch(phases_of):
     one = facts("FCBO FCBO FCBO")
     for span in one:
         if span.name == F and span.start == 148:
@@ -132,7 +146,7 @@ def test_two_loaders_in_turn_are_one_epoch():
     assert rows(phases_of(one), "epoch") == [(0, None)]
 
 
-def test_the_closure_of_an_optimizer_belongs_to_its_step():
+def test_the_closure_of_an_optimizer_belongs_to_its_step(phases_of):
     """LBFGS computes forward and backward within the optimizer's step."""
     outer = facts("FO X")
     (optimizer,) = [s for s in outer if s.name == O]
@@ -145,7 +159,7 @@ def test_the_closure_of_an_optimizer_belongs_to_its_step():
     assert (rows(found, C), rows(found, B), rows(found, O)) == ([(0, 0)], [(0, 0)], [(0, 0)])
 
 
-def test_a_worker_s_fetches_have_the_numbers_of_the_steps_that_use_them():
+def test_a_worker_s_fetches_have_the_numbers_of_the_steps_that_use_them(phases_of):
     worker = [
         Span(50, 9, 9, "worker", 1 << 20, 7, 51),
         Span(52, 9, 9, F, 1 << 20, 1, 60),
@@ -156,18 +170,18 @@ def test_a_worker_s_fetches_have_the_numbers_of_the_steps_that_use_them():
     assert [(s.epoch, s.step) for s in found if s.pid == 9] == [(0, 1), (0, 0), (None, None)]
 
 
-def test_a_replica_s_forward_on_a_thread_of_pytorch_s_is_no_phase_of_its_own():
+def test_a_replica_s_forward_on_a_thread_of_pytorch_s_is_no_phase_of_its_own(phases_of):
     helper = [Span(113, 7, 8, C, step=1, end=120), Span(127, 7, 8, C, step=1, end=130)]
     found = phases_of([*facts("FCBO X"), *helper])
     assert count(found)[C] == 1
 
 
-def test_processes_are_apart():
+def test_processes_are_apart(phases_of):
     found = phases_of([*facts("FCBO X", pid=7), *facts("FCBO FCBO X", pid=8)])
     assert [s.pid for s in found if s.name == "step"] == [7, 8, 8]
 
 
-def test_a_step_that_was_killed_has_no_end():
+def test_a_step_that_was_killed_has_no_end(phases_of):
     spans = facts("FCBO FCB")
     spans[-1].end = None
     found = phases_of(spans)
@@ -176,11 +190,11 @@ def test_a_step_that_was_killed_has_no_end():
 
 
 @pytest.mark.parametrize("marked", ["step", "epoch", "train"])
-def test_what_the_script_marks_itself_is_not_said_twice(marked):
-    found = without_marked(phases_of(facts("FCBO X")), [Span(0, 7, 7, marked)])
-    assert count(found) == {F: 1, C: 1, B: 1, O: 1}
+def test_what_the_script_marks_itself_is_not_said_twice(phases_of, marked):
+    found = phases_of(facts("FCBO X"), [Span(1, 7, 7, marked, end=2)])
+    assert count(found) == {F: 1, C: 1, B: 1, O: 1, marked: 1}
 
 
-def test_another_process_s_marks_do_not_hide_ours():
-    found = phases_of(facts("FCBO X"))
-    assert without_marked(found, [Span(0, 8, 8, "step")]) == found
+def test_another_process_s_marks_do_not_hide_ours(phases_of):
+    found = phases_of(facts("FCBO X"), [Span(1, 8, 8, "step", end=2)])
+    assert count(found)["step"] == 2

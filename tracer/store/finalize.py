@@ -233,17 +233,17 @@ def _decode(
             writer.discard()
     clock = manifest["clock"]
     names = listed.read(folder / RAW / MARKS / NAMES, MarkFacts)
-    found = phases.read_phases(
-        folder / RAW / MARKS, clock["start_ns"], clock.get("end_ns"), building, names
-    )
-    tables[PHASES.name] = {"rows": write_table(PHASES, building, found)}
-    tables[PHASES.name]["bytes"] = (building / f"{PHASES.name}.parquet").stat().st_size
+    start, end = clock["start_ns"], clock.get("end_ns")
+    found, lost = phases.write_phases(folder / RAW / MARKS, start, end, building, names)
+    size = (building / f"{PHASES.name}.parquet").stat().st_size
+    tables[PHASES.name] = {"rows": found, "bytes": size}
     last_event = max((stream.last_seen for stream in streams), default=0) or None
     gaps = [*_gaps(manifest, timeline), *membership.gaps, *not_kept]
-    gaps += left_out.gaps(folder / RAW, clock["start_ns"], clock.get("end_ns"))
+    gaps += left_out.gaps(folder / RAW, start, end)
+    gaps += left_out.of("marks", lost, start, end)
     tables |= perf.decode(folder / RAW, manifest, building, gaps, progress, symbols)
     if symbols is not None:
-        gaps += loss.of_functions(symbols.left_out, clock["start_ns"], clock.get("end_ns"))
+        gaps += loss.of_functions(symbols.left_out, start, end)
     tables |= summary.decode(folder / RAW, manifest, building, gaps)
     tables |= samples.decode(folder / RAW, manifest, building)
     return tables, gaps, last_event

@@ -37,9 +37,13 @@ def gaps(raw: Path, start_ns: int, end_ns: int | None) -> list[Gap]:
         known = _read(raw)
     except (OSError, ValueError):
         return [Gap("list", _NO_CPU, start_ns, end_ns, None, f"{FILE} is damaged")]
+    return [gap for stream in known for gap in of(stream, known[stream], start_ns, end_ns)]
+
+
+def of(stream: str, counts: Mapping[str, int], start_ns: int, end_ns: int | None) -> list[Gap]:
+    """A gap for each sentence about a stream, as long as the recording."""
     return [
         Gap(stream, _NO_CPU, start_ns, end_ns, None, f"{count} {sentence}")
-        for stream, counts in known.items()
         for sentence, count in counts.items()
     ]
 

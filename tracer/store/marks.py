@@ -1,13 +1,13 @@
-"""Marks files of the traced processes into spans: what began and ended on which thread."""
+"""Marks files of the traced processes: whose they are, and what is in them, piece by piece."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from bisect import bisect_right
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,22 @@ from tracer.phases.format import (
 )
 from tracer.store.files import read_bounded
 from tracer.store.lists import MarkFacts
-from tracer.store.names import escaped
 
+_NAME = re.compile(rf"([1-9][0-9]{{0,9}}-[0-9]{{1,20}})-([0-9]{{1,10}}){re.escape(SUFFIX)}")
+"""A process, by its pid and a time, and which of its files it is."""
 _MAX_FILES = 100_000
 _MAX_BYTES = 16 << 20
 """Of one file: a writer begins another after 256 KiB."""
+_MOST_SERIES = 16
+"""Of a process at once; there are two as a rule."""
+_MOST_MEASURED = 64
+"""Names of phases of one process that the GPU is measured for; there are three."""
 _MAX_NOTES = 100
 _MAX_NOTE_BYTES = 1 << 12
-_MAX_OPEN = 1000
-"""Deepest nesting of spans on one thread; deeper is a marks file gone wild."""
-_MAX_GPU_NS = 1 << 50
-"""Thirteen days; more is no time that was measured."""
+_PIECE = 4096
+"""Marks handed on at once."""
+_MOST_HELD = 4096
+"""Marks of a file that may be younger than those of the next one."""
 
 _RECORD = np.dtype(
     [
@@ -52,9 +57,10 @@ _RECORD = np.dtype(
     ]
 )
 assert _RECORD.itemsize == RECORD_BYTES
-_AT_ONCE = 1 << 16
-_COLUMNS = ["ts", "pid", "tid", "epoch", "step", "kind", "name"]
+_KINDS = [kind | of_torch for kind in (BEGIN, END, MEASURED) for of_torch in (0, AUTOMATIC)]
 
+Records = np.ndarray[Any, Any]
+"""Marks, as fields of `_RECORD`."""
 
 NAMES = "names.jsonl"
 """Beside the marks: what this machine calls the processes of a container (`MarkFacts`)."""
@@ -66,60 +72,216 @@ UNKNOWN_PID = 0
 """There: a process that was gone before it was looked for."""
 
 
-@dataclass(slots=True)
-class Span:
-    """Something that a thread did for a time. An end of None: it had not ended it.
+@dataclass
+class Found:
+    """What there is among the marks of a process."""
 
-    Negative pids and tids are those of a container, whose names here are not known.
+    begun: int
+    """When it began to write, by the names of its files."""
+    last: int = 0
+    """The time of its last mark."""
+    automatic: bool = False
+    """Whether PyTorch marked in it."""
+    serves: int | None = None
+    """The process that this one works for, if it is a DataLoader's worker."""
+    learns: bool = False
+    measured: set[bytes] = field(default_factory=set)
+    """Names of phases of which marks tell what the GPU took."""
+    leading: set[int] = field(default_factory=set)
+    """Threads that fetch or learn."""
+    said: set[str] = field(default_factory=set)
+    """Names that its script marks itself, of those asked for."""
+
+    def note(self, records: Records, asked: Collection[str]) -> None:
+        """Add what there is among some marks in order of time."""
+        if not len(records):
+            return
+        self.last = max(self.last, int(records["ts"][-1]))
+        kinds = records["kind"]
+        measured = np.isin(kinds, (MEASURED, MEASURED | AUTOMATIC))
+        if measured.any() and len(self.measured) < _MOST_MEASURED:
+            self.measured.update(np.unique(records["name"][measured])[:_MOST_MEASURED].tolist())
+        script = records["name"][kinds == BEGIN]
+        if len(script):
+            self.said |= {name for name in asked if (script == name.encode()).any()}
+        facts = records[kinds == BEGIN | AUTOMATIC]
+        if len(facts):
+            self.automatic = True
+            learns = np.isin(facts["name"], [b"backward", b"optimizer"])
+            self.learns |= bool(learns.any())
+            works = facts["step"][facts["name"] == b"worker"]
+            if len(works):
+                self.serves = 0 if works[-1] == ABSENT else int(works[-1])
+            leads = facts["tid"][learns | (facts["name"] == b"fetch")]
+            self.leading |= set(np.unique(leads).tolist())
+
+    def add(self, other: Found) -> None:
+        """Add what there is among other marks."""
+        self.last = max(self.last, other.last)
+        self.automatic |= other.automatic
+        self.serves = self.serves if other.serves is None else other.serves
+        self.learns |= other.learns
+        self.measured |= other.measured
+        self.leading |= other.leading
+        self.said |= other.said
+
+
+@dataclass
+class _Series:
+    """The files that one writer of a process wrote, in that order.
+
+    A process has two where PyTorch marks in it and its script does: neither knows the other.
     """
 
-    start: int
     pid: int
-    tid: int
-    name: str
-    epoch: int | None = None
-    step: int | None = None
-    end: int | None = None
-    source: str = "script"
-    gpu_ns: int | None = None
-    """What the GPU took for it, where that was measured."""
+    """Negative: it is a container's name for it, and what it is called here is not known."""
+    paths: list[Path]
+    own: int
+    """The pid as the process writes it."""
+    begun: int
+    """ns of CLOCK_MONOTONIC."""
+    threads: dict[int, int] | None
+    """Names of its threads, by what they are called in its container."""
+    parents: dict[int, int]
 
-    def but(self, **changes: Any) -> Span:
-        """A copy with changes."""
-        return replace(self, **changes)
+    def records(self, lost: Counter[str] | None = None) -> Iterator[Records]:
+        """Its marks in order of time, about a file at once; counts in `lost` what is left out."""
+        held = np.empty(0, _RECORD)
+        for path in self.paths:
+            records = self._read(path, lost)
+            if len(held) and len(records):
+                # Threads mark at once: a file's first mark may be older than the last before it.
+                ready = int(np.searchsorted(held["ts"], records["ts"].min(), side="right"))
+                ready = max(ready, len(held) - _MOST_HELD)
+                yield held[:ready]
+                records = np.concatenate([held[ready:], records])
+            if len(records):
+                held = records[np.argsort(records["ts"], kind="stable")]
+        yield held
+
+    def _read(self, path: Path, lost: Counter[str] | None) -> Records:
+        """The committed marks of one file; a process marks as itself."""
+        lost = Counter() if lost is None else lost
+        try:
+            data = read_bounded(path, _MAX_BYTES)
+        except (OSError, ValueError):
+            lost["files of marks left out: not readable"] += 1
+            return np.empty(0, _RECORD)
+        records = np.frombuffer(data, _RECORD, count=len(data) // RECORD_BYTES)
+        sane = (records["committed"] == COMMITTED) & np.isin(records["kind"], _KINDS)
+        sane &= (records["pid"] > 0) & (records["tid"] > 0)
+        own = records["pid"] == self.own
+        if others := int(np.count_nonzero(sane & ~own)):
+            lost["marks left out: they name another process than the file does"] += others
+        kept: Records = records[sane & own]
+        if self.threads is not None:
+            self._rename(kept, self.threads)
+        return kept
+
+    def _rename(self, records: Records, known: dict[int, int]) -> None:
+        """Put this machine's tids and pids in the place of a container's; negative: not known."""
+        records["tid"] = [known.get(tid, -tid) for tid in records["tid"].tolist()]
+        worker = (records["name"] == b"worker") & (records["step"] > 0)
+        steps = records["step"][worker].tolist()
+        records["step"][worker] = [self.parents.get(pid, -pid) for pid in steps]
 
 
-def read_spans(folder: Path, names: Iterable[MarkFacts] = ()) -> tuple[list[Span], list[Span]]:
-    """Spans of every marks file in `folder`: those of the scripts, and the automatic ones.
+@dataclass
+class Marked:
+    """A process that has marked."""
 
-    An inner span of a script inherits epoch and step; what they are in an automatic one,
-    `tracer.phases.automatic` says. Each list is in order of threads, then of time. `names` are
-    those of containers' processes.
+    pid: int
+    """Negative: it is a container's name for it, and what it is called here is not known."""
+    found: Found
+    _series: list[_Series]
+
+    def records(self) -> Iterator[Records]:
+        """Its marks in order of time, some thousand at once."""
+        for records in _merged([series.records() for series in self._series]):
+            for first in range(0, len(records), _PIECE):
+                yield records[first : first + _PIECE]
+
+
+def _merged(series: list[Iterator[Records]]) -> Iterator[Records]:
+    """Several series of marks as one, each of them and all of it in order of time."""
+    if len(series) == 1:
+        yield from series[0]
+        return
+    held: dict[int, Records] = {}
+    left = dict(enumerate(series))
+    while left or held:
+        for number in [number for number in left if number not in held]:
+            more = next((part for part in left[number] if len(part)), None)
+            if more is None:
+                del left[number]
+            else:
+                held[number] = more
+        if held:
+            until = min(records["ts"][-1] for records in held.values())
+            ready = []
+            for number, records in sorted(held.items()):
+                count = int(np.searchsorted(records["ts"], until, side="right"))
+                ready.append(records[:count])
+                held[number] = records[count:]
+                if not len(held[number]):
+                    del held[number]
+            whole = np.concatenate(ready)
+            yield whole[np.argsort(whole["ts"], kind="stable")]
+
+
+def marked(
+    folder: Path, names: Iterable[MarkFacts] = (), asked: Collection[str] = ()
+) -> tuple[list[Marked], Counter[str]]:
+    """The processes that have marks in `folder`, with what there is among these.
+
+    `names` are those of containers' processes; `asked`: names that a script may mark. The second
+    result counts what is left out, by a sentence that follows the number.
     """
-    here: dict[str, _Names] = {}
+    known: dict[int, list[tuple[Found, _Series]]] = {}
+    lost: Counter[str] = Counter()
+    for series in _all_series(folder, names, lost):
+        found = Found(series.begun)
+        for records in series.records(lost):
+            found.note(records, asked)
+        known.setdefault(series.pid, []).append((found, series))
+    processes: list[Marked] = []
+    for pid, its in sorted(known.items()):
+        before: Marked | None = None
+        for found, series in sorted(its, key=lambda one: (one[0].begun, one[1].paths)):
+            at_once = before is not None and found.begun <= before.found.last
+            if before is not None and at_once and len(before._series) < _MOST_SERIES:
+                before.found.add(found)
+                before._series.append(series)
+            else:  # another process, later, of the same pid
+                before = Marked(pid, found, [series])
+                processes.append(before)
+    return processes, lost
+
+
+def _all_series(folder: Path, names: Iterable[MarkFacts], lost: Counter[str]) -> Iterator[_Series]:
+    here: dict[str, tuple[int, dict[int, int]]] = {}
+    """The pid of a container's process there, and what its threads are called here."""
     parents: dict[int, int] = {}
     for process, own, pid, threads in names:
-        known = here.setdefault(process, _Names(own))
+        _, known = here.setdefault(process, (own, {}))
         if pid != UNKNOWN_PID:
-            known.threads.update({own: pid, **dict(threads)})
+            known.update({own: pid, **dict(threads)})
             # Two containers may count alike: then it is not known which is meant.
             parents[own] = pid if parents.get(own, pid) == pid else -own
-    parts = [np.empty(0, _RECORD)]
+    files: dict[str, list[tuple[int, Path]]] = {}
     for path in _files(folder, SUFFIX, _MAX_FILES):
-        records = _read(path)
-        if (process := escaped(path.name.rpartition("-")[0])) in here:
-            _rename(records, here[process], parents)
-        parts.append(records)
-    records = np.concatenate(parts)
-    # By threads, then by time; of one time as they lie.
-    records = records[np.lexsort((records["ts"], records["tid"], records["pid"]))]
-    measured = np.isin(records["kind"], (MEASURED, MEASURED | AUTOMATIC))
-    of_torch = (records["kind"] & AUTOMATIC) != 0
-    script = _spans(records[~of_torch & ~measured], True)
-    automatic = _spans(records[of_torch & ~measured], False)
-    for found in (script, automatic):
-        _measure(found, records[measured])
-    return script, automatic
+        if match := _NAME.fullmatch(path.name):
+            files.setdefault(match[1], []).append((int(match[2]), path))
+        else:
+            lost["files of marks left out: not named after a process"] += 1
+    for process, numbered in files.items():
+        own, begun = map(int, process.split("-"))
+        its_own, threads_here = here.get(process, (own, None))
+        pid = own
+        if threads_here is not None:
+            pid = threads_here.get(own, -own) if own == its_own else -own
+        paths = [path for _, path in sorted(numbered)]
+        yield _Series(pid, paths, own, begun, threads_here, parents)
 
 
 def read_notes(folder: Path) -> list[str]:
@@ -142,103 +304,3 @@ def _files(folder: Path, suffix: str, most: int) -> list[Path]:
             paths = (path for path in place.iterdir() if path.suffix == suffix)
             found += sorted(itertools.islice(paths, most))
     return found[:most]
-
-
-def _read(path: Path) -> np.ndarray[Any, Any]:
-    """The committed records of one marks file."""
-    try:
-        data = read_bounded(path, _MAX_BYTES)
-    except (OSError, ValueError):
-        return np.empty(0, _RECORD)
-    records = np.frombuffer(data, _RECORD, count=len(data) // RECORD_BYTES)
-    kinds = [kind | of_torch for kind in (BEGIN, END, MEASURED) for of_torch in (0, AUTOMATIC)]
-    sane = (records["committed"] == COMMITTED) & np.isin(records["kind"], kinds)
-    sane &= (records["pid"] > 0) & (records["tid"] > 0)
-    kept: np.ndarray[Any, Any] = records[sane]
-    return kept
-
-
-@dataclass
-class _Names:
-    """Of a container's process that marks."""
-
-    own: int
-    """Its pid there."""
-    threads: dict[int, int] = field(default_factory=dict)
-    """What they are called here, by what they are called there; its first one among them."""
-
-
-def _rename(records: np.ndarray[Any, Any], names: _Names, parents: dict[int, int]) -> None:
-    """Put this machine's pids and tids in the place of a container's; negative: not known."""
-    known = names.threads
-    records["tid"] = [known.get(tid, -tid) for tid in records["tid"].tolist()]
-    records["pid"] = [
-        known.get(pid, -pid) if pid == names.own else -pid for pid in records["pid"].tolist()
-    ]
-    worker = (records["name"] == b"worker") & (records["step"] > 0)
-    records["step"][worker] = [parents.get(pid, -pid) for pid in records["step"][worker].tolist()]
-
-
-def _spans(records: np.ndarray[Any, Any], inherit: bool) -> list[Span]:
-    """Spans of each thread, as they began: an end closes the innermost open one of its name."""
-    begun: list[Span] = []
-    stack: deque[Span] = deque()
-    names: dict[bytes, str] = {}
-    often: Counter[str] = Counter()
-    """The number of open ones of a name: a thread may end what it never began."""
-    thread = None
-    for ts, pid, tid, epoch, step, kind, raw in _rows(records[_COLUMNS]):
-        if (pid, tid) != thread:
-            thread = pid, tid
-            stack.clear()
-            often.clear()
-        name = names.get(raw)
-        if name is None:
-            name = names[raw] = _text(raw)
-        if kind & ~AUTOMATIC == BEGIN:
-            if len(stack) >= _MAX_OPEN:
-                often[stack.popleft().name] -= 1
-            around = stack[-1] if stack and inherit else None
-            span = Span(
-                ts,
-                pid,
-                tid,
-                name,
-                epoch if epoch != ABSENT else (around.epoch if around else None),
-                step if step != ABSENT else (around.step if around else None),
-            )
-            begun.append(span)
-            stack.append(span)
-            often[name] += 1
-        elif often[name]:
-            # What is still open inside it was left by an exception that skipped its end mark.
-            ended = None
-            while ended != name:
-                span = stack.pop()
-                span.end, ended = ts, span.name
-                often[ended] -= 1
-    return begun
-
-
-def _rows(records: np.ndarray[Any, Any]) -> Iterator[tuple[Any, ...]]:
-    """Records as tuples of Python's numbers, made some at a time."""
-    for first in range(0, len(records), _AT_ONCE):
-        yield from records[first : first + _AT_ONCE].tolist()
-
-
-def _text(name: bytes) -> str:
-    return name.rstrip(b"\0").decode("utf-8", "backslashreplace")
-
-
-def _measure(spans: list[Span], records: np.ndarray[Any, Any]) -> None:
-    """Add to spans what the GPU took for each part of them, by thread, name and time."""
-    by_name: dict[tuple[int, int, str], list[Span]] = {}
-    for span in spans if len(records) else ():
-        by_name.setdefault((span.pid, span.tid, span.name), []).append(span)
-    for _, pid, tid, at, took, _, raw in _rows(records[_COLUMNS]):
-        own = by_name.get((pid, tid, _text(raw)), [])
-        before = bisect_right(own, at, key=lambda s: s.start)
-        if before and 0 <= took < _MAX_GPU_NS:
-            around = own[before - 1]
-            if around.end is None or at <= around.end:
-                around.gpu_ns = (around.gpu_ns or 0) + took

@@ -2,55 +2,94 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from probes.torch_calls import BACKWARD_BEGIN, BACKWARD_END, RECORD_BEGIN, RECORD_END, TABLE
-from tracer.store.marks import Span
+from tracer.store.spans import Span
 
 UPROBE = "uprobe"
 
 _MOST_OPEN = 1000
+_MOST_WITHIN = 10_000
+"""Calls within another one. More: its end was not seen."""
+_ROWS = 1 << 16
+_OPTIMIZER = "Optimizer.step#"
 _RECORDS = (
     ("enumerate(DataLoader)#", "fetch"),
-    ("Optimizer.step#", "optimizer"),
+    (_OPTIMIZER, "optimizer"),
     ("Optimizer.zero_grad#", "zero_grad"),
 )
 """What PyTorch calls them, by its beginning."""
 
+Take = Callable[[int, int, list[Span]], None]
+"""Called with a process, a thread, and facts of that in order of their start."""
 
-def read_calls(folder: Path) -> list[Span]:
-    """fetch, backward and optimizer of each thread, and the forward inferred between them.
 
-    In order of threads, then of time. `folder` holds the table `torch_calls`.
-    """
-    path = folder / f"{TABLE.name}.parquet"
-    if not path.exists():
-        return []
-    columns = pq.read_table(path, columns=["ts", "pid", "tid", "event", "name", "object"])
-    threads: dict[tuple[int, int], _Thread] = {}
-    for batch in columns.to_batches():
-        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        for ts, pid, tid, event, name, record in rows:
-            if pid is not None:
-                thread = threads.setdefault((pid, tid), _Thread(pid, tid))
-                thread.call(ts, event, name, record)
-    return [span for key in sorted(threads) for span in threads[key].facts()]
+class Calls:
+    """The table `torch_calls` in a folder, which need not be there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / f"{TABLE.name}.parquet"
+        self.pids: set[int] = set()
+        """Processes that it has calls of."""
+        self.learning: set[int] = set()
+        """Those that learn."""
+        for rows in self._batches(["pid", "event", "name"]):
+            pid = rows.column("pid")
+            self.pids |= set(pc.unique(pid.drop_null()).to_pylist())
+            learns = pc.or_kleene(
+                pc.equal(rows.column("event").cast(pa.string()), BACKWARD_BEGIN),
+                pc.starts_with(rows.column("name").cast(pa.string()), _OPTIMIZER),
+            )
+            self.learning |= set(pc.unique(pid.filter(learns).drop_null()).to_pylist())
+
+    def _batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        if self._path.exists():
+            with pq.ParquetFile(self._path) as file:
+                yield from file.iter_batches(_ROWS, columns=columns)
+
+    def read(self, take: Take, but: set[int]) -> None:
+        """Hand on fetch, backward and optimizer of each thread, and the forward between them.
+
+        Those of all processes `but` some.
+        """
+        threads: dict[tuple[int, int], _Thread] = {}
+        for batch in self._batches(["ts", "pid", "tid", "event", "name", "object"]):
+            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            for ts, pid, tid, event, name, record in rows:
+                if pid is not None and pid not in but:
+                    thread = threads.get((pid, tid))
+                    if thread is None:
+                        thread = threads[pid, tid] = _Thread(pid, tid, take)
+                    thread.call(ts, event, name, record)
+        for thread in threads.values():
+            thread.finish()
 
 
 class _Thread:
     """The calls of one thread, in order of time."""
 
-    def __init__(self, pid: int, tid: int) -> None:
+    def __init__(self, pid: int, tid: int, take: Take) -> None:
         self.pid = pid
         self.tid = tid
-        self.spans: list[Span] = []
+        self._take = take
+        self._spans: list[Span] = []
+        """Since none was open."""
         self._backwards: list[Span] = []
         self._records: list[Span | None] = []
         self._ended: int | None = None
         """The record that ended last: its destructor ends it once more."""
+        self._idle: list[tuple[int, int]] = []
+        """Between the calls since the last fetch, optimizer or backward."""
+        self._begun: int | None = None
+        self._busy = -1
+        self._latest = ""
+        """The fact that was found last."""
 
     def call(self, ts: int, event: str, name: str | None, record: int | None) -> None:
         """One row of the table."""
@@ -61,6 +100,8 @@ class _Thread:
         elif event == RECORD_BEGIN:
             self._ended = None
             known = next((n for start, n in _RECORDS if (name or "").startswith(start)), None)
+            if known is not None:
+                self._backwards.clear()  # an exception has ended those that are left
             self._records.append(self._begin(ts, known) if known else None)
             del self._records[:-_MOST_OPEN]
         elif event == RECORD_END and record != self._ended:
@@ -68,35 +109,47 @@ class _Thread:
             if self._records and (span := self._records.pop()) is not None:
                 span.end = ts
         del self._backwards[:-_MOST_OPEN]
+        if not self._backwards and not any(self._records):
+            self._hand_on(None)
 
     def _begin(self, ts: int, name: str) -> Span:
-        self.spans.append(Span(ts, self.pid, self.tid, name))
-        return self.spans[-1]
+        span = Span(ts, self.pid, self.tid, name)
+        if len(self._spans) >= _MOST_WITHIN:
+            self._backwards.clear()
+            self._records = [None] * len(self._records)
+        if not self._backwards and not any(self._records):
+            self._hand_on(span)
+        self._spans.append(span)
+        return span
 
-    def facts(self) -> list[Span]:
-        """The spans that are not within a like one, with the forwards."""
+    def _hand_on(self, following: Span | None) -> None:
+        """Hand on the spans so far, but those within a like one, with the forwards."""
         found: list[Span] = []
-        idle: list[tuple[int, int]] = []
-        """Between the calls since the last fetch, optimizer or backward."""
-        begun: int | None = None
-        busy = -1
-        for span, after in zip_longest(self.spans, self.spans[1:]):
+        spans, self._spans = self._spans, []
+        for span, after in zip(spans, [*spans[1:], following], strict=False):
             if span.end is None and after is not None:
                 span.end = after.start  # an exception ended it
-            if span.start < busy:
-                if span.name == "backward" and found[-1].name == "optimizer":
+            if span.start < self._busy:
+                if span.name == "backward" and self._latest == "optimizer":
                     found.append(span)  # in its closure
+                    self._latest = span.name
                 continue
-            busy = (1 << 62) if span.end is None else span.end
-            if begun is not None:
-                idle.append((begun, span.start))
-            begun = span.end
+            self._busy = (1 << 62) if span.end is None else span.end
+            if self._begun is not None:
+                self._idle.append((self._begun, span.start))
+            self._begun = span.end
             if span.name == "zero_grad":
                 continue
-            if span.name == "backward" and idle:
+            if span.name == "backward" and self._idle:
                 # Gradients may be set to zero before the forward or after.
-                start, end = max(idle, key=lambda gap: gap[1] - gap[0])
+                start, end = max(self._idle, key=lambda gap: gap[1] - gap[0])
                 found.append(Span(start, self.pid, self.tid, "forward", None, 1, end, "inferred"))
-            idle = []
+            self._idle = []
+            self._latest = span.name
             found.append(span)
-        return found
+        if found:
+            self._take(self.pid, self.tid, found)
+
+    def finish(self) -> None:
+        """Hand on what has not ended."""
+        self._hand_on(None)

@@ -1,95 +1,331 @@
-"""The phases of a trace: what scripts marked, what PyTorch was made to mark, what follows."""
+"""The phases of a trace: what scripts marked, what PyTorch was made to mark, what follows.
+
+Memory does not grow with the recording: marks are read piece by piece, the phases are written as
+they are found, and DuckDB puts them in order, by files where that takes more than some memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from probes.phases import TABLE
+from tracer.store.files import create, open_regular
 from tracer.store.lists import MarkFacts
-from tracer.store.marks import Span, read_spans
-from tracer.store.outside import UPROBE, read_calls
-from tracer.store.training import phases_of, without_marked
+from tracer.store.marks import Marked, marked
+from tracer.store.numbers import Batches, Epochs
+from tracer.store.outside import UPROBE, Calls
+from tracer.store.spans import Span, Spans
+from tracer.store.tables import TableWriter
+from tracer.store.training import AUTOMATIC, NAMES, Loop, Worker
 
-_LAST = 1 << 62
+_ALIKE = (("train", "epoch", "step"), ("eval", "inference"))
+"""Where a script marks one of these, none of them is inferred."""
+_ROWS = 1 << 16
+_MOST_MEMORY = "128MB"
+_THREADS = 2
+_DEPTHS = {name: n for n, name in enumerate(("train", "epoch", "eval", "inference", "step"))}
+"""Of phases that begin and end together, those around the others come first."""
+_FOREVER = 1 << 62
+_ABSENT = -(1 << 63)
+
+_UNSORTED = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("start", "end", "pid", "tid", "epoch", "step", "gpu_ns")),
+        *((name, pa.string()) for name in ("name", "source")),
+        *((name, pa.int64()) for name in ("loop", "cycle", "depth", "number")),
+    ]
+)
+_SORTED = """
+SELECT * FROM read_parquet('{place}', hive_partitioning = false)
+ORDER BY start, "end" DESC NULLS FIRST, depth, number
+"""
 
 
-def read_phases(
+def write_phases(
     folder: Path,
     start_ns: int,
     end_ns: int | None,
-    tables: Path | None = None,
+    building: Path,
     names: Iterable[MarkFacts] = (),
-) -> pa.RecordBatch | None:
-    """The phases that overlap the recording; None without any.
+) -> tuple[int, Counter[str]]:
+    """Write the table of the phases that overlap the recording.
+
+    Returns how many there are, and the number of marks that are left out, by a sentence that
+    follows the number. Raises OSError if they cannot be written or sorted.
 
     They are of every marks file in `folder` and, for processes that have none there, of the
-    table `torch_calls` in `tables`. `names` are those of containers' processes.
+    table `torch_calls` in `building`, where the table is written. `names` are those of containers'
+    processes.
     """
-    script, automatic = read_spans(folder, names)
-    inferred = phases_of(automatic)
-    if tables is not None:
-        marked = {span.pid for span in automatic}
-        inferred += phases_of([s for s in read_calls(tables) if s.pid not in marked], UPROBE)
-    found = script + _numbered(without_marked(inferred, script), script)
-    found = [
-        p
-        for p in found
-        if (end_ns is None or p.start <= end_ns) and (p.end is None or p.end >= start_ns)
-    ]
-    if not found:
-        return None
-    found.sort(key=lambda p: (p.start, -(p.end or _LAST)))
-    schema = TABLE.arrow_schema()
-    columns = {f.name: pa.array([getattr(p, f.name) for p in found]) for f in schema}
-    for name in ("pid", "tid"):
-        # A container's own name for it is nothing that other tables know.
-        columns[name] = pc.if_else(pc.greater(columns[name], 0), columns[name], None)
-    return pa.RecordBatch.from_arrays(
-        [
-            columns[f.name].cast(pa.string()).dictionary_encode()
-            if pa.types.is_dictionary(f.type)
-            else columns[f.name].cast(f.type)
-            for f in schema
-        ],
-        schema=schema,
-    )
+    asked = {name for group in (*_ALIKE, NAMES) for name in group}
+    processes, lost = marked(folder, names, asked)
+    calls = Calls(building)
+    rows = _Rows(building / f".{TABLE.name}", start_ns, end_ns)
+    try:
+        made = _Made(rows, processes, calls)
+        # Workers last: who used it tells what they fetched.
+        for process in sorted(processes, key=lambda process: process.found.serves is not None):
+            made.add(process)
+        made.add_calls(calls)
+        rows.close()
+        return _write_sorted(rows.path, building, made.epochs), lost
+    finally:
+        rows.remove()
 
 
-def _numbered(found: list[Span], script: list[Span]) -> list[Span]:
-    """With the numbers of the script's own phase around each, where it gives any."""
-    by_thread: dict[tuple[int, int], list[Span]] = {}
-    for span in script:
-        if span.epoch is not None or span.step is not None:
-            by_thread.setdefault((span.pid, span.tid), []).append(span)
-    if not by_thread:
-        return found
-    numbered = []
-    for thread, spans in _threads(found).items():
-        marked = sorted(by_thread.get(thread, ()), key=lambda s: s.start)
-        at = 0
-        open_spans: list[Span] = []
-        for span in sorted(spans, key=lambda s: s.start):
-            while at < len(marked) and marked[at].start <= span.start:
-                open_spans.append(marked[at])
-                at += 1
-            # A phase ends no earlier than what began inside it.
-            while open_spans and _ended(open_spans[-1], span.start):
-                open_spans.pop()
-            around = open_spans[-1] if open_spans else span
-            numbered.append(span.but(epoch=around.epoch, step=around.step))
-    return numbered
+class _Made:
+    """What the phases of all processes are made with."""
+
+    def __init__(self, rows: _Rows, processes: list[Marked], calls: Calls) -> None:
+        self.rows = rows
+        self.epochs = Epochs()
+        works = any(process.found.serves is not None for process in processes)
+        self.batches = Batches() if works else None
+        self._said: dict[int, set[str]] = {}
+        """What the scripts of processes mark themselves, by pid."""
+        for process in processes:
+            self._said.setdefault(process.pid, set()).update(_marked_by(process))
+        self._marked = {process.pid for process in processes if process.found.automatic}
+        self._seen_outside = calls.pids - self._marked
+        self.numbered: dict[tuple[int, int], _Numbered] = {}
+        """The phases of the scripts of processes that uprobes have seen, too."""
+
+    def add(self, process: Marked) -> None:
+        """Take the marks of a process."""
+        taken = _Process(process, self)
+        found = process.found
+        spans = Spans(process.pid, taken, found.leading, found.measured)
+        for records in process.records():
+            spans.add(records)
+        spans.finish()
+
+    def script(self, span: Span) -> None:
+        """Take a phase of a script."""
+        self.rows.add(span)
+        if span.pid in self._seen_outside and (span.epoch is not None or span.step is not None):
+            self.numbered.setdefault((span.pid, span.tid), _Numbered()).add(span)
+
+    def inferred(self, span: Span, said: Collection[str]) -> None:
+        """Take a phase that PyTorch marked or that follows, but none that the script has `said`."""
+        if span.name not in said:
+            if span.around is not None:
+                span.epoch, span.step = span.around
+                span.loop = -1
+            self.rows.add(span)
+
+    def add_calls(self, calls: Calls) -> None:
+        """Take what uprobes saw of processes that PyTorch did not mark in."""
+        loops: dict[tuple[int, int], Loop] = {}
+
+        def take(pid: int, tid: int, spans: list[Span]) -> None:
+            loop = loops.get((pid, tid))
+            if loop is None:
+                trains = pid in calls.learning
+                emit = partial(self.inferred, said=self._said.get(pid, ()))
+                loop = loops[pid, tid] = Loop(trains, UPROBE, self.epochs, None, emit)
+            script = self.numbered.get((pid, tid))
+            if script is not None:
+                for span in spans:
+                    span.around = script.around(span.start)
+            loop.add(spans)
+
+        calls.read(take, self._marked)
+        for loop in loops.values():
+            loop.finish()
 
 
-def _ended(span: Span, at: int) -> bool:
-    return span.end is not None and span.end <= at
+class _Process:
+    """Takes the spans of one process (`spans.Takes`)."""
+
+    def __init__(self, process: Marked, made: _Made) -> None:
+        self._learns = process.found.learns
+        self._made = made
+        self._emit = partial(made.inferred, said=_marked_by(process))
+        self._loops: dict[int, Loop] = {}
+        self._worker: Worker | None = None
+        serves = process.found.serves
+        if serves is not None and made.batches is not None:
+            self._worker = Worker(serves, made.batches, self._emit)
+
+    def phase(self, span: Span) -> None:
+        """Take a phase of the script."""
+        self._made.script(span)
+
+    def facts(self, tid: int, spans: list[Span]) -> None:
+        """Take what PyTorch marked."""
+        if self._worker is not None:
+            self._worker.add(spans)
+            return
+        loop = self._loops.get(tid)
+        if loop is None:
+            made = self._made
+            loop = Loop(self._learns, AUTOMATIC, made.epochs, made.batches, self._emit)
+            self._loops[tid] = loop
+        loop.add(spans)
+
+    def ended(self, tid: int) -> None:
+        """A thread has ended."""
+        loop = self._loops.pop(tid, None)
+        if loop is not None:
+            loop.finish()
 
 
-def _threads(spans: list[Span]) -> dict[tuple[int, int], list[Span]]:
-    found: dict[tuple[int, int], list[Span]] = {}
-    for span in spans:
-        found.setdefault((span.pid, span.tid), []).append(span)
-    return found
+def _marked_by(process: Marked) -> set[str]:
+    """Names of phases that are not inferred, as the script of the process marks them or alike."""
+    said = process.found.said
+    return said.union(*(group for group in _ALIKE if said.intersection(group)))
+
+
+class _Numbered:
+    """The phases of one thread's script that have numbers."""
+
+    def __init__(self) -> None:
+        self._rows = array("q")
+        self._by_start = np.empty((0, 5), np.int64)
+        self._at = 0
+        self._open: list[list[int]] = []
+
+    def add(self, span: Span) -> None:
+        """Take one that has ended, or never does."""
+        end = _FOREVER if span.end is None else span.end
+        numbers = (_ABSENT if number is None else number for number in (span.epoch, span.step))
+        self._rows.extend((span.start, end, *numbers, span.number))
+
+    def around(self, at: int) -> tuple[int | None, int | None] | None:
+        """Epoch and step of the innermost one at a time; times must not go back."""
+        if self._rows:
+            rows = np.frombuffer(self._rows, np.int64).reshape(-1, 5)
+            self._by_start = rows[np.lexsort((rows[:, 4], rows[:, 0]))]
+            self._rows = array("q")
+        while self._at < len(self._by_start) and self._by_start[self._at, 0] <= at:
+            self._open.append(self._by_start[self._at].tolist())
+            self._at += 1
+        # A phase ends no earlier than what began inside it.
+        while self._open and self._open[-1][1] <= at:
+            self._open.pop()
+        if not self._open:
+            return None
+        _, _, epoch, step, _ = self._open[-1]
+        return None if epoch == _ABSENT else epoch, None if step == _ABSENT else step
+
+
+class _Rows:
+    """A file of phases in the order in which they are found."""
+
+    def __init__(self, path: Path, start_ns: int, end_ns: int | None) -> None:
+        """Those that overlap a time, or what is after its start, are kept."""
+        self.path = path
+        self._start, self._end = start_ns, _FOREVER if end_ns is None else end_ns
+        self._held: list[tuple[Any, ...]] = []
+        self._number = 0
+        self._file = create(path)
+        self._writer = pq.ParquetWriter(self._file, _UNSORTED, compression="zstd")
+
+    def add(self, span: Span) -> None:
+        """Take a phase, if it overlaps."""
+        end = span.end
+        if end is not None:
+            # A hostile file's times may go back.
+            end = max(end, span.start)
+        if span.start > self._end or (end is not None and end < self._start):
+            return
+        self._number += 1
+        # A container's own name for a process is nothing that other tables know.
+        self._held.append(
+            (
+                span.start,
+                end,
+                span.pid if span.pid > 0 else None,
+                span.tid if span.tid > 0 else None,
+                span.epoch,
+                span.step,
+                span.gpu_ns,
+                span.name,
+                span.source,
+                span.loop,
+                span.cycle,
+                _DEPTHS.get(span.name, len(_DEPTHS)),
+                self._number,
+            )
+        )
+        if len(self._held) >= _ROWS:
+            self._write()
+
+    def _write(self) -> None:
+        held, self._held = self._held, []
+        columns = [
+            pa.array(values, field.type)
+            for values, field in zip(zip(*held, strict=True), _UNSORTED, strict=True)
+        ]
+        self._writer.write_batch(pa.record_batch(columns, _UNSORTED))
+
+    def close(self) -> None:
+        """Write what is held."""
+        if self._held:
+            self._write()
+        self._writer.close()
+        self._file.close()
+
+    def remove(self) -> None:
+        """Remove the file."""
+        if not self._file.closed:
+            self._writer.close()
+            self._file.close()
+        self.path.unlink()
+
+
+def _write_sorted(unsorted: Path, building: Path, epochs: Epochs) -> int:
+    """Write the table from a file of `_Rows`; returns how many rows it has."""
+    writer = TableWriter(TABLE, building)
+    try:
+        for found in _in_order(unsorted, building):
+            writer.add(_rows_of_table(found, epochs))
+        writer.close()
+    finally:
+        writer.discard()
+    return writer.rows
+
+
+def _in_order(unsorted: Path, building: Path) -> Iterator[pa.RecordBatch]:
+    """Raises OSError if there is no memory for that, or no room on the disk."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "memory_limit": _MOST_MEMORY,
+        "temp_directory": str(building / f".{TABLE.name}.spilled"),
+        "threads": _THREADS,
+    }
+    try:
+        with open_regular(unsorted) as file, duckdb.connect(config=config) as connection:
+            connection.execute("SET enable_progress_bar=false")  # it would be on standard output
+            found = connection.sql(_SORTED.format(place=f"/proc/self/fd/{file.fileno()}"))
+            reader: pa.RecordBatchReader = found.to_arrow_reader(_ROWS)
+            yield from reader
+    except duckdb.Error as error:
+        raise OSError(f"the phases cannot be sorted: {error}") from None
+
+
+def _rows_of_table(found: pa.RecordBatch, epochs: Epochs) -> pa.RecordBatch:
+    """Rows with the epochs of their cycles."""
+    numbers, known = epochs.find(*(found.column(name).to_numpy() for name in ("loop", "cycle")))
+    own = found.column("epoch")
+    epoch = pc.if_else(pa.array(known), pa.array(numbers), own)
+    arrays = []
+    for field in TABLE.arrow_schema():
+        column = epoch if field.name == "epoch" else found.column(field.name)
+        if pa.types.is_dictionary(field.type):
+            arrays.append(column.dictionary_encode())
+        else:
+            arrays.append(column.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=TABLE.arrow_schema())

@@ -16,6 +16,8 @@ from tracer.store.files import create
 
 _ROW_GROUP = 512 * 1024
 """Rows held back before they are written: some 30 MB of the widest table."""
+_MOST_BATCHES = 256
+"""Batches of rows held back: of a few rows, a batch takes more memory than these."""
 
 
 class TableWriter:
@@ -56,6 +58,9 @@ class TableWriter:
         self._held.append(batch)
         self._held_rows += batch.num_rows
         self.rows += batch.num_rows
+        if len(self._held) > _MOST_BATCHES:
+            whole = pa.Table.from_batches(self._held, self._schema).unify_dictionaries()
+            self._held = whole.combine_chunks().to_batches()
         if self._held_rows >= self._row_group:
             group = self._row_groups()
             self._await_written()

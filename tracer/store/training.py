@@ -8,26 +8,61 @@ process that also trains, or inference.
 
 What is inferred: `train`, `epoch`, `step`, `eval`, `inference`, and that forward calls which
 follow each other are one forward. All else is fact.
+
+A phase is handed on as soon as its cycle has ended. Which epoch that is in can take a whole pass
+over the data to know: the phase names its cycle, and `Epochs` tells the epoch at the end.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
+from itertools import groupby
 
-from tracer.store.marks import Span
+from tracer.store.numbers import Batches, Epochs
+from tracer.store.spans import COMPUTE, LEARNS, Span
 
 AUTOMATIC = "automatic"
 INFERRED = "inferred"
+NAMES = (
+    *("train", "epoch", "step", "eval", "inference", "fetch", *COMPUTE),
+    *("data_load", "model_load", "checkpoint"),
+)
+"""All phases that there can be here."""
 
-_COMPUTE = ("forward", "backward", "optimizer")
-_LEARNS = ("backward", "optimizer")
 _FOREVER = 1 << 62
+_MOST_PARTS = 10_000
+"""Of one cycle. A loop that can be cut nowhere is cut there."""
+_MOST_PASSES = 1000
+"""Passes over the data that may take turns."""
 
-_Numbers = dict[tuple[int, int, int], tuple[int | None, int | None]]
-"""(process, iteration, batch) to (epoch, step)."""
+Emit = Callable[[Span], None]
+
+
+class Worker:
+    """The fetches of a DataLoader's worker, with the numbers of the steps that use them."""
+
+    def __init__(self, serves: int, batches: Batches, emit: Emit) -> None:
+        """`serves` is the process that it works for."""
+        self._serves = serves
+        self._batches = batches
+        self._emit = emit
+
+    def add(self, spans: list[Span]) -> None:
+        """Take facts of the worker, in order of their start."""
+        for span in spans:
+            if span.name == "fetch":
+                batch = -1 if span.step is None else span.step
+                use = self._batches.find(self._serves, span.epoch or 0, batch)
+                span.epoch = span.step = None
+                if use is not None:
+                    span.loop, span.cycle, step = use
+                    span.step = step if step >= 0 else None
+                span.source = AUTOMATIC
+                self._emit(span)
 
 
 @dataclass(slots=True)
@@ -36,10 +71,10 @@ class _Cycle:
     """Outermost fetches, forwards, backwards and optimizers."""
     inside: list[Span] = field(default_factory=list)
     """What happened within those, as in the closure of an optimizer."""
+    others: list[Span] = field(default_factory=list)
+    """Loading and saving."""
     until: int | None = None
     """Where the next cycle of the same loop begins, or the loop's end is found."""
-    epoch: int | None = None
-    step: int | None = None
     names: set[str] = field(default_factory=set)
     """Of its parts."""
 
@@ -49,6 +84,10 @@ class _Cycle:
 
     def has(self, *names: str) -> bool:
         return not self.names.isdisjoint(names)
+
+    @property
+    def full(self) -> bool:
+        return len(self.parts) + len(self.inside) + len(self.others) >= _MOST_PARTS
 
     @property
     def start(self) -> int:
@@ -63,255 +102,237 @@ class _Cycle:
         """The pass over the data that it belongs to."""
         return next((p.epoch for p in self.parts if p.name == "fetch"), None)
 
-    @property
-    def trains(self) -> bool:
-        return self.has(*_LEARNS)
+
+@dataclass(slots=True)
+class _Epoch:
+    first: int
+    """Its first cycle."""
+    begin: Span
+    """What it begins with: loading the data or that cycle's first part."""
+    before: int | None
+    """Where the cycle before it ended."""
 
 
-def phases_of(facts: list[Span], source: str = AUTOMATIC) -> list[Span]:
-    """Phases with their epochs and steps, from the automatic marks of any number of processes.
-
-    `source` is where the facts are from. Numbers count from 0: epochs of a thread that trains,
-    and its steps, over all epochs.
-    """
-    found: list[Span] = []
-    numbers: _Numbers = {}
-    workers: list[Span] = []
-    for _, spans in groupby(sorted(facts, key=lambda s: (s.pid, s.start)), lambda s: s.pid):
-        of_process = list(spans)
-        if any(span.name == "worker" for span in of_process):
-            workers += of_process
-        else:
-            found += _process(of_process, numbers, source)
-    parent = {span.pid: span.step for span in workers if span.name == "worker"}
-    for span in workers:
-        if span.name == "fetch":
-            key = (
-                parent.get(span.pid) or 0,
-                span.epoch or 0,
-                -1 if span.step is None else span.step,
-            )
-            epoch, step = numbers.get(key, (None, None))
-            found.append(span.but(epoch=epoch, step=step, source=source))
-    return found
-
-
-def _process(spans: list[Span], numbers: _Numbers, source: str) -> list[Span]:
-    threads: dict[int, list[Span]] = {}
-    for span in spans:
-        threads.setdefault(span.tid, []).append(span)
-    leading = [
-        tid for tid, own in threads.items() if any(span.name in ("fetch", *_LEARNS) for span in own)
-    ]
-    if leading and len(leading) < len(threads):
-        # Helpers of PyTorch's: a replica's forward, or one computed anew by a backward.
-        busy = _Busy(s for tid in leading for s in threads[tid] if s.name in _COMPUTE)
-        for tid in threads.keys() - set(leading):
-            threads[tid] = [span for span in threads[tid] if not busy.around(span)]
-    trains = any(span.name in _LEARNS for span in spans)
-    found: list[Span] = []
-    for own in threads.values():
-        found += _Thread(own, trains, source).phases(numbers)
-    return found
-
-
-class _Busy:
-    """When any of some threads was computing."""
-
-    def __init__(self, spans: Iterable[Span]) -> None:
-        ordered = sorted(spans, key=lambda span: span.start)
-        self._starts = [span.start for span in ordered]
-        self._latest = list(accumulate(map(_end, ordered), max))
-        """The latest end of those up to each."""
-
-    def around(self, span: Span) -> bool:
-        """Whether one of them begins before this and ends after it."""
-        before = bisect_right(self._starts, span.start)
-        return before > 0 and self._latest[before - 1] >= _end(span)
-
-
-def _end(span: Span) -> int:
-    return _FOREVER if span.end is None else span.end
-
-
-class _Thread:
+class Loop:
     """One thread's facts, in order of time, cut into cycles."""
 
-    def __init__(self, spans: list[Span], process_trains: bool, source: str) -> None:
-        self.process_trains = process_trains
-        self.source = source
-        self.cycles: list[_Cycle] = []
-        self.others: list[Span] = []
-        """Loading and saving."""
-        self.loads: list[Span] = []
-        self._cut(spans)
+    def __init__(
+        self, trains: bool, source: str, epochs: Epochs, batches: Batches | None, emit: Emit
+    ) -> None:
+        """`trains`: whether its process learns; `source` is where the facts are from.
 
-    def _cut(self, spans: list[Span]) -> None:
-        current = _Cycle()
-        outer_end = -1
+        Without `batches`, no worker asks for them.
+        """
+        self._process_trains = trains
+        self._source = source
+        self._epochs = epochs
+        self._batches = batches
+        self._emit = emit
+        self._number = epochs.new_loop()
+        self._current = _Cycle()
+        self._outer_end = -1
+        self._load: Span | None = None
+        """The latest loading of data."""
+        self._trained = 0
+        """Cycles that were steps of training."""
+        self._first: Span | None = None
+        """The first part of the first of them."""
+        self._last_start = -1
+        self._last_end: int | None = None
+        """When the last of them began and ended."""
+        self._passes: dict[int, int] = {}
+        """Passes over the data: the first cycle of each."""
+        self._firsts: array[int] = array("q")
+        """The first cycles of the epochs so far."""
+        self._open: deque[_Epoch] = deque()
+        """The epochs that may still turn out to be one."""
+        self._run: tuple[Span, int | None] | None = None
+        """What is evaluated: the first part, and the end, of the cycles since the last step."""
+        self._inferred = 0
 
-        def close(until: int | None = None) -> None:
-            nonlocal current
-            if current.parts:
-                current.until = until
-                self.cycles.append(current)
-                current = _Cycle()
-
-        ends = [s.start for s in spans if s.name == "exhausted"]
-        at = 0
+    def add(self, spans: list[Span]) -> None:
+        """Take facts in order of their start."""
+        ends = [span.start for span in spans if span.name == "exhausted"]
         for span in spans:
-            if span.name in ("exhausted", "worker"):
+            name = span.name
+            if name in ("exhausted", "worker"):
                 continue
-            nested = span.start < outer_end
-            if span.name in ("fetch", *_COMPUTE):
-                if nested:
-                    current.inside.append(span)
+            works = name == "fetch" or name in COMPUTE
+            if self._current.full:
+                self._close()
+                self._outer_end = -1
+            if works:
+                if span.start < self._outer_end:
+                    self._current.inside.append(span)
                     continue
-                outer_end = _end(span)
-            if span.name == "fetch":
-                while at < len(ends) and ends[at] < span.start:
-                    at += 1
+                self._outer_end = _end(span)
+            current = self._current
+            if name == "fetch":
+                at = bisect_left(ends, span.start)
                 if at < len(ends) and ends[at] <= _end(span):
-                    close(span.start)
+                    self._close(span.start)
                     continue
-                if current.has(*_COMPUTE):
-                    close(span.start if current.iteration in (None, span.epoch) else None)
-            elif span.name == "forward":
+                if current.has(*COMPUTE):
+                    same = current.iteration in (None, span.epoch)
+                    self._close(span.start if same else None)
+            elif name == "forward":
                 # Without a DataLoader, a forward after an optimizer begins a cycle.
                 alone = not current.has("fetch") and not current.has("backward")
-                if not current.has("fetch") and current.has("optimizer"):
-                    close()
-                elif alone and not span.step and current.has("forward"):
-                    close()  # inference, call by call
-            if span.name in ("fetch", *_COMPUTE):
-                current.add(span)
+                ended = not current.has("fetch") and current.has("optimizer")
+                if ended or (alone and not span.step and current.has("forward")):
+                    self._close()  # inference, call by call
+            if works:
+                self._current.add(span)
+            elif name == "data_load":
+                self._close()
+                self._load = span
+                # It belongs to the epoch that comes.
+                self._hand_on(span, self._trained, None)
+            elif self._current.parts:
+                self._current.others.append(span)
             else:
-                if span.name == "data_load":
-                    close()
-                    self.loads.append(span)
-                self.others.append(span)
-        close()
+                self._rest(span)
 
-    def phases(self, numbers: _Numbers) -> list[Span]:
-        """Rows of this thread; notes the epoch and step of each batch that it fetched."""
-        training = [cycle for cycle in self.cycles if cycle.trains]
-        found = self._epochs(training)
-        for step, cycle in enumerate(training):
-            cycle.step = step
-            found.append(self._span("step", cycle.start, cycle.end, cycle))
-            found += self._parts(cycle)
-        if training:
-            found.append(self._span("train", training[0].start, training[-1].end))
-        found += self._evaluations()
-        for cycle in self.cycles:
+    def _close(self, until: int | None = None) -> None:
+        cycle = self._current
+        if not cycle.parts:
+            return
+        cycle.until = until
+        self._current = _Cycle()
+        if cycle.has(*LEARNS):
+            self._train(cycle)
+        else:
+            self._evaluate(cycle)
+        for span in cycle.others:
+            self._rest(span)
+
+    def _train(self, cycle: _Cycle) -> None:
+        """A step of training."""
+        self._end_run()
+        number = self._trained
+        first = cycle.parts[0]
+        iteration = cycle.iteration
+        if iteration is not None:
+            self._pass(iteration, cycle)
+        self._first = self._first or first
+        self._trained += 1
+        self._last_start, self._last_end = cycle.start, cycle.end
+        self._note(cycle, number, number)
+        self._inferred_row("step", first, cycle.end, number, number)
+        self._parts(cycle, number, number)
+
+    def _pass(self, iteration: int, cycle: _Cycle) -> None:
+        """Tell epochs apart: a pass over the data each. Passes that take turns are one epoch."""
+        first = self._passes.get(iteration)
+        if first is not None:
+            while self._firsts and self._firsts[-1] > first:
+                self._firsts.pop()
+                self._open.pop()
+            return
+        self._passes[iteration] = self._trained
+        begin = cycle.parts[0]
+        if self._load is not None and self._last_start < self._load.start < begin.start:
+            begin = self._load
+        self._firsts.append(self._trained)
+        self._open.append(_Epoch(self._trained, begin, self._last_end))
+        if len(self._passes) > _MOST_PASSES:
+            del self._passes[next(iter(self._passes))]
+            oldest = next(iter(self._passes.values()))
+            while len(self._open) > 1 and self._open[1].first <= oldest:
+                self._epoch_row(self._open[1].before)
+
+    def _epoch_row(self, end: int | None) -> None:
+        """The row of the first epoch that has none yet."""
+        epoch = self._open.popleft()
+        self._inferred_row("epoch", epoch.begin, end, epoch.first, None)
+
+    def _evaluate(self, cycle: _Cycle) -> None:
+        """A cycle in which nothing is learned: it belongs to the epoch of the last step."""
+        number = self._trained - 1
+        first = cycle.parts[0]
+        step = None
+        if not self._process_trains and cycle.has("forward"):
+            step = self._inferred
+            self._inferred += 1
+        self._note(cycle, number, step)
+        if cycle.has("forward"):
+            self._run = (self._run[0] if self._run else first, cycle.end)
+        if step is not None:
+            self._inferred_row("step", first, cycle.end, number, step)
+            self._parts(cycle, number, step)
+        else:
             for part in cycle.parts:
-                if part.name == "fetch" and part.epoch is not None and part.step is not None:
-                    numbers[part.pid, part.epoch, part.step] = (cycle.epoch, cycle.step)
-        return found + self._rest(training)
+                if part.name == "fetch":
+                    part.source = self._source
+                    self._hand_on(part, number, None)
 
-    def _span(self, name: str, start: int, end: int | None, cycle: _Cycle | None = None) -> Span:
-        first = self.cycles[0].parts[0]
-        epoch, step = (cycle.epoch, cycle.step) if cycle else (None, None)
-        return Span(start, first.pid, first.tid, name, epoch, step, end, INFERRED)
+    def _end_run(self) -> None:
+        """The row of the evaluation that is over."""
+        run, self._run = self._run, None
+        if run is not None:
+            name = "eval" if self._process_trains else "inference"
+            self._inferred_row(name, *run, self._trained - 1, None)
 
-    def _parts(self, cycle: _Cycle) -> list[Span]:
+    def _note(self, cycle: _Cycle, number: int, step: int | None) -> None:
+        """Note which batches a cycle has used."""
+        if self._batches is None:
+            return
+        for part in cycle.parts:
+            if part.name == "fetch" and part.epoch is not None and part.step is not None:
+                at = -1 if step is None else step
+                self._batches.note(part.pid, part.epoch, part.step, self._number, number, at)
+
+    def _parts(self, cycle: _Cycle, number: int, step: int) -> None:
         """What a step consists of; forwards that follow each other are one."""
-        found: list[Span] = []
         for name, group in groupby(cycle.parts, lambda part: part.name):
             parts = list(group)
             if name == "forward":
                 took = [part.gpu_ns for part in parts if part.gpu_ns is not None]
-                parts = [parts[0].but(end=parts[-1].end, gpu_ns=sum(took) if took else None)]
-            found += parts
-        found += [part for part in cycle.inside if part.name in _COMPUTE]
-        return [
-            p.but(
-                epoch=cycle.epoch,
-                step=cycle.step,
-                source=INFERRED if p.source == INFERRED else self.source,
-            )
-            for p in found
-        ]
+                parts[0].end = parts[-1].end
+                parts[0].gpu_ns = sum(took) if took else None
+                parts = parts[:1]
+            for part in parts:
+                self._part(part, number, step)
+        for part in cycle.inside:
+            if part.name in COMPUTE:
+                self._part(part, number, step)
 
-    def _epochs(self, training: list[_Cycle]) -> list[Span]:
-        """A pass over the data each; passes that take turns (two loaders) are one epoch."""
-        spans: dict[int, list[int]] = {}
-        for number, cycle in enumerate(training):
-            if cycle.iteration is not None:
-                spans.setdefault(cycle.iteration, [number, number])[1] = number
-        epochs: list[list[int]] = []
-        for first, last in spans.values():
-            if epochs and first <= epochs[-1][1]:
-                epochs[-1][1] = max(epochs[-1][1], last)
-            else:
-                epochs.append([first, last])
-        found = []
-        for epoch, (first, _) in enumerate(epochs):
-            # What follows without a fetch was fetched ahead.
-            end = epochs[epoch + 1][0] if epoch + 1 < len(epochs) else len(training)
-            for cycle in training[first:end]:
-                cycle.epoch = epoch
-            start = training[first].start
-            before = training[first - 1].start if first else -1
-            last = bisect_left(self.loads, start, key=lambda s: s.start) - 1
-            loaded = last >= 0 and self.loads[last].start > before
-            begun = self.loads[last].start if loaded else start
-            row = self._span("epoch", begun, training[end - 1].end)
-            found.append(row.but(epoch=epoch))
-        return found
+    def _part(self, part: Span, number: int, step: int) -> None:
+        if part.source != INFERRED:
+            part.source = self._source
+        self._hand_on(part, number, step)
 
-    def _evaluations(self) -> list[Span]:
-        """Runs of cycles in which nothing is learned."""
-        name = "eval" if self.process_trains else "inference"
-        found: list[Span] = []
-        epoch: int | None = None
-        step = 0
-        for trains, group in groupby(self.cycles, lambda cycle: cycle.trains):
-            cycles = list(group)
-            if trains:
-                epoch = cycles[-1].epoch
-                continue
-            for cycle in cycles:
-                cycle.epoch = epoch
-                if not self.process_trains and cycle.has("forward"):
-                    cycle.step = step
-                    step += 1
-                    found.append(self._span("step", cycle.start, cycle.end, cycle))
-                    found += self._parts(cycle)
-                else:
-                    fetches = (part for part in cycle.parts if part.name == "fetch")
-                    found += [f.but(epoch=epoch, step=None, source=self.source) for f in fetches]
-            computing = [cycle for cycle in cycles if cycle.has("forward")]
-            if computing:
-                row = self._span(name, computing[0].start, computing[-1].end)
-                found.append(row.but(epoch=epoch))
-        return found
+    def _rest(self, span: Span) -> None:
+        """Loading and saving: in the step around it, or else in the epoch of the last one."""
+        within = self._last_end is None or span.start < self._last_end
+        step = self._trained - 1 if self._trained and within else None
+        span.source = self._source
+        self._hand_on(span, self._trained - 1, step)
 
-    def _rest(self, training: list[_Cycle]) -> list[Span]:
-        """Loading and saving, in the step around it, or else in the epoch of the last one."""
-        found = []
-        cycles = iter(training)
-        ahead = next(cycles, None)
-        cycle: _Cycle | None = None
-        for span in self.others:
-            while ahead is not None and ahead.start <= span.start:
-                cycle, ahead = ahead, next(cycles, None)
-            epoch = step = None
-            if span.name == "data_load":
-                epoch = ahead.epoch if ahead is not None else None
-            elif cycle is not None:
-                epoch = cycle.epoch
-                end = cycle.end
-                step = cycle.step if end is None or span.start < end else None
-            found.append(span.but(epoch=epoch, step=step, source=self.source))
-        return found
+    def _inferred_row(
+        self, name: str, begin: Span, end: int | None, cycle: int, step: int | None
+    ) -> None:
+        row = Span(begin.start, begin.pid, begin.tid, name, end=end, source=INFERRED)
+        row.around = begin.around
+        self._hand_on(row, cycle, step)
+
+    def _hand_on(self, span: Span, cycle: int, step: int | None) -> None:
+        span.epoch, span.step = None, step
+        span.loop, span.cycle = self._number, cycle
+        if span.name == "data_load":
+            span.source = self._source
+        self._emit(span)
+
+    def finish(self) -> None:
+        """Hand on what was not known to be over."""
+        self._close()
+        self._end_run()
+        while self._open:
+            self._epoch_row(self._open[1].before if len(self._open) > 1 else self._last_end)
+        if self._first is not None:
+            self._inferred_row("train", self._first, self._last_end, -1, None)
+        self._epochs.end(self._number, self._firsts, self._trained)
 
 
-def without_marked(found: list[Span], script: Iterable[Span]) -> list[Span]:
-    """Phases but those of a kind that the script of the process marks itself."""
-    alike = (("train", "epoch", "step"), ("eval", "inference"))
-    marked: dict[int, set[str]] = {}
-    for span in script:
-        names = marked.setdefault(span.pid, set())
-        names.update(next((group for group in alike if span.name in group), (span.name,)))
-    return [span for span in found if span.name not in marked.get(span.pid, ())]
+def _end(span: Span) -> int:
+    return _FOREVER if span.end is None else span.end

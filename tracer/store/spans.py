@@ -1,0 +1,377 @@
+"""Marks of one process into spans: what began and ended on which of its threads.
+
+Marks come in order of time, and spans are handed on as they end. What is held meanwhile are open
+spans, and those within what PyTorch is doing just now.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, END
+
+COMPUTE = ("forward", "backward", "optimizer")
+LEARNS = ("backward", "optimizer")
+
+_MOST_OPEN = 1000
+"""Deepest nesting of spans on one thread; deeper is a marks file gone wild."""
+_MOST_WITHIN = 10_000
+"""Facts within another one. More: an exception has skipped the mark at its end."""
+_MOST_THREADS = 4096
+"""Of one process; of more, the one that has not marked for the longest time is taken to be over."""
+_MOST_SPANS = 1 << 17
+"""Held for one process; with more, such a thread is taken to be over, too."""
+_MOST_NAMES = 4096
+_MAX_GPU_NS = 1 << 50
+"""Thirteen days; more is no time that was measured."""
+_MOST_UNMEASURED = 1000
+"""Computations that the GPU may be behind: `_MAX_PENDING` in `phases.automatic.cuda`."""
+_MOST_HELD = 10_000
+"""Phases of a thread that wait for what the GPU took, where the thread computes nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """Something that a thread did for a time. An end of None: it had not ended it.
+
+    Negative pids and tids are those of a container, whose names here are not known.
+    """
+
+    start: int
+    pid: int
+    tid: int
+    name: str
+    epoch: int | None = None
+    step: int | None = None
+    end: int | None = None
+    source: str = "script"
+    gpu_ns: int | None = None
+    """What the GPU took for it, where that was measured."""
+    around: tuple[int | None, int | None] | None = None
+    """Epoch and step of the script's own phase that it began in, where that has any."""
+    number: int = 0
+    """Spans of a process are counted as they begin."""
+    loop: int = -1
+    """If not -1, the epoch is that of cycle `cycle` of this loop (`numbers.Epochs`)."""
+    cycle: int = -1
+
+
+class Takes(Protocol):
+    """What is done with spans."""
+
+    def phase(self, span: Span) -> None:
+        """Take a phase that the script marked: it has ended, or never does."""
+        ...
+
+    def facts(self, tid: int, spans: list[Span]) -> None:
+        """Take what PyTorch was made to mark: spans of a thread in order of their start.
+
+        What lies within one of them is among them, too.
+        """
+        ...
+
+    def ended(self, tid: int) -> None:
+        """Nothing more comes of a thread."""
+        ...
+
+
+class Spans:
+    """The spans of one process."""
+
+    def __init__(
+        self, pid: int, takes: Takes, leading: Collection[int], measured: Collection[bytes]
+    ) -> None:
+        """`leading` are the threads that fetch or learn; where there are any, others help them.
+
+        `measured`: names of phases of which marks tell what the GPU took.
+        """
+        self.pid = pid
+        self.takes = takes
+        self.measured = {_text(raw) for raw in measured}
+        self.computing: OrderedDict[Span, None] = OrderedDict()
+        """Open computations of the threads that lead, in order of their start."""
+        self._ended = (-1, -1)
+        """When the latest of them ended, and the first start of those that ended then."""
+        self.begun = 0
+        """How many spans have begun."""
+        self._leading = leading
+        self._threads: dict[int, _Thread] = {}
+        self._names: dict[bytes, str] = {}
+
+    def add(self, records: np.ndarray[Any, Any]) -> None:
+        """Take marks (`tracer.phases.format`), in order of time."""
+        seen: dict[int, _Thread] = {}
+        for ts, tid, epoch, step, kind, raw in zip(
+            *(records[name].tolist() for name in ("ts", "tid", "epoch", "step", "kind", "name")),
+            strict=True,
+        ):
+            thread = seen.get(tid)
+            if thread is None:
+                thread = seen[tid] = self._thread(tid)
+            name = self._names.get(raw) or self._name(raw)
+            if kind == BEGIN | AUTOMATIC:
+                thread.fact(ts, name, epoch, step)
+            elif kind == END | AUTOMATIC:
+                thread.end_fact(ts, name)
+            elif kind == BEGIN:
+                thread.begin(ts, name, epoch, step)
+            elif kind == END:
+                thread.end(ts, name)
+            else:
+                thread.measure(ts, epoch, step, name)
+        # The latest ones last.
+        for tid in seen:
+            self._threads[tid] = self._threads.pop(tid)
+        held = sum(thread.held for thread in self._threads.values())
+        beyond = len(self._threads) - _MOST_THREADS
+        for tid in [*self._threads]:
+            if held <= _MOST_SPANS and beyond <= 0:
+                break
+            held -= self._threads[tid].held
+            beyond -= 1
+            self._end(tid)
+
+    def _thread(self, tid: int) -> _Thread:
+        thread = self._threads.get(tid)
+        if thread is None:
+            helps = bool(self._leading) and tid not in self._leading
+            thread = self._threads[tid] = _Thread(self, tid, helps)
+        return thread
+
+    def _name(self, raw: bytes) -> str:
+        if len(self._names) >= _MOST_NAMES:
+            self._names.clear()
+        name = self._names[raw] = _text(raw)
+        return name
+
+    def helped(self, span: Span) -> bool:
+        """Whether a span that ends now lies within a computation of a thread that leads.
+
+        So it is a helper of PyTorch's: a replica's forward, or one computed anew by a backward.
+        """
+        first = next(iter(self.computing), None)
+        if first is not None and first.start <= span.start:
+            return True
+        ended, start = self._ended
+        return ended == span.end and start <= span.start
+
+    def computed(self, span: Span) -> None:
+        """A computation of a thread that leads is over, or given up."""
+        if span in self.computing and span.end is not None:
+            ended, start = self._ended
+            self._ended = span.end, min(start, span.start) if ended == span.end else span.start
+        self.computing.pop(span, None)
+
+    def finish(self) -> None:
+        """Hand on what has not ended: first of helpers, which may help what has not ended."""
+        for tid in sorted(self._threads, key=lambda tid: not self._threads[tid].helps):
+            self._end(tid)
+
+    def _end(self, tid: int) -> None:
+        self._threads.pop(tid).finish()
+        self.takes.ended(tid)
+
+
+class _Stack:
+    """The open spans of a thread. An end closes the innermost one of its name."""
+
+    def __init__(self) -> None:
+        self._spans: deque[Span] = deque()
+        self._often: dict[str, int] = {}
+        """The number of open ones of a name: a thread may end what it never began."""
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self._spans)
+
+    @property
+    def inner(self) -> Span | None:
+        """The innermost one."""
+        return self._spans[-1] if self._spans else None
+
+    @property
+    def outer(self) -> Span | None:
+        """The outermost one."""
+        return self._spans[0] if self._spans else None
+
+    def push(self, span: Span) -> Span | None:
+        """Open a span; returns the outermost one where that is given up."""
+        given_up = self.give_up() if len(self._spans) >= _MOST_OPEN else None
+        self._spans.append(span)
+        self._often[span.name] = self._often.get(span.name, 0) + 1
+        return given_up
+
+    def give_up(self) -> Span:
+        """Take away the outermost one."""
+        span = self._spans.popleft()
+        self._forget(span.name)
+        return span
+
+    def close(self, ts: int, name: str) -> list[Span]:
+        """End the innermost span of a name, and what an exception left open inside it.
+
+        Nothing where none is open: it began before the marks were kept. The outermost comes first.
+        """
+        closed: list[Span] = []
+        if name not in self._often:
+            return closed
+        while not closed or closed[-1].name != name:
+            span = self._spans.pop()
+            span.end = ts
+            self._forget(span.name)
+            closed.append(span)
+        return closed[::-1]
+
+    def _forget(self, name: str) -> None:
+        self._often[name] -= 1
+        if not self._often[name]:
+            del self._often[name]
+
+
+class _Thread:
+    """The open spans of one thread, and what is held back."""
+
+    def __init__(self, process: Spans, tid: int, helps: bool) -> None:
+        self.helps = helps
+        self._process = process
+        self._takes = process.takes
+        self._pid, self._tid = process.pid, tid
+        self._open = _Stack()
+        """Phases of the script."""
+        self._facts = _Stack()
+        self._within: list[Span] = []
+        """Facts since none was open."""
+        self._helped: set[Span] = set()
+        """Those among them that are parts of another thread's computation."""
+        self._computed = 0
+        self._waiting: deque[tuple[int, Span | list[Span]]] = deque()
+        """What the GPU may still be measured for: as much was computed when it ended."""
+        self._begun: dict[tuple[bool, str], deque[Span]] = {}
+        """The latest spans, by kind and name, of those that are measured."""
+
+    @property
+    def held(self) -> int:
+        """The number of spans that are held, and some more."""
+        begun = sum(map(len, self._begun.values()))
+        return len(self._open) + len(self._within) + len(self._waiting) + begun
+
+    def begin(self, ts: int, name: str, epoch: int, step: int) -> None:
+        """A phase of the script begins; it inherits the numbers that it is not given."""
+        around = self._open.inner
+        span = self._span(ts, name, False)
+        span.epoch = epoch if epoch != ABSENT else around.epoch if around else None
+        span.step = step if step != ABSENT else around.step if around else None
+        given_up = self._open.push(span)
+        if given_up is not None:
+            self._hand_on(given_up)
+
+    def end(self, ts: int, name: str) -> None:
+        """The innermost phase of this name ends, and what was left open inside it."""
+        for span in self._open.close(ts, name):
+            self._hand_on(span)
+
+    def fact(self, ts: int, name: str, epoch: int, step: int) -> None:
+        """PyTorch begins something."""
+        span = self._span(ts, name, True)
+        span.epoch = epoch if epoch != ABSENT else None
+        span.step = step if step != ABSENT else None
+        around = self._open.inner
+        if around is not None and (around.epoch is not None or around.step is not None):
+            span.around = (around.epoch, around.step)
+        given_up = self._facts.push(span)
+        if given_up is not None:
+            self._process.computed(given_up)
+        if not self.helps and name in COMPUTE:
+            self._process.computing[span] = None
+        self._within.append(span)
+        if len(self._within) > _MOST_WITHIN:
+            self._end_outermost()
+
+    def _span(self, ts: int, name: str, automatic: bool) -> Span:
+        self._process.begun += 1
+        span = Span(ts, self._pid, self._tid, name, number=self._process.begun)
+        if name in self._process.measured:
+            latest = self._begun.get((automatic, name))
+            if latest is None:
+                latest = self._begun[automatic, name] = deque(maxlen=2 * _MOST_UNMEASURED)
+            latest.append(span)
+        return span
+
+    def end_fact(self, ts: int, name: str) -> None:
+        """PyTorch ends something."""
+        for span in self._facts.close(ts, name):
+            if self.helps and self._process.helped(span):
+                self._helped.add(span)
+            self._process.computed(span)
+            self._computed += span.name in COMPUTE
+        if not self._facts:
+            self._hand_on_facts(self._within)
+            self._within = []
+
+    def _end_outermost(self) -> None:
+        """End a fact that an exception has left, where the first one within it began."""
+        outermost = self._within[0]
+        outermost.end = self._within[1].start
+        if self._facts.outer is outermost:
+            self._process.computed(self._facts.give_up())
+        still = self._facts.outer
+        at = next((n for n, span in enumerate(self._within) if span is still), len(self._within))
+        self._hand_on_facts(self._within[: max(1, at)])
+        self._within = self._within[max(1, at) :]
+
+    def measure(self, ts: int, at: int, took: int, name: str) -> None:
+        """Add what the GPU took to the spans of this name that went on at a time before."""
+        if at > ts or not 0 <= took < _MAX_GPU_NS:
+            return
+        for automatic in (False, True):
+            latest = self._begun.get((automatic, name), ())
+            before = bisect_right(latest, at, key=lambda span: span.start)
+            if before:
+                span = latest[before - 1]
+                if span.end is None or at <= span.end:
+                    span.gpu_ns = (span.gpu_ns or 0) + took
+
+    def _hand_on_facts(self, spans: list[Span]) -> None:
+        kept = [span for span in spans if span not in self._helped]
+        self._helped.difference_update(spans)
+        if kept:
+            self._hand_on(kept)
+
+    def _hand_on(self, what: Span | list[Span]) -> None:
+        if not self._process.measured:
+            self._give(what)
+            return
+        waiting = self._waiting
+        waiting.append((self._computed, what))
+        while waiting[0][0] < self._computed - _MOST_UNMEASURED or len(waiting) > _MOST_HELD:
+            self._give(waiting.popleft()[1])
+
+    def _give(self, what: Span | list[Span]) -> None:
+        if isinstance(what, Span):
+            self._takes.phase(what)
+        else:
+            self._takes.facts(self._tid, what)
+
+    def finish(self) -> None:
+        """Hand on everything."""
+        for span in self._facts:
+            if self.helps and self._process.helped(span):
+                self._helped.add(span)
+            self._process.computed(span)
+        self._hand_on_facts(self._within)
+        for span in self._open:
+            self._hand_on(span)
+        for _, what in self._waiting:
+            self._give(what)
+
+
+def _text(raw: bytes) -> str:
+    return raw.rstrip(b"\0").decode("utf-8", "backslashreplace")

@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
+from analysis.page.cells import cell
 from analysis.studies.extract_columns import COLUMNS
-from analysis.studies.extracts import MAKERS, of_trace
+from analysis.studies.extracts import MAKERS, of_trace, read_extracts
 from analysis.studies.measures import FILE as MEASURES
 from analysis.studies.report.contents import contents
 from analysis.studies.report.markdown import markdown
@@ -110,42 +111,37 @@ TOLD = {
 }
 
 
-def left_out_alike(folder, id, state="damaged"):
-    """That a run is left out, and the page, the text and the frame say so; gives the reason."""
-    _, runs, left_out = read_runs(folder)
+def left_out(folder, id, state="damaged"):
+    """The reason for which a run, and no other, is left out."""
+    _, runs, found = read_runs(folder)
     assert id not in set(runs["id"]) and len(runs) == 5
-    (reason,) = (one["reason"] for one in left_out if (one["id"], one["state"]) == (id, state))
+    (reason,) = (one["reason"] for one in found if (one["id"], one["state"]) == (id, state))
     assert "\n" not in reason and len(reason) < 1000
-    found = contents(folder)
-    assert f"1 {state}" in found.said
-    assert (id, state, reason) in found.left_out
-    for written in (page(found), markdown(found)):
-        assert f"1 {state}" in written and "Runs that are left out" in written
     return reason
 
 
 @pytest.mark.parametrize("harm", FILES.values(), ids=FILES)
 def test_a_run_whose_file_is_none_is_left_out_and_said(study, harm):
     harm(study / "runs/1-0/run.json")
-    assert "run.json" in left_out_alike(study, "1-0")
+    assert "run.json" in left_out(study, "1-0")
 
 
 @pytest.mark.parametrize("harm", TOLD.values(), ids=TOLD)
 def test_a_run_that_tells_what_cannot_be_is_left_out_and_said(study, harm):
     changed(study / "runs/1-0/run.json", harm)
-    left_out_alike(study, "1-0")
+    left_out(study, "1-0")
 
 
 @pytest.mark.parametrize("harm", FILES.values(), ids=FILES)
 @pytest.mark.parametrize("name", [MEASURES, "study.json"])
 def test_no_other_file_of_a_study_costs_much_or_ends_in_a_traceback(study, name, harm):
     harm(study / name if name == "study.json" else study / "runs/1-0" / name)
-    error = within_budget(read_runs, study)
     if name == "study.json":
-        assert error is not None and "\n" not in str(error)
+        with pytest.raises(TracerError) as error:
+            read_runs(study)
+        assert "\n" not in str(error.value)
     else:
-        assert error is None
-        assert MEASURES in left_out_alike(study, "1-0")
+        assert MEASURES in left_out(study, "1-0")
 
 
 def test_measures_name_no_run_and_no_factor(study):
@@ -161,13 +157,13 @@ def test_measures_name_no_run_and_no_factor(study):
 @pytest.mark.parametrize("value", ["x", [], {}, True, 10**400])
 def test_a_measure_that_is_no_number_leaves_its_run_out(study, value):
     changed(study / "runs/1-0" / MEASURES, lambda told: told["measures"].update(faults=value))
-    left_out_alike(study, "1-0")
+    left_out(study, "1-0")
 
 
 def test_a_run_that_has_not_ended_and_one_that_has_not_begun_are_said(study, tracer, tmp_path):
     (study / "runs/1-0/run.json").unlink()
     changed(study / "study.json", lambda told: told.update(runs=[{}] * 9))
-    left_out_alike(study, "1-0", "not ended")
+    left_out(study, "1-0", "not ended")
     said = "5 runs, 1 failed, 1 not ended, 2 not begun"
     assert contents(study).said == said
     assert said in tracer("study", "report", study).out
@@ -187,7 +183,7 @@ def test_the_folder_of_a_run_is_no_link(study, tmp_path):
         (place / name).unlink()
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
-    assert "symbolic link" in left_out_alike(study, "1-0")
+    assert "symbolic link" in left_out(study, "1-0")
     assert os.listdir(tmp_path / "elsewhere") == ["run.json"]
     (study / "runs").rename(tmp_path / "runs")
     (study / "runs").symlink_to(tmp_path / "runs")
@@ -202,9 +198,8 @@ def test_many_large_files_of_runs_are_not_all_read(study):
     for number in range(3000):
         (study / f"runs/x{number}").mkdir()
         os.link(study / "runs/1-0/run.json", study / f"runs/x{number}/run.json")
-    assert within_budget(contents, study) is None
-    _, _, left_out = read_runs(study)
-    assert sum("all such files" in one["reason"] for one in left_out) > 1000
+    assert within_budget(read_runs, study) is None
+    assert sum("all such files" in one["reason"] for one in read_runs(study)[2]) > 1000
 
 
 def test_more_runs_than_a_study_has_are_refused(study):
@@ -256,13 +251,27 @@ def test_extracts_that_are_no_file_of_ours_are_refused_and_said(study, harm):
 
 
 def extracts_are_left_out(study):
-    assert within_budget(contents, study) is None
+    ((id, reason),) = read_extracts(study, read_runs(study)[1]).left_out
+    assert id == "1-0" and EXTRACTS in reason
+    assert "\n" not in reason and len(reason) < 1000
+
+
+def test_what_is_left_out_is_said_alike_in_a_page_and_in_markdown(study):
+    (study / "runs/1-0/run.json").write_text("{")
+    (study / "runs/1-1" / EXTRACTS).write_text("{")
     found = contents(study)
-    ((id, became, reason),) = (one for one in found.left_out if one[0] != "failed")
-    assert (id, became) == ("1-0", "has no tables and figures")
-    assert "\n" not in reason and EXTRACTS in reason
+    assert found.said == "5 runs, 1 failed, 1 damaged"
+    assert {(id, became) for id, became, _ in found.left_out} == {
+        ("1-0", "damaged"), ("failed", "failed"), ("1-1", "has no tables and figures"),
+    }  # fmt: skip
     for written in (page(found), markdown(found)):
-        assert "has no tables and figures" in written
+        for _, became, reason in found.left_out:
+            assert became in written and cell(reason)[:8] in written
+        assert found.said in written and "Runs that are left out" in written
+
+
+def tables(folder):
+    read_extracts(folder, read_runs(folder)[1])
 
 
 def test_large_extracts_of_many_runs_are_not_all_read(study):
@@ -274,8 +283,8 @@ def test_large_extracts_of_many_runs_are_not_all_read(study):
         (study / f"runs/x{number}").mkdir()
         for name in ("run.json", MEASURES, EXTRACTS):
             os.link(place / name, study / f"runs/x{number}" / name)
-    assert within_budget(contents, study) is None
-    assert "has no tables and figures" in {one[1] for one in contents(study).left_out}
+    assert within_budget(tables, study) is None
+    assert len(read_extracts(study, read_runs(study)[1]).left_out) > 100
 
 
 def test_every_extract_of_a_trace_that_means_harm_has_the_columns_that_are_declared(tmp_path):

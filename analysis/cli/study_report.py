@@ -68,7 +68,7 @@ def report(
 
 def _write(folder: Path, output: Path, force: bool) -> None:
     from analysis.cli.page_output import check_output
-    from tracer.cli.main import plain
+    from tracer.cli.main import say
     from tracer.store.files import as_invoking_user, write_whole
 
     if output.suffix not in _FORMATS:
@@ -91,7 +91,7 @@ def _write(folder: Path, output: Path, force: bool) -> None:
         raise UsageError(
             f"cannot write {output}: {error.strerror}", "name another file with -o"
         ) from None
-    typer.echo(f"{plain(str(output))}: {found.said}", err=True)
+    say(f"{output}: {found.said}")
 
 
 def _print(

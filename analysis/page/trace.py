@@ -65,7 +65,7 @@ def trace_page(
         _TEMPLATE,
         TEMPLATES,
         figures=bool(shown.lanes) or any(one.figures for one in papers),
-        name=trace.folder.name,
+        name=escaped(trace.folder.name),
         summary=summary(trace.manifest, [*notes, *_left_out(shown)]),
         findings=None if findings is None else [_said(one) for one in findings[:_MOST_FINDINGS]],
         shown_findings=_SHOWN_FINDINGS,

@@ -18,6 +18,7 @@ from analysis.studies.papers.numbers import MODELS
 from analysis.studies.runs import factors_of, used
 from probes.errors import BadTrace
 from tracer.store.manifest import Manifest, TargetFacts
+from tracer.store.names import escaped
 from tracer.store.trace import Trace
 
 OF_A_STUDY = "run.trace"
@@ -71,7 +72,7 @@ def _of_run(folder: Path, facts: RunFacts) -> Identity:
     factors |= {name: value for name, value in factors_of(facts).items() if value is not None}
     factors |= used(facts)
     return Identity(
-        folder.parent.name,
+        escaped(folder.parent.name),
         factors,
         facts.get("dev"),
         True,
@@ -94,7 +95,7 @@ def _of_manifest(folder: Path, manifest: Manifest) -> Identity:
         value = _after(command, option)
         if value is not None and value.isdecimal() and len(value) < 10:
             factors[name] = int(value)
-    return Identity(folder.name.removesuffix(".trace"), factors, work=_work(command))
+    return Identity(escaped(folder.name).removesuffix(".trace"), factors, work=_work(command))
 
 
 def recording(manifest: Manifest) -> tuple[object, ...] | None:
@@ -116,7 +117,7 @@ def _model(command: Sequence[str], jobs: Sequence[TargetFacts], folder: Path) ->
         if word in known:
             return word
     scripts = [Path(word).name for word in command if word.endswith(".py")]
-    said = scripts[0] if scripts else jobs[0]["name"] if jobs else folder.name
+    said = scripts[0] if scripts else jobs[0]["name"] if jobs else escaped(folder.name)
     return said[:_MOST_CHARACTERS]
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import psutil
 from workloads.interrupt import held
 
 _PATIENCE_S = 15
+_LONGEST_NOTE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,10 @@ def say(note: Path | None, session: int) -> None:
 
 def forget(note: Path | None, session: int) -> None:
     """Strike out a session that has ended; an empty note is removed."""
-    if note is None or not note.exists():
+    if note is None or not os.path.lexists(note):
         return
     own = f'{{"session": {session},'
-    left = [line for line in note.read_text().splitlines() if not line.startswith(own)]
+    left = [line for line in _lines(note) if not line.startswith(own)]
     if left:
         with _opened(note, os.O_TRUNC) as file:
             file.write("\n".join(left) + "\n")
@@ -121,14 +123,27 @@ def _opened(note: Path, how: int) -> IO[str]:
     return os.fdopen(os.open(note, flags, 0o600), "w")
 
 
+def _lines(note: Path) -> list[str]:
+    """The lines of a note that this user has written; none of anybody else's.
+
+    Whoever else wrote it could have any session killed.
+    """
+    try:
+        fd = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        if not stat.S_ISREG(status.st_mode) or not own:
+            return []
+        return file.read(_LONGEST_NOTE).decode("utf-8", "replace").splitlines()
+
+
 def end_left(note: Path) -> None:
     """Kill what is left of the sessions of a runner that was killed."""
-    try:
-        lines = note.read_text().splitlines()
-    except FileNotFoundError:
-        return
-    for line in lines:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+    for line in _lines(note):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             told = json.loads(line)
             _end_left(int(told["session"]), float(told["started"]))
     note.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from analysis.studies.papers.of_traces import Section
 from analysis.timeline.heat import table_of
 from analysis.timeline.lane import Kind, Lane
 from analysis.timeline.lanes import Timeline, timeline
+from tracer.store.names import escaped
 from tracer.store.trace import Trace
 
 _TEMPLATE = "trace.html.j2"

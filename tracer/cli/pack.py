@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tracer.cli.main import say
 from tracer.cli.opening import TracePath
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracer.cli.main import verb
+from tracer.cli.main import say, verb
 
 if TYPE_CHECKING:
     from tracer.session.options import Outcome

@@ -86,6 +86,7 @@ def compare(
 
 def _groups(texts: list[str]) -> dict[str, list[str]]:
     from probes.errors import UsageError
+    from tracer.store.names import escaped
 
     found: dict[str, list[str]] = {}
     for text in texts:
@@ -95,7 +96,7 @@ def _groups(texts: list[str]) -> dict[str, list[str]]:
             raise UsageError(f"{text!r} is no group", "give e.g. --group host=a.trace,b.trace")
         if name in found:
             raise UsageError(f"the group {name} is given twice", "name all of its traces at once")
-        found[name] = listed
+        found[escaped(name)] = listed
     return found
 
 

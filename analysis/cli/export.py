@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tracer.cli.main import say
 from tracer.cli.opening import TracePath, open_trace
 
 
@@ -47,4 +48,4 @@ def export(
 
     with open_trace(trace) as opened, as_invoking_user():
         said = export_trace(opened, format, output, force, start, end)
-    typer.echo(f"{output}: " + ", ".join(f"{n} {what}" for what, n in said.items()), err=True)
+    say(f"{output}: " + ", ".join(f"{n} {what}" for what, n in said.items()))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import verb
+from tracer.cli.main import say, verb
 
 
 def _formats() -> str:
@@ -56,6 +56,6 @@ def import_trace(
         name = import_file(source, output, format, force)
         manifest = manifests.read(output)
     rows = ", ".join(f"{facts['rows']} {table}" for table, facts in manifest["tables"].items())
-    typer.echo(f"{output}: {name}: {rows}", err=True)
+    say(f"{output}: {name}: {rows}")
     for what, count in manifest.get("imported", {}).get("not_understood", {}).items():
-        typer.echo(f"not in a table: {what}: {count}", err=True)
+        say(f"not in a table: {what}: {count}")

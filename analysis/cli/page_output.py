@@ -6,8 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-import typer
-
 from probes.errors import UsageError
 
 _STDOUT = Path("-")
@@ -29,6 +27,7 @@ def check_output(output: Path, force: bool, json: bool) -> None:
 
 def write_page(text: str, output: Path) -> None:
     """Write a page, mode 0600; -: to stdout. Says on stderr what was written."""
+    from tracer.cli.main import say
     from tracer.sizes import show_size
     from tracer.store.files import as_invoking_user, write_whole
 
@@ -44,4 +43,4 @@ def write_page(text: str, output: Path) -> None:
         raise UsageError(
             f"cannot write {output}: {error.strerror}", "name another file with --html"
         ) from None
-    typer.echo(f"{output}: {show_size(len(page))}", err=True)
+    say(f"{output}: {show_size(len(page))}")

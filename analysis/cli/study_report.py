@@ -13,8 +13,10 @@ from probes.errors import UsageError
 if TYPE_CHECKING:
     from analysis.studies.claims import Verdict
     from analysis.studies.power_modes import PowerModes
+    from analysis.studies.runs import LeftOut
 
 _FORMATS = (".html", ".md")
+_MOST_LISTED = 100
 
 
 def report(
@@ -48,23 +50,25 @@ def report(
     from analysis.cli.power_modes import as_json
     from analysis.studies.claims import judge
     from analysis.studies.power_modes import power_modes
-    from analysis.studies.runs import read_runs
+    from analysis.studies.runs import name_of, not_begun, read_runs, said_runs
     from tracer.store.trace import dump
 
-    study, runs, failed = read_runs(folder)
+    study, runs, left_out = read_runs(folder)
     verdicts = judge(runs, study.get("paper"))
     modes = power_modes(runs)
     if json:
-        told: dict[str, Any] = {"study": study.get("name"), "runs": len(runs), "failed": failed}
+        told: dict[str, Any] = {"study": name_of(study), "runs": len(runs), "left_out": left_out}
+        told["not_begun"] = not_begun(study, len(runs), left_out)
         told["claims"] = [asdict(verdict) for verdict in verdicts]
         told["power_modes"] = as_json(modes)
         typer.echo(dump(told))
         return
-    _print(str(study.get("name")), len(runs), failed, verdicts, modes)
+    _print(f"{name_of(study)}: {said_runs(study, len(runs), left_out)}", left_out, verdicts, modes)
 
 
 def _write(folder: Path, output: Path, force: bool) -> None:
     from analysis.cli.page_output import check_output
+    from tracer.cli.main import say
     from tracer.store.files import as_invoking_user, write_whole
 
     if output.suffix not in _FORMATS:
@@ -87,13 +91,12 @@ def _write(folder: Path, output: Path, force: bool) -> None:
         raise UsageError(
             f"cannot write {output}: {error.strerror}", "name another file with -o"
         ) from None
-    typer.echo(f"{output}: {found.runs} runs, {len(found.failed)} failed", err=True)
+    say(f"{output}: {found.said}")
 
 
 def _print(
-    name: str,
-    runs: int,
-    failed: list[dict[str, Any]],
+    head: str,
+    left_out: list[LeftOut],
     verdicts: list[Verdict],
     modes: PowerModes | None,
 ) -> None:
@@ -101,9 +104,11 @@ def _print(
     from tracer.cli.output import console, print_table, safe, show
 
     out = console()
-    out.print(safe(f"{name}: {runs} runs, {len(failed)} failed"), style="bold")
-    for run in failed:
-        out.print(safe(f"failed: {run['id']}: {run['reason']}"[:300]))
+    out.print(safe(head), style="bold")
+    for run in left_out[:_MOST_LISTED]:
+        out.print(safe(f"{run['state']}: {run['id']}: {run['reason']}"[:300]))
+    if len(left_out) > _MOST_LISTED:
+        out.print(f"and {len(left_out) - _MOST_LISTED} more: --json has all of them")
     out.print()
     print_table(
         out,

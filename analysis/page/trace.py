@@ -19,6 +19,7 @@ from analysis.studies.papers.of_traces import Section
 from analysis.timeline.heat import table_of
 from analysis.timeline.lane import Kind, Lane
 from analysis.timeline.lanes import Timeline, timeline
+from tracer.store.names import escaped
 from tracer.store.trace import Trace
 
 _TEMPLATE = "trace.html.j2"
@@ -65,7 +66,7 @@ def trace_page(
         _TEMPLATE,
         TEMPLATES,
         figures=bool(shown.lanes) or any(one.figures for one in papers),
-        name=trace.folder.name,
+        name=escaped(trace.folder.name),
         summary=summary(trace.manifest, [*notes, *_left_out(shown)]),
         findings=None if findings is None else [_said(one) for one in findings[:_MOST_FINDINGS]],
         shown_findings=_SHOWN_FINDINGS,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from analysis.scale import remote
 from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store.manifest import FILE as MANIFEST
+from tracer.store.names import escaped
 from tracer.store.packing import SUFFIX, is_pack, open_pack
 from tracer.store.trace import Trace
 
@@ -56,7 +57,7 @@ def find(locations: Sequence[str]) -> list[Source]:
             found += _find_in_folder(Path(location))
         if len(found) > _MOST:
             raise UsageError(f"{location} holds more than {_MOST} traces", "name fewer of them")
-    names = _names([path for _, path in found])
+    names = _names([escaped(path) for _, path in found])
     return [Source(where, name) for (where, _), name in zip(found, names, strict=True)]
 
 

@@ -6,7 +6,6 @@ still be made when its traces have been thrown away.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -27,11 +26,13 @@ from analysis.report.tables import (
     writeback_reasons,
 )
 from analysis.report.usage import usage
+from analysis.studies.extract_columns import kept_kind
+from analysis.studies.facts import Budget, RunFacts, keep, read_run
 from analysis.studies.flush_layer import layer_curve
-from analysis.studies.runs import FACTORS, baseload_w, read_facts, used
+from analysis.studies.runs import FACTORS, baseload_w, place_of, used
 from analysis.views.energy import energy, why_none
 from probes.errors import BadTrace, TracerError
-from tracer.store.files import as_invoking_user, read_bounded, write_whole
+from tracer.store.checked import parsed
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace, dump
 
@@ -39,7 +40,11 @@ FILE = "extracts.json"
 VERSION = 3
 """Of what is extracted and how: extracts of another version are made anew."""
 
-_MAX_BYTES = 1 << 26
+MOST_BYTES = 128 << 20
+"""The most bytes of all extracts of a study."""
+_MAX_BYTES = 8 << 20
+_MOST_ROWS = 500_000
+"""The most rows of all extracts of a study: of a run there are some hundreds."""
 _MOST_CAUSES = 200
 
 
@@ -51,24 +56,32 @@ class Extracts:
     workers, batch_size and epochs as the jobs had them, where the study left them to the model.
     `energy` has baseload_w, too, the power of the idle machine (null: not recorded).
     `why`: why an extract has no row of any run. `facts`: a row a run, about its machine and what
-    its trace lost.
+    its trace lost. `left_out`: ids of runs whose extracts cannot be read, and why.
     """
 
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
     facts: pd.DataFrame = field(default_factory=pd.DataFrame)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
 
 
 def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
     """The extracts of the runs of a study's folder; `runs` as `read_runs` gives them."""
     factors = ["id", *(name for name in FACTORS if name in runs)]
 
+    told, kept = Budget(), Budget(MOST_BYTES)
+
     def read() -> Iterator[tuple[dict[str, Any], dict[str, Any] | str]]:
+        left = _MOST_ROWS
         for row in records(runs[factors]):
-            place = folder / "runs" / str(row["id"])
-            told = read_facts(place) or {}
+            place = place_of(folder, str(row["id"]))
             try:
-                yield row | used(told), extract(place, told.get("dev"))
+                facts = read_run(place, told) or RunFacts()
+                found = extract(place, facts.get("dev"), kept)
+                left -= sum(len(table.get("rows", ())) for table in found["tables"].values())
+                if left < 0:
+                    raise BadTrace(f"the study's extracts have more than {_MOST_ROWS} rows")
+                yield row | used(facts), found
             except TracerError as error:
                 yield row, str(error)
 
@@ -86,8 +99,10 @@ def gathered(
     frames: dict[str, list[pd.DataFrame]] = {name: [] for name in MAKERS}
     why: dict[str, Counter[str]] = {name: Counter() for name in MAKERS}
     facts = []
+    left_out: list[tuple[str, str]] = []
     for row, found in runs:
         if isinstance(found, str):
+            left_out.append((str(row["id"]), found))
             for reasons in why.values():
                 reasons[found] += 1
             continue
@@ -110,28 +125,31 @@ def gathered(
             if not parts
         },
         pd.DataFrame(facts),
+        left_out,
     )
 
 
-def extract(folder: Path, dev: str | None = None) -> dict[str, Any]:
+def extract(folder: Path, dev: str | None = None, budget: Budget | None = None) -> dict[str, Any]:
     """The extracts of the run in `folder`: `tables` by name, each columns and rows or `why` not.
 
     `dev` is the device of the run's own file system: others' write-backs are not its. Raises
     TracerError where neither they nor the trace can be read.
     """
-    kept = folder / FILE
+    damage: BadTrace | None = None
     try:
-        found = json.loads(read_bounded(kept, _MAX_BYTES))
-        if found["version"] == VERSION and found["tables"].keys() == MAKERS.keys():
+        found = (budget or Budget(MOST_BYTES)).read(folder / FILE, kept_kind(), _MAX_BYTES)
+        if found is not None and found["version"] == VERSION:
             return dict(found)
-    except (OSError, BadTrace, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    with Trace(folder / "run.trace") as trace:
-        found = of_trace(trace, dev)
-    text = dump({"version": VERSION, **found})
-    with as_invoking_user():
-        write_whole(kept, text.encode())
-    return json.loads(text)  # type: ignore[no-any-return]
+    except BadTrace as error:
+        damage = error
+    try:
+        with Trace(folder / "run.trace") as trace:
+            made = of_trace(trace, dev)
+    except BadTrace as error:
+        raise damage or error from None
+    data = dump({"version": VERSION, **made}).encode()
+    keep(folder, FILE, data)
+    return parsed(kept_kind(), data)  # type: ignore[no-any-return]
 
 
 def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Any]:

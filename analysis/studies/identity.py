@@ -6,15 +6,19 @@ targets are containers or none, and a command line has a model, a seed, workers 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.studies.facts import RunFacts, read_run
 from analysis.studies.papers.numbers import MODELS
-from analysis.studies.runs import factors_of, read_facts, used
+from analysis.studies.runs import factors_of, used
+from probes.errors import BadTrace
 from tracer.store.manifest import Manifest, TargetFacts
+from tracer.store.names import escaped
 from tracer.store.trace import Trace
 
 OF_A_STUDY = "run.trace"
@@ -44,7 +48,6 @@ class Identity:
     dev: str | None = None
     of_study: bool = False
     work: str = ""
-    facts: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def where(self) -> str:
@@ -55,24 +58,25 @@ class Identity:
 def identity(trace: Trace) -> Identity:
     """What this trace is of."""
     folder = trace.folder.resolve()
-    facts = read_facts(folder.parent) if folder.name == OF_A_STUDY else None
-    if facts is not None and isinstance(facts.get("factors"), dict):
+    facts = None
+    if folder.name == OF_A_STUDY:
+        with contextlib.suppress(BadTrace):  # a damaged run.json tells nothing
+            facts = read_run(folder.parent)
+    if facts is not None and "factors" in facts:
         return _of_run(folder, facts)
     return _of_manifest(folder, trace.manifest)
 
 
-def _of_run(folder: Path, facts: dict[str, Any]) -> Identity:
-    factors = {"model": "", "where": HOST, "mode": TRAIN, "repeat": None}
+def _of_run(folder: Path, facts: RunFacts) -> Identity:
+    factors: dict[str, Any] = {"model": "", "where": HOST, "mode": TRAIN, "repeat": None}
     factors |= {name: value for name, value in factors_of(facts).items() if value is not None}
     factors |= used(facts)
-    dev = facts.get("dev")
     return Identity(
-        folder.parent.name,
+        escaped(folder.parent.name),
         factors,
-        dev if isinstance(dev, str) else None,
+        facts.get("dev"),
         True,
         f"{factors['model']}, {factors['mode']}",
-        facts,
     )
 
 
@@ -91,7 +95,7 @@ def _of_manifest(folder: Path, manifest: Manifest) -> Identity:
         value = _after(command, option)
         if value is not None and value.isdecimal() and len(value) < 10:
             factors[name] = int(value)
-    return Identity(folder.name.removesuffix(".trace"), factors, work=_work(command))
+    return Identity(escaped(folder.name).removesuffix(".trace"), factors, work=_work(command))
 
 
 def recording(manifest: Manifest) -> tuple[object, ...] | None:
@@ -113,7 +117,7 @@ def _model(command: Sequence[str], jobs: Sequence[TargetFacts], folder: Path) ->
         if word in known:
             return word
     scripts = [Path(word).name for word in command if word.endswith(".py")]
-    said = scripts[0] if scripts else jobs[0]["name"] if jobs else folder.name
+    said = scripts[0] if scripts else jobs[0]["name"] if jobs else escaped(folder.name)
     return said[:_MOST_CHARACTERS]
 
 

@@ -5,26 +5,30 @@ Where several containers run at once, what is of the jobs is per container.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
 
 from analysis.flushlayer.trace.accesses import page_writebacks
 from analysis.report.faults import fault_causes
 from analysis.report.step_times import step_times
 from analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from analysis.report.usage import usage
+from analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
 from analysis.studies.flush_layer import layer_curve
 from analysis.views.call_graphs import WRITE_BACK, call_chains
 from analysis.views.energy import all_of, energy, why_none
 from analysis.views.steps import steps
 from probes.errors import BadTrace
-from tracer.store.files import as_invoking_user, read_bounded, write_whole
+from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
@@ -36,7 +40,7 @@ _OF_CLIENTS = {
     "latency_p99_ms": "latency_ms.p99",
     "achieved_per_s": "achieved_per_s",
 }
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 1 << 18
 _TOP = 10
 _HOTTEST = 0.01
 
@@ -44,26 +48,47 @@ _HOTTEST = 0.01
 Value = float | str | None
 
 
-def measure(folder: Path, dev: str | None = None) -> dict[str, Value]:
+@with_config(STRICT)
+class Kept(TypedDict):
+    """measures.json."""
+
+    version: int
+    measures: Annotated[dict[Text, Number | Long | None], Field(max_length=1000)]
+
+
+def measure(folder: Path, dev: str | None = None, budget: Budget | None = None) -> dict[str, Value]:
     """The measures of the run in `folder`, kept beside its trace. None: not measured there.
 
     A measure whose name ends in _why is a text: why another is not there.
 
     `dev` is the device of the run's own file system: others' write-backs are not its.
     """
-    kept = folder / FILE
+    damage: BadTrace | None = None
     try:
-        found = json.loads(read_bounded(kept, _MAX_BYTES))
-        if found["version"] == VERSION:
-            return dict(found["measures"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    with Trace(folder / "run.trace") as trace:
-        measures = of_trace(trace, dev)
+        found: Kept | None = (budget or Budget()).read(folder / FILE, Kept, _MAX_BYTES)
+        if found is not None and found["version"] == VERSION:
+            return _known(found["measures"])
+    except BadTrace as error:
+        damage = error
+    try:
+        with Trace(folder / "run.trace") as trace:
+            measures = of_trace(trace, dev)
+    except BadTrace as error:
+        raise damage or error from None
     text = json.dumps({"version": VERSION, "measures": measures}, allow_nan=False)
-    with as_invoking_user():
-        write_whole(kept, text.encode())
+    keep(folder, FILE, text.encode())
     return measures
+
+
+def _known(told: dict[str, Value]) -> dict[str, Value]:
+    """The measures that are ours, each of its kind. Raises BadTrace for another kind."""
+    found: dict[str, Value] = {}
+    for name in itertools.chain.from_iterable(_MAKERS):
+        value = told.get(name)
+        if value is not None and isinstance(value, str) != name.endswith("_why"):
+            raise BadTrace(f"{FILE} cannot be used: {name} is of another kind", "remove the file")
+        found[name] = value
+    return found
 
 
 def of_trace(
@@ -85,15 +110,15 @@ def of_trace(
     return found
 
 
-def of_summaries(summaries: object) -> dict[str, Value]:
+def of_summaries(summaries: Sequence[Summary | None] | None) -> dict[str, Value]:
     """What the clients of servers saw, from the summaries in run.json: the mean over the servers.
 
     None: nothing was served.
     """
-    clients = [
-        one["client"]
-        for one in (summaries if isinstance(summaries, list) else [])
-        if isinstance(one, dict) and isinstance(one.get("client"), dict)
+    clients: list[dict[str, Any]] = [
+        dict(client)
+        for one in summaries or []
+        if one is not None and (client := one.get("client")) is not None
     ]
     frame = pd.json_normalize(clients)
     return {

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import itertools
+import os
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 
+from analysis.studies import facts
+from analysis.studies.facts import Budget, RunFacts, StudyFacts
 from analysis.studies.measures import measure, of_summaries
 from analysis.views.energy import all_of, energy
 from probes.errors import BadTrace, TracerError, UsageError
-from tracer.store.files import read_bounded
+from tracer.store.names import escaped, original
 from tracer.store.trace import Trace
 
 DEFAULT_MODE = "default"
@@ -19,9 +24,6 @@ DEFAULT_MODE = "default"
 
 SETTINGS = ("cores", "cpu_mhz", "cpu_quota", "gpu_mhz", "memory_mhz")
 """Of a power mode."""
-
-_MAX_BYTES = 1 << 22
-_MAX_RUNS = 100_000
 
 BASELOAD = "baseload.trace"
 """Of the idle machine, in the study's folder, recorded by `tracer record --baseload`."""
@@ -43,72 +45,120 @@ UNLIMITED: dict[str, object] = {
 """The factors of a run that nothing holds back. None: not given."""
 
 
-def read_runs(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, list[dict[str, Any]]]:
-    """What was declared, a row a run that was done, and the runs that failed.
+class LeftOut(TypedDict):
+    """A run that no result is made of. `state`: failed, damaged, or not ended."""
+
+    id: str
+    state: str
+    reason: str
+
+
+FAILED, DAMAGED, NOT_ENDED, NOT_BEGUN = "failed", "damaged", "not ended", "not begun"
+
+
+def read_runs(folder: Path) -> tuple[StudyFacts, pd.DataFrame, list[LeftOut]]:
+    """What was declared, a row a run that was done, and the runs that are left out, with reasons.
 
     Columns: id, the factors (model, where, mode, repeat, ...), the measures. Of the power mode
     its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and what set them
-    (power_mode_by). Raises UsageError where the folder is no study's.
+    (power_mode_by). Raises UsageError where the folder is no study's, BadTrace where what was
+    declared is damaged.
     """
-    study = read_object(folder / "study.json")
+    study = facts.read_study(folder)
     if study is None:
         raise UsageError(f"{folder} is no study's folder", "make one: tracer study run quick")
     rows: list[dict[str, Any]] = []
-    failed: list[dict[str, Any]] = []
-    for place in sorted((folder / "runs").glob("*"))[:_MAX_RUNS]:
-        facts = read_facts(place)
-        if facts is None:
-            continue  # it has not ended
-        row = {"id": place.name} | factors_of(facts)
-        if facts.get("state") != "done":
-            failed.append({**row, "reason": str(facts.get("reason"))})
-            continue
+    left_out: list[LeftOut] = []
+    told, kept = Budget(), Budget()
+    for place in _places(folder):
+        id = escaped(place.name)
         try:
-            served = of_summaries(facts.get("summaries"))
-            rows.append({**row, **served, **measure(place, facts.get("dev"))})
+            with facts.held(place):
+                found = facts.read_run(place, told)
+            if found is None:
+                left_out.append(LeftOut(id=id, state=NOT_ENDED, reason="it has no run.json"))
+                continue
+            if found["state"] != "done":
+                why = found.get("reason") or "it does not say why"
+                left_out.append(LeftOut(id=id, state=FAILED, reason=why))
+                continue
+            row = {"id": id} | factors_of(found)
+            lacking = [name for name in facts.NEEDED if name not in row]
+            if lacking:
+                raise BadTrace(f"its factors lack {', '.join(lacking)}", "run it again")
+            served = of_summaries(found.get("summaries"))
+            rows.append({**row, **served, **measure(place, found.get("dev"), kept)})
         except TracerError as error:
-            failed.append({**row, "reason": str(error)})
+            left_out.append(LeftOut(id=id, state=DAMAGED, reason=str(error)))
     columns = ["id", "model", "where", "mode", "repeat"]
     runs = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
-    return study, _with_baseload(runs, baseload_w(folder)), failed
+    return study, _with_baseload(runs, baseload_w(folder)), left_out
 
 
-def factors_of(facts: dict[str, Any]) -> dict[str, Any]:
-    """The factors of a run, as its run.json has them: plain values alone, its repeat among them.
+def _places(folder: Path) -> list[Path]:
+    """The folders of the runs, by name. Raises BadTrace for a link, UsageError for too many."""
+    parent = folder / facts.RUNS
+    if parent.is_symlink():
+        raise BadTrace(f"{parent} is a symbolic link", "a study's folder holds none: copy it again")
+    try:
+        with os.scandir(parent) as entries:
+            names = [one.name for one in itertools.islice(entries, facts.MOST_RUNS + 1)]
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    if len(names) > facts.MOST_RUNS:
+        raise UsageError(
+            f"{parent} holds more than {facts.MOST_RUNS} runs", "report on a part of them"
+        )
+    return [parent / name for name in sorted(names)]
+
+
+def place_of(folder: Path, id: str) -> Path:
+    """The folder of the run that `read_runs` calls so."""
+    return folder / facts.RUNS / os.fsdecode(original(id))
+
+
+def name_of(study: StudyFacts) -> str:
+    """The name of a study."""
+    return study.get("name", "a study without a name")
+
+
+def said_runs(study: StudyFacts, runs: int, left_out: Sequence[LeftOut]) -> str:
+    """The number of runs, and of those that are left out, by why, in words."""
+    counts = Counter(one["state"] for one in left_out)
+    counts[NOT_BEGUN] = not_begun(study, runs, left_out)
+    more = [f"{counts[state]} {state}" for state in (DAMAGED, NOT_ENDED, NOT_BEGUN)]
+    told = [f"{runs} runs", f"{counts[FAILED]} failed"]
+    return ", ".join([*told, *(one for one in more if not one.startswith("0 "))])
+
+
+def not_begun(study: StudyFacts, runs: int, left_out: Sequence[LeftOut]) -> int:
+    """The number of runs that were declared and have no folder."""
+    return max(0, len(study.get("runs", ())) - runs - len(left_out))
+
+
+def factors_of(found: RunFacts) -> dict[str, Any]:
+    """The factors of a run, as its run.json has them, its repeat among them.
 
     Of the power mode its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and
     what set them (power_mode_by).
     """
-    factors = facts.get("factors")
-    told = factors if isinstance(factors, dict) else {}
-    told = {**told, "repeat": facts.get("repeat")}
-    plain = {
-        name: told[name]
-        for name in FACTORS
-        if name in told and isinstance(told[name], str | int | float | None)
-    }
-    return plain | _power_mode(facts)
-
-
-def used(facts: dict[str, Any]) -> dict[str, Any]:
-    """What a run's job used of what its study may have left to the model."""
-    match facts.get("summaries"):
-        case [dict(summary), *_]:
-            told = {name: summary.get(name) for name in ("workers", "batch_size", "epochs")}
-            return {name: value for name, value in told.items() if isinstance(value, int)}
-    return {}
-
-
-def _power_mode(facts: dict[str, Any]) -> dict[str, Any]:
-    told = facts.get("power_mode")
-    mode = told if isinstance(told, dict) else {}
-    settings, by = mode.get("settings"), mode.get("by")
-    numbers = settings if isinstance(settings, dict) else {}
+    told: dict[str, Any] = {**found.get("factors", {}), "repeat": found.get("repeat")}
+    mode = found.get("power_mode", {})
+    numbers: dict[str, Any] = dict(mode.get("settings", {}))
     return {
-        "power_mode": str(mode.get("name", DEFAULT_MODE)),
-        "power_mode_by": by if isinstance(by, dict) else {},
-        **{name: numbers[name] for name in SETTINGS if isinstance(numbers.get(name), int | float)},
+        **{name: told[name] for name in FACTORS if name in told},
+        "power_mode": mode.get("name", DEFAULT_MODE),
+        "power_mode_by": mode.get("by", {}),
+        **{name: numbers[name] for name in SETTINGS if numbers.get(name) is not None},
     }
+
+
+def used(found: RunFacts) -> dict[str, int]:
+    """What a run's job used of what its study may have left to the model."""
+    first = next(iter(found.get("summaries", ())), None)
+    told: dict[str, Any] = dict(first or {})
+    every = {name: told.get(name) for name in ("workers", "batch_size", "epochs")}
+    return {name: value for name, value in every.items() if value is not None}
 
 
 def baseload_w(folder: Path) -> float | None:
@@ -132,17 +182,3 @@ def _with_baseload(runs: pd.DataFrame, watts: float | None) -> pd.DataFrame:
     share = pd.to_numeric(runs["energy_s"]) * (float("nan") if watts is None else watts) / energy_j
     why = runs["energy_j_why"].where(runs["energy_j_why"].notna(), _NO_BASELOAD)
     return runs.assign(baseload_share=share, baseload_share_why=why)
-
-
-def read_facts(place: Path) -> dict[str, Any] | None:
-    """How the run in this folder went; None where it has not ended."""
-    return read_object(place / "run.json")
-
-
-def read_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None where there is none."""
-    try:
-        found = json.loads(read_bounded(path, _MAX_BYTES))
-    except (OSError, ValueError, BadTrace):
-        return None
-    return found if isinstance(found, dict) else None

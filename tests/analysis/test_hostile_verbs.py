@@ -16,7 +16,7 @@ from tests.support.recordings import make_hostile
 pytestmark = pytest.mark.slow
 
 KINDS = {"harmful": make_harmful, "hostile": lambda folder: make_hostile(folder, 1000)}
-TRACE_NAME = "<img src=x onerror=alert(3)>\x1b[2J\n.trace"
+TRACE_NAME = os.fsdecode(b"<img src=x onerror=alert(3)>\x1b[2J\n\xff\xe2\x80\xae.trace")
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -73,6 +73,42 @@ def test_the_page_of_a_comparison_has_names_as_text_alone(tracer, traces, tmp_pa
     groups = [f"<script>alert(1)</script>{n}={path}" for n, path in enumerate(traces)]
     tracer("compare", "--group", groups[0], "--group", groups[1], "--html", "x.html")
     check_page((tmp_path / "x.html").read_text())
+
+
+NAME = os.fsdecode(b"x\x1b[2J\n\xff")
+"""A name for what a verb writes."""
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("info",),
+        ("query", "SELECT name FROM syscalls"),
+        ("query", "SELECT nothing FROM syscalls"),
+        ("simulate",),
+        ("simulate", "--config", NAME),
+        ("export", "-o", NAME),
+        ("export", "-o", f"{NAME}/nothing/x"),
+        ("pack", "-o", NAME),
+        ("unpack",),
+        ("import", "-o", NAME),
+        ("report", "--html", NAME),
+        ("study report",),
+    ],
+    ids=" ".join,
+)
+def test_no_verb_speaks_to_a_terminal(tracer, traces, verb):
+    name, *more = verb
+    ran = tracer(*name.split(), traces[0], *more, status=None)
+    check_text(ran.out)
+    check_text(ran.err)
+    assert ran.err.count("\n") <= 1
+
+
+@pytest.mark.parametrize("format", ["--csv", "--json"])
+def test_a_query_of_traces_with_odd_names_has_their_names(tracer, traces, format):
+    ran = tracer("query", traces[0].parent, "SELECT 1 AS n", format)
+    assert "\\xff" in ran.out and "\x1b" not in ran.out.replace("\x1b[2J", "")
 
 
 @pytest.mark.parametrize("format", ["perfetto", "chrome", "csv", "parquet"])

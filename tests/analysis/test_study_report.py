@@ -70,8 +70,9 @@ def test_losses_are_said_where_they_touch_a_result(found):
 
 
 def test_failed_runs_are_listed_with_their_reason(found):
-    assert (found.runs, [id for id, _ in found.failed]) == (6, ["failed"])
-    assert found.failed[0][1].startswith("no memory")
+    assert found.said == "6 runs, 1 failed"
+    ((id, state, reason),) = found.left_out
+    assert (id, state) == ("failed", "failed") and reason.startswith("no memory")
     for kind in (page, markdown):
         assert "no memory" in kind(found)
 

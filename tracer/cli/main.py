@@ -173,10 +173,23 @@ def _open_standard_streams() -> None:
 
 def _complain(code: int, text: str) -> None:
     """One line on stderr, whatever bytes a name in it may hold, and the exit code."""
-    typer.echo(f"tracer: {plain(text.replace(chr(10), ' '))}", err=True)
+    say(f"tracer: {text.replace(chr(10), ' ')}")
     sys.exit(code)
 
 
+def say(text: str) -> None:
+    """Print one line on stderr, whatever bytes a name in it may hold."""
+    typer.echo(plain(text), err=True)
+
+
 def plain(text: str) -> str:
-    """A text that cannot speak to the terminal: what is not printable is escaped."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    """A text that cannot speak to the terminal: what is not printable is escaped.
+
+    A byte that is no UTF-8, in a text of `os.fsdecode`, is escaped as that byte.
+    """
+    return "".join(c if c.isprintable() else f"\\x{_number(c):02x}" for c in text)
+
+
+def _number(character: str) -> int:
+    number = ord(character)
+    return number & 0xFF if 0xDC80 <= number <= 0xDCFF else number

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tracer.cli.main import say
 from tracer.cli.opening import TracePath
 
 
@@ -38,7 +39,7 @@ def pack(
     target = output or Path(f"{trace.resolve().name}{SUFFIX}")
     with as_invoking_user():
         size = pack_trace(trace, target, raw, force)
-    typer.echo(f"{target}: {show_size(size)}", err=True)
+    say(f"{target}: {show_size(size)}")
 
 
 def unpack(
@@ -62,4 +63,4 @@ def unpack(
     name = file.name.removesuffix(SUFFIX).removesuffix(".trace")
     with as_invoking_user():
         target = unpack_trace(file, output or Path(f"{name}.trace"), force)
-    typer.echo(f"{target}", err=True)
+    say(str(target))

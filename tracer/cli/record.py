@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracer.cli.main import plain, verb
+from tracer.cli.main import say, verb
 
 if TYPE_CHECKING:
     from tracer.session.options import Outcome
@@ -258,6 +258,6 @@ def _say(outcome: Outcome) -> None:
     lost = f"{loss['events']} events lost"
     if loss["windows"]:
         lost += f" in {loss['windows']} gaps (tracer info)"
-    name = plain(str(outcome.folder))
-    typer.echo(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}", err=True)
-    typer.echo(f"See it: tracer report {name}", err=True)
+    name = str(outcome.folder)
+    say(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
+    say(f"See it: tracer report {name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from probes.errors import BadTrace, PermissionMissing, UsageError
 from probes.kernel import boot_id, process_alive
 from probes.loss import TABLE as LOSS_TABLE
 from tracer.store import manifest as manifests
+from tracer.store.checked import encoded
 from tracer.store.files import is_held
 from tracer.store.manifest import Manifest
 from tracer.store.table_file import SQL_TYPES, TableFile, open_table
@@ -294,9 +294,8 @@ def _refuse_anothers(folder: Path) -> None:
 
 
 def dump(value: Any) -> str:
-    """One JSON text; NaN and infinities, which JSON has not, as null."""
-    text = json.dumps(_finite(value), ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode()
+    """One JSON text, as `encoded`; NaN and infinities, which JSON has not, as null."""
+    return encoded(_finite(value)).decode()
 
 
 def _finite(value: Any) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, write_whole
 from workloads.containers.limits import Limits, parse_bytes
 from workloads.errors import JobError
@@ -27,16 +28,17 @@ RUNS = "runs"
 NOTE = "running.json"
 _RUN = "run.json"
 _TRACE = "run.trace"
+_MAX_BYTES = 1 << 20
 
 
 def read(folder: Path, run: Run) -> dict[str, Any] | None:
     """How a run went; None where it has not ended."""
     path = folder / RUNS / run.id / _RUN
     try:
-        found = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+        found: dict[str, Any] = read_json(path, dict[str, Any], _MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return found if isinstance(found, dict) and found.get("state") in ("done", "failed") else None
+    return found if found.get("state") in ("done", "failed") else None
 
 
 def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerModes) -> None:

@@ -14,12 +14,15 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from tracer.store.files import as_invoking_user
+from tracer.store.checked import read_json
+from tracer.store.files import as_invoking_user, invoking_user
 from workloads.errors import JobError, explained
 from workloads.modes.setting import PowerModes
 from workloads.sessions import end_left
@@ -29,6 +32,7 @@ from workloads.studies.scratch import Scratch, require_root
 from workloads.studies.study import Run, Study
 
 STUDY = "study.json"
+_MAX_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,11 @@ def _declare(study: Study, folder: Path) -> None:
     path = folder / STUDY
     told = json.loads(json.dumps(asdict(study)))
     try:
-        before = json.loads(path.read_text())
+        before = read_json(path, dict[str, Any], _MAX_BYTES)
     except FileNotFoundError:
         write(path, told)
         return
-    except ValueError:
+    except (OSError, ValueError):
         before = None
     if before != told:
         raise JobError(
@@ -114,6 +118,23 @@ def _sweep() -> None:
         remove_leftovers(client)
 
 
+def _require_own(fd: int, folder: Path) -> None:
+    """Raise JobError where another user could lead astray what is written into the folder."""
+    user = invoking_user()
+    owner = user[0] if user else os.geteuid()
+    for path, status in (
+        (folder, os.fstat(fd)),
+        (folder / RUNS, os.stat(RUNS, dir_fd=fd, follow_symlinks=False)),
+    ):
+        if not stat.S_ISDIR(status.st_mode):
+            raise JobError(f"{path} is no folder", "name another folder with -o")
+        if status.st_uid not in (owner, os.geteuid()) or status.st_mode & 0o002:
+            raise JobError(
+                f"{path} is another user's, or others may write to it",
+                "study in a folder of your own: -o",
+            )
+
+
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -122,6 +143,7 @@ def _alone(folder: Path) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise JobError(f"{folder} is being run already", "wait for it to end") from None
+        _require_own(fd, folder)
         yield
     finally:
         os.close(fd)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -59,7 +60,12 @@ class Scratch:
             self._size = min(self._size, int(psutil.virtual_memory().available * _OF_MEMORY))
             self._memory.mkdir(exist_ok=True)
             options = f"size={self._size},mode=700"
-            _run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self._memory)])
+            with _held(self._memory, os.O_DIRECTORY) as memory:
+                _run(
+                    ["mount", "--no-canonicalize", "-t", "tmpfs", "-o", options, "tmpfs",
+                     f"/proc/self/fd/{memory}"],
+                    (memory,),
+                )  # fmt: skip
         if not self.image.exists():
             with explained(f"cannot make {self.image}", _MEND_FOLDER):
                 self._make()
@@ -88,7 +94,7 @@ class Scratch:
 
     def close(self) -> None:
         """Unmount it, as often as it is mounted, and free its loop devices and their limits."""
-        devices = list(_loop_devices(self.image)) if self.image.exists() else []
+        devices = list(_loop_devices(self.image)) if _is_own(self.image) else []
         numbers = {_number(device) for device in devices}
         if os.path.ismount(self.mount):  # which may be another medium's, after a kill
             numbers.add(self.device)
@@ -100,7 +106,7 @@ class Scratch:
 
     def remove(self) -> None:
         """Remove the image from a user's folder, which it is a guest of."""
-        if self.medium.folder is not None and self.image.exists():
+        if self.medium.folder is not None and _is_own(self.image):
             self.close()
             self.image.unlink()
 
@@ -159,6 +165,15 @@ def _number(device: str) -> str:
 
 def _quietly(command: list[str]) -> int:
     return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a regular file of ours is there, and no link to one."""
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracer.store.files import create
 from workloads.containers.limits import Speed
 from workloads.errors import BrokenJobError
 
@@ -42,7 +43,8 @@ class SpeedTest:
         self._reads = min(_MOST_READS, max(_LEAST_READS, int(speed.read_iops * _SECONDS)))
 
     def __enter__(self) -> SpeedTest:
-        with self._path.open("wb") as file:
+        self._path.unlink(missing_ok=True)
+        with create(self._path) as file:
             for _ in range(self._blocks):
                 file.write(os.urandom(_BLOCK))
             file.flush()
@@ -55,7 +57,7 @@ class SpeedTest:
     def measure(self) -> Measured:
         """Read the file in order, then pages of it at random, none of it from the page cache."""
         size = self._blocks * _BLOCK
-        fd = os.open(self._path, os.O_RDONLY)
+        fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             began = time.monotonic()

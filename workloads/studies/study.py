@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import os
 import random
 import re
@@ -45,6 +46,16 @@ _WHERE = re.compile(r"^(host|[1-9]|[1-5][0-9]|6[0-4])$")
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
 _MOST_A_SECOND = 1_000_000
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("model", str, "the name of a model"),
+    ("mode", str, "train, infer or serve"),
+    ("dataset", str | None, "the name of a data set"),
+    ("cpus", int | float | None, "a number of CPUs"),
+    ("memory", str | None, "a size, such as 400m"),
+    ("seccomp", bool, "true or false"),
+    ("cache", str, "dropped or kept"),
+    ("medium", str, "the name of a medium"),
+)
 _MODES = ("train", "infer", "serve")
 
 
@@ -141,6 +152,8 @@ def load(name: str, scale: float | None = None, repeats: int | None = None, seed
         ) from None
     except (OSError, ValueError) as error:
         raise JobError(f"cannot read the study {path}: {error}", "mend the file") from None
+    except RecursionError:
+        raise JobError(f"cannot read the study {path}: it is too deep", "mend the file") from None
     return _parse(told, path, scale, repeats, seed)
 
 
@@ -151,7 +164,7 @@ def _parse(
         return JobError(f"{path}: {what}", "workloads/studies/study.py shows how it is written")
 
     match told:
-        case {"name": str(name), "runs": list(blocks)} if _NAME.match(name):
+        case {"name": str(name), "runs": list(blocks)} if _NAME.fullmatch(name):
             pass
         case _:
             raise wrong("a study has a `name` of small letters, and [[runs]]")
@@ -172,6 +185,7 @@ def _parse(
         raise wrong("`image` is the name of an image")
     share = _share_of_cpus(blocks)
     found: dict[Factors, None] = {}
+    combinations = 0
     for block in blocks:
         if not isinstance(block, dict) or "model" not in block:
             raise wrong("each of [[runs]] names models")
@@ -180,10 +194,11 @@ def _parse(
             values["threads"] = [share if n == "share" else n for n in values["threads"]]
         if "power_mode" in values:
             values["power_mode"] = _power_modes(values["power_mode"], wrong)
+        combinations += math.prod(map(len, values.values()))
+        if combinations * repeats > _MAX_RUNS:
+            raise wrong(f"that makes more than {_MAX_RUNS} runs")
         for combination in itertools.product(*values.values()):
             found[_factors(dict(zip(values, combination, strict=True)), wrong)] = None
-            if len(found) * repeats > _MAX_RUNS:
-                raise wrong(f"that makes more than {_MAX_RUNS} runs")
     runs = [Run(factors, repeat) for repeat in range(repeats) for factors in found]
     # A repeat is whole before the next begins, so that an early end leaves pairs.
     order = random.Random(seed)
@@ -212,7 +227,7 @@ def _share_of_cpus(blocks: list[Any]) -> int:
     for block in blocks:
         told = block.get("where", []) if isinstance(block, dict) else []
         for where in told if isinstance(told, list) else [told]:
-            if isinstance(where, str) and _WHERE.match(where) and where != "host":
+            if isinstance(where, str) and _WHERE.fullmatch(where) and where != "host":
                 most = max(most, int(where))
     return max(1, len(os.sched_getaffinity(0)) // most)
 
@@ -238,9 +253,12 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
     except TypeError:
         unknown = sorted(set(told) - set(Factors.__dataclass_fields__))
         raise wrong(f"there is no factor {', '.join(map(repr, unknown))}") from None
-    models.find(str(factors.model))
-    media.find(str(factors.medium))
-    if not isinstance(factors.where, str) or not _WHERE.match(factors.where):
+    for name, kind, said in _KINDS:
+        if not isinstance(getattr(factors, name), kind):
+            raise wrong(f"`{name}` is {said}, not {getattr(factors, name)!r}"[:200])
+    models.find(factors.model)
+    media.find(factors.medium)
+    if not isinstance(factors.where, str) or not _WHERE.fullmatch(factors.where):
         raise wrong(f'`where` is "host" or "1" to "64", not {factors.where!r}')
     if factors.mode not in _MODES or factors.cache not in ("dropped", "kept"):
         raise wrong('`mode` is "train", "infer" or "serve", `cache` "dropped" or "kept"')

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -13,9 +12,10 @@ from analysis.page.cells import rows
 from analysis.report.tables import records
 from analysis.studies.claims import Verdict, judge
 from analysis.studies.extracts import Extracts, read_extracts
+from analysis.studies.facts import Budget, RunFacts, StudyFacts, read_run
 from analysis.studies.papers.made import made, said_lost
 from analysis.studies.papers.parts import FACTS, RUNS, Part, parts
-from analysis.studies.runs import read_facts, read_runs
+from analysis.studies.runs import name_of, place_of, read_runs, said_runs
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -37,31 +37,38 @@ class Section:
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a report says. `machine`: names and values. `failed`: ids and reasons."""
+    """All that a report says. `machine`: names and values.
+
+    `said`: the number of runs, and of those that are left out. `left_out`: ids of runs, what
+    became of each, and why.
+    """
 
     name: str
     about: str
-    runs: int
+    said: str
     machine: list[tuple[str, str]]
     verdicts: list[Verdict]
     sections: list[Section]
-    failed: list[tuple[str, str]]
+    left_out: list[tuple[str, str, str]]
     lost: str
 
 
 def contents(folder: Path) -> Contents:
     """Read a study's folder. Raises UsageError where it is none."""
-    study, runs, failed = read_runs(folder)
+    study, runs, left_out = read_runs(folder)
     extracts = read_extracts(folder, runs)
     paper = study.get("paper")
     return Contents(
-        str(study.get("name")),
-        str(study.get("about") or ""),
-        len(runs),
+        name_of(study),
+        study.get("about") or "",
+        said_runs(study, len(runs), left_out),
         _machine(study, extracts, _versions(folder, runs), runs),
         judge(runs, paper),
         [_section(part, runs, extracts) for part in parts(paper)],
-        [(str(run["id"]), str(run["reason"])) for run in failed],
+        [
+            *((run["id"], run["state"], run["reason"]) for run in left_out),
+            *((id, "has no tables and figures", why) for id, why in extracts.left_out),
+        ],
         said_lost(extracts.facts, None),
     )
 
@@ -96,7 +103,7 @@ _FACTS = {
 
 
 def _machine(
-    study: dict[str, Any], extracts: Extracts, versions: dict[str, set[str]], runs: pd.DataFrame
+    study: StudyFacts, extracts: Extracts, versions: dict[str, set[str]], runs: pd.DataFrame
 ) -> list[tuple[str, str]]:
     """Each fact once; several values where runs differ in it."""
     found = []
@@ -109,7 +116,7 @@ def _machine(
         found.append((name, "; ".join(str(value) for value in values) or "not recorded"))
     found += [(name, "; ".join(sorted(values))) for name, values in sorted(versions.items())]
     share = study.get("scale")
-    if isinstance(share, int | float):
+    if share is not None:
         found.append(("share of the paper's samples and epochs", f"{share:g}"))
     if "repeat" in runs and len(runs):
         found.append(("repeats", str(runs["repeat"].nunique())))
@@ -119,15 +126,12 @@ def _machine(
 def _versions(folder: Path, runs: pd.DataFrame) -> dict[str, set[str]]:
     """What the jobs ran with, as the runner asked them: Python, packages, image."""
     found: dict[str, set[str]] = {}
+    budget = Budget()
     for id in runs["id"]:
-        facts = read_facts(folder / "runs" / str(id)) or {}
-        match facts.get("versions"):
-            case {"python": str(python), "packages": dict(packages)}:
-                named = {"Python": python, **packages}
-            case _:
-                named = {}
-        image = facts.get("image")
-        for name, value in itertools.chain(named.items(), [("image", image)]):
-            if isinstance(value, str):
-                found.setdefault(str(name), set()).add(value)
+        facts = read_run(place_of(folder, str(id)), budget) or RunFacts()
+        told = facts.get("versions")
+        named = {"Python": told["python"], **told["packages"]} if told else {}
+        for name, value in (*named.items(), ("image", facts.get("image"))):
+            if value is not None:
+                found.setdefault(name, set()).add(value)
     return found

@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#!@$])")
 def markdown(found: Contents) -> str:
     """The report's text."""
     lines = [f"# {_text(found.name)}", ""]
-    lines += [f"{_text(found.about)}. {found.runs} runs, {len(found.failed)} failed.", ""]
+    lines += [f"{_text(found.about)}. {found.said}.", ""]
     if found.lost:
         lines += [f"**Losses:** {_text(found.lost)}.", ""]
     lines += ["## Machine", "", *_table(["what", "value"], found.machine), ""]
@@ -34,8 +34,9 @@ def markdown(found: Contents) -> str:
             lines += _table(section.columns, section.rows)
         else:
             lines += ["Only drawn: see the page (`tracer study report FOLDER -o report.html`)."]
-    if found.failed:
-        lines += ["", "## Runs that failed", "", *_table(["run", "reason"], found.failed)]
+    if found.left_out:
+        head = ["run", "what became of it", "reason"]
+        lines += ["", "## Runs that are left out", "", *_table(head, found.left_out)]
     return "\n".join(lines) + "\n"
 
 

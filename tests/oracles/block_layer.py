@@ -24,16 +24,22 @@ class Disk:
         self.driver: list[dict[str, Any]] = []
         self.pending: list[dict[str, Any]] = []  # bios that wait for a flush
         self.flushing: list[dict[str, Any]] = []
+        self.scheduler: bool | None = None
+        self.crowded: set[tuple[str, int]] = set()
+        """Places at which several requests have waited since none did. Nothing merges there: no
+        event tells which of them it is."""
 
     def log(self, event: str, sector: int, length: int, rwbs: str, **more: Any) -> None:
         if self.lost_from is not None:
-            return
+            return  # no row
         row = {"ts": self.now, "event": event, "sector": sector, "nr_sector": length}
         row |= {"rwbs": rwbs, "dev": self.dev, "pid": 7, "tid": 7 + self.now % 3, "comm": "job"}
         self.events.append(row | more)
 
     def do(self, command: int) -> None:
         """Do what the number says; nothing where it cannot be."""
+        if self.scheduler is None:
+            self.scheduler = command % 2 == 1
         command, what = divmod(command, 16)
         command, step = divmod(command, 2)
         self.now += 2 * step  # an even time; gaps have odd ones
@@ -65,29 +71,52 @@ class Disk:
             length, rwbs = 0, "FWS"
         self.log("bio_queue", sector, length, rwbs, dev=dev)
         bio = {"sector": sector, "length": length, "rwbs": rwbs, "inserted": False}
+        bio["back"] = False
         if fate == 0:
             return  # it fails before it is a request
         if rwbs[0] == "F":
             self.pending.append(bio)
             return
-        alike = [r for r in self.waiting if r["rwbs"][0] == rwbs[0]]
+        alike = [r for r in self.waiting if r["rwbs"][0] == rwbs[0] and self.merges(r)]
         for request in alike if fate < 6 else []:
             if request["sector"] + request["length"] == sector:
                 request["length"] += length
                 self.log("backmerge", sector, length, rwbs, dev=dev)
                 return
             if sector + length == request["sector"]:
-                request |= {"sector": sector, "length": request["length"] + length}
-                self.log("frontmerge", sector, length, rwbs, dev=dev)
-                return
+                if all(self.place(r) != (rwbs[0], sector) for r in self.waiting):
+                    self.crowded.discard((rwbs[0], sector))
+                    request |= {"sector": sector, "length": request["length"] + length}
+                    self.log("frontmerge", sector, length, rwbs, dev=dev)
+                    return
         if fate == 7 and length > 8:
             bio["length"] = 8
-            self.waiting.append(bio | {"sector": sector + 8, "length": length - 8})
-        self.waiting.append(bio)
+            self.waits(bio | {"sector": sector + 8, "length": length - 8})
+        for request in [r for r in self.waiting if self.place(r) == self.place(bio)]:
+            self.insert(request)
+        self.waits(bio)
         if fate % 2:
             self.insert(bio)
 
+    @staticmethod
+    def place(request: dict[str, Any]) -> tuple[str, int]:
+        return request["rwbs"][0], request["sector"]
+
+    def waits(self, request: dict[str, Any]) -> None:
+        place = self.place(request)
+        if all(self.place(r) != place for r in self.waiting):
+            self.crowded.discard(place)
+        else:
+            self.crowded.add(place)
+        self.waiting.append(request)
+
+    def merges(self, request: dict[str, Any]) -> bool:
+        """Whether a bio or a request may be merged into it."""
+        return not request["back"] and self.place(request) not in self.crowded
+
     def insert(self, request: dict[str, Any]) -> None:
+        if request["inserted"] or not self.scheduler:
+            return
         request["inserted"] = True
         self.log("insert", request["sector"], request["length"], request["rwbs"])
 
@@ -97,6 +126,8 @@ class Disk:
                 if (
                     request["sector"] + request["length"] == behind["sector"]
                     and request["rwbs"][0] == behind["rwbs"][0]
+                    and self.merges(request)
+                    and self.merges(behind)
                     and command % 2
                 ):
                     self.waiting.remove(behind)
@@ -110,7 +141,12 @@ class Disk:
 
     def issue(self, command: int) -> None:
         if self.waiting:
-            request = self.waiting.pop(command % len(self.waiting))
+            chosen = self.waiting[command % len(self.waiting)]
+            # Of those at one place a scheduler issues the first one first.
+            request = next(r for r in self.waiting if self.place(r) == self.place(chosen))
+            if not request["back"]:
+                self.insert(request)
+            self.waiting.remove(request)
             self.driver.append(request)
             self.log("issue", request["sector"], request["length"], request["rwbs"])
 
@@ -131,7 +167,7 @@ class Disk:
         if request["rwbs"] == "FF":
             for bio in self.flushing:
                 if bio["length"]:
-                    self.waiting.append(bio | {"rwbs": "WS"})
+                    self.waits(bio | {"rwbs": "WS"})
                 else:
                     self.log("complete", bio["sector"], 0, "WS", error=error)
             self.flushing = []
@@ -141,7 +177,7 @@ class Disk:
             command, which = divmod(command, len(self.driver))
             request = self.driver.pop(which)
             self.log("requeue", request["sector"], request["length"], request["rwbs"])
-            request["inserted"] = False
+            request |= {"inserted": False, "back": True}
             self.waiting.insert(0, request)
             if command % 4 == 0 and request["rwbs"] != "FF":
                 self.insert(request)
@@ -150,7 +186,7 @@ class Disk:
         running = any(r["rwbs"] == "FF" for r in self.driver + self.waiting)
         if not running and (self.pending or command % 8 == 0):  # or a write that has FUA
             self.flushing, self.pending = self.pending, []
-            flush = {"sector": 0, "length": 0, "rwbs": "FF", "inserted": True}
+            flush = {"sector": 0, "length": 0, "rwbs": "FF", "back": False}
             self.driver.append(flush)
             self.log("issue", 0, 0, "FF")
 

@@ -29,30 +29,31 @@ class Request:
     left: int
     error: int | None = None
     complete_ns: int | None = None
+    completed: int | None = None
     inserts: list[tuple[int, int]] = field(default_factory=list)
-    """Place and time of the insert before each issue that had one."""
-
-    @property
-    def place(self) -> int:
-        """The place of its first event."""
-        return min([self.issues[0][0], *(place for place, _ in self.inserts)])
+    """Place and time of its inserts."""
 
 
-def pair(arrivals: list[tuple[int, Any]], takers: list[int]) -> dict[int, tuple[int, Any]]:
+def pair(
+    arrivals: list[tuple[int, Any]], takers: list[int], removers: list[int]
+) -> dict[int, tuple[int, Any]]:
     """Each taker's arrival: of more arrivals than takers the latest, the oldest for the first.
 
     Takers are places; arrivals are places with a value. Takers without an arrival are left out.
+    A remover takes the latest one away.
     """
     values = dict(arrivals)
     waiting: list[int] = []
     taken: list[int] = []
     served: list[int] = []
-    for place in sorted([*values, *takers]):
+    for place in sorted([*values, *takers, *removers]):
         if place in values:
             waiting.append(place)
         elif waiting:
-            taken.append(waiting.pop())
-            served.append(place)
+            latest = waiting.pop()
+            if place not in removers:
+                taken.append(latest)
+                served.append(place)
     return {taker: (p, values[p]) for taker, p in zip(served, sorted(taken), strict=True)}
 
 
@@ -67,18 +68,25 @@ def walk(events: list[tuple[int, Event]], gaps: list[tuple[int, int]]) -> list[R
         here = [r for r in flight if r.sector == sector]
         fit = [r for r in here if r.left == length] or [r for r in here if r.left > length]
         if event["event"] == "issue":
+            back = [r for r in sent_back if r.sector == sector]
+            again = [r for r in back if r.left == length] or [r for r in back if r.left < length]
+            if again:
+                request = again[0]
+                sent_back.remove(request)
+                request.issues.append((place, event))
+                request.left = length
+            else:
+                request = Request([(place, event)], sector, length)
+            requests.append(request)
+            flight.append(request)
+        elif event["event"] == "insert":
             again = [r for r in sent_back if (r.sector, r.left) == (sector, length)]
             if again:
-                sent_back.remove(again[0])
-                again[0].issues.append((place, event))
-            else:
-                again = [Request([(place, event)], sector, length)]
-            requests += again
-            flight += again
-        elif event["event"] == "requeue" and fit:
-            flight.remove(fit[0])
-            requests.remove(fit[0])
-            sent_back.append(fit[0])
+                again[0].inserts.append((place, ts))
+        elif event["event"] == "requeue" and fit and fit[0].left == length:
+            flight.remove(fit[-1])
+            requests.remove(fit[-1])
+            sent_back.append(fit[-1])
         elif event["event"] == "complete" and fit:
             since = fit[0].issues[-1][1]["ts"]
             if len(fit) > 1 and any(end > since and start < ts for start, end in gaps):
@@ -89,7 +97,7 @@ def walk(events: list[tuple[int, Event]], gaps: list[tuple[int, int]]) -> list[R
             done.sector += length
             done.left -= length
             if done.left == 0:
-                done.complete_ns = ts
+                done.complete_ns, done.completed = ts, place
                 flight.remove(done)
     return requests
 
@@ -101,8 +109,9 @@ def enter(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Requ
     are looked at from the last one down.
     """
     at: dict[int, dict[str, list]] = defaultdict(lambda: defaultdict(list))
+    inserted_again = {place for request in requests for place, _ in request.inserts}
     for place, event in events:
-        if event["event"] in ("bio_queue", "insert"):
+        if event["event"] in ("bio_queue", "insert") and place not in inserted_again:
             at[event["sector"]][event["event"]].append((place, event["ts"]))
         elif event["event"] == "frontmerge":
             behind = event["sector"] + event["nr_sector"]
@@ -110,14 +119,14 @@ def enter(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Requ
         elif event["event"] in ("backmerge", "rq_merge"):
             at[event["sector"]][event["event"]].append(place)
     for request in requests:
-        for place, event in request.issues:
-            at[event["sector"]]["issue"].append((place, request))
+        place, event = request.issues[0]
+        at[event["sector"]]["issue"].append((place, request))
     queued = {}
     for sector in sorted(at, reverse=True):
         here = at[sector]
         fronts = dict(here["in_front"])
         of_issue = dict(here["issue"])
-        inserts = pair(here["insert"], [*of_issue, *fronts, *here["rq_merge"]])
+        inserts = pair(here["insert"], [*of_issue, *fronts, *here["rq_merge"]], [])
         begun = {}  # the place of a request's first event, by the place of the event that ends it
         for place, (entered, ts) in inserts.items():
             if place in fronts:
@@ -125,26 +134,35 @@ def enter(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Requ
             elif place in of_issue:
                 of_issue[place].inserts.append((entered, ts))
             begun[place] = entered
-        takers = {begun.get(p, p): p for p in [*fronts, *here["rq_merge"]]}
-        takers |= {p: p for p in here["backmerge"]}
-        firsts = {r.place: r for r in of_issue.values() if r.issues[0][1]["sector"] == sector}
-        found = pair(here["bio_queue"], [*takers, *firsts])
-        queued |= {r: found[place][1] for place, r in firsts.items() if place in found}
+        takers = {place for place, _ in here["insert"]}
+        takers |= {begun.get(place, place) for place in [*of_issue, *fronts, *here["rq_merge"]]}
+        found = pair(here["bio_queue"], [*takers], here["backmerge"])
+        for place, request in of_issue.items():
+            bio = found.get(begun.get(place, place))
+            if bio:
+                queued[request] = bio[1]
     return queued
 
 
 def flushed(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Request, int]:
-    """The latest bio that waited for each flush when it was issued."""
-    queued = {}
-    issues = {request.issues[0][0]: request for request in requests}
-    waiting: list[int] = []
+    """When the latest bio that waited for each flush was queued.
+
+    A flush that completes has served all bios that were queued before it was issued.
+    """
+    issued = {request.issues[0][0]: request for request in requests}
+    completed = {request.completed: request for request in requests}
+    waiting: list[tuple[int, int]] = []
+    taken, served = [], []
     for place, event in events:
-        if event["event"] == "bio_queue" and event["rwbs"].startswith("F"):
-            waiting.append(event["ts"])
-        elif place in issues and waiting:
-            queued[issues[place]] = waiting[-1]
-            waiting = []
-    return queued
+        if event["event"] == "bio_queue":
+            waiting.append((place, event["ts"]))
+        elif place in issued and waiting:
+            taken.append(waiting.pop())
+            served.append(issued[place])
+        elif place in completed:
+            since = completed[place].issues[-1][0]
+            waiting = [bio for bio in waiting if bio[0] > since]
+    return {request: ts for request, (_, ts) in zip(served, sorted(taken), strict=True)}
 
 
 def requests_of(
@@ -155,10 +173,8 @@ def requests_of(
     streams: dict[tuple[str, str], list[tuple[int, Event]]] = defaultdict(list)
     for place, event in sorted(enumerate(block), key=lambda numbered: numbered[1]["ts"]):
         key = disk_of.get(event["dev"], event["dev"]), operation(event["rwbs"])
-        if event["event"] == "bio_queue" and event["rwbs"].startswith("F"):
-            streams[key[0], FLUSH].append((place, event))
-            if event["nr_sector"] == 0 or key[1] == FLUSH:
-                continue
+        if event["event"] == "bio_queue" and event["nr_sector"] == 0 and event["rwbs"][0] == "F":
+            key = key[0], FLUSH
         streams[key].append((place, event))
     rows = []
     for (dev, kind), events in streams.items():
@@ -172,7 +188,7 @@ def requests_of(
     return rows
 
 
-DRIVER = ("issue", "requeue", "complete")
+DRIVER = ("insert", "issue", "requeue", "complete")
 
 
 def row(dev: str, kind: str, request: Request, queue_ns: int | None) -> dict[str, Any]:

@@ -16,6 +16,8 @@ Entries = NDArray[np.void]
 
 UNKNOWN = np.iinfo(np.int64).min
 """A moment that is not known."""
+UNKNOWN_ERROR = 1 << 40
+"""An error that is not known; known ones have 32 bits."""
 
 ENTRY = np.dtype(
     [
@@ -29,6 +31,7 @@ ENTRY = np.dtype(
         ("sector", "u8"),  # of the part that is not done
         ("sectors", "i8"),
         ("row", "i8"),
+        ("first", "i8"),  # the row of its first issue
         ("issue_ns", "i8"),
         ("queue_ns", "i8"),
         ("insert_ns", "i8"),
@@ -42,6 +45,8 @@ NONE = -1
 """No entry."""
 AGE, FREE, USED = range(3)
 """Numbers of the state: entries ever made, the first free entry, entries in use."""
+ANY, INSERTED, NOT_INSERTED = range(3)
+"""Which of the entries that wait are looked for."""
 _MOST_LOOKED_AT = 256
 """Entries of a bucket that are looked at. No disk has more at one place."""
 
@@ -75,6 +80,8 @@ def take(entries: Entries, state: Ints) -> int:
     entries[at]["sent_back"] = entries[at]["passed"] = False
     entries[at]["age"] = state[AGE]
     entries[at]["queue_ns"] = entries[at]["insert_ns"] = UNKNOWN
+    entries[at]["error"] = UNKNOWN_ERROR
+    entries[at]["first"] = NONE
     state[AGE] += 1
     return at
 
@@ -143,19 +150,46 @@ def waiting_at(
     device: int,
     operation: int,
     sector: np.uint64,
-    without_insert: bool,
+    which: int,
 ) -> int:
-    """Find the newest entry that waits at a place, from an entry of its bucket on."""
+    """Find the newest entry that waits at a place, from an entry of its bucket on.
+
+    Requests that were sent back are left out.
+    """
     at = start
     for _ in range(_MOST_LOOKED_AT):
         if at == NONE:
             break
-        if not entries[at]["in_flight"] and _is_at(entries[at], device, operation, sector):
-            open_for_it = entries[at]["insert_ns"] == UNKNOWN or entries[at]["sent_back"]
-            if open_for_it or not without_insert:
+        waits = not (entries[at]["in_flight"] or entries[at]["sent_back"])
+        if waits and _is_at(entries[at], device, operation, sector):
+            inserted = entries[at]["insert_ns"] != UNKNOWN
+            if which == ANY or inserted == (which == INSERTED):
                 return at
         at = entries[at]["next"]
     return NONE
+
+
+@compiled
+def sent_back_at(
+    entries: Entries,
+    start: int,
+    device: int,
+    operation: int,
+    sector: np.uint64,
+    least: int,
+    most: int,
+) -> int:
+    """Find the request of such a length that was sent back first."""
+    found = NONE
+    at = start
+    for _ in range(_MOST_LOOKED_AT):
+        if at == NONE:
+            break
+        fits = entries[at]["sent_back"] and least <= entries[at]["sectors"] <= most
+        if fits and _is_at(entries[at], device, operation, sector):
+            found = at
+        at = entries[at]["next"]
+    return found
 
 
 @compiled
@@ -172,7 +206,8 @@ def older_at(
     for _ in range(_MOST_LOOKED_AT):
         if at == NONE:
             break
-        waits = not entries[at]["in_flight"] and entries[at]["age"] < age
+        waits = not (entries[at]["in_flight"] or entries[at]["sent_back"])
+        waits = waits and entries[at]["age"] < age
         if waits and _is_at(entries[at], device, operation, sector):
             return at
         at = entries[at]["next"]
@@ -191,9 +226,9 @@ def in_flight_at(
     """Find the oldest request in flight at a place that fits a length best; how many fit so.
 
     Returns that entry, the number of those that fit as well, and how: 2 by its length, 1 by a
-    greater one, 0 by a smaller one.
+    greater one.
     """
-    found, count, best = NONE, 0, -1
+    found, count, best = NONE, 0, 0
     at = start
     for _ in range(_MOST_LOOKED_AT):
         if at == NONE:
@@ -203,7 +238,7 @@ def in_flight_at(
             fits = 2 if length == sectors else 1 if length > sectors else 0
             if fits > best:
                 found, count, best = at, 1, fits
-            elif fits == best:
+            elif fits == best and fits:
                 count += 1
                 if entries[at]["age"] < entries[found]["age"]:
                     found = at
@@ -220,20 +255,15 @@ def newest_in_flight_at(
     sector: np.uint64,
     sectors: int,
 ) -> int:
-    """Find the request in flight that was issued last, of this length where there is one."""
+    """Find the request of this length in flight that was issued last."""
     found = NONE
     at = start
     for _ in range(_MOST_LOOKED_AT):
         if at == NONE:
             break
-        if entries[at]["in_flight"] and _is_at(entries[at], device, operation, sector):
-            better = found == NONE
-            if not better:
-                fits = entries[at]["sectors"] == sectors
-                found_fits = entries[found]["sectors"] == sectors
-                newer = entries[at]["age"] > entries[found]["age"]
-                better = (fits and not found_fits) or (fits == found_fits and newer)
-            if better:
+        fits = entries[at]["in_flight"] and entries[at]["sectors"] == sectors
+        if fits and _is_at(entries[at], device, operation, sector):
+            if found == NONE or entries[at]["age"] > entries[found]["age"]:
                 found = at
         at = entries[at]["next"]
     return found

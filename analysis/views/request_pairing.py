@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 
 from analysis.views.request_entries import (
     AGE,
+    ANY,
     ENTRY,
     FREE,
+    INSERTED,
     NONE,
+    NOT_INSERTED,
     UNKNOWN,
+    UNKNOWN_ERROR,
     USED,
     Ints,
     bucket_of,
@@ -28,6 +32,7 @@ from analysis.views.request_entries import (
     older_at,
     put,
     remove,
+    sent_back_at,
     set_place,
     take,
     waiting_at,
@@ -44,9 +49,6 @@ _QUEUE, _BACKMERGE, _FRONTMERGE, _INSERT, _RQ_MERGE, _ISSUE, _REQUEUE, _COMPLETE
 FLUSH = 0
 """The code of a flush of a device's cache among operations. A flush has no first sector."""
 
-UNKNOWN_ERROR = 1 << 40
-"""An error that is not known; known ones have 32 bits."""
-
 EVENT = np.dtype(
     [
         ("row", "i8"),  # place in the table
@@ -62,6 +64,7 @@ EVENT = np.dtype(
 REQUEST = np.dtype(
     [
         ("row", "i8"),  # of its issue
+        ("first", "i8"),  # of its first issue
         ("queue_ns", "i8"),
         ("insert_ns", "i8"),
         ("complete_ns", "i8"),
@@ -155,7 +158,7 @@ class Pairing:
 def _unfinished(entries: NDArray[np.void]) -> NDArray[np.void]:
     issued = entries[entries["in_flight"]]
     found = np.empty(len(issued), REQUEST)
-    for name in ("row", "queue_ns", "insert_ns", "run"):
+    for name in ("row", "first", "queue_ns", "insert_ns", "run"):
         found[name] = issued[name]
     found["complete_ns"], found["error"] = UNKNOWN, UNKNOWN_ERROR
     return found
@@ -220,12 +223,13 @@ def _pair(
                         at = older_at(entries, first, device, operation, sector, issued)
         elif kind in (_QUEUE, _INSERT):
             if kind == _INSERT:
-                at = waiting_at(entries, first, device, operation, sector, True)
+                at = sent_back_at(entries, first, device, operation, sector, sectors, sectors)
+                if at == NONE:
+                    at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
                 if at != NONE:
                     entries[at]["insert_ns"] = ts
-                    entries[at]["sent_back"] = False
                     continue
-            before = waiting_at(entries, first, device, operation, sector, False)
+            before = waiting_at(entries, first, device, operation, sector, ANY)
             at = take(entries, state)
             set_place(entries, at, device, operation, sector, sectors)
             if kind == _QUEUE:
@@ -235,20 +239,27 @@ def _pair(
             entries[at]["run"] = _run(entries, before, state)
             put(entries, at, buckets)
         elif kind in (_BACKMERGE, _RQ_MERGE):
-            at = waiting_at(entries, first, device, operation, sector, kind == _BACKMERGE)
+            which = NOT_INSERTED if kind == _BACKMERGE else ANY
+            at = waiting_at(entries, first, device, operation, sector, which)
             if at != NONE:
                 free(entries, at, buckets, state)
         elif kind == _FRONTMERGE:
             behind = sector + np.uint64(sectors)
             start = buckets[bucket_of(device, operation, behind, len(buckets))]
-            former = waiting_at(entries, start, device, operation, behind, False)
-            at = waiting_at(entries, first, device, operation, sector, True)
+            former = waiting_at(entries, start, device, operation, behind, ANY)
+            at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
             if former != NONE and former != at:
                 if at != NONE:
                     entries[at]["insert_ns"] = entries[former]["insert_ns"]
                 free(entries, former, buckets, state)
         elif kind == _ISSUE:
-            at = waiting_at(entries, first, device, operation, sector, False)
+            at = sent_back_at(entries, first, device, operation, sector, sectors, sectors)
+            if at == NONE:  # it may have grown
+                at = sent_back_at(entries, first, device, operation, sector, 0, sectors)
+            if at == NONE:
+                at = waiting_at(entries, first, device, operation, sector, INSERTED)
+            if at == NONE:
+                at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
             if at == NONE:
                 at = take(entries, state)
                 entries[at]["run"] = _run(entries, NONE, state)
@@ -257,7 +268,7 @@ def _pair(
                     crossed[state[_CROSSED]] = entries[at]["run"]
                     state[_CROSSED] += 1
                 below = entries[at]["next"]
-                below = waiting_at(entries, below, device, operation, sector, False)
+                below = waiting_at(entries, below, device, operation, sector, ANY)
                 if below != NONE:
                     entries[below]["passed"] = True
                 remove(entries, at, buckets)
@@ -265,18 +276,17 @@ def _pair(
                 state[AGE] += 1
             set_place(entries, at, device, operation, sector, sectors)
             entries[at]["in_flight"] = True
+            entries[at]["sent_back"] = False
             entries[at]["row"] = event["row"]
+            if entries[at]["first"] == NONE:
+                entries[at]["first"] = event["row"]
             entries[at]["issue_ns"] = ts
-            entries[at]["error"] = UNKNOWN_ERROR
             put(entries, at, buckets)
         elif kind == _REQUEUE:
             at = newest_in_flight_at(entries, first, device, operation, sector, sectors)
             if at == NONE:
                 continue
-            waiting = waiting_at(entries, first, device, operation, sector, False)
             remove(entries, at, buckets)
-            if waiting != NONE:
-                entries[at]["run"] = entries[waiting]["run"]
             entries[at]["in_flight"] = entries[at]["passed"] = False
             entries[at]["sent_back"] = True
             entries[at]["age"] = state[AGE]
@@ -300,6 +310,7 @@ def _hand_out(
     """Write down a request that is over."""
     number = state[_DONE]
     done[number]["row"] = entries[at]["row"]
+    done[number]["first"] = entries[at]["first"]
     done[number]["queue_ns"] = entries[at]["queue_ns"]
     done[number]["insert_ns"] = entries[at]["insert_ns"]
     done[number]["complete_ns"] = complete_ns

@@ -6,13 +6,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.views.request_entries import UNKNOWN
+from analysis.views.request_entries import UNKNOWN, UNKNOWN_ERROR
 from analysis.views.request_pairing import (
     EVENT,
     FLUSH,
     KINDS,
     REQUEST,
-    UNKNOWN_ERROR,
     Pairing,
     in_batches,
 )
@@ -64,24 +63,26 @@ SELECT coalesce("from", 0), coalesce("to", 9223372036854775807) FROM loss
 WHERE NOT contains(stream, 'target')
 """
 
-# In a run the oldest bio goes to the first issue, and likewise the oldest insertion.
+# In a run the oldest bio goes to the first issue, and likewise the oldest insertion. A request
+# that was inserted without a bio, as the rest of a split one, keeps its place among them.
 _UNCROSSED = f"""
 CREATE OR REPLACE TEMP TABLE "{_TIMES}" AS
-WITH crossed AS (SELECT * FROM "{_TIMES}" SEMI JOIN "request runs" USING (run)),
+WITH crossed AS (SELECT * FROM "{_TIMES}" SEMI JOIN "request runs" USING (run)
+    WHERE queue_ns IS NOT NULL OR insert_ns IS NOT NULL),
 queued AS (
     SELECT q.row, b.queue_ns FROM
-        (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY row) AS n
-            FROM crossed WHERE queue_ns IS NOT NULL) q
-        JOIN (SELECT run, queue_ns, row_number() OVER (PARTITION BY run ORDER BY queue_ns) AS n
-            FROM crossed WHERE queue_ns IS NOT NULL) b USING (run, n)
+        (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY first) AS n FROM crossed) q
+        JOIN (SELECT run, queue_ns, row_number() OVER
+            (PARTITION BY run ORDER BY coalesce(queue_ns, insert_ns)) AS n
+            FROM crossed) b USING (run, n)
 ), inserted AS (
     SELECT q.row, b.insert_ns FROM
-        (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY row) AS n
+        (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY first) AS n
             FROM crossed WHERE insert_ns IS NOT NULL) q
         JOIN (SELECT run, insert_ns, row_number() OVER (PARTITION BY run ORDER BY insert_ns) AS n
             FROM crossed WHERE insert_ns IS NOT NULL) b USING (run, n)
 )
-SELECT t.* REPLACE (coalesce(q.queue_ns, t.queue_ns) AS queue_ns,
+SELECT t.* REPLACE (CASE WHEN q.row IS NULL THEN t.queue_ns ELSE q.queue_ns END AS queue_ns,
     coalesce(i.insert_ns, t.insert_ns) AS insert_ns)
 FROM "{_TIMES}" t LEFT JOIN queued q USING (row) LEFT JOIN inserted i USING (row)
 """
@@ -103,8 +104,8 @@ def _build(trace: Trace) -> None:
     trace.execute(_MAKE_DEVICES)
     pairing = Pairing(trace.rows(_GAPS))
     trace.execute(
-        f'CREATE OR REPLACE TEMP TABLE "{_TIMES}" (row BIGINT, queue_ns BIGINT, insert_ns BIGINT,'
-        " complete_ns BIGINT, error INTEGER, run BIGINT)"
+        f'CREATE OR REPLACE TEMP TABLE "{_TIMES}" (row BIGINT, first BIGINT, queue_ns BIGINT,'
+        " insert_ns BIGINT, complete_ns BIGINT, error INTEGER, run BIGINT)"
     )
     events = (_events(batch) for batch in trace.batches(_EVENTS, _BATCH, beside=True))
     for requests in in_batches(pairing, events):

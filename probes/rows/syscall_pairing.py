@@ -5,6 +5,8 @@ has neither duration nor result. An exit without its entry is a call that began 
 recording, or a child's first return from its parent's fork: neither is a call of this
 recording, so neither is a row. Where events were lost between a call's entry and the exit that
 seems to be its own, the exit may be another call's: then duration and result are null, too.
+An exec of a thread that is not its process' first one returns as that first thread, whose number
+it takes (kernel: de_thread in fs/exec.c); the row has the number that called.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from probes.schema import AssemblyContext, Scope
 _UNKNOWN_NR = -1
 """What sys_exit has after a signal return, which replaces the registers."""
 
+_EXECS = ("execve", "execveat")
 _FOREVER = np.iinfo(np.int64).max
 _NONE = 0
 _OPEN = 1
@@ -49,6 +52,9 @@ class SyscallPairing:
         self._nr = np.zeros(PID_LIMIT, np.int32)
         self._pid = np.zeros(PID_LIMIT, np.int32)
         self._cpu = np.zeros(PID_LIMIT, np.int16)
+        self._execs = np.array(sorted(n for n, name in self._names.items() if name in _EXECS))
+        # Of each process, the thread that called exec last.
+        self._exec_tid = np.zeros(PID_LIMIT, np.int32)
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows of the calls that ended in this batch."""
@@ -68,7 +74,8 @@ class SyscallPairing:
         columns.integers(batch, of_probe[exits], self._exit.field("id"), nr, valid, exits)
         columns.integers(batch, of_probe[exits], self._exit.field("ret"), ret, valid, exits)
         assert batch.launching is not None
-        out = _Rows(n)
+        # The exit of an exec ends two calls: its own, and the one that its thread was in.
+        out = _Rows(2 * n)
         count = _pair(
             batch.ts[of_probe],
             batch.tid[of_probe],
@@ -84,6 +91,8 @@ class SyscallPairing:
             self._nr,
             self._pid,
             self._cpu,
+            self._execs,
+            self._exec_tid,
             out.ts,
             out.cpu,
             out.pid,
@@ -176,6 +185,8 @@ def _pair(
     open_nr: Any,
     open_pid: Any,
     open_cpu: Any,
+    execs: Any,
+    exec_tid: Any,
     out_ts: Any,
     out_cpu: Any,
     out_pid: Any,
@@ -205,6 +216,19 @@ def _pair(
             out_dur[n] = ts[i] - open_ts[tid] if returned else 0
             out_ret[n] = ret[i] if returned else 0
             n += 1
+        if not returned and not is_entry[i] and ret[i] == 0 and _contains(execs, nr[i]):
+            caller = exec_tid[tid]
+            if caller and open_state[caller] == _OPEN and open_nr[caller] == nr[i]:
+                out_ts[n] = open_ts[caller]
+                out_cpu[n] = open_cpu[caller]
+                out_pid[n] = open_pid[caller]
+                out_tid[n] = caller
+                out_nr[n] = nr[i]
+                out_ended[n] = True
+                out_dur[n] = ts[i] - open_ts[caller]
+                out_ret[n] = 0
+                n += 1
+                open_state[caller] = _NONE
         open_state[tid] = _NONE
         if is_entry[i]:
             open_state[tid] = _OPEN_IN_LAUNCH if launching[i] else _OPEN
@@ -212,4 +236,14 @@ def _pair(
             open_nr[tid] = nr[i]
             open_pid[tid] = pids[i]
             open_cpu[tid] = cpus[i]
+            if 0 < pids[i] < len(exec_tid) and _contains(execs, nr[i]):
+                exec_tid[pids[i]] = tid
     return n
+
+
+@compiled
+def _contains(numbers: Any, number: int) -> bool:
+    found = False
+    for one in numbers:
+        found = found or one == number
+    return found

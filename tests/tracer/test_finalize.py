@@ -89,6 +89,28 @@ def test_an_exit_of_another_call_does_not_pair(tmp_path):
     assert calls(tmp_path / "t") == [(100, 7, "getpid", None)]
 
 
+def test_an_exec_of_another_thread_returns_as_the_first_one(tmp_path):
+    page = (
+        Page(0)
+        .event(10, newtask(7, 71, b"worker", 0x10000))  # CLONE_THREAD
+        .event(20, newtask(7, 72, b"worker", 0x10000))
+        .event(90, enter(72, EXECVE))
+        .event(95, leave(72, EXECVE, -2))  # no such file
+        .event(100, enter(7, GETPID))  # which the exec ends
+        .event(110, enter(71, EXECVE))
+        .event(150, leave(7, EXECVE))
+        .event(160, enter(7, GETPID))
+        .event(170, leave(7, GETPID))
+    )
+    raw_trace(tmp_path / "t", {0: [page]})
+    assert calls(tmp_path / "t") == [
+        (90, 72, "execve", 5),
+        (100, 7, "getpid", None),
+        (110, 71, "execve", 40),
+        (160, 7, "getpid", 10),
+    ]
+
+
 def test_threads_belong_to_their_process(tmp_path):
     page = (
         Page(0)

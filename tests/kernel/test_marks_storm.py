@@ -74,7 +74,7 @@ def names_of(tmp_path):
 def test_a_clock_that_was_set_forward_loses_no_marks(job, tmp_path, monkeypatch):
     process = marking(job, "early")
     now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + 3600)
+    monkeypatch.setattr(time, "time", lambda: now() + time.monotonic() + 60)
     found(tmp_path, process.pid).collect()
     assert names_of(tmp_path) == ["train"]
 

@@ -169,7 +169,7 @@ class Marks:
             known = self._theirs[status.device, status.inode] = MarksFolder(fd, [], foreign)
         if target not in known.targets:
             known.targets.append(target)
-        known.processes[own_pid(pid)] = pid
+        known.processes.setdefault(own_pid(pid), set()).add(pid)
         known.users |= _users(pid)
         self.marking.add(pid)
 

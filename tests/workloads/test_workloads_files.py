@@ -57,7 +57,7 @@ def test_a_checkpoint_goes_through_no_link(secret, place):
     place.symlink_to(secret)
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(JobError, match="cannot write .*/file: "):
+    with pytest.raises(JobError, match=r"cannot write .*/file: "):
         checkpoint.save(place, "lenet", model, optimizer, epoch=0, step=1)
     assert secret.read_bytes() == SECRET
 

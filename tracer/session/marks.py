@@ -49,6 +49,8 @@ _MAX_ENVIRONMENT = 4 << 20
 _PIECE = 1 << 18
 _SECONDS = 2.0
 """Until a folder of theirs is open."""
+_SECONDS_IN_ALL = 10.0
+"""For folders that do not open: a target may have any number of processes that name one."""
 _LEAST_REST_S = 0.005
 _REST = 20
 """The recorder rests for so many times what a look took: it takes some 5 % of a CPU at most."""
@@ -91,6 +93,7 @@ class Marks:
         self._names: Lines | None = None
         self._watch: Watch | None = None
         self._rests_until = 0.0
+        self._waited_s = 0.0
 
     def find(self, targets: list[Target]) -> None:
         """Open the marks folders that processes of the targets have in their environment."""
@@ -113,22 +116,22 @@ class Marks:
                 self._watch.add(folder.fd)
 
     def _open_of(self, target: Target, pid: int) -> None:
-        """Open the folders that the environment of a process names."""
+        """Open the folder that the environment of a process names: the first of several."""
         try:
             with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
                 environment = (file.read(_MAX_ENVIRONMENT) or b"").split(b"\0")
         except OSError:  # it has ended, or is not this user's
             return
         prefix = f"{MARKS_ENV}=".encode()
-        for entry in environment:
-            if not entry.startswith(prefix) or entry == prefix:
-                continue
-            try:
-                self._open(target, pid, os.fsdecode(entry[len(prefix) :]))
-            except FileNotFoundError:  # nobody can have marked there
-                pass
-            except (OSError, ValueError):
-                self._lost["their folder cannot be opened"] += 1
+        inside = next((entry for entry in environment if entry.startswith(prefix)), prefix)
+        if inside == prefix:
+            return
+        try:
+            self._open(target, pid, os.fsdecode(inside[len(prefix) :]))
+        except FileNotFoundError:  # nobody can have marked there
+            pass
+        except (OSError, ValueError):
+            self._lost["their folder cannot be opened"] += 1
 
     @property
     def readable(self) -> list[int]:
@@ -152,7 +155,14 @@ class Marks:
         """A folder as the process sees it, which may live in a container."""
         find = partial(open_in_root, pid, inside, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fd = open_aside(find, _SECONDS)
+            if self._waited_s >= _SECONDS_IN_ALL:
+                raise TimeoutError
+            begun = time.monotonic()
+            try:
+                fd = open_aside(find, _SECONDS)
+            except TimeoutError:
+                self._waited_s += time.monotonic() - begun
+                raise
             if in_user_space(fd, pid):
                 os.close(fd)
                 raise TimeoutError

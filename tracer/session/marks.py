@@ -7,7 +7,6 @@ import heapq
 import itertools
 import os
 import re
-import select
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -52,8 +51,10 @@ _SECONDS = 2.0
 _SECONDS_IN_ALL = 10.0
 """For folders that do not open: a target may have any number of processes that name one."""
 _LEAST_REST_S = 0.005
-_REST = 20
-"""The recorder rests for so many times what a look took: it takes some 5 % of a CPU at most."""
+_REST = 10
+"""The recorder rests for so many times a look's CPU time: it takes some 10 % of a CPU at most."""
+_AGAIN_S = 1.0
+"""Until it looks again though no file was made."""
 _UNREADABLE = "their folder cannot be read"
 _TOO_MANY = "too many files"
 
@@ -93,6 +94,7 @@ class Marks:
         self._names: Lines | None = None
         self._watch: Watch | None = None
         self._rests_until = 0.0
+        self._looks_again = 0.0
         self._waited_s = 0.0
 
     def find(self, targets: list[Target]) -> None:
@@ -145,11 +147,9 @@ class Marks:
     def rest_s(self) -> float | None:
         """The time until a look that is due already, where `look` rests before it."""
         left = self._rests_until - time.monotonic()
-        if left <= 0 or self._watch is None or self._watch.fd is None:
+        if left <= 0 or self._watch is None:
             return None
-        poll = select.poll()
-        poll.register(self._watch.fd, select.POLLIN)
-        return left if poll.poll(0) else None
+        return left if self._watch.told else None
 
     def _open(self, target: Target, pid: int, inside: str) -> None:
         """A folder as the process sees it, which may live in a container."""
@@ -189,9 +189,12 @@ class Marks:
         It looks no sooner than some time after the last look: whoever is recorded may make files
         as fast as it can.
         """
-        begun = time.monotonic()
-        if begun < self._rests_until or self._names is None:
+        now = time.monotonic()
+        if now < self._rests_until or self._names is None:
             return
+        if self._watch is not None and not self._watch.told and now < self._looks_again:
+            return
+        begun = time.thread_time()
         if self._watch is not None:
             self._watch.clear()
         for folder in self._theirs.values():
@@ -199,7 +202,8 @@ class Marks:
                 with contextlib.suppress(OSError):  # counted by `collect`, which reads it again
                     self._name(folder, folder.named)
         now = time.monotonic()
-        self._rests_until = now + max(_LEAST_REST_S, _REST * (now - begun))
+        self._rests_until = now + max(_LEAST_REST_S, _REST * (time.thread_time() - begun))
+        self._looks_again = now + _AGAIN_S
 
     def _name(self, folder: MarksFolder, but: Collection[str] = ()) -> None:
         """Look for the processes of a folder's files, `but` those that are known."""

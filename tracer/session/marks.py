@@ -192,7 +192,8 @@ class Marks:
         now = time.monotonic()
         if now < self._rests_until or self._names is None:
             return
-        if self._watch is not None and not self._watch.told and now < self._looks_again:
+        quiet = self._watch is not None and self._watch.fd is not None and not self._watch.told
+        if quiet and now < self._looks_again:
             return
         begun = time.thread_time()
         if self._watch is not None:

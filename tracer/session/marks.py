@@ -145,11 +145,9 @@ class Marks:
 
     @property
     def rest_s(self) -> float | None:
-        """The time until a look that is due already, where `look` rests before it."""
+        """The time until `readable` is worth waiting for; None: it is, now."""
         left = self._rests_until - time.monotonic()
-        if left <= 0 or self._watch is None:
-            return None
-        return left if self._watch.told else None
+        return left if left > 0 and self._watch is not None else None
 
     def _open(self, target: Target, pid: int, inside: str) -> None:
         """A folder as the process sees it, which may live in a container."""

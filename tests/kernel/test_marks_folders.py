@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from probes.workers.opening import open_aside
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tracer.phases import MARKS_ENV
 from tracer.session import marks
@@ -45,6 +46,30 @@ def test_a_folder_in_user_space_is_left_out_and_counted(
     asked.find(found)
     assert asked.marking == set()
     assert asked._lost == {"their folder's file system may never answer": 1}
+
+
+def test_many_processes_that_name_a_dead_folder_are_not_waited_for_one_by_one(
+    target,
+    dead_file_system,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    asked_aside = []
+
+    def counted(find, seconds):
+        asked_aside.append(seconds)
+        return open_aside(find, seconds)
+
+    monkeypatch.setattr(marks, "_SECONDS", 0.2)
+    monkeypatch.setattr(marks, "_SECONDS_IN_ALL", 0.4, raising=False)
+    monkeypatch.setattr(marks, "open_aside", counted)
+    theirs = dead_file_system()
+    found = [each for _ in range(7) for each in target(theirs.folder)]
+    theirs.dies()
+    asked = Marks(tmp_path, tmp_path / "live")
+    asked.find(found)
+    assert len(asked_aside) <= 3
+    assert asked._lost == {"their folder's file system may never answer": 7}
 
 
 def test_a_folder_on_a_disk_is_opened(target, tmp_path):

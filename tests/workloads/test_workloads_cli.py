@@ -149,7 +149,7 @@ def test_a_damaged_data_set_is_told(command, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["train.log", "predictions.csv", "checkpoint.pt"])
-def test_a_full_disk_is_told(command, tmp_path: Path, name: str):
+def test_a_file_that_cannot_be_written_is_told(command, tmp_path: Path, name: str):
     (tmp_path / name).symlink_to("/dev/full")
     answer = command(
         *("train", "lenet", "--steps", 1, "--workers", 0, "--samples", 16),

@@ -287,10 +287,13 @@ def test_halves_of_letters_are_prepared_all_the_same(open_sets: Open, filled: Pa
     assert int(sets.train[0][0][0]) == 1
 
 
-def test_a_full_disk_is_told(open_sets: Open, filled: Path, prepared: Path):
-    prepared.mkdir(parents=True)
-    (prepared / "train.tokens").symlink_to("/dev/full")
-    with pytest.raises(JobError, match=f"cannot prepare the texts in {prepared}: No space left"):
+def test_a_file_that_may_not_grow_is_told(
+    open_sets: Open, filled: Path, prepared: Path, no_large_files
+):
+    with (
+        pytest.raises(JobError, match=f"cannot prepare the texts in {prepared}: File too large"),
+        no_large_files(100),
+    ):
         open_sets()
 
 

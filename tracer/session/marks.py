@@ -7,7 +7,6 @@ import heapq
 import itertools
 import os
 import re
-import select
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -49,9 +48,13 @@ _MAX_ENVIRONMENT = 4 << 20
 _PIECE = 1 << 18
 _SECONDS = 2.0
 """Until a folder of theirs is open."""
+_SECONDS_IN_ALL = 10.0
+"""For folders that do not open: a target may have any number of processes that name one."""
 _LEAST_REST_S = 0.005
-_REST = 20
-"""The recorder rests for so many times what a look took: it takes some 5 % of a CPU at most."""
+_REST = 10
+"""The recorder rests for so many times a look's CPU time: it takes some 10 % of a CPU at most."""
+_AGAIN_S = 1.0
+"""Until it looks again though no file was made."""
 _UNREADABLE = "their folder cannot be read"
 _TOO_MANY = "too many files"
 
@@ -91,6 +94,8 @@ class Marks:
         self._names: Lines | None = None
         self._watch: Watch | None = None
         self._rests_until = 0.0
+        self._looks_again = 0.0
+        self._waited_s = 0.0
 
     def find(self, targets: list[Target]) -> None:
         """Open the marks folders that processes of the targets have in their environment."""
@@ -113,22 +118,22 @@ class Marks:
                 self._watch.add(folder.fd)
 
     def _open_of(self, target: Target, pid: int) -> None:
-        """Open the folders that the environment of a process names."""
+        """Open the folder that the environment of a process names: the first of several."""
         try:
             with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
                 environment = (file.read(_MAX_ENVIRONMENT) or b"").split(b"\0")
         except OSError:  # it has ended, or is not this user's
             return
         prefix = f"{MARKS_ENV}=".encode()
-        for entry in environment:
-            if not entry.startswith(prefix) or entry == prefix:
-                continue
-            try:
-                self._open(target, pid, os.fsdecode(entry[len(prefix) :]))
-            except FileNotFoundError:  # nobody can have marked there
-                pass
-            except (OSError, ValueError):
-                self._lost["their folder cannot be opened"] += 1
+        inside = next((entry for entry in environment if entry.startswith(prefix)), prefix)
+        if inside == prefix:
+            return
+        try:
+            self._open(target, pid, os.fsdecode(inside[len(prefix) :]))
+        except FileNotFoundError:  # nobody can have marked there
+            pass
+        except (OSError, ValueError):
+            self._lost["their folder cannot be opened"] += 1
 
     @property
     def readable(self) -> list[int]:
@@ -140,19 +145,22 @@ class Marks:
 
     @property
     def rest_s(self) -> float | None:
-        """The time until a look that is due already, where `look` rests before it."""
+        """The time until `readable` is worth waiting for; None: it is, now."""
         left = self._rests_until - time.monotonic()
-        if left <= 0 or self._watch is None or self._watch.fd is None:
-            return None
-        poll = select.poll()
-        poll.register(self._watch.fd, select.POLLIN)
-        return left if poll.poll(0) else None
+        return left if left > 0 and self._watch is not None else None
 
     def _open(self, target: Target, pid: int, inside: str) -> None:
         """A folder as the process sees it, which may live in a container."""
         find = partial(open_in_root, pid, inside, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fd = open_aside(find, _SECONDS)
+            if self._waited_s >= _SECONDS_IN_ALL:
+                raise TimeoutError
+            begun = time.monotonic()
+            try:
+                fd = open_aside(find, _SECONDS)
+            except TimeoutError:
+                self._waited_s += time.monotonic() - begun
+                raise
             if in_user_space(fd, pid):
                 os.close(fd)
                 raise TimeoutError
@@ -169,7 +177,7 @@ class Marks:
             known = self._theirs[status.device, status.inode] = MarksFolder(fd, [], foreign)
         if target not in known.targets:
             known.targets.append(target)
-        known.processes[own_pid(pid)] = pid
+        known.processes.setdefault(own_pid(pid), set()).add(pid)
         known.users |= _users(pid)
         self.marking.add(pid)
 
@@ -179,9 +187,13 @@ class Marks:
         It looks no sooner than some time after the last look: whoever is recorded may make files
         as fast as it can.
         """
-        begun = time.monotonic()
-        if begun < self._rests_until or self._names is None:
+        now = time.monotonic()
+        if now < self._rests_until or self._names is None:
             return
+        quiet = self._watch is not None and self._watch.fd is not None and not self._watch.told
+        if quiet and now < self._looks_again:
+            return
+        begun = time.thread_time()
         if self._watch is not None:
             self._watch.clear()
         for folder in self._theirs.values():
@@ -189,7 +201,8 @@ class Marks:
                 with contextlib.suppress(OSError):  # counted by `collect`, which reads it again
                     self._name(folder, folder.named)
         now = time.monotonic()
-        self._rests_until = now + max(_LEAST_REST_S, _REST * (now - begun))
+        self._rests_until = now + max(_LEAST_REST_S, _REST * (time.thread_time() - begun))
+        self._looks_again = now + _AGAIN_S
 
     def _name(self, folder: MarksFolder, but: Collection[str] = ()) -> None:
         """Look for the processes of a folder's files, `but` those that are known."""

@@ -43,7 +43,7 @@ class MarksFolder:
     """Whether its processes count pids in a namespace of their own."""
     users: set[int] = field(default_factory=set)
     """Whose files are theirs."""
-    processes: dict[int, int] = field(default_factory=dict)
+    processes: dict[int, set[int]] = field(default_factory=dict)
     """Pids of those at the start, by their own count."""
     named: set[str] = field(default_factory=set)
     """Processes, as their files are called, whose pids on this machine have been found."""
@@ -62,7 +62,7 @@ class MarksFolder:
                     break
                 self._before.add(match["process"])
         # After that: what is mapped by then need not have been there.
-        for pid in self.processes.values():
+        for pid in set().union(*self.processes.values()):
             self._mapped |= mapped(pid)
         return self._full
 
@@ -77,10 +77,8 @@ class MarksFolder:
 
     def _in_lifetime(self, own: int, ns: int, begun_ns: int) -> bool:
         """Whether a process that lived at the start had begun at a time before it."""
-        if own not in self.processes:
-            return False
-        started_ns = process_start_ns(self.processes[own])
-        return started_ns is not None and started_ns <= ns < begun_ns
+        started = [process_start_ns(pid) for pid in self.processes.get(own, ())]
+        return any(start is not None and start <= ns < begun_ns for start in started)
 
 
 def mark_files(fd: int, most: int) -> Iterator[re.Match[str]]:

@@ -103,6 +103,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                     looked_at -= marks.marking
                 libraries = open_libraries(looked_at)
                 probes = [name for name in probes if name != TORCH or libraries]
+            sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
             capture = Capture(
                 raw,
                 [PROBES[p] for p in probes],
@@ -126,7 +127,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             if summed_up:
                 manifest["summed_up"] = summed_up
             members = Members(raw, targets, capture)
-            sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
+            sampler.start()
             running = Running(
                 options, made.place, targets, launch, capture, marks, perf, members, summary,
                 sampler, signals, listener,

@@ -42,7 +42,10 @@ class Sampler:
     """The samples of one recording: the first at `begin`, the last at `end`, others at a rate."""
 
     def __init__(self, path: Path, targets: list[Target], hz: float, folders: list[Path]) -> None:
-        """Make the file and the thread, which reads nothing yet. With `hz` 0: neither."""
+        """Make the processes that read, before there is anything that they could inherit.
+
+        With `hz` 0 there are none.
+        """
         self.failure: OSError | None = None
         self.written = 0
         self._path = path
@@ -66,10 +69,15 @@ class Sampler:
         self._cgroups = [CgroupReader(_folders(target)) for target in targets]
         if not any(map(_folders, targets)):
             self._missing[CgroupReader.name] = "no target is a container or a cgroup"
-        self._file = create(path)
         self._writing = threading.Lock()
         self._given_up = False
         self._go, self._begun, self._stop = (threading.Event() for _ in range(3))
+
+    def start(self) -> None:
+        """Make the file and the thread, which reads nothing yet."""
+        if not self._hz:
+            return
+        self._file = create(self._path)
         self._thread = threading.Thread(target=self._run, name="tracer-sampler", daemon=True)
         self._thread.start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 
 _CREATE = 0x100
 """IN_CREATE: include/uapi/linux/inotify.h. The flags of inotify_init1 are those of open."""
@@ -28,6 +29,15 @@ class Watch:
         """Watch the open folder, too."""
         if self.fd is not None:
             self._libc.inotify_add_watch(self.fd, f"/proc/self/fd/{folder}".encode(), _CREATE)
+
+    @property
+    def told(self) -> bool:
+        """Whether a file was made since the last `clear`."""
+        if self.fd is None:
+            return False
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def clear(self) -> None:
         """Read what is there, so that `fd` is readable at the next file, not before."""

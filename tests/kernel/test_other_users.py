@@ -346,7 +346,7 @@ def test_root_runs_no_study_in_a_folder_that_somebody_else_made(place, planted):
     shared.chmod(0o1777)
     user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     subprocess.run([*user, "sh", "-c", planted], cwd=shared, check=True)
-    with pytest.raises(JobError, match="another user's|no folder"):
+    with pytest.raises(JobError, match=r"another user's|no folder"):
         run_study(EMPTY, shared / "s", 1 << 20, print)
     assert not (shared / "s/study.json").exists()
 

@@ -67,7 +67,7 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     duration = facts["duration_s"]
     out.print(safe(name), style="bold")
     how = "complete" if facts["complete"] else f"incomplete ({facts['ended_by']})"
-    out.print(f"  recording   {show(duration)} s, {how}")
+    out.print(safe(f"  recording   {show(duration)} s, {how}"))
     why = f": {facts['backend_why']}" if facts["backend_why"] else ""
     out.print(safe(f"  backend     {facts['backend']}{why}"))
     imported = facts["imported"] or {}

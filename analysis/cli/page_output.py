@@ -17,7 +17,11 @@ def check_output(output: Path, force: bool, json: bool) -> None:
         if json:
             raise UsageError("--html - and --json both write to stdout", "name a file for the page")
         return
-    if output.is_dir():
+    try:
+        is_folder = output.is_dir()
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}", "name another file") from None
+    if is_folder:
         raise UsageError(f"{output} is a folder", "name a file for the page")
     if os.path.lexists(output) and not force:
         raise UsageError(f"{output} exists", "name another file, or give --force to replace it")

@@ -25,6 +25,7 @@ from analysis.scale.mapping import results
 from analysis.scale.sources import Source, find
 from analysis.studies.identity import Identity, identity, recording
 from probes.errors import UsageError
+from tracer.store.names import escaped
 from tracer.store.trace import Trace
 
 CHANGED, NOISE, UNTOLD, MISSING = "changed", "inside the noise", "not told", "not measured"
@@ -85,7 +86,7 @@ def look(trace: Trace) -> Run:
         loss.get("events", 0), loss.get("windows", 0), loss.get("unknown", 0), manifest["complete"]
     )
     return Run(
-        str(trace.folder),
+        escaped(str(trace.folder)),
         who,
         measured(trace, who.dev),
         lost,
@@ -116,7 +117,10 @@ def compare(
     if len(sources) < 2:
         raise UsageError("a comparison needs two traces", "e.g. tracer compare a.trace b.trace")
     looks = results(look, sources, scheduler, done)
-    runs = [replace(run, path=source.location) for source, run in zip(sources, looks, strict=True)]
+    runs = [
+        replace(run, path=escaped(source.location))
+        for source, run in zip(sources, looks, strict=True)
+    ]
     return compared(runs, named, pair, notes)
 
 

@@ -2,15 +2,19 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from analysis.report.by_phase import BY, by_phase
 from analysis.report.tables import TABLES as REPORT
 from analysis.report.tables import records
 from analysis.views.catalogue import VIEWS
+from probes.errors import BadTrace, TracerError
 from tests.support.hostile import make_harmful
 from tests.support.traces import make_trace
-from tracer.store.trace import dump
+from tracer.store.packing import open_pack
+from tracer.store.trace import ALL_TABLES, Trace, dump
 
 
 @pytest.fixture
@@ -35,6 +39,39 @@ def test_a_view_is_made(hostile, name):
 @pytest.mark.parametrize("by", BY)
 def test_what_the_kernel_did_is_grouped(hostile, by):
     assert len(by_phase(hostile, by))
+
+
+TYPES = [
+    *(pa.string(), pa.int8(), pa.binary(), pa.null(), pa.timestamp("us"), pa.decimal128(10, 2)),
+    *(pa.list_(pa.int64()), pa.struct([("a", pa.int64())])),
+]
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_a_table_of_other_types_is_refused_in_a_line_by_whatever_opens_the_trace(tmp_path, kind):
+    """A pack is opened as a trace is, and so it is by every verb."""
+    make_harmful(tmp_path / "t").close()
+    for name in ALL_TABLES:
+        path = tmp_path / "t" / ("loss" if name == "loss" else f"events/{name}")
+        path = path.with_suffix(".parquet")
+        kept = path.read_bytes()
+        columns = pq.read_schema(path).names
+        pq.write_table(pa.table({column: pa.nulls(3, kind) for column in columns}), path)
+        with pytest.raises(BadTrace, match=f"{name}.parquet is damaged") as error:
+            Trace(tmp_path / "t")
+        assert "\n" not in str(error.value)
+        path.write_bytes(kept)
+
+
+@pytest.mark.parametrize("place", ["file/x", "loop", "x" * 300, "folder"])
+def test_what_is_no_trace_is_refused_in_a_line(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "folder").mkdir()
+    for opener in (Trace, open_pack):
+        with pytest.raises(TracerError) as error:
+            opener(tmp_path / place)
+        assert "\n" not in str(error.value)
 
 
 def test_a_hundred_thousand_processes(tmp_path):

@@ -358,6 +358,8 @@ def read(folder: Path) -> Manifest:
         raise PermissionMissing(
             f"{folder} may not be looked at by this user", "run as the trace's owner, or as root"
         ) from None
+    except OSError as error:
+        raise BadTrace(f"{folder} cannot be read: {error.strerror}", "name a trace") from None
     if not there:
         raise BadTrace(f"there is no trace {folder}", "record one: tracer record -o NAME.trace")
     if not folder.is_dir():

@@ -47,6 +47,8 @@ _SMALL = 64 << 20
 """A pack may hold so much, however small it is."""
 _RAW = re.compile(r"raw/(marks/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 _TABLES = {f"events/{name}.parquet" for name in ALL_TABLES}
+_MOST_OF_A_NAME = 50
+"""Characters, of at most four bytes each: what is added to a name has a place behind it."""
 _AGAIN = "have it packed and sent again"
 
 
@@ -158,6 +160,7 @@ def open_pack(path: Path) -> Trace:
     """The trace of a pack, in a folder that is there for as long as it is, called as the pack."""
     folder = tempfile.TemporaryDirectory(prefix="tracer-pack-")
     name = path.name.removesuffix(SUFFIX).removesuffix(".trace").strip(".") or "pack"
+    name = name[:_MOST_OF_A_NAME]
     try:
         trace = Trace(unpack(path, Path(folder.name) / f"{name}.trace"))
     except BaseException:
@@ -187,6 +190,8 @@ def _opened(path: Path) -> BinaryIO:
         ) from None
     except ValueError:
         raise BadTrace(f"{path} is no regular file", "give a pack") from None
+    except OSError as error:
+        raise BadTrace(f"{path} cannot be read: {error.strerror}", "give a pack") from None
 
 
 def _unpack(path: Path, folder: Path) -> None:

@@ -22,9 +22,15 @@ def read_phases(
     """The rows of the table that is made of a folder of marks."""
     with TemporaryDirectory() as building:
         rows, _ = write_phases(folder, start_ns, end_ns, Path(building), **more)
-        found = pq.read_table(Path(building, "phases.parquet")).to_pylist()
+        found = read_table(Path(building))
         assert len(found) == rows
         assert [path.name for path in Path(building).iterdir()] == ["phases.parquet"]
+    return found
+
+
+def read_table(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the table of phases in a folder."""
+    found: list[dict[str, Any]] = pq.read_table(folder / "phases.parquet").to_pylist()
     return found
 
 

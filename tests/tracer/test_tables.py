@@ -13,8 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from probes.schema import Column, Table, Type
-from tracer.store.tables import TableWriter
+from tests.support.budget import run_within
+from tracer.store.tables import TableWriter, batch_of
 
+NAMED = Table(
+    "named",
+    "Numbers and names.",
+    (Column("number", Type.INT64, "One."), Column("name", Type.TEXT, "Its name.")),
+    "SELECT 1",
+)
 NUMBERS = Table("numbers", "Numbers.", (Column("number", Type.INT64, "One."),), "SELECT 1")
 
 
@@ -45,6 +52,22 @@ def test_rows_lie_in_the_order_in_which_they_came(tmp_path):
     file = pq.ParquetFile(writer.path)
     assert file.num_row_groups == 12
     assert file.read() == pa.Table.from_batches(batches(23, 700))
+
+
+def test_batches_of_a_row_are_held_back_together(tmp_path):
+    """Each for itself, a batch of a row takes some 10 KB."""
+    assert run_within(64 << 20, write_one_by_one, tmp_path) == 23_000
+    numbers = pq.read_table(tmp_path / "named.parquet").to_pydict()
+    assert numbers["number"] == list(range(23_000))
+    assert numbers["name"] == [f"name {number % 7}" for number in range(23_000)]
+
+
+def write_one_by_one(folder):
+    writer = TableWriter(NAMED, folder)
+    for number in range(23_000):
+        writer.add(batch_of(NAMED, [(number, f"name {number % 7}")]))
+    writer.close()
+    return writer.rows
 
 
 def test_a_row_group_that_could_not_be_written_is_told_later_at_the_latest_at_the_end(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -81,11 +82,13 @@ class _Thread:
         self._spans: list[Span] = []
         """Since none was open."""
         self._backwards: list[Span] = []
-        self._records: list[Span | None] = []
+        self._records: deque[Span | None] = deque()
+        self._known = 0
+        """The number of spans among them."""
         self._ended: int | None = None
         """The record that ended last: its destructor ends it once more."""
-        self._idle: list[tuple[int, int]] = []
-        """Between the calls since the last fetch, optimizer or backward."""
+        self._idle: tuple[int, int] | None = None
+        """The longest time between the calls since the last fetch, optimizer or backward."""
         self._begun: int | None = None
         self._busy = -1
         self._latest = ""
@@ -100,24 +103,28 @@ class _Thread:
         elif event == RECORD_BEGIN:
             self._ended = None
             known = next((n for start, n in _RECORDS if (name or "").startswith(start)), None)
-            if known is not None:
+            if known == "fetch":
                 self._backwards.clear()  # an exception has ended those that are left
             self._records.append(self._begin(ts, known) if known else None)
-            del self._records[:-_MOST_OPEN]
+            self._known += known is not None
+            if len(self._records) > _MOST_OPEN:
+                self._known -= self._records.popleft() is not None
         elif event == RECORD_END and record != self._ended:
             self._ended = record
             if self._records and (span := self._records.pop()) is not None:
                 span.end = ts
+                self._known -= 1
         del self._backwards[:-_MOST_OPEN]
-        if not self._backwards and not any(self._records):
+        if not self._backwards and not self._known:
             self._hand_on(None)
 
     def _begin(self, ts: int, name: str) -> Span:
         span = Span(ts, self.pid, self.tid, name)
         if len(self._spans) >= _MOST_WITHIN:
             self._backwards.clear()
-            self._records = [None] * len(self._records)
-        if not self._backwards and not any(self._records):
+            self._records = deque([None] * len(self._records))
+            self._known = 0
+        if not self._backwards and not self._known:
             self._hand_on(span)
         self._spans.append(span)
         return span
@@ -136,15 +143,17 @@ class _Thread:
                 continue
             self._busy = (1 << 62) if span.end is None else span.end
             if self._begun is not None:
-                self._idle.append((self._begun, span.start))
+                idle = self._begun, span.start
+                if self._idle is None or idle[1] - idle[0] > self._idle[1] - self._idle[0]:
+                    self._idle = idle
             self._begun = span.end
             if span.name == "zero_grad":
                 continue
-            if span.name == "backward" and self._idle:
+            if span.name == "backward" and self._idle is not None:
                 # Gradients may be set to zero before the forward or after.
-                start, end = max(self._idle, key=lambda gap: gap[1] - gap[0])
+                start, end = self._idle
                 found.append(Span(start, self.pid, self.tid, "forward", None, 1, end, "inferred"))
-            self._idle = []
+            self._idle = None
             self._latest = span.name
             found.append(span)
         if found:

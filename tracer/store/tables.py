@@ -17,7 +17,7 @@ from tracer.store.files import create
 _ROW_GROUP = 512 * 1024
 """Rows held back before they are written: some 30 MB of the widest table."""
 _MOST_BATCHES = 256
-"""Batches of rows held back: of a few rows, a batch takes more memory than these."""
+"""Batches that are held back as they come: a batch of a few rows takes some 10 KB."""
 
 
 class TableWriter:
@@ -32,6 +32,8 @@ class TableWriter:
         self._schema = table.arrow_schema()
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
+        self._merged = 0
+        """How many of those held are made of others."""
         self._worker: ThreadPoolExecutor | None = None
         self._written: Future[None] | None = None
         self._file = create(self.path)
@@ -58,9 +60,8 @@ class TableWriter:
         self._held.append(batch)
         self._held_rows += batch.num_rows
         self.rows += batch.num_rows
-        if len(self._held) > _MOST_BATCHES:
-            whole = pa.Table.from_batches(self._held, self._schema).unify_dictionaries()
-            self._held = whole.combine_chunks().to_batches()
+        if len(self._held) - self._merged >= _MOST_BATCHES:
+            self._merge()
         if self._held_rows >= self._row_group:
             group = self._row_groups()
             self._await_written()
@@ -68,8 +69,14 @@ class TableWriter:
                 self._worker = ThreadPoolExecutor(1)
             self._written = self._worker.submit(self._write, group)
 
+    def _merge(self) -> None:
+        """Make one batch of those that have come since the last merge."""
+        late = pa.Table.from_batches(self._held[self._merged :], self._schema)
+        self._held[self._merged :] = late.unify_dictionaries().combine_chunks().to_batches()
+        self._merged = len(self._held)
+
     def _row_groups(self) -> pa.Table:
-        held, self._held, self._held_rows = self._held, [], 0
+        held, self._held, self._held_rows, self._merged = self._held, [], 0, 0
         return pa.Table.from_batches(held, self._schema).unify_dictionaries()
 
     def _write(self, rows: pa.Table) -> None:

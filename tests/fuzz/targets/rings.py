@@ -214,7 +214,7 @@ def _recording(chance: Random, data: bytes) -> bytes:
     ) + _chunks(chance, data[2 * pages.PAGE :])
 
 
-@target(lambda: [bytes(2 * pages.PAGE) + data for data in _real_chunks()], _recording, tries=20)
+@target(lambda: [bytes(2 * pages.PAGE) + data for data in _real_chunks()], _recording, tries=10)
 def raw_recording(data: bytes, folder: Path) -> None:
     """A recording whose recorder was killed: made into tables, and these opened."""
     held, rest = data[: 2 * pages.PAGE], data[2 * pages.PAGE :]

@@ -21,7 +21,7 @@ _MOST_OF_A_KIND = 3
 
 @dataclass(frozen=True)
 class Finding:
-    """What should not have happened."""
+    """Something that should not have happened."""
 
     target: str
     what: str
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What became of the inputs of a target."""
+    """The numbers of inputs of a target that were read, refused, or wrong."""
 
     target: str
     inputs: int = 0
@@ -46,7 +46,7 @@ class Report:
     read: int = 0
     seconds: float = 0.0
     kinds: dict[str, int] = field(default_factory=dict)
-    """How many findings there were at each place."""
+    """The number of findings at each place."""
     findings: list[Finding] = field(default_factory=list)
     """The first few of each place."""
 
@@ -114,7 +114,7 @@ def _input(chosen: Target, seed: int, number: int) -> bytes:
 
 
 def _ends_again(chosen: Target, data: bytes, scratch: str) -> bool:
-    """Whether an input that ended a worker ends another one, which runs it alone."""
+    """Run an input that ended a worker in another one, alone; true if it ends that, too."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         worker = Worker(Plan(chosen.name, 0, 0, 1, None, data), Path(folder))
         ended = [trouble.ended for trouble in worker.troubles()]

@@ -49,7 +49,7 @@ def _odd(chance: Random) -> Any:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Where something stands: (an object or a list, its key or its index)."""
+    """The places of all values: (an object or a list, its key or its index)."""
     found: list[tuple[Any, Any]] = []
     inner = [value]
     while inner:

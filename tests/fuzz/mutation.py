@@ -22,6 +22,7 @@ _DIGITS = re.compile(rb"-?\d+")
 _ODD = (
     b"", b"-", b"0x", b"nan", b"1e9", b"9" * 30, b"9" * 5000, b"\0", b"\xff", b"\xc3\x28",
     b"\x1b[2J", b'"', b"'", b"%s", b"../", b"\r", b"\xe2\x80\xae", b"[", b"{", b"(" * 100,
+    b"[" * 5000, b'{"a":' * 5000,
     b" " * 1000,
 )  # fmt: skip
 

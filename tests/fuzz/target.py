@@ -1,4 +1,4 @@
-"""What is fuzzed: a function that reads bytes, and how inputs for it are made."""
+"""Targets: each a function that reads bytes, and a way to make inputs for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Target:
     make_seeds: Seeds
     mutate: Mutate
     tries: int = 150
-    """How many inputs the tests run: some that take half a second together."""
+    """The number of inputs that the tests run: they take half a second together."""
     _seeds: list[bytes] = field(default_factory=list)
 
     @property

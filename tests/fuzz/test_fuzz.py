@@ -26,7 +26,8 @@ _OPEN = {
 def _marked(one: Target) -> object:
     marks = [pytest.mark.slow] if one.tries < _FEW else []
     if one.name in _OPEN:
-        marks.append(pytest.mark.xfail(reason=_OPEN[one.name]))
+        # Those that take seconds are not run until they are mended.
+        marks.append(pytest.mark.xfail(reason=_OPEN[one.name], run=one.tries >= _FEW))
     return pytest.param(one, id=one.name, marks=marks)
 
 

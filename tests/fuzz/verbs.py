@@ -17,7 +17,7 @@ def _command(name: str) -> Any:
 
 
 def called(verb: str, *arguments: object) -> str:
-    """What the verb prints on stdout; a TracerError where it refuses.
+    """Call a verb; returns what it prints on stdout. Raises a TracerError where it refuses.
 
     AssertionError where it speaks to a terminal, or prints other JSON than JSON is.
     """

@@ -33,7 +33,7 @@ _FOLDER = "in"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a worker is to do: inputs from `first` on, before `last`, for so many seconds."""
+    """The work of a worker: inputs from `first` on, before `last`, for so many seconds."""
 
     target: str
     seed: int
@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What an input did that it should not do."""
+    """A wrong that an input did."""
 
     number: int
     what: str
@@ -71,7 +71,7 @@ class Worker:
         self.crashed = False
 
     def troubles(self) -> Iterator[Trouble]:
-        """What goes wrong, as it does; ends with the process."""
+        """Yields what goes wrong, as it does; ends with the process."""
         with contextlib.suppress(EOFError):
             while True:
                 yield pickle.loads(self._ours.recv_bytes())
@@ -99,7 +99,7 @@ def _ending(status: int) -> str:
 
 
 def _last_line(trace: str) -> str:
-    """Where in our code it was, as `faulthandler` tells: the innermost place comes first."""
+    """The place in our code, as `faulthandler` tells: the innermost one comes first."""
     lines = [line.strip() for line in trace.splitlines() if line.startswith("  File")]
     ours = [line for line in lines if "/.venv/" not in line and "/lib/python" not in line]
     return (ours or lines or [""])[0]

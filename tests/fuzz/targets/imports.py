@@ -67,7 +67,7 @@ def _with_text(name: str) -> list[bytes]:
     return [*_real(name), _lines("load.trace-cmd.txt")[0]]
 
 
-@target(lambda: _with_text("load.v6.dat"), _dat6, tries=20)
+@target(lambda: _with_text("load.v6.dat"), _dat6, tries=10)
 def trace_dat_6(data: bytes, folder: Path) -> None:
     """trace.dat of version 6."""
     _imported(data, folder, "trace-cmd")
@@ -83,7 +83,7 @@ def _dat7(chance: Random, data: bytes) -> bytes:
     return mutated(chance, made) if chance.random() < 0.5 else made
 
 
-@target(lambda: _with_text("load.v7.dat"), _dat7, tries=20)
+@target(lambda: _with_text("load.v7.dat"), _dat7, tries=10)
 def trace_dat_7(data: bytes, folder: Path) -> None:
     """trace.dat of version 7."""
     _imported(data, folder, "trace-cmd")
@@ -106,13 +106,13 @@ def _blk_records(chance: Random, data: bytes) -> bytes:
     return out
 
 
-@target(lambda: _real("load.blktrace.0", "load.blktrace.1"), _blk_records, tries=20)
+@target(lambda: _real("load.blktrace.0", "load.blktrace.1"), _blk_records, tries=10)
 def blktrace(data: bytes, folder: Path) -> None:
     """DEVICE.blktrace.CPU."""
     _imported(data, folder, "blktrace")
 
 
-@target(lambda: _lines("load.blkparse.txt"), mutated_text, tries=20)
+@target(lambda: _lines("load.blkparse.txt"), mutated_text, tries=10)
 def blkparse(data: bytes, folder: Path) -> None:
     """Output of blkparse."""
     _imported(data, folder, "blktrace")
@@ -127,13 +127,13 @@ def _lines(*names: str) -> list[bytes]:
     return found
 
 
-@target(lambda: _lines("load.perf-script.txt"), mutated_text, tries=20)
+@target(lambda: _lines("load.perf-script.txt"), mutated_text, tries=10)
 def perf_script(data: bytes, folder: Path) -> None:
     """Output of perf script."""
     _imported(data, folder, "perf-script")
 
 
-@target(lambda: _lines("load.trace-cmd.txt"), mutated_text, tries=20)
+@target(lambda: _lines("load.trace-cmd.txt"), mutated_text, tries=10)
 def trace_cmd_text(data: bytes, folder: Path) -> None:
     """Output of trace-cmd report."""
     _imported(data, folder, "trace-cmd")

@@ -53,7 +53,7 @@ def _seeds() -> list[bytes]:
 
 
 def _packs(chance: Random, data: bytes) -> bytes:
-    """As it is sent, as it was packed, what is in it, or what it says of that."""
+    """Change the compressed pack, the archive, a file in it, or its list of files."""
     files = dict(_files())
     match chance.randrange(5):
         case 0:

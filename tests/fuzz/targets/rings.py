@@ -1,4 +1,4 @@
-"""What a recorder took out of the kernel's buffers: formats, pages, chunks, perf's stream."""
+"""Data that a recorder took out of the kernel's buffers: formats, pages, chunks, perf's stream."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _payload(chance: Random) -> bytes:
 
 
 def _event(chance: Random) -> bytes:
-    """What a page holds for an event, or for the passing of time; its length may be wrong."""
+    """An event in a page, or a mark of time; its length may be wrong."""
     kind = chance.randrange(12)
     delta = chance.choice((0, 1, 100, (1 << 27) - 1))
     if kind == 0:
@@ -214,7 +214,7 @@ def _recording(chance: Random, data: bytes) -> bytes:
     ) + _chunks(chance, data[2 * pages.PAGE :])
 
 
-@target(lambda: [bytes(2 * pages.PAGE) + data for data in _real_chunks()], _recording, tries=20)
+@target(lambda: [bytes(2 * pages.PAGE) + data for data in _real_chunks()], _recording, tries=10)
 def raw_recording(data: bytes, folder: Path) -> None:
     """A recording whose recorder was killed: made into tables, and these opened."""
     held, rest = data[: 2 * pages.PAGE], data[2 * pages.PAGE :]
@@ -265,7 +265,7 @@ def _perf_records(chance: Random, data: bytes) -> bytes:
 
 @target(_perf_streams, _perf_records)
 def perf_data(data: bytes, folder: Path) -> None:
-    """What perf record -o - wrote, as folded stacks."""
+    """Output of perf record -o -, as folded stacks."""
     (folder / "perf.data").write_bytes(data)
     for batch in CallGraphs(folder / "perf.data", None).read([]):
         batch.validate(full=True)

@@ -153,7 +153,7 @@ replay = ["open"]
 
 @target(lambda: [_SWEEP, _TIMED], mutated_toml)
 def sweep_files(data: bytes, folder: Path) -> None:
-    """What tracer simulate --config is told (TOML)."""
+    """A sweep for tracer simulate --config (TOML)."""
     (folder / "sweep.toml").write_bytes(data)
     sweep.load(folder / "sweep.toml")
 

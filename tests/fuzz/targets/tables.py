@@ -82,7 +82,7 @@ _VERBS: dict[str, _Verb] = {
 
 
 _OFTEN = [1 if name.startswith(("report", "compare")) else 4 for name in _VERBS]
-"""How often each is tried: some take a second."""
+"""The share of inputs of each: some take a second."""
 
 
 @cache

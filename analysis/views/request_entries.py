@@ -35,6 +35,7 @@ ENTRY = np.dtype(
         ("issue_ns", "i8"),
         ("queue_ns", "i8"),
         ("insert_ns", "i8"),
+        ("again_ns", "i8"),  # inserted again, after it was sent back
         ("error", "i8"),
         ("run", "i8"),
         ("age", "i8"),  # its number among all entries
@@ -80,6 +81,7 @@ def take(entries: Entries, state: Ints) -> int:
     entries[at]["sent_back"] = entries[at]["passed"] = False
     entries[at]["age"] = state[AGE]
     entries[at]["queue_ns"] = entries[at]["insert_ns"] = UNKNOWN
+    entries[at]["again_ns"] = UNKNOWN
     entries[at]["error"] = UNKNOWN_ERROR
     entries[at]["first"] = NONE
     state[AGE] += 1

@@ -30,6 +30,7 @@ ENTRY = np.dtype(
         ("operation", "i8"),
         ("sector", "u8"),  # of the part that is not done
         ("sectors", "i8"),
+        ("began", "i8"),  # the row of its first event
         ("row", "i8"),
         ("first", "i8"),  # the row of its first issue
         ("issue_ns", "i8"),

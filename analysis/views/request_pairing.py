@@ -63,6 +63,7 @@ EVENT = np.dtype(
 )
 REQUEST = np.dtype(
     [
+        ("began", "i8"),  # the row of its first event
         ("row", "i8"),  # of its issue
         ("first", "i8"),  # of its first issue
         ("queue_ns", "i8"),
@@ -160,7 +161,7 @@ def _unfinished(entries: NDArray[np.void]) -> NDArray[np.void]:
     """Return the requests that were issued; those that were sent back have no row (< 0)."""
     issued = entries[entries["in_flight"] | entries["sent_back"]]
     found = np.empty(len(issued), REQUEST)
-    for name in ("row", "first", "queue_ns", "insert_ns", "again_ns", "run"):
+    for name in ("began", "row", "first", "queue_ns", "insert_ns", "again_ns", "run"):
         found[name] = issued[name]
     found["row"][issued["sent_back"]] = -1 - issued["age"][issued["sent_back"]]
     found["complete_ns"], found["error"] = UNKNOWN, UNKNOWN_ERROR
@@ -237,6 +238,7 @@ def _pair(
                     continue
             before = waiting_at(entries, first, device, operation, sector, ANY)
             at = take(entries, state)
+            entries[at]["began"] = event["row"]
             set_place(entries, at, device, operation, sector, sectors)
             if kind == _QUEUE:
                 entries[at]["queue_ns"] = ts
@@ -260,8 +262,14 @@ def _pair(
                 former = waiting_at(entries, start, device, operation, behind, NOT_INSERTED)
             at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
             if former != NONE and former != at:
-                if at != NONE:
-                    entries[at]["insert_ns"] = entries[former]["insert_ns"]
+                if at == NONE:  # the event of its bio is lost
+                    before = waiting_at(entries, first, device, operation, sector, ANY)
+                    at = take(entries, state)
+                    entries[at]["began"] = event["row"]
+                    set_place(entries, at, device, operation, sector, sectors)
+                    entries[at]["run"] = _run(entries, before, state)
+                    put(entries, at, buckets)
+                entries[at]["insert_ns"] = entries[former]["insert_ns"]
                 free(entries, former, buckets, state)
         elif kind == _ISSUE:
             at = sent_back_at(entries, first, device, operation, sector, sectors, sectors)
@@ -273,6 +281,7 @@ def _pair(
                 at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
             if at == NONE:
                 at = take(entries, state)
+                entries[at]["began"] = event["row"]
                 entries[at]["run"] = _run(entries, NONE, state)
             else:
                 if entries[at]["passed"]:
@@ -329,6 +338,7 @@ def _hand_out(
 ) -> None:
     """Write down a request that is over."""
     number = state[_DONE]
+    done[number]["began"] = entries[at]["began"]
     done[number]["row"] = entries[at]["row"]
     done[number]["first"] = entries[at]["first"]
     done[number]["queue_ns"] = entries[at]["queue_ns"]

@@ -73,8 +73,7 @@ queued AS (
     SELECT q.row, b.queue_ns FROM
         (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY first) AS n FROM crossed) q
         JOIN (SELECT run, queue_ns, row_number() OVER
-            (PARTITION BY run ORDER BY coalesce(queue_ns, insert_ns)) AS n
-            FROM crossed) b USING (run, n)
+            (PARTITION BY run ORDER BY began) AS n FROM crossed) b USING (run, n)
 ), inserted AS (
     SELECT q.row, b.insert_ns FROM
         (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY first) AS n
@@ -104,8 +103,8 @@ def _build(trace: Trace) -> None:
     trace.execute(_MAKE_DEVICES)
     pairing = Pairing(trace.rows(_GAPS))
     trace.execute(
-        f'CREATE OR REPLACE TEMP TABLE "{_TIMES}" (row BIGINT, first BIGINT, queue_ns BIGINT,'
-        " insert_ns BIGINT, again_ns BIGINT, complete_ns BIGINT, error INTEGER, run BIGINT)"
+        f'CREATE OR REPLACE TEMP TABLE "{_TIMES}" (began BIGINT, row BIGINT, first BIGINT,'
+        " queue_ns BIGINT, insert_ns BIGINT, again_ns BIGINT, complete_ns BIGINT, error INTEGER, run BIGINT)"
     )
     events = (_events(batch) for batch in trace.batches(_EVENTS, _BATCH, beside=True))
     for requests in in_batches(pairing, events):

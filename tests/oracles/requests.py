@@ -61,7 +61,9 @@ def pair(
     return found | removed
 
 
-def walk(events: list[tuple[int, Event]], gaps: list[tuple[int, int]]) -> tuple[list[Request], list[Request]]:
+def walk(
+    events: list[tuple[int, Event]], gaps: list[tuple[int, int]]
+) -> tuple[list[Request], list[Request]]:
     """The requests of one disk and operation, and those that were sent back and not issued again."""
     requests: list[Request] = []
     flight: list[Request] = []

@@ -178,14 +178,25 @@ def requests(trace: Trace) -> str:
 
     - A completion ends the oldest request in flight of its length, or else of a greater length:
       then it is a part, and the rest completes behind it. The last part ends the request; its
-      error is the first that is not 0. Where events were lost since the oldest of several that
-      fit was issued, it is not known whose the completion is, and none of them has one.
-    - A request belongs to a bio queued before it that no other request took and that was not
-      merged into another request. Of more such bios than requests, the latest are taken: the
-      others failed before they became a request. Of as many, the oldest is the first request's.
-    - One flush serves all bios that waited for a flush when it was issued; `queue_ns` is the
-      latest one's.
-    - A request that the driver sent back is issued once, for the last time.
+      error is the first that is not 0. A completion that is longer than all of them, or has no
+      sectors though its operation has, ends none. Where events were lost since the oldest of
+      several that fit was issued, it is not known whose the completion is, and none of them has
+      one.
+    - A request begins when it is inserted, or else when it is issued. It belongs to a bio queued
+      before that, which no other request took and which was not merged into another request. Of
+      more such bios than requests, the latest are taken: the others failed before they became a
+      request. Of as many, the oldest is the first request's. Inserted requests are issued before
+      others; of several inserted ones, inserts and issues are paired like bios and requests.
+      Those that are never issued keep the bio that was the latest when they were inserted.
+    - No event tells which of several requests that wait at one sector is merged, or grows at its
+      front. It is taken to be the latest inserted one, or else the latest one.
+    - One flush serves all bios without data that waited for a flush when it was issued;
+      `queue_ns` is the latest one's. Flushes in flight together have a bio each where there are
+      as many, as requests have.
+    - A requeue sends back the request of its length that was issued last. The next insert and
+      the next issue of its length are its own; or else that of a longer request, into which it
+      grew. It is one row, of its last issue; without another issue it has none. Where a part was
+      done before, the row has the sectors that were left, and the part's error stays.
 
     Needs table block.
     """

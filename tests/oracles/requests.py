@@ -20,6 +20,11 @@ def operation(rwbs: str) -> str:
     return {"R": "read", "W": "write", "D": "discard", "F": FLUSH}.get(rwbs[:1], "other")
 
 
+def at_once(event: Event) -> bool:
+    """Whether the event is of a request that has no sectors."""
+    return operation(event["rwbs"]) in (FLUSH, "other")
+
+
 @dataclass(eq=False)
 class Request:
     """A request: its issues (place and event), the part that is left, and how it ended."""
@@ -64,7 +69,7 @@ def pair(
 def walk(
     events: list[tuple[int, Event]], gaps: list[tuple[int, int]]
 ) -> tuple[list[Request], list[Request]]:
-    """The requests of one disk and operation, and those that were sent back and not issued again."""
+    """The requests of one disk and operation; those sent back and not issued again."""
     requests: list[Request] = []
     flight: list[Request] = []
     sent_back: list[Request] = []
@@ -93,7 +98,7 @@ def walk(
             flight.remove(fit[-1])
             requests.remove(fit[-1])
             sent_back.append(fit[-1])
-        elif event["event"] == "complete" and fit:
+        elif event["event"] == "complete" and fit and (length > 0 or at_once(event)):
             since = fit[0].issues[-1][1]["ts"]
             if len(fit) > 1 and any(end > since and start < ts for start, end in gaps):
                 flight = [r for r in flight if r not in fit]

@@ -266,7 +266,7 @@ def newest_in_flight_at(
             break
         fits = entries[at]["in_flight"] and entries[at]["sectors"] == sectors
         if fits and _is_at(entries[at], device, operation, sector):
-            if found == NONE or entries[at]["age"] > entries[found]["age"]:
-                found = at
+            newer = found == NONE or entries[at]["age"] > entries[found]["age"]
+            found = at if newer else found
         at = entries[at]["next"]
     return found

@@ -84,8 +84,9 @@ the request before them."""
 class Pairing:
     """Pairs events batch by batch.
 
-    A request's entry waits from its bio or its insertion on. An issue takes the entry at its
-    place that began last: bios that failed before they became a request (EAGAIN) stay behind.
+    A request's entry waits from its bio or its insertion on. An issue takes the request of its
+    length that was sent back, or else the entry at its place that was inserted last, or else that
+    which began last: bios that failed before they became a request (EAGAIN) stay behind.
     A completion takes the oldest request in flight of the same place, operation and length, or
     else of a greater length: that one then goes on behind the part that is done.
     """

@@ -89,7 +89,8 @@ FROM "{_TIMES}" t LEFT JOIN queued q USING (row) LEFT JOIN inserted i USING (row
 _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
 SELECT coalesce(p.disk, b.dev) AS dev, sector, nr_sector, rwbs, {OPERATION} AS operation,
-    pid, tid, comm, queue_ns, coalesce(again_ns, insert_ns) AS insert_ns, ts AS issue_ns, complete_ns, t.error,
+    pid, tid, comm, queue_ns, coalesce(again_ns, insert_ns) AS insert_ns, ts AS issue_ns,
+    complete_ns, t.error,
     {apart("ts", "queue_ns")} AS queue_latency_ns,
     {apart("complete_ns", "ts")} AS service_latency_ns
 FROM "{_TIMES}" t JOIN (SELECT * FROM block_rows WHERE event = 'issue') b USING (row)
@@ -104,7 +105,8 @@ def _build(trace: Trace) -> None:
     pairing = Pairing(trace.rows(_GAPS))
     trace.execute(
         f'CREATE OR REPLACE TEMP TABLE "{_TIMES}" (began BIGINT, row BIGINT, first BIGINT,'
-        " queue_ns BIGINT, insert_ns BIGINT, again_ns BIGINT, complete_ns BIGINT, error INTEGER, run BIGINT)"
+        " queue_ns BIGINT, insert_ns BIGINT, again_ns BIGINT, complete_ns BIGINT,"
+        " error INTEGER, run BIGINT)"
     )
     events = (_events(batch) for batch in trace.batches(_EVENTS, _BATCH, beside=True))
     for requests in in_batches(pairing, events):

@@ -30,11 +30,13 @@ ENTRY = np.dtype(
         ("operation", "i8"),
         ("sector", "u8"),  # of the part that is not done
         ("sectors", "i8"),
+        ("began", "i8"),  # the row of its first event
         ("row", "i8"),
         ("first", "i8"),  # the row of its first issue
         ("issue_ns", "i8"),
         ("queue_ns", "i8"),
         ("insert_ns", "i8"),
+        ("again_ns", "i8"),  # inserted again, after it was sent back
         ("error", "i8"),
         ("run", "i8"),
         ("age", "i8"),  # its number among all entries
@@ -80,6 +82,7 @@ def take(entries: Entries, state: Ints) -> int:
     entries[at]["sent_back"] = entries[at]["passed"] = False
     entries[at]["age"] = state[AGE]
     entries[at]["queue_ns"] = entries[at]["insert_ns"] = UNKNOWN
+    entries[at]["again_ns"] = UNKNOWN
     entries[at]["error"] = UNKNOWN_ERROR
     entries[at]["first"] = NONE
     state[AGE] += 1
@@ -263,7 +266,7 @@ def newest_in_flight_at(
             break
         fits = entries[at]["in_flight"] and entries[at]["sectors"] == sectors
         if fits and _is_at(entries[at], device, operation, sector):
-            if found == NONE or entries[at]["age"] > entries[found]["age"]:
-                found = at
+            newer = found == NONE or entries[at]["age"] > entries[found]["age"]
+            found = at if newer else found
         at = entries[at]["next"]
     return found

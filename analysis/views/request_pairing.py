@@ -63,10 +63,12 @@ EVENT = np.dtype(
 )
 REQUEST = np.dtype(
     [
+        ("began", "i8"),  # the row of its first event
         ("row", "i8"),  # of its issue
         ("first", "i8"),  # of its first issue
         ("queue_ns", "i8"),
         ("insert_ns", "i8"),
+        ("again_ns", "i8"),  # inserted again, after it was sent back
         ("complete_ns", "i8"),
         ("error", "i8"),
         ("run", "i8"),  # of requests that may have taken one another's bio
@@ -82,8 +84,9 @@ the request before them."""
 class Pairing:
     """Pairs events batch by batch.
 
-    A request's entry waits from its bio or its insertion on. An issue takes the entry at its
-    place that began last: bios that failed before they became a request (EAGAIN) stay behind.
+    A request's entry waits from its bio or its insertion on. An issue takes the request of its
+    length that was sent back, or else the entry at its place that was inserted last, or else that
+    which began last: bios that failed before they became a request (EAGAIN) stay behind.
     A completion takes the oldest request in flight of the same place, operation and length, or
     else of a greater length: that one then goes on behind the part that is done.
     """
@@ -156,10 +159,12 @@ class Pairing:
 
 
 def _unfinished(entries: NDArray[np.void]) -> NDArray[np.void]:
-    issued = entries[entries["in_flight"]]
+    """Return the requests that were issued; those that were sent back have no row (< 0)."""
+    issued = entries[entries["in_flight"] | entries["sent_back"]]
     found = np.empty(len(issued), REQUEST)
-    for name in ("row", "first", "queue_ns", "insert_ns", "run"):
+    for name in ("began", "row", "first", "queue_ns", "insert_ns", "again_ns", "run"):
         found[name] = issued[name]
+    found["row"][issued["sent_back"]] = -1 - issued["age"][issued["sent_back"]]
     found["complete_ns"], found["error"] = UNKNOWN, UNKNOWN_ERROR
     return found
 
@@ -224,13 +229,17 @@ def _pair(
         elif kind in (_QUEUE, _INSERT):
             if kind == _INSERT:
                 at = sent_back_at(entries, first, device, operation, sector, sectors, sectors)
-                if at == NONE:
-                    at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
+                if at != NONE:
+                    entries[at]["again_ns"] = ts
+                    continue
+                at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
                 if at != NONE:
                     entries[at]["insert_ns"] = ts
+                    _renew(entries, at, buckets, state)
                     continue
             before = waiting_at(entries, first, device, operation, sector, ANY)
             at = take(entries, state)
+            entries[at]["began"] = event["row"]
             set_place(entries, at, device, operation, sector, sectors)
             if kind == _QUEUE:
                 entries[at]["queue_ns"] = ts
@@ -239,18 +248,29 @@ def _pair(
             entries[at]["run"] = _run(entries, before, state)
             put(entries, at, buckets)
         elif kind in (_BACKMERGE, _RQ_MERGE):
-            which = NOT_INSERTED if kind == _BACKMERGE else ANY
-            at = waiting_at(entries, first, device, operation, sector, which)
+            at = NONE
+            if kind == _RQ_MERGE:
+                at = waiting_at(entries, first, device, operation, sector, INSERTED)
+            if at == NONE:
+                at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
             if at != NONE:
                 free(entries, at, buckets, state)
         elif kind == _FRONTMERGE:
             behind = sector + np.uint64(sectors)
             start = buckets[bucket_of(device, operation, behind, len(buckets))]
-            former = waiting_at(entries, start, device, operation, behind, ANY)
+            former = waiting_at(entries, start, device, operation, behind, INSERTED)
+            if former == NONE:
+                former = waiting_at(entries, start, device, operation, behind, NOT_INSERTED)
             at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
             if former != NONE and former != at:
-                if at != NONE:
-                    entries[at]["insert_ns"] = entries[former]["insert_ns"]
+                if at == NONE:  # the event of its bio is lost
+                    before = waiting_at(entries, first, device, operation, sector, ANY)
+                    at = take(entries, state)
+                    entries[at]["began"] = event["row"]
+                    set_place(entries, at, device, operation, sector, sectors)
+                    entries[at]["run"] = _run(entries, before, state)
+                    put(entries, at, buckets)
+                entries[at]["insert_ns"] = entries[former]["insert_ns"]
                 free(entries, former, buckets, state)
         elif kind == _ISSUE:
             at = sent_back_at(entries, first, device, operation, sector, sectors, sectors)
@@ -262,6 +282,7 @@ def _pair(
                 at = waiting_at(entries, first, device, operation, sector, NOT_INSERTED)
             if at == NONE:
                 at = take(entries, state)
+                entries[at]["began"] = event["row"]
                 entries[at]["run"] = _run(entries, NONE, state)
             else:
                 if entries[at]["passed"]:
@@ -269,8 +290,11 @@ def _pair(
                     state[_CROSSED] += 1
                 below = entries[at]["next"]
                 below = waiting_at(entries, below, device, operation, sector, ANY)
-                if below != NONE:
+                # Those below one that was passed have been passed, too.
+                while below != NONE and not entries[below]["passed"]:
                     entries[below]["passed"] = True
+                    below = entries[below]["next"]
+                    below = waiting_at(entries, below, device, operation, sector, ANY)
                 remove(entries, at, buckets)
                 entries[at]["age"] = state[AGE]
                 state[AGE] += 1
@@ -286,12 +310,18 @@ def _pair(
             at = newest_in_flight_at(entries, first, device, operation, sector, sectors)
             if at == NONE:
                 continue
-            remove(entries, at, buckets)
             entries[at]["in_flight"] = entries[at]["passed"] = False
             entries[at]["sent_back"] = True
-            entries[at]["age"] = state[AGE]
-            state[AGE] += 1
-            put(entries, at, buckets)
+            _renew(entries, at, buckets, state)
+
+
+@compiled
+def _renew(entries: NDArray[np.void], at: int, buckets: Ints, state: Ints) -> None:
+    """Make an entry the newest one."""
+    remove(entries, at, buckets)
+    entries[at]["age"] = state[AGE]
+    state[AGE] += 1
+    put(entries, at, buckets)
 
 
 @compiled
@@ -309,10 +339,12 @@ def _hand_out(
 ) -> None:
     """Write down a request that is over."""
     number = state[_DONE]
+    done[number]["began"] = entries[at]["began"]
     done[number]["row"] = entries[at]["row"]
     done[number]["first"] = entries[at]["first"]
     done[number]["queue_ns"] = entries[at]["queue_ns"]
     done[number]["insert_ns"] = entries[at]["insert_ns"]
+    done[number]["again_ns"] = entries[at]["again_ns"]
     done[number]["complete_ns"] = complete_ns
     done[number]["error"] = UNKNOWN_ERROR if complete_ns == UNKNOWN else entries[at]["error"]
     done[number]["run"] = entries[at]["run"]

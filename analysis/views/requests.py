@@ -73,8 +73,7 @@ queued AS (
     SELECT q.row, b.queue_ns FROM
         (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY first) AS n FROM crossed) q
         JOIN (SELECT run, queue_ns, row_number() OVER
-            (PARTITION BY run ORDER BY coalesce(queue_ns, insert_ns)) AS n
-            FROM crossed) b USING (run, n)
+            (PARTITION BY run ORDER BY began) AS n FROM crossed) b USING (run, n)
 ), inserted AS (
     SELECT q.row, b.insert_ns FROM
         (SELECT row, run, row_number() OVER (PARTITION BY run ORDER BY first) AS n
@@ -90,7 +89,8 @@ FROM "{_TIMES}" t LEFT JOIN queued q USING (row) LEFT JOIN inserted i USING (row
 _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
 SELECT coalesce(p.disk, b.dev) AS dev, sector, nr_sector, rwbs, {OPERATION} AS operation,
-    pid, tid, comm, queue_ns, insert_ns, ts AS issue_ns, complete_ns, t.error,
+    pid, tid, comm, queue_ns, coalesce(again_ns, insert_ns) AS insert_ns, ts AS issue_ns,
+    complete_ns, t.error,
     {apart("ts", "queue_ns")} AS queue_latency_ns,
     {apart("complete_ns", "ts")} AS service_latency_ns
 FROM "{_TIMES}" t JOIN (SELECT * FROM block_rows WHERE event = 'issue') b USING (row)
@@ -104,8 +104,9 @@ def _build(trace: Trace) -> None:
     trace.execute(_MAKE_DEVICES)
     pairing = Pairing(trace.rows(_GAPS))
     trace.execute(
-        f'CREATE OR REPLACE TEMP TABLE "{_TIMES}" (row BIGINT, first BIGINT, queue_ns BIGINT,'
-        " insert_ns BIGINT, complete_ns BIGINT, error INTEGER, run BIGINT)"
+        f'CREATE OR REPLACE TEMP TABLE "{_TIMES}" (began BIGINT, row BIGINT, first BIGINT,'
+        " queue_ns BIGINT, insert_ns BIGINT, again_ns BIGINT, complete_ns BIGINT,"
+        " error INTEGER, run BIGINT)"
     )
     events = (_events(batch) for batch in trace.batches(_EVENTS, _BATCH, beside=True))
     for requests in in_batches(pairing, events):
@@ -128,7 +129,7 @@ def _events(batch: pa.RecordBatch) -> NDArray[np.void]:
 
 def _times(requests: NDArray[np.void]) -> pa.Table:
     columns = {name: pa.array(requests[name]) for name in REQUEST.names or ()}
-    for name in ("queue_ns", "insert_ns", "complete_ns"):
+    for name in ("queue_ns", "insert_ns", "again_ns", "complete_ns"):
         columns[name] = pa.array(requests[name], mask=requests[name] == UNKNOWN)
     known = requests["error"] != UNKNOWN_ERROR
     columns["error"] = pa.array(requests["error"].astype(np.int32), mask=~known)
@@ -179,14 +180,25 @@ def requests(trace: Trace) -> str:
 
     - A completion ends the oldest request in flight of its length, or else of a greater length:
       then it is a part, and the rest completes behind it. The last part ends the request; its
-      error is the first that is not 0. Where events were lost since the oldest of several that
-      fit was issued, it is not known whose the completion is, and none of them has one.
-    - A request belongs to a bio queued before it that no other request took and that was not
-      merged into another request. Of more such bios than requests, the latest are taken: the
-      others failed before they became a request. Of as many, the oldest is the first request's.
-    - One flush serves all bios that waited for a flush when it was issued; `queue_ns` is the
-      latest one's.
-    - A request that the driver sent back is issued once, for the last time.
+      error is the first that is not 0. A completion that is longer than all of them, or has no
+      sectors though its operation has, ends none. Where events were lost since the oldest of
+      several that fit was issued, it is not known whose the completion is, and none of them has
+      one.
+    - A request begins when it is inserted, or else when it is issued. It belongs to a bio queued
+      before that, which no other request took and which was not merged into another request. Of
+      more such bios than requests, the latest are taken: the others failed before they became a
+      request. Of as many, the oldest is the first request's. Inserted requests are issued before
+      others; of several inserted ones, inserts and issues are paired like bios and requests.
+      Those that are never issued keep the bio that was the latest when they were inserted.
+    - No event tells which of several requests that wait at one sector is merged, or grows at its
+      front. It is taken to be the latest inserted one, or else the latest one.
+    - One flush serves all bios without data that waited for a flush when it was issued;
+      `queue_ns` is the latest one's. Flushes in flight together have a bio each where there are
+      as many, as requests have.
+    - A requeue sends back the request of its length that was issued last. The next insert and
+      the next issue of its length are its own; or else that of a longer request, into which it
+      grew. It is one row, of its last issue; without another issue it has none. Where a part was
+      done before, the row has the sectors that were left, and the part's error stays.
 
     Needs table block.
     """

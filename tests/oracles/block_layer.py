@@ -83,12 +83,12 @@ class Disk:
                 request["length"] += length
                 self.log("backmerge", sector, length, rwbs, dev=dev)
                 return
-            if sector + length == request["sector"]:
-                if all(self.place(r) != (rwbs[0], sector) for r in self.waiting):
-                    self.crowded.discard((rwbs[0], sector))
-                    request |= {"sector": sector, "length": request["length"] + length}
-                    self.log("frontmerge", sector, length, rwbs, dev=dev)
-                    return
+            alone = all(self.place(r) != (rwbs[0], sector) for r in self.waiting)
+            if sector + length == request["sector"] and alone:
+                self.crowded.discard((rwbs[0], sector))
+                request |= {"sector": sector, "length": request["length"] + length}
+                self.log("frontmerge", sector, length, rwbs, dev=dev)
+                return
         if fate == 7 and length > 8:
             bio["length"] = 8
             self.waits(bio | {"sector": sector + 8, "length": length - 8})
@@ -115,7 +115,7 @@ class Disk:
         return not request["back"] and self.place(request) not in self.crowded
 
     def insert(self, request: dict[str, Any]) -> None:
-        if request["inserted"] or not self.scheduler:
+        if request["inserted"] or not self.scheduler or request["rwbs"] == "FF":
             return
         request["inserted"] = True
         self.log("insert", request["sector"], request["length"], request["rwbs"])
@@ -186,7 +186,7 @@ class Disk:
         running = any(r["rwbs"] == "FF" for r in self.driver + self.waiting)
         if not running and (self.pending or command % 8 == 0):  # or a write that has FUA
             self.flushing, self.pending = self.pending, []
-            flush = {"sector": 0, "length": 0, "rwbs": "FF", "back": False}
+            flush = {"sector": 0, "length": 0, "rwbs": "FF", "inserted": False, "back": False}
             self.driver.append(flush)
             self.log("issue", 0, 0, "FF")
 

@@ -20,6 +20,11 @@ def operation(rwbs: str) -> str:
     return {"R": "read", "W": "write", "D": "discard", "F": FLUSH}.get(rwbs[:1], "other")
 
 
+def at_once(event: Event) -> bool:
+    """Whether the event is of a request that has no sectors."""
+    return operation(event["rwbs"]) in (FLUSH, "other")
+
+
 @dataclass(eq=False)
 class Request:
     """A request: its issues (place and event), the part that is left, and how it ended."""
@@ -46,19 +51,25 @@ def pair(
     waiting: list[int] = []
     taken: list[int] = []
     served: list[int] = []
+    removed: dict[int, tuple[int, Any]] = {}
     for place in sorted([*values, *takers, *removers]):
         if place in values:
             waiting.append(place)
         elif waiting:
-            latest = waiting.pop()
-            if place not in removers:
-                taken.append(latest)
+            if place in removers:
+                latest = waiting.pop()
+                removed[place] = latest, values[latest]
+            else:
+                taken.append(waiting.pop())
                 served.append(place)
-    return {taker: (p, values[p]) for taker, p in zip(served, sorted(taken), strict=True)}
+    found = {taker: (p, values[p]) for taker, p in zip(served, sorted(taken), strict=True)}
+    return found | removed
 
 
-def walk(events: list[tuple[int, Event]], gaps: list[tuple[int, int]]) -> list[Request]:
-    """The requests that the driver of one disk had for one operation."""
+def walk(
+    events: list[tuple[int, Event]], gaps: list[tuple[int, int]]
+) -> tuple[list[Request], list[Request]]:
+    """The requests of one disk and operation; those sent back and not issued again."""
     requests: list[Request] = []
     flight: list[Request] = []
     sent_back: list[Request] = []
@@ -87,7 +98,7 @@ def walk(events: list[tuple[int, Event]], gaps: list[tuple[int, int]]) -> list[R
             flight.remove(fit[-1])
             requests.remove(fit[-1])
             sent_back.append(fit[-1])
-        elif event["event"] == "complete" and fit:
+        elif event["event"] == "complete" and fit and (length > 0 or at_once(event)):
             since = fit[0].issues[-1][1]["ts"]
             if len(fit) > 1 and any(end > since and start < ts for start, end in gaps):
                 flight = [r for r in flight if r not in fit]
@@ -99,7 +110,7 @@ def walk(events: list[tuple[int, Event]], gaps: list[tuple[int, int]]) -> list[R
             if done.left == 0:
                 done.complete_ns, done.completed = ts, place
                 flight.remove(done)
-    return requests
+    return requests, sent_back
 
 
 def enter(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Request, int]:
@@ -126,7 +137,7 @@ def enter(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Requ
         here = at[sector]
         fronts = dict(here["in_front"])
         of_issue = dict(here["issue"])
-        inserts = pair(here["insert"], [*of_issue, *fronts, *here["rq_merge"]], [])
+        inserts = pair(here["insert"], [*of_issue], [*fronts, *here["rq_merge"]])
         begun = {}  # the place of a request's first event, by the place of the event that ends it
         for place, (entered, ts) in inserts.items():
             if place in fronts:
@@ -134,9 +145,11 @@ def enter(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Requ
             elif place in of_issue:
                 of_issue[place].inserts.append((entered, ts))
             begun[place] = entered
-        takers = {place for place, _ in here["insert"]}
-        takers |= {begun.get(place, place) for place in [*of_issue, *fronts, *here["rq_merge"]]}
-        found = pair(here["bio_queue"], [*takers], here["backmerge"])
+        takers = {begun.get(place, place) for place in of_issue}
+        gone = {place for place, _ in here["insert"]}
+        gone |= {begun.get(place, place) for place in [*fronts, *here["rq_merge"]]}
+        gone |= set(here["backmerge"])
+        found = pair(here["bio_queue"], [*takers], [*gone - takers])
         for place, request in of_issue.items():
             bio = found.get(begun.get(place, place))
             if bio:
@@ -180,9 +193,9 @@ def requests_of(
     for (dev, kind), events in streams.items():
         # Places count the events in the order of recording, which is the order of times.
         numbered = [(number, event) for number, (_, event) in enumerate(events)]
-        requests = walk([e for e in numbered if e[1]["event"] in DRIVER], gaps)
+        requests, sent_back = walk([e for e in numbered if e[1]["event"] in DRIVER], gaps)
         find = flushed if kind == FLUSH else enter
-        queued = find(numbered, requests)
+        queued = find(numbered, requests + sent_back)
         for request in requests:
             rows.append(row(dev, kind, request, queued.get(request)))
     return rows

@@ -18,7 +18,8 @@ DISKS = 20
 """Streams in a trace."""
 SECOND = 10**9
 
-commands = st.lists(st.integers(0, (1 << 16) - 1), max_size=40)
+commands = st.lists(st.integers(0, (1 << 16) - 1), min_size=30, max_size=40)
+"""What happens on a disk. Lists without a least length are mostly short; 0 is nothing at all."""
 
 
 def rows_of_view(block, loss, disks):
@@ -43,7 +44,8 @@ def compare(streams, play):
         dev, part = f"8:{16 * number}", f"8:{16 * number + 1}"
         disk = Disk(dev, part, number * SECOND)
         for command in stream:
-            play(disk, command)
+            if command:
+                play(disk, command)
         block += disk.events
         loss += disk.gaps
         disks += [

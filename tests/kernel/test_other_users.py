@@ -194,27 +194,30 @@ while True: os.getppid(); time.sleep(0.001)
     "planted",
     ["ln -s {secret} {name}", "mkfifo {name}", "mkdir {name}", "truncate -s 1T {name}"],
 )
-def test_marks_of_a_process_are_only_regular_files_of_its_own(place, tracer, planted):
+def test_marks_of_a_process_are_only_regular_files_of_its_own(place, planted):
     """The process names any folder in its environment, and puts anything there."""
     marks = place / "marks"
     marks.mkdir()
     name = f"1-{1 << 60}-0.marks"
     script = planted.format(secret=place / "root's/secret", name=name)
-    subprocess.run(["sh", "-c", script.replace("root's", "root\\'s")], cwd=marks, check=True)
     environment = {**os.environ, "TRACER_MARKS": str(marks)}
     command = [sys._base_executable, "-S", "-E", "-c", MARKER]
     with subprocess.Popen(command, env=environment) as process:
-        tracer("record", *BRIEF, "-o", place / "x.trace", "-p", process.pid)
+        recorder = Tracer("record", "-e", "syscalls", "-o", "x.trace", "-p", process.pid, cwd=place)
+        wait_for((place / "x.trace/raw/threads.json").exists, "the recording")
+        subprocess.run(["sh", "-c", script.replace("root's", "root\\'s")], cwd=marks, check=True)
+        recorder.send_signal(signal.SIGINT)
+        _, err = recorder.communicate(timeout=120)
         process.kill()
+    assert recorder.returncode == 0, err
     assert SECRET.encode() not in contents(place / "x.trace")
     with Trace(place / "x.trace") as trace:
         assert len(trace.sql("SELECT * FROM loss WHERE stream = 'marks'")) == 1
 
 
-def test_a_link_does_not_lead_out_of_a_targets_root(place, tracer):
+def test_a_link_does_not_lead_out_of_a_targets_root(place):
     """A chrooted process names a folder by an absolute link, which root must not follow."""
     outside = place / "root's" / f"1-{1 << 60}-0.marks"
-    outside.write_text(SECRET)
     jail = place / "jail"
     jail.mkdir()
     (jail / "marks").symlink_to(outside.parent)
@@ -225,8 +228,13 @@ def test_a_link_does_not_lead_out_of_a_targets_root(place, tracer):
     environment = {**os.environ, "TRACER_MARKS": "/marks"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"in\n"
-        tracer("record", *BRIEF, "-o", place / "x.trace", "-p", process.pid)
+        recorder = Tracer("record", "-e", "syscalls", "-o", "x.trace", "-p", process.pid, cwd=place)
+        wait_for((place / "x.trace/raw/threads.json").exists, "the recording")
+        outside.write_text(SECRET)
+        recorder.send_signal(signal.SIGINT)
+        _, err = recorder.communicate(timeout=120)
         process.kill()
+    assert recorder.returncode == 0, err
     assert SECRET.encode() not in contents(place / "x.trace")
 
 

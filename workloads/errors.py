@@ -11,13 +11,25 @@ FAILURE = 1
 MEND_WRITE = "free some space, or name another --output folder"
 
 
+_LONGEST = 900
+_LAST = 300
+
+
 class JobError(Exception):
-    """What happened, to what, and the mend, in one line. The command line exits with USAGE."""
+    """What happened, to what, and the mend, in one line. The command line exits with USAGE.
+
+    A study file may be anybody's: line breaks become spaces, and what is long is cut.
+    """
 
     exit_code = USAGE
 
     def __init__(self, what: str, mend: str = "") -> None:
-        super().__init__(f"{what}; {mend}" if mend else what)
+        super().__init__(f"{_line(what)}; {_line(mend)}" if mend else _line(what))
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.splitlines())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - _LAST]} ... {line[-_LAST:]}"
 
 
 class BrokenJobError(JobError):

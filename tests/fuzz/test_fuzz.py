@@ -14,20 +14,9 @@ _TARGETS = every_target()
 _SEED = 23
 _FEW = 10
 
-_UNCHECKED = "a study's report believes the measures and extracts that it finds in the folder"
-_OPEN = {
-    "study-files": "a study's factors may be tables and lists, which no set can hold",
-    "study-runs": _UNCHECKED,
-    "study-report": _UNCHECKED,
-}
-"""Targets with findings that are not mended yet."""
-
 
 def _marked(one: Target) -> object:
     marks = [pytest.mark.slow] if one.tries < _FEW else []
-    if one.name in _OPEN:
-        # Those that take seconds are not run until they are mended.
-        marks.append(pytest.mark.xfail(reason=_OPEN[one.name], run=one.tries >= _FEW))
     return pytest.param(one, id=one.name, marks=marks)
 
 

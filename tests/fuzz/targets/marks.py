@@ -12,11 +12,11 @@ from tests.fuzz.mutation import NUMBERS, mutated
 from tests.fuzz.parts import joined, mutated_parts, parted
 from tests.fuzz.target import target
 from tests.fuzz.targets.rings import FIXTURES
+from tests.support.phases import read_phases
 from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, COMMITTED, END, MEASURED, RECORD
 from tracer.store import listed
 from tracer.store.lists import MarkFacts
 from tracer.store.marks import NAMES, read_notes
-from tracer.store.phases import read_phases
 
 _NAMES = (
     b"train", b"epoch", b"step", b"fetch", b"forward", b"backward", b"optimizer", b"worker",
@@ -84,7 +84,5 @@ def marks(data: bytes, folder: Path) -> None:
     end_ns = struct.unpack("<q", data[:8].ljust(8, b"\0"))[0]
     names = listed.read(folder / NAMES, MarkFacts)
     for end in (None, end_ns):
-        found = read_phases(folder, 500, end, None, names)
-        if found is not None:
-            found.validate(full=True)
+        read_phases(folder, 500, end, names=names)
     read_notes(folder)

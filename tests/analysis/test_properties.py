@@ -19,6 +19,7 @@ from analysis.views.flushes import flushes
 from analysis.views.in_phase import in_phase
 from analysis.views.nesting import NEVER, cut
 from analysis.views.requests import requests
+from tests.oracles.requests import requests_of
 from tests.support.traces import make_trace
 
 pytestmark = pytest.mark.slow
@@ -87,15 +88,7 @@ def as_block(drawn):
 @given(bios)
 def test_requests_and_flushes_conserve_sectors(drawn):
     rows = as_block(drawn)
-    issued = 0
-    for number, row in enumerate(rows):
-        after = [
-            other["event"]
-            for other in rows[number + 1 :]
-            if other["sector"] == row["sector"] and other["event"] != "bio_queue"
-        ]
-        if row["event"] == "issue" and after[:1] != ["requeue"]:
-            issued += row["nr_sector"]
+    issued = sum(row["nr_sector"] for row in requests_of(rows, [], {}))
     written = sum(
         row["nr_sector"] for row in rows if row["event"] == "bio_queue" and row["rwbs"][0] == "W"
     )

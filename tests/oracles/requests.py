@@ -104,7 +104,7 @@ def walk(
                 flight = [r for r in flight if r not in fit]
                 continue
             done = fit[0]
-            done.error = done.error or event["error"]
+            done.error = done.error or event.get("error")
             done.sector += length
             done.left -= length
             if done.left == 0:
@@ -216,7 +216,7 @@ def row(dev: str, kind: str, request: Request, queue_ns: int | None) -> dict[str
         "operation": kind,
         "pid": issue["pid"],
         "tid": issue["tid"],
-        "comm": issue["comm"],
+        "comm": issue.get("comm"),
         "queue_ns": queue_ns,
         "insert_ns": max(request.inserts, default=(0, None))[1],
         "issue_ns": issue["ts"],

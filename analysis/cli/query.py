@@ -73,7 +73,8 @@ def query(
     """Ask a trace in SQL (DuckDB). --json prints one list of row objects.
 
     The views below are there, too, made when they are asked for; and each table as
-    TABLE_in_phase, with the columns phase, stage, epoch and step.
+    TABLE_in_phase, with the columns phase, stage, epoch and step, and as TABLE_rows,
+    with the column row: events of one time were recorded in the order of their rows.
 
     Of a folder or a URL of traces each is asked for itself, and the rows of all
     have its name in a first column, trace:

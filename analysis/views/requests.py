@@ -40,7 +40,7 @@ _MAKE_DEVICES = f"""
 CREATE OR REPLACE TABLE "{_DEVICES}" AS
 -- A bio of a partition becomes a request of its disk.
 SELECT dev, dense_rank() OVER (ORDER BY coalesce(disk, dev)) AS device
-FROM (SELECT DISTINCT dev FROM block) LEFT JOIN partitions USING (dev)
+FROM (SELECT DISTINCT coalesce(dev, '') AS dev FROM block) LEFT JOIN partitions USING (dev)
 """
 
 _EVENTS = f"""
@@ -51,7 +51,10 @@ SELECT row, ts, list_position({list(KINDS)}, event) - 1 AS kind, device,
         ELSE 1 END AS operation,
     CASE WHEN nr_sector > 0 THEN sector ELSE 0 END AS sector, nr_sector AS sectors,
     coalesce(error, {UNKNOWN_ERROR}) AS error
-FROM block_rows JOIN "{_DEVICES}" USING (dev)
+FROM (
+    SELECT * REPLACE (coalesce(dev, '') AS dev, coalesce(sector, 0) AS sector,
+        coalesce(nr_sector, 0) AS nr_sector, coalesce(rwbs, '') AS rwbs) FROM block_rows
+) JOIN "{_DEVICES}" USING (dev)
 WHERE event IN {KINDS}
     -- The last of a write with a flush before or behind it is a completion of nothing.
     AND NOT (event = 'complete' AND nr_sector <= 0 AND {OPERATION} IN ('read', 'write', 'discard'))

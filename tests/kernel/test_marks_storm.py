@@ -12,10 +12,11 @@ import psutil
 import pytest
 
 from tests.support.budget import run_within
+from tests.support.phases import read_spans
 from tests.support.waiting import wait_for
 from tracer.phases import MARKS_ENV
 from tracer.session.marks import Marks
-from tracer.store.marks import NAMES, read_spans
+from tracer.store.marks import NAMES
 from tracer.targets.processes import from_pids
 
 STORM = 120_000

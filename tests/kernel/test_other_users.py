@@ -15,7 +15,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import psutil
 import pytest
 
 from analysis.studies.facts import keep
@@ -24,7 +23,6 @@ from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 from workloads.errors import JobError
-from workloads.sessions import end_left
 from workloads.studies import media
 from workloads.studies.runner import run_study
 from workloads.studies.scratch import Scratch
@@ -318,20 +316,6 @@ def test_a_link_for_an_image_frees_no_loop_device_of_another_study(place, attack
         assert device in said.stdout
     finally:
         subprocess.run(["losetup", "-d", device], check=False)
-
-
-def test_a_note_of_somebody_else_ends_no_session(place, attack):
-    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
-        began = psutil.Process(process.pid).create_time()
-        told = json.dumps({"session": process.pid, "started": began})
-        assert attack(f"echo '{told}' > running.json")
-        end_left(place / "theirs/running.json")
-        assert process.poll() is None
-        own = place / "root's/running.json"
-        own.write_text(f"{told}\n")
-        own.chmod(0o600)
-        end_left(own)
-        process.wait(20)
 
 
 def test_a_speed_test_writes_over_no_file_that_a_link_names(place):

@@ -109,12 +109,15 @@ class Output:
     def hand_over(self) -> None:
         """Give everything to the invoking user, or remove it if it got no manifest.
 
-        To be called last, once: by a recorder, or by the guardian of one that was killed.
+        To be called once: by a recorder, or by the guardian of one that was killed.
         """
         if (self.place / manifests.FILE).exists():
             hand_over(self._fd, but=LIVE_MARKS)  # which is the user's, and may hold anything
         else:  # nothing was recorded
             self._remove()
+
+    def close(self) -> None:
+        """Let the folder go, last of all: until then readers wait (`files.is_held`)."""
         os.close(self._fd)
 
     def _remove(self) -> None:

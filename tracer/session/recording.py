@@ -164,6 +164,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
                 capture.close()
             if made is not None:
                 made.hand_over()
+                made.close()
     return Outcome(options.output, manifest, status)
 
 

@@ -56,14 +56,14 @@ def _mutate(chance: Random, data: bytes) -> bytes:
     return mutated_parts(chance, data, _json)
 
 
-@target(lambda: [joined(_files("run.json", measures.FILE))], _mutate, tries=8)
+@target(lambda: [joined(_files("run.json", measures.FILE))], _mutate, tries=3)
 def study_runs(data: bytes, folder: Path) -> None:
     """study.json, run.json and measures of a study's folder, judged claim by claim."""
     place = _laid_out(data, folder)
     called("study", "report", place, *(["--json"] if len(data) % 2 else []))
 
 
-@target(lambda: [joined(_files("run.json", measures.FILE, "extracts.json"))], _mutate, tries=8)
+@target(lambda: [joined(_files("run.json", measures.FILE, "extracts.json"))], _mutate, tries=2)
 def study_report(data: bytes, folder: Path) -> None:
     """The same and the extracts, as one page and as markdown."""
     place = _laid_out(data, folder)

@@ -198,7 +198,7 @@ def _every_verb() -> list[bytes]:
     return [joined({"verb": n.encode(), "base": bases.get(n, b"usual")}) for n in _VERBS]
 
 
-@target(_every_verb, _mutate, tries=8)
+@target(_every_verb, _mutate, tries=4)
 def verbs(data: bytes, folder: Path) -> None:
     """Tables of a trace, and a verb that reads it."""
     verb, trace = _laid_out(data, folder)

@@ -36,10 +36,10 @@ TOO_BIG = """
 model = "lenet"
 where = "1"
 cache = "kept"
-memory = "400m"
-batch_size = 18000
+memory = "96m"
 workers = 0
 """
+"""PyTorch alone takes more memory than this."""
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_a_killed_study_goes_on_where_it_was(study, dockerd, tmp_path):
 
 
 def test_a_run_that_fails_is_kept_with_its_reason_and_the_study_goes_on(study, dockerd, tmp_path):
-    text = TINY.format(repeats=1).replace(', "2"', "").replace("0.002", "0.3") + TOO_BIG
+    text = TINY.format(repeats=1).replace(', "2"', "") + TOO_BIG
     ran = json.loads(study(text).out)
     assert (ran["done"], ran["failed"]) == (1, 1)
     (failed,) = [one for one in results(tmp_path).values() if one["state"] == "failed"]

@@ -9,12 +9,16 @@ is its median time from one step's start to the next, over the mean of the media
 before and after it. The tools' order changes from round to round, so that none always follows
 the same one. Prints
 
-    {MODEL: {TOOL: {"median": r, "low": r, "high": r}}}
+    {MODEL: {TOOL: {"median": r, "low": r, "high": r, "windows": n, "dropped": n}}}
 
-with the median of the ratios and its 95 % bootstrap interval. TOOL is `tracer` (its full default
-recording, or the probes that the variable TRACER_PROBES names), `perf` (perf record of the same
-tracepoints), `strace` (-f), and `none`, whose ratio is this machine's own noise. The time that a
-tool needs to attach, and the tracer to make its tables, lies in no window. Needs root.
+with the median of the ratios and its 95 % bootstrap interval. A window is dropped where it, the one
+before it or the one after it had fewer than 5 steps, and a round of windows where the tool failed.
+A job that dies, or Ctrl-C, ends the windows, and what was measured until then is printed.
+
+TOOL is `tracer` (its full default recording, or the probes that the variable TRACER_PROBES names),
+`perf` (perf record of the same tracepoints), `strace` (-f), and `none`, whose ratio is this
+machine's own noise. The time that a tool needs to attach, and the tracer to make its tables, lies
+in no window. Needs root.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +45,10 @@ _SETTLE_S = 0.1
 _LEAST_STEPS = 5
 _WINDOWS_A_ROUND = 50
 _PACE_S = 3.0
+
+
+class _Ended(Exception):
+    """The job is over before its windows are."""
 
 
 def main() -> None:
@@ -60,7 +69,9 @@ def main() -> None:
     print(json.dumps(result) if options.json else json.dumps(result, indent=1))
 
 
-def measure(model: str, tools: list[str], windows: int, steps: int) -> dict[str, dict[str, float]]:
+def measure(
+    model: str, tools: list[str], windows: int, steps: int
+) -> dict[str, dict[str, float | int | None]]:
     """Ratios of each tool for one model."""
     tools = [tool for tool in tools if switched.here(tool)]
     with tempfile.TemporaryDirectory() as name:
@@ -72,15 +83,25 @@ def measure(model: str, tools: list[str], windows: int, steps: int) -> dict[str,
             env={**os.environ, "TRACER_MARKS": str(marks)},
         )
         rounds: list[tuple[str, switched.Spans]] = []
+        failed: Counter[str] = Counter()
         try:
             _until_it_trains(folder, job)
             seconds = steps * _seconds_a_step(folder)
             order = random.Random(23)
             for number in range(1 + -(-windows // _WINDOWS_A_ROUND)):
                 for tool in order.sample(tools, len(tools)):
-                    spans = _on_and_off(switched.TOOLS[tool](), job.pid, folder, seconds)
+                    try:
+                        spans = _on_and_off(switched.TOOLS[tool](), job.pid, folder, seconds)
+                    except SystemExit as error:
+                        print(f"a round of {tool} failed: {error}", file=sys.stderr)
+                        failed[tool] += _WINDOWS_A_ROUND
+                        continue
+                    if job.poll() is not None:
+                        raise _Ended(f"the training job died with status {job.returncode}")
                     if number:  # the first time fills caches
                         rounds.append((tool, spans))
+        except (_Ended, KeyboardInterrupt) as error:
+            print(f"ended early: {str(error) or 'Ctrl-C'}", file=sys.stderr)
         finally:
             job.kill()
             job.wait()
@@ -88,7 +109,7 @@ def measure(model: str, tools: list[str], windows: int, steps: int) -> dict[str,
         starts = pq.read_table(folder / "phases.parquet").column("start").to_numpy()
     return {
         tool: _interval(
-            np.concatenate([_ratios(starts, spans) for which, spans in rounds if which == tool])
+            [_ratios(starts, spans) for which, spans in rounds if which == tool], failed[tool]
         )
         for tool in tools
     }
@@ -97,12 +118,16 @@ def measure(model: str, tools: list[str], windows: int, steps: int) -> dict[str,
 def _on_and_off(tool: switched.Tool, pid: int, folder: Path, seconds: float) -> switched.Spans:
     """Windows without and with the tool in turn, a last one without."""
     tool.attach(pid, folder)
-    spans = [(False, *_window(seconds))]
-    for _ in range(_WINDOWS_A_ROUND):
-        tool.on()
-        spans.append((True, *_window(seconds)))
-        tool.off()
-        spans.append((False, *_window(seconds)))
+    try:
+        spans = [(False, *_window(seconds))]
+        for _ in range(_WINDOWS_A_ROUND):
+            tool.on()
+            spans.append((True, *_window(seconds)))
+            tool.off()
+            spans.append((False, *_window(seconds)))
+    except BaseException:
+        tool.detach([])
+        raise
     tool.detach(spans)
     return spans
 
@@ -115,6 +140,7 @@ def _window(seconds: float) -> tuple[int, int]:
 
 
 def _ratios(starts: np.ndarray, spans: switched.Spans) -> np.ndarray:
+    """A ratio a window with the tool; nan where it or a neighbour had too few steps."""
     medians = [_median_step(starts, begin, end) for _, begin, end in spans]
     return np.array(
         [
@@ -127,12 +153,19 @@ def _ratios(starts: np.ndarray, spans: switched.Spans) -> np.ndarray:
 
 def _median_step(starts: np.ndarray, begin: int, end: int) -> float:
     mine = starts[(starts >= begin) & (starts <= end)]
-    if len(mine) < _LEAST_STEPS:
-        raise SystemExit(f"only {len(mine)} steps in a window: give more --steps")
-    return float(np.median(np.diff(mine)))
+    return float(np.median(np.diff(mine))) if len(mine) >= _LEAST_STEPS else float("nan")
 
 
-def _interval(ratios: np.ndarray) -> dict[str, float]:
+def _interval(rounds: list[np.ndarray], failed: int) -> dict[str, float | int | None]:
+    """The median and its 95 % interval; the `windows` used, and those `dropped`.
+
+    `failed` are windows of rounds that failed as a whole.
+    """
+    measured = np.concatenate([[], *rounds])
+    ratios = measured[~np.isnan(measured)]
+    counts = {"windows": len(ratios), "dropped": len(measured) - len(ratios) + failed}
+    if not len(ratios):
+        return {"median": None, "low": None, "high": None, **counts}
     rng = np.random.default_rng(23)
     draws = np.median(rng.choice(ratios, (10_000, len(ratios))), axis=1)
     low, high = np.percentile(draws, [2.5, 97.5])
@@ -140,6 +173,7 @@ def _interval(ratios: np.ndarray) -> dict[str, float]:
         "median": round(float(np.median(ratios)), 4),
         "low": round(float(low), 4),
         "high": round(float(high), 4),
+        **counts,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 
 
@@ -56,10 +57,24 @@ class UsageError(TracerError):
     exit_code = ExitCode.USAGE
 
 
+_ROOT = "root"
+_REFUSED_ROOT = (
+    "this is root already: a container lacks the device or the capability "
+    "(docker run --privileged has all), or a security module or a network file system refuses it"
+)
+
+
 class PermissionMissing(TracerError):
-    """The kernel or a file refuses this user."""
+    """The kernel or a file refuses this user.
+
+    Who is root already is not told to become root, but what can refuse root.
+    """
 
     exit_code = ExitCode.NO_PERMISSION
+
+    def __init__(self, what: str, mend: str = "") -> None:
+        refused_root = _ROOT in mend and os.geteuid() == 0
+        super().__init__(what, _REFUSED_ROOT if refused_root else mend)
 
 
 class TargetGone(TracerError):

@@ -1,5 +1,9 @@
 """An error is a line that can be read, whatever is in the names that it tells of."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from probes.errors import BadTrace, TracerError
@@ -29,3 +33,27 @@ def test_a_long_name_leaves_the_begin_and_the_end_of_an_error():
 def test_what_was_cut_is_not_cut_again():
     error = TracerError("x" * 5000, "y" * 5000).replacing("z", "")
     assert error.what.count(" ... ") == error.mend.count(" ... ") == 1
+
+
+_READ_IT = """
+import pathlib, sys
+from analysis.exchange.reading import opened
+from probes.errors import PermissionMissing
+try:
+    opened(pathlib.Path(sys.argv[1]))
+except PermissionMissing as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to be refused as root")
+def test_a_root_that_is_refused_is_not_told_to_become_root(tmp_path):
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    os.chown(secret, 65534, 65534)
+
+    command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    command += [sys.executable, "-c", _READ_IT, secret]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "may not be read" in said
+    assert "this is root already" in said and "or as root" not in said

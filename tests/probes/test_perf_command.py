@@ -71,7 +71,7 @@ def test_what_perf_knows_is_in_its_help(path):
             "event syntax error: 'block:x'\n  \\___ can't access trace events\n\n"
             "Error:\tNo permissions to read /sys/kernel/tracing/events/block/x",
             PermissionMissing,
-            "run as root",
+            "perf record is not allowed",
         ),
         ("event syntax error: 'nope'\n   \\___ parser error", UsageError, "no event like 'nope'"),
         ("Couldn't create maps: No such process", TargetGone, "No such process"),

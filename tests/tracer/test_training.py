@@ -79,6 +79,35 @@ def test_epochs_are_passes_over_the_data_and_steps_count_on(phases_of):
     assert [epoch for epoch, _ in rows(found, LOAD)] == [0, 1, 2]
 
 
+def test_files_saved_one_after_another_are_one_checkpoint(phases_of):
+    made = facts("L FCBO FCBO SSS FCBO S X S")
+    saved = [s for s in made if s.name == "checkpoint"]
+    found = phases_of(made)
+    own = [(saved[0].start, saved[2].end), (saved[3].start, saved[3].end),
+           (saved[4].start, saved[4].end)]  # fmt: skip
+    assert times(found, "checkpoint") == own
+    assert [s.source for s in found if s.name == "checkpoint"] == [
+        "inferred", "automatic", "automatic",
+    ]  # fmt: skip
+    assert rows(found, "checkpoint") == [(0, 1), (0, 2), (0, None)]
+
+
+def test_files_saved_a_second_apart_are_checkpoints_of_their_own(phases_of):
+    made = facts("L FCBO X SS")
+    made[-1].start += 10**9 - 2
+    made[-1].end += 10**9 - 2
+    assert len(times(phases_of(made), "checkpoint")) == 1
+    made[-1].start += 1
+    made[-1].end += 1
+    assert len(times(phases_of(made), "checkpoint")) == 2
+
+
+def test_a_file_that_was_never_saved_to_its_end_has_the_checkpoint_s_end_unknown(phases_of):
+    made = facts("L FCBO X SS")
+    made[-1].end = None
+    assert times(phases_of(made), "checkpoint") == [(made[-2].start, None)]
+
+
 def test_forwards_in_a_row_are_one(phases_of):
     """A loss that is a module, or two models."""
     (row,) = [s for s in phases_of(facts("FCCNBO X")) if s.name == C]

@@ -53,11 +53,7 @@ def until_the_end(running: Running) -> str:
     drain = running.capture.drain
     assert drain is not None
     begun = time.monotonic()
-    watched: list[int] = []
-    try:
-        for pid in filter(None, (target.ends_with for target in targets)):
-            with contextlib.suppress(OSError):
-                watched.append(os.pidfd_open(pid))
+    with _Ends(targets) as ends:
         while True:
             members.look()
             running.marks.look()
@@ -75,7 +71,7 @@ def until_the_end(running: Running) -> str:
             if launch is not None and launch.poll() is not None:
                 return "command"
             unending = launch or options.machine or options.baseload
-            if not unending and not any(t.alive for t in targets):
+            if not unending and ends.all():
                 return "target"
             if options.duration_s is not None and elapsed >= options.duration_s:
                 return "duration"
@@ -85,18 +81,46 @@ def until_the_end(running: Running) -> str:
                 left = min(left, options.duration_s - elapsed)
             rest = running.marks.rest_s
             left = left if rest is None else min(left, rest)
-            # A pidfd of a dead process stays readable: wait only for those that still run.
-            alive = [fd for fd in watched if not _readable(fd)]
-            signals.wait([*alive, *members.readable, *running.marks.readable], left)
-    finally:
-        for fd in watched:
+            signals.wait([*ends.awaited, *members.readable, *running.marks.readable], left)
+
+
+class _Ends:
+    """The ends of targets: of those that end with a process, its pidfd tells, at no cost."""
+
+    def __init__(self, targets: list[Target]) -> None:
+        self._others: list[Target] = []
+        self._pidfds: list[int] = []
+        for target in targets:
+            fd = None
+            if target.ends_with is not None:
+                with contextlib.suppress(OSError):  # it has just ended, or the kernel has none
+                    fd = os.pidfd_open(target.ends_with)
+            if fd is not None and target.alive:
+                self._pidfds.append(fd)
+                continue
+            self._others.append(target)
+            if fd is not None:  # of another process, which has its number now
+                os.close(fd)
+
+    def __enter__(self) -> _Ends:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._pidfds:
             os.close(fd)
 
+    @property
+    def awaited(self) -> list[int]:
+        """Descriptors that can be read once a process ends; of those that still run."""
+        poll = select.poll()
+        for fd in self._pidfds:
+            poll.register(fd, select.POLLIN)
+        ended = {fd for fd, _ in poll.poll(0)} if self._pidfds else set()
+        return [fd for fd in self._pidfds if fd not in ended]
 
-def _readable(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
+    def all(self) -> bool:
+        """Whether every target has ended."""
+        return not self.awaited and not any(target.alive for target in self._others)
 
 
 def end_command(launch: Launch, signals: Signals) -> None:

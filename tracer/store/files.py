@@ -180,9 +180,12 @@ def open_regular(path: Path | str, dir_fd: int | None = None, follow: bool = Fal
 def read_bounded(path: Path, limit: int, follow: bool = False) -> bytes:
     """The bytes of a regular file; ValueError where it is none or longer than `limit`."""
     with open_regular(path, follow=follow) as file:
-        if os.fstat(file.fileno()).st_size > limit:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
             raise ValueError(f"longer than {limit} bytes")
-        data = file.read(limit + 1)
+        data = file.read(size + 1)  # memory is taken for as much as is asked for
+        if len(data) > size:  # it has grown
+            data += file.read(limit + 1 - len(data))
     if len(data) > limit:
         raise ValueError(f"longer than {limit} bytes")
     return data

@@ -6,8 +6,9 @@ it lasts until the next fetch of the same pass over the data, so that cycles til
 with a backward or an optimizer in it is a step of training. The others are an evaluation, in a
 process that also trains, or inference.
 
-What is inferred: `train`, `epoch`, `step`, `eval`, `inference`, and that forward calls which
-follow each other are one forward. All else is fact.
+What is inferred: `train`, `epoch`, `step`, `eval`, `inference`, that forward calls which follow
+each other are one forward, and that files saved one after another, with nothing else between them
+and no second lost, are one checkpoint. All else is fact.
 
 A phase is handed on as soon as its cycle has ended. Which epoch that is in can take a whole pass
 over the data to know: the phase names its cycle, and `Epochs` tells the epoch at the end.
@@ -34,6 +35,8 @@ NAMES = (
 """All phases that there can be here."""
 
 _FOREVER = 1 << 62
+_SAVED_TOGETHER_NS = 10**9
+"""The longest pause between two files of one checkpoint."""
 _MOST_PARTS = 10_000
 """Of one cycle. A loop that can be cut nowhere is cut there."""
 _MOST_PASSES = 1000
@@ -149,6 +152,10 @@ class Loop:
         self._run: tuple[Span, int | None] | None = None
         """What is evaluated: the first part, and the end, of the cycles since the last step."""
         self._inferred = 0
+        self._saved: Span | None = None
+        """The checkpoint that the next file may belong to."""
+        self._held: Span | None = None
+        """The same, where it lies in no cycle and waits to be handed on."""
 
     def add(self, spans: list[Span]) -> None:
         """Take facts in order of their start."""
@@ -157,6 +164,9 @@ class Loop:
             name = span.name
             if name in ("exhausted", "worker"):
                 continue
+            if name == "checkpoint" and self._saved_together(span):
+                continue
+            self._hand_on_held()
             works = name == "fetch" or name in COMPUTE
             if self._current.full:
                 self._close()
@@ -188,10 +198,32 @@ class Loop:
                 self._load = span
                 # It belongs to the epoch that comes.
                 self._hand_on(span, self._trained, None)
-            elif self._current.parts:
-                self._current.others.append(span)
             else:
-                self._rest(span)
+                self._other(span)
+
+    def _other(self, span: Span) -> None:
+        """Loading or saving."""
+        self._saved = span if span.name == "checkpoint" else None
+        if self._current.parts:
+            self._current.others.append(span)
+        elif self._saved is not None:
+            self._held = span
+        else:
+            self._rest(span)
+
+    def _saved_together(self, span: Span) -> bool:
+        """Whether a file that is saved belongs to the checkpoint before it, which then has it."""
+        saved = self._saved
+        if saved is None or saved.end is None or span.start - saved.end > _SAVED_TOGETHER_NS:
+            return False
+        saved.end = None if span.end is None else max(saved.end, span.end)
+        saved.source = INFERRED
+        return True
+
+    def _hand_on_held(self) -> None:
+        held, self._held, self._saved = self._held, None, None
+        if held is not None:
+            self._rest(held)
 
     def _close(self, until: int | None = None) -> None:
         cycle = self._current
@@ -306,7 +338,8 @@ class Loop:
         """Loading and saving: in the step around it, or else in the epoch of the last one."""
         within = self._last_end is None or span.start < self._last_end
         step = self._trained - 1 if self._trained and within else None
-        span.source = self._source
+        if span.source != INFERRED:
+            span.source = self._source
         self._hand_on(span, self._trained - 1, step)
 
     def _inferred_row(
@@ -325,6 +358,7 @@ class Loop:
 
     def finish(self) -> None:
         """Hand on what was not known to be over."""
+        self._hand_on_held()
         self._close()
         self._end_run()
         while self._open:

@@ -12,8 +12,8 @@ calls are one) is inferred when the recording is finalized (`tracer.store.traini
     forward     the outermost nn.Module call                      1 with gradients, else 0
     backward    torch.autograd.backward and grad
     optimizer   Optimizer.step
-    model_load  torch.load, load_state_dict, Module.to
-    checkpoint  torch.save
+    model_load  torch.load, load_state_dict, Module.to, safetensors' load_file
+    checkpoint  torch.save, safetensors' save_file, what Lightning saves a checkpoint with
 
 and, where CUDA is used, how long the GPU took for each forward, backward and optimizer (`.cuda`).
 
@@ -147,24 +147,41 @@ def _computing(
     return enter, leave
 
 
+def _moving(name: bytes) -> tuple[Callable[[], bool], Callable[[], None]]:
+    """What to call around loading or saving, of which only the outermost is marked."""
+
+    def enter() -> bool:
+        if _nesting.moving:
+            return False
+        _nesting.moving = True
+        return _begin(name)
+
+    def leave() -> None:
+        _nesting.moving = False
+        _end(name)
+
+    return enter, leave
+
+
 def _install_files(torch: ModuleType) -> None:
-    def around(name: bytes) -> tuple[Callable[[], bool], Callable[[], None]]:
-        def enter() -> bool:
-            if _nesting.moving:
-                return False
-            _nesting.moving = True
-            return _begin(name)
+    weave(torch.save, *_moving(b"checkpoint"))
+    weave(torch.load, *_moving(b"model_load"))
+    weave(torch.nn.Module.load_state_dict, *_moving(b"model_load"))
+    weave(torch.nn.Module.to, *_moving(b"model_load"))
 
-        def leave() -> None:
-            _nesting.moving = False
-            _end(name)
 
-        return enter, leave
+def install_safetensors(module: ModuleType) -> None:
+    """Have `safetensors.torch` mark the files that it reads and writes. Raises as `weave` does."""
+    weave(module.save_file, *_moving(b"checkpoint"))
+    weave(module.load_file, *_moving(b"model_load"))
 
-    weave(torch.save, *around(b"checkpoint"))
-    weave(torch.load, *around(b"model_load"))
-    weave(torch.nn.Module.load_state_dict, *around(b"model_load"))
-    weave(torch.nn.Module.to, *around(b"model_load"))
+
+def install_lightning(module: ModuleType) -> None:
+    """Have Lightning's `cloud_io` mark its checkpoints. Raises as `weave` does.
+
+    It has torch.save write into memory, and writes the file afterwards.
+    """
+    weave(module._atomic_save, *_moving(b"checkpoint"))
 
 
 class _Iterations:

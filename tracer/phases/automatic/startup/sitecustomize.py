@@ -2,14 +2,21 @@
 
 Any Python may come by here, an old one, too; and none may notice. So this does little: it takes
 its folder off the path, lets the interpreter's own sitecustomize run, and looks at the names of
-modules that are imported until one is `torch`.
+modules that are imported until it has seen those that it waits for.
 """
 
 import os
 import sys
 
+_AWAITED = (
+    "torch",
+    "safetensors.torch",
+    "lightning.fabric.utilities.cloud_io",
+    "lightning_fabric.utilities.cloud_io",
+)
 
-def _wait_for_torch(phases):
+
+def _wait_for_modules(phases):
     from importlib.machinery import ModuleSpec
 
     class Spec(ModuleSpec):
@@ -27,15 +34,18 @@ def _wait_for_torch(phases):
             self.__class__ = ModuleSpec
             module = sys.modules.get(self.name)
             if module is None:  # it failed
-                sys.meta_path.insert(0, finder)
+                finder.awaited.add(self.name)
             else:
                 _install(phases, module)
 
     class Finder:
+        def __init__(self):
+            self.awaited = set(_AWAITED)
+
         def find_spec(self, name, path=None, target=None):
-            if name != "torch":
+            if name not in self.awaited:
                 return None
-            sys.meta_path.remove(self)
+            self.awaited.discard(name)
             for other in sys.meta_path:
                 find = getattr(other, "find_spec", None)
                 spec = find(name, path, target) if find else None
@@ -43,26 +53,27 @@ def _wait_for_torch(phases):
                     if type(spec) is ModuleSpec:
                         spec.__class__ = Spec
                     return spec
-            sys.meta_path.insert(0, self)
+            self.awaited.add(name)
             return None
 
     finder = Finder()
     sys.meta_path.insert(0, finder)
 
 
-def _install(phases, torch):
+def _install(phases, module):
     """Load `phases` under a name that nobody else has: the script may have a tracer of its own."""
     name = "_tracer_phases"
     try:
         from importlib import import_module, util
 
-        spec = util.spec_from_file_location(
-            name, os.path.join(phases, "__init__.py"), submodule_search_locations=[phases]
-        )
-        package = util.module_from_spec(spec)
-        sys.modules[name] = package
-        spec.loader.exec_module(package)
-        failures = import_module(name + ".automatic").start(torch)
+        if name not in sys.modules:
+            spec = util.spec_from_file_location(
+                name, os.path.join(phases, "__init__.py"), submodule_search_locations=[phases]
+            )
+            package = util.module_from_spec(spec)
+            sys.modules[name] = package
+            spec.loader.exec_module(package)
+        failures = import_module(name + ".automatic").start(module)
     except Exception as error:  # whatever is wrong with the marks, the training goes on
         failures = ["%s: %s" % (type(error).__name__, error)]
     if failures:
@@ -88,7 +99,7 @@ def _start():
     sys.path[:] = [entry for entry in sys.path if entry != here]
     sys.path_importer_cache.pop(here, None)
     if os.environ.get("TRACER_MARKS") and sys.version_info >= (3, 8):
-        _wait_for_torch(os.path.dirname(os.path.dirname(here)))
+        _wait_for_modules(os.path.dirname(os.path.dirname(here)))
 
 
 _start()

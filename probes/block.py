@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from probes.schema import (
     CPU,
-    DEV,
     EVENT,
     PID,
     TID,
@@ -36,8 +35,8 @@ TABLE = Table(
         TID,
         Column("comm", Type.TEXT, "name of the thread; null: the event does not tell"),
         EVENT,
-        DEV,
-        Column("sector", Type.UINT64, "first sector", "sectors"),
+        Column("dev", Type.TEXT, "whole disk, of a partition, too: MAJOR:MINOR"),
+        Column("sector", Type.UINT64, "first sector, from the beginning of the disk", "sectors"),
         Column("nr_sector", Type.INT64, "length", "sectors"),
         Column("rwbs", Type.TEXT, "operation and flags: R W D F, then F S M A ..."),
         Column("error", Type.INT32, "status of a completion; 0: no error"),

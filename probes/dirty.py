@@ -33,7 +33,7 @@ TABLE = Table(
         PID,
         TID,
         EVENT,
-        Column("dev", Type.TEXT, "backing device, MAJOR:MINOR for a block device"),
+        Column("dev", Type.TEXT, "backing device: MAJOR:MINOR of the whole disk, or a name"),
         INO,
         Column("index", Type.UINT64, "first page of the folio in its file", "pages"),
         Column("pause_ns", Type.INT64, "sleep imposed on the dirtier", "ns"),

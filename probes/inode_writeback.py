@@ -34,7 +34,7 @@ TABLE = Table(
         PID,
         TID,
         EVENT,
-        Column("dev", Type.TEXT, "backing device, MAJOR:MINOR for a block device"),
+        Column("dev", Type.TEXT, "backing device: MAJOR:MINOR of the whole disk, or a name"),
         INO,
         Column("nr_to_write", Type.INT64, "pages that may still be written", "pages"),
         Column("wrote", Type.INT64, "pages written by this call", "pages"),

@@ -36,7 +36,7 @@ TABLE = Table(
         TID,
         EVENT,
         Column("reason", Type.TEXT, "why: periodic, background, sync, vmscan, ..."),
-        Column("bdi", Type.TEXT, "backing device, MAJOR:MINOR for a block device"),
+        Column("bdi", Type.TEXT, "backing device: MAJOR:MINOR of the whole disk, or a name"),
         Column("dev", Type.TEXT, "device of the super block; 0:0 where the work names none"),
         Column("nr_pages", Type.INT64, "pages still to be written by this work", "pages"),
         Column("sync_mode", Type.INT32, "0: only start write-out, 1: wait for it"),

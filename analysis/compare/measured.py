@@ -23,6 +23,7 @@ from analysis.studies.measures import of_trace
 from analysis.views.calls_by_kind import SYNC
 from analysis.views.flushes import flushes
 from analysis.views.requests import requests
+from analysis.views.volumes import on_device
 from probes.errors import BadTrace
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
@@ -181,9 +182,7 @@ def _flushed(trace: Trace, dev: str | None) -> list[Row]:
     view = flushes(trace)
     frame = trace.sql(
         f"SELECT reason, sum(pages)::DOUBLE AS pages FROM {view} WHERE NOT own"
-        " AND (? IS NULL OR dev = ?) GROUP BY reason ORDER BY pages DESC, reason",
-        dev,
-        dev,
+        f" AND {on_device(trace, dev)} GROUP BY reason ORDER BY pages DESC, reason"
     )
     total = float(frame["pages"].sum())
     rows = [Row("flushed pages", "all", "pages", total, ELSEWHERE)]
@@ -198,10 +197,8 @@ def _requests(trace: Trace, dev: str | None) -> list[Row]:
     frame = trace.sql(
         f"""
         SELECT operation, count(*)::DOUBLE AS n
-        FROM {view} WHERE ? IS NULL OR dev = ? GROUP BY operation ORDER BY operation
-        """,
-        dev,
-        dev,
+        FROM {view} WHERE {on_device(trace, dev)} GROUP BY operation ORDER BY operation
+        """
     )
     length = _length_s(trace)
     total = float(frame["n"].sum())

@@ -7,13 +7,14 @@ import pandas as pd
 from analysis.report.histogram import buckets, spread
 from analysis.report.mergeable import Mergeable, added, whole
 from analysis.views.requests import requests
+from analysis.views.volumes import on_device
 from tracer.store.trace import Trace
 
 _KEYS = ["dev", "operation"]
 
 
-def _parts(trace: Trace) -> pd.DataFrame:
-    view = requests(trace)
+def _parts(trace: Trace, dev: str | None = None) -> pd.DataFrame:
+    view = f"(SELECT * FROM {requests(trace)} WHERE {on_device(trace, dev)})"
     # Rows of one part have what the other's have not.
     spreads = " UNION ALL BY NAME ".join(
         f"SELECT dev, operation, '{part}' AS part, {buckets(f'{part}_latency_ns')} FROM {view}"
@@ -57,10 +58,8 @@ def operation_times(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     p50_ms, p99_ms. Times below 0, which a clock that jumps gives, are left out. Quantiles as
     `histogram.spread`.
     """
-    parts = BLOCK_LATENCY.parts(trace)
+    parts = _parts(trace, dev)
     those = parts["part"].isin(("queue", "service")) & (parts["min_ns"] >= 0)
-    if dev is not None:
-        those &= parts["dev"] == dev
     of_all = added(parts[those].drop(columns="dev"), ["operation", "part", "bucket"])
     times = spread(of_all, ["operation", "part"])[["mean", "p50", "p99"]] / 1e6
     return times.add_suffix("_ms").reset_index()

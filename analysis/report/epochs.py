@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.views.steps import steps
+from analysis.views.volumes import on_device
 from tracer.store.trace import Trace
 
 
@@ -33,7 +34,7 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
         ), read AS (
             SELECT ts, sum(nr_sector) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING) * 512 AS bytes
             FROM block
-            WHERE event = 'bio_queue' AND starts_with(rwbs, 'R') AND (? IS NULL OR dev = ?)
+            WHERE event = 'bio_queue' AND starts_with(rwbs, 'R') AND {on_device(trace, dev)}
         ), sampled AS (
             SELECT pid, epoch, avg(value) FILTER (s.name = 'page_cache') AS page_cache_bytes,
                 avg(value) FILTER (s.name = 'residency') AS residency_percent
@@ -49,9 +50,7 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
         FROM epoch e LEFT JOIN spent p USING (pid, epoch) LEFT JOIN sampled USING (pid, epoch)
         ASOF LEFT JOIN read r1 ON e.start > r1.ts ASOF LEFT JOIN read r2 ON e.ended >= r2.ts
         GROUP BY e.epoch ORDER BY e.epoch
-        """,
-        dev,
-        dev,
+        """
     )
     if "block" not in present:
         frame["read_bytes"] = None

@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis.flushlayer.trace.page_count import check_pages
 from analysis.views.flushes import flushes
+from analysis.views.volumes import on_device
 from tracer.store.trace import Trace
 
 TIMES, PAGES = 60, 60
@@ -25,9 +26,7 @@ def page_heat(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     view = flushes(trace)
     rows = trace.sql(
         f"SELECT ts, dense_rank() OVER (ORDER BY dev) - 1 AS disk, page, pages FROM {view}"
-        " WHERE pages > 0 AND NOT own AND (? IS NULL OR dev = ?) ORDER BY ts",
-        dev,
-        dev,
+        f" WHERE pages > 0 AND NOT own AND {on_device(trace, dev)} ORDER BY ts"
     )
     columns = ["from_s", "to_s", "first_page", "last_page", "writebacks"]
     if not len(rows):

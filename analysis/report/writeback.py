@@ -9,6 +9,7 @@ from analysis.report.histogram import buckets, spread
 from analysis.report.mergeable import Mergeable, whole
 from analysis.views.flushes import flushes
 from analysis.views.view import apart
+from analysis.views.volumes import bdis_of
 from tracer.store.trace import Trace
 
 _INTERVAL_SHARES = [step / 50 for step in range(51)]
@@ -18,9 +19,7 @@ def _reasons_of(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     trace.require("writeback")
     return trace.sql(
         "SELECT reason, count(*) AS writebacks FROM writeback"
-        " WHERE event = 'start' AND (? IS NULL OR bdi = ?) GROUP BY reason",
-        dev,
-        dev,
+        f" WHERE event = 'start' AND {bdis_of(trace, dev)} GROUP BY reason"
     )
 
 
@@ -34,6 +33,8 @@ REASONS = Mergeable(("reason",), _reasons_of, _reasons)
 
 def writeback_reasons(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Write-backs by reason (seed 001, Tables 9 and 10), of one device or of all.
+
+    Write-back names whole disks: `dev` may be a partition, and means its disk.
 
     Columns: reason, writebacks (writeback_start events), ratio (of all of them; sums to 1).
     """
@@ -76,7 +77,7 @@ def flushed_pages(trace: Trace) -> pd.DataFrame:
 
 _GAPS = f"""
 WITH starts AS (
-    SELECT ts, bdi, reason FROM writeback WHERE event = 'start' AND (? IS NULL OR bdi = ?)
+    SELECT ts, bdi, reason FROM writeback WHERE event = 'start' AND $chosen
 ),
 gaps AS (
     SELECT 'all' AS reason, {apart("ts", "lag(ts) OVER of_bdi")} AS ns
@@ -91,12 +92,10 @@ gaps AS (
 def _intervals_of(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     trace.require("writeback")
     return trace.sql(
-        f"{_GAPS} SELECT reason, {buckets('ns')}, "
+        f"{_GAPS.replace('$chosen', bdis_of(trace, dev))} SELECT reason, {buckets('ns')}, "
         # As whole numbers, whose sum knows no order; an interval of over 104 days counts as so.
         " sum(least(ns, 1::BIGINT << 53)::HUGEINT * least(ns, 1::BIGINT << 53)) / 1e18 AS squares"
-        " FROM gaps WHERE ns IS NOT NULL GROUP BY ALL",
-        dev,
-        dev,
+        " FROM gaps WHERE ns IS NOT NULL GROUP BY ALL"
     )
 
 
@@ -123,7 +122,7 @@ INTERVALS = Mergeable(("reason", "bucket"), _intervals_of, _intervals)
 def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Times between successive write-back starts on one device (seed 001, Figure 3).
 
-    `dev` is the only backing device that counts; None: all of them, each by itself.
+    `dev` is the only device that counts, of a partition its disk; None: all, each by itself.
 
     Columns: reason ("all": whatever the reason), intervals, mean_s, std_s, min_s, p50_s, p90_s,
     p99_s, max_s. The standard deviation is the sample's; null for fewer than two intervals.

@@ -33,6 +33,7 @@ from analysis.studies.runs import FACTORS, baseload_w, place_of, used
 from analysis.views.energy import energy, why_none
 from probes.errors import BadTrace, TracerError
 from tracer.store.checked import parsed
+from tracer.store.devices import Devices
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace, dump
 
@@ -174,9 +175,11 @@ def _empty(name: str, trace: Trace) -> str:
 def _facts(trace: Trace, dev: str | None) -> dict[str, Any]:
     manifest = trace.manifest
     host, loss, vm = manifest["host"], manifest["loss"], manifest["vm"]
-    disks = [one for one in manifest["disks"] if one.get("dev") == dev]
-    under = {below for one in disks for below in one.get("on", [])}
-    disks += [one for one in manifest["disks"] if one.get("dev") in under]
+    devices = Devices(manifest)
+    own = [] if dev is None else devices.disks(dev)
+    under = [below for one in own for disks in devices.below(one).values() for below in disks]
+    named = {one.get("dev"): one for one in manifest["disks"]}
+    disks = [named[one] for one in dict.fromkeys([*own, *under]) if one in named]
     return {
         "kernel": manifest["kernel"].get("release"),
         "machine": host.get("machine"),

@@ -13,5 +13,5 @@ in_phase.py   any table with the phase, epoch and step that each row fell in
 Tables that these are made of: cuts.py looks up which stretch of its thread's time a row lies in,
 so that long tables are never sorted; nesting.py, spans.py, segments.py cut time by phases;
 holding.py finds the calls around some moments; submissions.py and dirtiers.py tell flushes;
-volumes.py says which disk a partition lies on, devices.py what counts twice.
+volumes.py joins tables that name devices differently, devices.py says what counts twice.
 """

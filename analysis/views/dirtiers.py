@@ -11,6 +11,7 @@ dirty pages, either.
 from __future__ import annotations
 
 from analysis.views.holding import LATEST, make_calls_before
+from analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
 _LOOK_AT = 200_000
@@ -31,8 +32,8 @@ SELECT mode(flags) AS bit FROM (
 # One number for each inode that was written: joined faster than two names.
 _NODES = """
 CREATE OR REPLACE TEMP TABLE nodes AS
-SELECT disk, ino, row_number() OVER () AS node FROM (
-    SELECT DISTINCT disk, ino FROM submissions WHERE ino IS NOT NULL AND NOT metadata
+SELECT disk, fs, ino, row_number() OVER () AS node FROM (
+    SELECT DISTINCT disk, fs, ino FROM submissions WHERE ino IS NOT NULL AND NOT metadata
 )
 """
 
@@ -44,37 +45,37 @@ WITH inodes AS (
     FROM inode_writeback_rows WHERE event IN ('start', 'end')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 ), files AS (
-    SELECT w.ts, w.tid, w.event, coalesce(f.bdi, d.bdi, p.disk, w.dev) AS disk, ino, "offset",
-        "last", nr_to_write, sync_mode, lead(w.ts) OVER by_thread AS "end",
-        lead(w.event) OVER by_thread AS after, lead(w.ino) OVER by_thread AS whose
-    FROM file_writes_rows w LEFT JOIN btrfs_names f ON w.fsid = f.name
-        LEFT JOIN btrfs_names d ON w.dev = d.name LEFT JOIN partitions p ON w.dev = p.dev
-    WHERE w.event IN ('writepages_start', 'writepages_end', 'fsync')
-    WINDOW by_thread AS (PARTITION BY w.tid ORDER BY w.ts, w.row)
+    SELECT ts, tid, event, fs, ino, "offset", "last", nr_to_write, sync_mode,
+        lead(ts) OVER by_thread AS "end", lead(event) OVER by_thread AS after,
+        lead(ino) OVER by_thread AS whose
+    FROM {of_files("file_writes_rows")}
+    WHERE event IN ('writepages_start', 'writepages_end', 'fsync')
+    WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 ), freed AS (
     -- A file that is gone has no dirty pages: the next one of its number begins anew.
-    SELECT coalesce(p.disk, w.dev) AS disk, ino, ts
-    FROM file_writes w LEFT JOIN partitions p ON w.dev = p.dev
+    SELECT fs, ino, ts FROM {of_files("file_writes")}
     WHERE event = 'free_inode' AND ino IS NOT NULL
-), found AS (
-    SELECT disk, ino, ts AS start, ts AS "end" FROM freed
+), by_file_system AS (
+    SELECT fs, ino, ts AS start, ts AS "end" FROM freed
     UNION ALL
-    SELECT disk, ino, start, ts AS "end" FROM inodes, dirty_pages
-    WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
-    UNION ALL
-    SELECT disk, ino, ts, "end" FROM files
+    SELECT fs, ino, ts, "end" FROM files
     WHERE event = 'writepages_start' AND after = 'writepages_end' AND whose = ino
         AND "offset" = 0 AND "last" = 9223372036854775807 AND sync_mode = 1
         AND nr_to_write > 4611686018427387904
     UNION ALL
-    SELECT disk, ino, f.ts, c.returned
+    SELECT fs, ino, f.ts, c.returned
     FROM (SELECT * FROM files WHERE event = 'fsync') f
     ASOF JOIN calls_of_fsyncs c ON f.tid = c.tid AND f.ts >= c.ts
     WHERE c.call IN ('fsync', 'fdatasync') AND f.ts <= c.returned AND c.returned < {LATEST}
+), found AS (
+    SELECT node, start, "end" FROM by_file_system JOIN nodes USING (fs, ino)
+    UNION ALL
+    SELECT node, start, ts AS "end" FROM inodes JOIN nodes USING (disk, ino), dirty_pages
+    WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
 ), ordered AS (
     SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end", start
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end
-    FROM found JOIN nodes USING (disk, ino)
+    FROM found
 )
 -- Write-outs of one inode at the same time: the first counts, which leaves more in doubt.
 SELECT node, start AS since, "end" FROM ordered WHERE start >= coalesce(last_end, start)
@@ -133,11 +134,11 @@ WINDOW until AS (PARTITION BY node, since ORDER BY f.ts RANGE UNBOUNDED PRECEDIN
 def make_dirtiers(trace: Trace) -> None:
     """Make the tables `nodes`, `cleaned`, `dirtied` and `parts`, of the inodes in `submissions`.
 
-    `nodes`: a number (node) for each disk and ino. `cleaned`: node, since and end (ns): from `end`
-    on only what was dirtied from `since` on can be dirty. `dirtied`: ts, row (of the table dirty),
-    node, pid, folio (a page, not the inode alone). `parts`, a row for every process that begins to
-    have a part: node, since (of `cleaned`), ts, dirtiers (processes until now), target and
-    container (null: not the same for all of them).
+    `nodes`: a number (node) for each inode (disk, fs, ino). `cleaned`: node, since and end (ns):
+    from `end` on only what was dirtied from `since` on can be dirty. `dirtied`: ts, row (of the
+    table dirty), node, pid, folio (a page, not the inode alone). `parts`, a row for every process
+    that begins to have a part: node, since (of `cleaned`), ts, dirtiers (processes until now),
+    target and container (null: not the same for all of them).
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """

@@ -20,7 +20,7 @@ from analysis.views.dirtiers import make_dirtiers
 from analysis.views.holding import LATEST
 from analysis.views.submissions import make_submissions
 from analysis.views.view import View
-from analysis.views.volumes import make_volumes
+from analysis.views.volumes import make_volumes, of_files
 from probes.schema import DEV, TS, Column, Type
 from tracer.store.trace import Trace
 
@@ -44,7 +44,7 @@ _STEPS_ON_THE_WAY = (
         "dirtied",
         "parts",
     ),
-    *("stage_steps", "dirtied_by", "in_phase", "threads", "own_inodes", "mounted"),
+    *("stage_steps", "dirtied_by", "in_phase", "threads", "own_inodes"),
 )
 
 _THREADS = f"""
@@ -79,7 +79,7 @@ _DIRTIER = """
 CREATE OR REPLACE TEMP TABLE dirtied_by AS
 WITH asked AS (
     SELECT id, ts, at_ns, node, pid, direct, extents
-    FROM submissions JOIN nodes USING (disk, ino) WHERE NOT metadata
+    FROM submissions JOIN nodes USING (fs, ino) WHERE NOT metadata
 ), cleaned_at AS (
     SELECT a.*, c.since FROM asked a
     ASOF JOIN cleaned c ON a.node = c.node AND a.at_ns >= c."end"
@@ -125,11 +125,10 @@ SELECT id, coalesce(own.name, sole.name) AS phase FROM sole LEFT JOIN own USING 
 _SQL = f"""
 CREATE TEMP TABLE {VIEW} AS
 WITH subvolumes AS (
-    SELECT coalesce(n.bdi, w.fsid) AS fs, ino FROM file_writes w
-    LEFT JOIN btrfs_names n ON w.fsid = n.name WHERE root IS NOT NULL
+    SELECT fs, ino FROM {of_files("file_writes")} WHERE root IS NOT NULL
     GROUP BY ALL HAVING count(DISTINCT root) > 1
 ), freed AS (
-    SELECT dev AS fs, ino, max(ts) AS last_freed FROM file_writes
+    SELECT fs, ino, max(ts) AS last_freed FROM {of_files("file_writes")}
     WHERE event = 'free_inode' GROUP BY ALL
 )
 SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.root,
@@ -148,7 +147,7 @@ LEFT JOIN dirtied_by d USING (id)
 LEFT JOIN in_phase p USING (id)
 LEFT JOIN shared_disks sd ON r.disk = sd.disk
 LEFT JOIN subvolumes sv ON r.fs = sv.fs AND r.ino = sv.ino
-LEFT JOIN own_inodes own ON r.disk = own.disk AND r.ino = own.ino
+LEFT JOIN own_inodes own ON r.fs = own.fs AND r.ino = own.ino
 LEFT JOIN files f
     ON r.fs = f.dev AND r.ino = f.ino AND coalesce(r.root, 0) = coalesce(f.root, 0)
 LEFT JOIN freed z ON r.fs = z.fs AND r.ino = z.ino
@@ -157,17 +156,9 @@ ORDER BY r.ts, r.id
 
 
 def _build(trace: Trace) -> None:
-    connection = trace.connection
     for table in _OPTIONAL:
         trace.empty_if_missing(table)
     make_volumes(trace)
-    connection.execute("CREATE OR REPLACE TEMP TABLE own_inodes (disk VARCHAR, ino UBIGINT)")
-    for dev, inodes in trace.manifest["own_files"].items():
-        connection.execute(
-            "INSERT INTO own_inodes SELECT DISTINCT "
-            "coalesce((SELECT disk FROM partitions WHERE dev = ?), ?), unnest(?::UBIGINT[])",
-            [dev, dev, inodes],
-        )
     trace.execute(_THREADS)
     make_submissions(trace)
     make_dirtiers(trace)

@@ -11,6 +11,7 @@ from analysis.views.calls_by_kind import SYNC_ALL, SYNC_FILE
 from analysis.views.holding import make_calls_before
 from analysis.views.requests import OPERATION
 from analysis.views.view import apart
+from analysis.views.volumes import of_bios, of_files
 from tracer.store.trace import Trace
 
 SECTORS_PER_PAGE = 8
@@ -25,28 +26,23 @@ _NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync", "direct_
 
 _BIOS = f"""
 CREATE OR REPLACE TEMP TABLE bios AS
-SELECT row AS id, ts, tid, pid, comm, b.dev,
-    -- Of events of write-back, which name the disk, and of file systems, which name the partition.
-    coalesce(n.bdi, p.disk, b.dev) AS disk, coalesce(n.bdi, b.dev) AS fs,
-    n.bdi IS NOT NULL AS on_btrfs, sector, nr_sector, rwbs, contains(rwbs, 'M') AS metadata,
+SELECT row AS id, ts, tid, pid, comm, dev, disk, fs, on_btrfs, sector, nr_sector, rwbs,
+    contains(rwbs, 'M') AS metadata,
     CAST(sector // {SECTORS_PER_PAGE} AS UBIGINT) AS page,
     CAST((sector + nr_sector - 1) // {SECTORS_PER_PAGE}
         - sector // {SECTORS_PER_PAGE} + 1 AS BIGINT) AS pages
-FROM block_rows b LEFT JOIN partitions p ON b.dev = p.dev LEFT JOIN btrfs_names n ON b.dev = n.name
+FROM {of_bios("block_rows")}
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
 """
 
-_STEPS = """
+_STEPS = f"""
 CREATE OR REPLACE TEMP TABLE file_steps AS
 WITH named AS (
-    SELECT w.ts, w.row, w.tid, w.event, coalesce(f.bdi, d.bdi, w.fsid, w.dev) AS fs, w.root,
-        w.ino
-    FROM file_writes_rows w LEFT JOIN btrfs_names f ON w.fsid = f.name
-        LEFT JOIN btrfs_names d ON w.dev = d.name
-    WHERE w.event NOT IN ('work_queued', 'work_start', 'work_end', 'free_inode')
+    SELECT ts, row, tid, event, fs, root, ino FROM {of_files("file_writes_rows")}
+    WHERE event NOT IN ('work_queued', 'work_start', 'work_end', 'free_inode')
 ), packed AS (
     SELECT ts, row, tid, event,
-        {'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino} AS step
+        {{'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino}} AS step
     FROM named
 )
 SELECT ts, tid,
@@ -265,7 +261,7 @@ def make_submissions(trace: Trace) -> None:
     before it).
 
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
-    first may be empty), and `threads`, `partitions` and `btrfs_names`.
+    first may be empty), `threads`, and what `make_volumes` makes.
     """
     for statement in (_BIOS, _STEPS, _WORKED, _PLACED):
         trace.execute(statement)

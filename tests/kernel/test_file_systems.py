@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from analysis.views.flushes import flushes
 from tests.support.file_systems import FileSystems
-from tests.support.written import SETUP, Written
+from tests.support.written import SETUP, Written, extents_of
 from tracer.store.trace import Trace
 
 KINDS = ("ext4", "xfs", "btrfs")
@@ -30,32 +28,19 @@ def recorded(record_loads, tmp_path_factory):
     """One recording of all loads, each on a file system of its own."""
     folder = tmp_path_factory.mktemp("disks")
     sources = {f"{name} {kind}": source for name, source in LOADS.items() for kind in KINDS}
-    with FileSystems(folder) as file_system, contextlib.ExitStack() as mounted:
+    with FileSystems(folder) as file_system:
         disks = {name: file_system(name=name, kind=name.split()[-1]) for name in sources}
         for name, (source, made) in OF_BTRFS.items():
             sources[f"{name} btrfs"] = source
             disks[f"{name} btrfs"] = file_system(name=name, kind="btrfs", **made)
         upper, dev = file_system(name="upper")
-        merged = folder / "merged"
-        mounted.enter_context(overlay(upper, merged))
+        (upper / "lower").mkdir()
+        (upper / "lower/old").write_bytes(b"o" * 4096 * 3)
+        merged = file_system.overlay(upper, "merged")
         sources["overlay"], disks["overlay"] = OVERLAY, (merged, dev)
         found = Written(record_loads, sources, disks)
         found.upper = upper / "upper"
         yield found
-
-
-@contextlib.contextmanager
-def overlay(mount, merged):
-    """An overlayfs whose layers are on another file system."""
-    for folder in (merged, *(mount / name for name in ("lower", "upper", "work"))):
-        folder.mkdir()
-    (mount / "lower/old").write_bytes(b"o" * 4096 * 3)
-    layers = ",".join(f"{name}dir={mount / name}" for name in ("lower", "upper", "work"))
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, str(merged)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(merged)], check=True)
 
 
 LOADS["metadata"] = "os.fsync(put(mount + '/a', 5))"
@@ -281,26 +266,12 @@ os.sync()
 def test_sectors_lie_in_the_files_that_filefrag_names(recorded, kind):
     """The same question put to another tool: whose extents are these sectors?"""
     mount = recorded.mount(f"extents {kind}")
-    extents = {str(path): _extents(path) for path in mount.iterdir() if path.is_file()}
+    extents = {str(path): extents_of(path) for path in mount.iterdir() if path.is_file()}
     assert len(extents) == 23
     found = recorded.flushed(f"extents {kind}", "path, sector, nr_sector")
     assert sum(length for *_, length in found) == 8 * sum(range(1, 24))
     for path, sector, length in found:
         assert any(start <= sector and sector + length <= end for start, end in extents[path])
-
-
-def _extents(path: Path) -> list[tuple[int, int]]:
-    """The sectors of a file: on a new file system btrfs's own addresses are the device's, too."""
-    listed = subprocess.run(
-        ["filefrag", "-v", "-b512", str(path)], check=True, capture_output=True, text=True
-    ).stdout
-    found = []
-    for line in listed.splitlines():
-        parts = line.replace("..", " ").replace(":", " ").split()
-        if len(parts) >= 6 and parts[0].isdigit():
-            found.append((int(parts[3]), int(parts[4]) + 1))
-    assert found, listed
-    return found
 
 
 PERIODIC = """

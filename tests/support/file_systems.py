@@ -23,6 +23,8 @@ MAKE = {
 _QUIET = {"ext4": "no_prefetch_block_bitmaps"}
 """Mount options: nothing is read or written later on but what the test does. A kernel thread of
 ext4 reads bitmaps some seconds after a mount, at random."""
+PARTITION_START = 4096
+"""The first sector of a partition."""
 _LEAST_MIB = {"ext4": 1, "xfs": 300, "btrfs": 256}
 
 
@@ -32,7 +34,7 @@ def _ran(*command: object) -> str:
     ).stdout.strip()
 
 
-def _numbers(device: str) -> str:
+def numbers_of(device: str) -> str:
     """MAJOR:MINOR of a block device."""
     return Path("/sys/class/block", Path(device).name, "dev").read_text().strip()
 
@@ -60,29 +62,51 @@ class FileSystems:
         options: str = "",
     ) -> tuple[Path, str]:
         """Make and mount one; returns (mount point, MAJOR:MINOR)."""
+        device = self.loop(self._image(name, max(size_mib, _LEAST_MIB[kind])))
+        return self._made_on(device, name, kind, mkfs, options), numbers_of(device)
+
+    def on_a_partition(
+        self, name: str = "disk", kind: str = "ext4", size_mib: int = 128
+    ) -> tuple[Path, str, str]:
+        """Make and mount one; returns (mount point, the partition's MAJOR:MINOR, the disk's)."""
+        partition, disk = self.partition(name, max(size_mib, _LEAST_MIB[kind]))
+        return self._made_on(partition, name, kind), numbers_of(partition), numbers_of(disk)
+
+    def partition(self, name: str = "disk", size_mib: int = 128) -> tuple[str, str]:
+        """Make a disk with a partition; returns their paths.
+
+        The kernel is told of the partition: it may know no kind of partition table.
+        """
+        disk = self.loop(self._image(name, size_mib + 4))
+        _ran("addpart", disk, 1, PARTITION_START, size_mib << 11)
+        self._made.callback(_undo, "delpart", disk, "1")
+        return f"{disk}p1", disk
+
+    def on_a_file(self, file: Path, kind: str = "ext4", size_mib: int = 128) -> tuple[Path, str]:
+        """Make one in a file on a file system, and mount it; returns as a call does."""
+        with file.open("wb") as image:
+            image.truncate(max(size_mib, _LEAST_MIB[kind]) << 20)
+        device = self.loop(file)
+        return self._made_on(device, file.name, kind), numbers_of(device)
+
+    def overlay(self, layers: Path, name: str) -> Path:
+        """Mount an overlay whose layers are in a folder; returns its mount point."""
+        for layer in ("lower", "upper", "work"):
+            (layers / layer).mkdir(exist_ok=True)
+        options = ",".join(f"{layer}dir={layers / layer}" for layer in ("lower", "upper", "work"))
+        return self._mount("overlay", name, ("-t", "overlay", "-o", options))
+
+    def _made_on(
+        self, device: str, name: str, kind: str, mkfs: Sequence[str] = (), options: str = ""
+    ) -> Path:
         maker = MAKE[kind][0]
         if not shutil.which(maker):
             do_without(maker, "TRACER_REQUIRE_KERNEL", "it is not installed (make setup)")
         if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
             do_without(kind, "TRACER_REQUIRE_KERNEL", "the kernel has none")
-        image = self._image(name, max(size_mib, _LEAST_MIB[kind]))
-        _ran(*MAKE[kind], *mkfs, image)
-        device = self._loop(image)
+        _ran(*MAKE[kind], *mkfs, device)
         wanted = ",".join(filter(None, (_QUIET.get(kind), options)))
-        return self._mount(device, name, ("-o", wanted) if wanted else ()), _numbers(device)
-
-    def on_a_partition(self, name: str = "disk") -> tuple[Path, str, str]:
-        """Make and mount an ext4; returns (mount point, the partition's MAJOR:MINOR, the disk's).
-
-        The kernel is told of the partition: it may know no kind of partition table.
-        """
-        disk = self._loop(self._image(name, 128))
-        _ran("addpart", disk, 1, 4096, 200_000)
-        self._made.callback(_undo, "delpart", disk, "1")
-        partition = f"{disk}p1"
-        _ran(*MAKE["ext4"], partition)
-        mount = self._mount(partition, name, ("-o", _QUIET["ext4"]))
-        return mount, _numbers(partition), _numbers(disk)
+        return self._mount(device, name, ("-o", wanted) if wanted else ())
 
     def _image(self, name: str, size_mib: int) -> Path:
         image = self._folder / f"{name}.img"
@@ -90,7 +114,8 @@ class FileSystems:
             file.truncate(size_mib << 20)
         return image
 
-    def _loop(self, image: Path) -> str:
+    def loop(self, image: Path | str) -> str:
+        """Make a loop device on a file or block device; returns its path."""
         device = _ran("losetup", "--find", "--show", image)
         self._made.callback(_undo, "losetup", "-d", device)
         return device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -64,3 +65,17 @@ class Written(Recorded):
             f"AND ({where}) GROUP BY ALL ORDER BY ALL",
             self.dev(load),
         )
+
+
+def extents_of(path: Path) -> list[tuple[int, int]]:
+    """The sectors of a file: on a new file system btrfs's own addresses are the device's, too."""
+    listed = subprocess.run(
+        ["filefrag", "-v", "-b512", str(path)], check=True, capture_output=True, text=True
+    ).stdout
+    found = []
+    for line in listed.splitlines():
+        parts = line.replace("..", " ").replace(":", " ").split()
+        if len(parts) >= 6 and parts[0].isdigit():
+            found.append((int(parts[3]), int(parts[4]) + 1))
+    assert found, listed
+    return found

@@ -69,6 +69,17 @@ def first_manifest(
     return manifest
 
 
+def add_devices(manifest: Manifest) -> None:
+    """Put into the manifest what was attached and mounted since it was made."""
+    mounts, disks = manifest["mounts"], manifest["disks"]
+    mounted, attached = {mount["dev"] for mount in mounts}, {disk.get("dev") for disk in disks}
+    mounts += [mount for mount in environment.mounts() if mount["dev"] not in mounted]
+    disks += [disk for disk in environment.disks() if disk.get("dev") not in attached]
+    manifest["btrfs"] += [fs for fs in environment.btrfs() if fs not in manifest["btrfs"]]
+    known = {fs["dev"] for fs in manifest["file_systems"]}
+    manifest["file_systems"] += extent_maps.file_systems(known)
+
+
 def add_containers(manifest: Manifest) -> None:
     """Put into the manifest the containers that have run so far, where a daemon tells."""
     before = {container["id"]: container for container in manifest.get("containers", [])}

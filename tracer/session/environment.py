@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import re
+import stat
 import sys
 import time
 from importlib import metadata
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from probes.kernel import boot_id
 from probes.proc import MountPoint, lines, read_mounts
-from tracer.session.mount_tree import device_of
+from tracer.session.mount_tree import device_of, mount_of
 from tracer.store.manifest import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.version import VERSION
 
@@ -28,6 +29,9 @@ _VM = (
     "laptop_mode",
     "swappiness",
 )
+
+_UPPER = re.compile(rb"(?:^|,)upperdir=(/[^,]*)")
+"""Of an overlay's options: the folder that it writes to."""
 
 
 def tool() -> Tool:
@@ -97,15 +101,21 @@ def vm() -> dict[str, int]:
 
 def mounts() -> list[Mount]:
     """Mounted file systems with their devices (MAJOR:MINOR)."""
-    return [
-        {
-            "dev": mount.dev,
-            "path": _text(mount.path),
-            "type": _text(mount.kind),
-            "source": _text(mount.source),
-        }
-        for mount in read_mounts()
-    ]
+    found: list[Mount] = []
+    mounted = read_mounts()
+    for mount in mounted:
+        found.append(
+            {
+                "dev": mount.dev,
+                "path": _text(mount.path),
+                "type": _text(mount.kind),
+                "source": _text(mount.source),
+            }
+        )
+        upper = _UPPER.search(mount.options) if mount.kind == b"overlay" else None
+        if upper and (below := mount_of(mounted, upper[1])) is not None:
+            found[-1]["on"] = below.dev
+    return found
 
 
 def _text(name: bytes) -> str:
@@ -117,21 +127,21 @@ def btrfs() -> list[Btrfs]:
 
     Kernel: fs/btrfs/sysfs.c.
     """
+    mounted = read_mounts()
     numbers = {
-        os.path.realpath(mount["source"]): mount["dev"]
-        for mount in mounts()
-        if mount["type"] == "btrfs"
+        _device_of(mount.source, mounted): mount.dev for mount in mounted if mount.kind == b"btrfs"
     }
     found: list[Btrfs] = []
     for path in sorted(Path("/sys/fs/btrfs").glob("*-*-*-*-*")):
         with contextlib.suppress(OSError):
             disks = sorted((path / "devices").iterdir())
+            devices = [(disk / "dev").read_text().strip() for disk in disks]
             found.append(
                 {
                     "fsid": path.name,
                     "bdi": (path / "bdi").readlink().name,
-                    "dev": next((n for d in disks if (n := numbers.get(f"/dev/{d.name}"))), ""),
-                    "devices": [(disk / "dev").read_text().strip() for disk in disks],
+                    "dev": next((numbers[dev] for dev in devices if dev in numbers), ""),
+                    "devices": devices,
                 }
             )
     return found
@@ -159,7 +169,8 @@ def disks() -> list[Disk]:
         with contextlib.suppress(OSError):
             backing = (path / "loop/backing_file").read_text().strip()
             disk["backing_file"] = backing
-            disk["on"] = [_device_of(os.fsencode(backing), mounted)]
+            if below := _device_of(os.fsencode(backing), mounted):
+                disk["on"] = [below]
         slaves = sorted(slave.name for slave in (path / "slaves").glob("*"))
         if slaves:
             disk["on"] = [
@@ -170,13 +181,29 @@ def disks() -> list[Disk]:
     return found
 
 
-def _device_of(path: bytes, mounted: list[MountPoint]) -> str:
-    """The device of the file system that a file lies on, asking none that may not answer."""
+def _device_of(path: bytes, mounted: list[MountPoint]) -> str | None:
+    """A block device's own number, or that of the file system that another file lies on.
+
+    No file system is asked that may not answer. None: there is no such file.
+    """
     dev = device_of(mounted, path)
     if dev is not None:
         return dev
-    number = Path(os.fsdecode(path)).stat().st_dev
-    return f"{os.major(number)}:{os.minor(number)}"
+    try:
+        status = os.stat(path)  # noqa: PTH116 names are bytes
+    except OSError:
+        return None
+    if stat.S_ISBLK(status.st_mode):
+        return _numbers(status.st_rdev)
+    # A file of btrfs has its subvolume's number, which no mount and no event has.
+    lies = mount_of(mounted, os.path.realpath(path))
+    known = {mount.dev for mount in mounted}
+    dev = _numbers(status.st_dev)
+    return lies.dev if lies is not None and dev not in known else dev
+
+
+def _numbers(device: int) -> str:
+    return f"{os.major(device)}:{os.minor(device)}"
 
 
 def threads() -> list[tuple[int, int, int, str, str | None]]:

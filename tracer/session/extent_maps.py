@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from probes.proc import read_mounts
 from tracer.session.mount_tree import reachable
@@ -65,12 +65,12 @@ def extents(fd: int, most: int) -> Iterator[tuple[int, int, int]]:
         os.close(file)
 
 
-def file_systems() -> list[FileSystem]:
-    """How the mounted ext and xfs count their blocks."""
+def file_systems(but: Collection[str] = ()) -> list[FileSystem]:
+    """How the mounted ext and xfs count their blocks, but for those of some devices."""
     found: dict[str, FileSystem] = {}
     mounts = read_mounts()
     for mount in mounts:
-        if mount.kind not in _KINDS or mount.dev in found:
+        if mount.kind not in _KINDS or mount.dev in found or mount.dev in but:
             continue
         for place in reachable(mounts, mount.dev)[:1]:
             with contextlib.suppress(OSError):

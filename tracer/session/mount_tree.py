@@ -68,8 +68,16 @@ def device_of(mounts: Iterable[MountPoint], path: bytes) -> str | None:
 
     The path is the kernel's own, without links.
     """
-    on_the_way = [mount for mount in mounts if _holds(mount.path, path)]
-    if not any(mount.kind.startswith(ANSWERED_BY_OTHERS) for mount in on_the_way):
+    mounts = list(mounts)
+    if not any(m.kind.startswith(ANSWERED_BY_OTHERS) for m in mounts if _holds(m.path, path)):
         return None
+    mount = mount_of(mounts, path)
+    return None if mount is None else mount.dev
+
+
+def mount_of(mounts: Iterable[MountPoint], path: bytes) -> MountPoint | None:
+    """The mount that a path, which is the kernel's own and without links, lies in."""
+    on_the_way = [mount for mount in mounts if _holds(mount.path, path)]
     # Of those mounted on one place the last one counts.
-    return max(enumerate(on_the_way), key=lambda each: (len(each[1].path), each[0]))[1].dev
+    found = max(enumerate(on_the_way), key=lambda each: (len(each[1].path), each[0]), default=None)
+    return None if found is None else found[1]

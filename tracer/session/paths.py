@@ -28,6 +28,7 @@ from tracer.session import extent_maps
 from tracer.session.file_handles import birth_ns, open_inode
 from tracer.session.mount_tree import ANSWERED_BY_OTHERS, reachable
 from tracer.store.checked import encoded
+from tracer.store.devices import Devices
 from tracer.store.lists import ExtentFacts, FileFacts
 from tracer.store.manifest import Manifest
 from tracer.store.names import escaped
@@ -164,11 +165,7 @@ def _volumes(
     mounted = {mount.dev for mount in mounts}
     btrfs = {fs["fsid"]: fs for fs in manifest.get("btrfs", [])}
     without_root = {fs["dev"] for fs in btrfs.values()} | {fs["bdi"] for fs in btrfs.values()}
-    on_disk: dict[str, list[str]] = {}
-    for disk in manifest.get("disks", []):
-        dev = disk.get("dev", "")
-        if dev in mounted:
-            on_disk.setdefault(disk.get("partition_of", dev), []).append(dev)
+    devices = Devices(manifest)
     volumes: dict[str, _Volume] = {}
     for dev, fsid, root, ino in written:
         if fsid is not None:
@@ -179,9 +176,9 @@ def _volumes(
             continue  # which subvolume's inode it is cannot be told
         elif dev in mounted:
             name = number = dev
-        elif len(on_disk.get(dev, [])) == 1:
+        elif len(on_disk := [d for d in devices.mounted_on(dev) if d in mounted]) == 1:
             # Write-back events name the disk of a partition.
-            name = number = on_disk[dev][0]
+            name = number = on_disk[0]
         else:
             continue
         if name not in volumes:

@@ -18,7 +18,14 @@ from tracer.phases.automatic import SYNCHRONIZE_ENV
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import write_mappings
 from tracer.session.capture import Capture, Stats
-from tracer.session.description import add_containers, add_cost, cpu_s, first_manifest, note_end
+from tracer.session.description import (
+    add_containers,
+    add_cost,
+    add_devices,
+    cpu_s,
+    first_manifest,
+    note_end,
+)
 from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.failures import ended_by_error, unwritten
 from tracer.session.launch import Launch
@@ -251,9 +258,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
     add_containers(manifest)
     if launch is not None and launch.status is not None:
         manifest["targets"][-1]["exit_status"] = launch.status
-    # One that was mounted meanwhile, too.
-    known = manifest["btrfs"]
-    manifest["btrfs"] = [*known, *(fs for fs in environment.btrfs() if fs not in known)]
+    add_devices(manifest)
     try:
         running.marks.collect()
         left_out.note(folder / RAW, "samples", sampler.left_out)

@@ -208,17 +208,19 @@ class Sampling(TypedDict, total=False):
 
 
 class Mount(TypedDict):
-    """A mounted file system; `dev` is MAJOR:MINOR."""
+    """A mounted file system; `dev` is MAJOR:MINOR. `on`: of an overlay that of its upper layer."""
 
     dev: str
     path: str
     type: str
     source: str
+    on: NotRequired[str]
 
 
 class Disk(TypedDict, total=False):
-    """A block device; `on` names the devices below it, `partition_of` the disk of a partition,
-    which begins at its sector `start`."""
+    """A block device; `on` names what lies below it: block devices, or the file system that the
+    file of a loop device is on. `partition_of` is the disk of a partition, which begins at its
+    sector `start`."""
 
     name: str
     dev: str

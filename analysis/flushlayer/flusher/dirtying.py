@@ -19,7 +19,7 @@ from analysis.flushlayer.trace.file_pages import file_pages
 from analysis.flushlayer.trace.page_count import BYTES_A_PAGE, check_pages
 from analysis.views.flushes import flushes
 from analysis.views.view import apart
-from analysis.views.volumes import make_volumes
+from analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of_files
 from tracer.store.trace import Trace
 
 _BYTES_A_PAGE = 2 * BYTES_A_PAGE
@@ -31,11 +31,12 @@ _TABLES = ("dirty", "inode_writeback", "writeback", "file_writes", "syscalls", "
 class Dirtyings:
     """What became dirty in a trace, and what was written of it at the recorded settings.
 
-    `inodes`: dev (as write-back events name it), ino. `pieces`, a row for consecutive pages that
-    became dirty at once: ts (ns), inode (row of `inodes`), index (first page in the file; from
-    pairing.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page on the
-    disk, where it was written to; -1: it was not), until (ns: written, or dirty no more), how
-    (pairing.HOW). `marks`: ts and inode of what made an inode dirty, pages or not. `written`, a row
+    `inodes`: dev (as write-back events name it), ino, device_page (where the device that the inode
+    is of itself begins on the disk, in pages; -1: it is a file's). `pieces`, a row for consecutive
+    pages that became dirty at once: ts (ns), inode (row of `inodes`), index (first page in the
+    file; from pairing.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page
+    on the disk, where it was written to; -1: it was not), until (ns: written, or dirty no more),
+    how (pairing.HOW). `marks`: ts and inode of what made an inode dirty, pages or not. `written`, a row
     a bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes that come
     from no dirtied page (journal, direct, no inode known): no knob moves them.
     `counts`: what was left out or inferred, by name.
@@ -89,7 +90,6 @@ def dirtyings(trace: Trace) -> Dirtyings:
     make_volumes(trace)
     _name_devices(trace)
     clock = trace.manifest["clock"]
-    trace.execute(_DEVICE_NUMBER)
     trace.execute(_NAMED_FLUSHES)
     cached, passed = trace.sql(_BIOS), trace.sql(_PASSED)
     check_pages(trace, cached["pages"].to_numpy(), _BYTES_A_PAGE)
@@ -102,6 +102,9 @@ def dirtyings(trace: Trace) -> Dirtyings:
     marks = trace.sql(_MARKS.replace("$start", str(clock["start_ns"])))
     visits = trace.sql(_VISITS)
     inodes, codes = _numbered(cached, folios, marks, visits)
+    of_devices = trace.sql("SELECT disk AS dev, ino, first_page AS device_page FROM device_inodes")
+    inodes = inodes.merge(of_devices, how="left", on=["dev", "ino"]).fillna({"device_page": -1})
+    inodes = inodes.astype({"device_page": np.int64})
     last = [frame["ts"].max() for frame in (cached, folios) if len(frame)]
     end = clock["end_ns"] if clock["end_ns"] is not None else max(last, default=clock["start_ns"])
     told = _told(trace, cached)
@@ -128,22 +131,13 @@ def dirtyings(trace: Trace) -> Dirtyings:
 
 
 def _name_devices(trace: Trace) -> None:
-    """Tables `volume_names` (any name of a volume to that of write-back events), `own`,
-    `dirtied_folios` and `written_devices`."""
+    """Tables `own`, `dirtied_folios`, `written_devices` and `device_inodes`.
+
+    Their dev is what write-back events name.
+    """
     trace.execute(
-        """
-        CREATE OR REPLACE TEMP TABLE volume_names AS
-        SELECT name, bdi AS disk FROM btrfs_names
-        UNION ALL SELECT dev, disk FROM partitions ANTI JOIN btrfs_names ON dev = name
-        """
+        "CREATE OR REPLACE TEMP TABLE own AS SELECT DISTINCT disk AS dev, ino FROM own_inodes"
     )
-    trace.execute("CREATE OR REPLACE TEMP TABLE own (dev VARCHAR, ino UBIGINT)")
-    for dev, inodes in trace.manifest["own_files"].items():
-        trace.connection.execute(
-            "INSERT INTO own SELECT DISTINCT coalesce((SELECT any_value(disk) FROM volume_names "
-            "WHERE name = ?), ?), unnest(?::UBIGINT[])",
-            [dev, dev, inodes],
-        )
     trace.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE dirtied_folios AS
@@ -152,12 +146,13 @@ def _name_devices(trace: Trace) -> None:
         """
     )
     trace.execute(
-        """
+        f"""
         CREATE OR REPLACE TEMP TABLE written_devices AS
-        SELECT DISTINCT coalesce(n.disk, f.dev) AS dev
-        FROM flushes f LEFT JOIN volume_names n ON f.dev = n.name
+        SELECT DISTINCT disk AS dev FROM {of_bios("flushes")}
         """
     )
+    written = trace.rows("SELECT dev FROM written_devices WHERE dev IS NOT NULL ORDER BY dev")
+    make_device_inodes(trace, [dev for (dev,) in written])
 
 
 # A write-out's start tells a folio that it writes from one that was dirtied again while it lasted.
@@ -168,9 +163,7 @@ WITH cached AS (
 ), begun AS (
     SELECT ts, dev, ino, {apart("ts", "age")} AS since FROM inode_writeback WHERE event = 'start'
     UNION ALL
-    SELECT ts, coalesce(f.disk, d.disk, w.dev) AS dev, ino, NULL
-    FROM file_writes w LEFT JOIN volume_names f ON w.fsid = f.name
-        LEFT JOIN volume_names d ON w.dev = d.name
+    SELECT ts, disk, ino, NULL FROM {of_files("file_writes")}
     WHERE event IN ('writepages_start', 'map_blocks')
 ), last_begun AS (
     SELECT dev, ino, ts, max(since) AS since FROM begun GROUP BY ALL
@@ -188,24 +181,18 @@ WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
 
 # A journal that makes room for itself writes metadata whose inode nobody names: pages of the disk's
 # own inode (its number is that of the device), where those were made dirty.
-_NAMED_FLUSHES = """
+_NAMED_FLUSHES = f"""
 CREATE OR REPLACE TEMP TABLE named_flushes AS
 WITH bios AS (
-    SELECT f.ts, coalesce(n.disk, f.dev) AS dev, f.ino, f.page::BIGINT AS page, f.pages, f.reason,
-        f.certainty, f.dirtier, f.dev AS bio_dev, f.sector, f.row, contains(f.rwbs, 'M') AS metadata
-    FROM flushes f LEFT JOIN volume_names n ON f.dev = n.name WHERE NOT f.own AND f.pages > 0
+    SELECT ts, disk AS dev, ino, page::BIGINT AS page, pages, reason, certainty, dirtier,
+        dev AS bio_dev, sector, row, contains(rwbs, 'M') AS metadata
+    FROM {of_bios("flushes")} WHERE NOT own AND pages > 0
 ), metadata AS (
-    SELECT dev, ino, "index"::BIGINT AS page, min(ts) AS ts FROM dirtied_folios
-    WHERE ino = device_number(dev) GROUP BY ALL
+    SELECT d.dev, d.ino, "index"::BIGINT + first_page AS page, min(ts) AS ts
+    FROM dirtied_folios d JOIN device_inodes i ON d.dev = i.disk AND d.ino = i.ino GROUP BY ALL
 )
 SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN metadata m
     ON b.dev = m.dev AND b.page = m.page AND b.ts >= m.ts AND b.ino IS NULL AND b.reason != 'direct'
-"""
-# new_encode_dev() and bdev's inodes: include/linux/kdev_t.h, block/bdev.c bdev_alloc().
-_DEVICE_NUMBER = """
-CREATE OR REPLACE TEMP MACRO device_number(dev) AS
-    try_cast(split_part(dev, ':', 1) AS UBIGINT) * 1048576
-        + try_cast(split_part(dev, ':', 2) AS UBIGINT)
 """
 
 # Kernel threads mark inodes as they write them: other settings would have them do so elsewhere.
@@ -240,8 +227,7 @@ SELECT ts, dev, ino, began AS started, {pairing.VISITED} AS kind FROM steps ANTI
     USING (dev, ino)
 WHERE event = 'end' AND before = 'start' AND whose = ino AND wrote < nr_to_write
 UNION ALL
-SELECT ts, coalesce(n.disk, w.dev), ino, ts, {pairing.FREED}
-FROM file_writes w LEFT JOIN volume_names n ON w.dev = n.name
+SELECT ts, disk, ino, ts, {pairing.FREED} FROM {of_files("file_writes")}
 WHERE event = 'free_inode' AND ino IS NOT NULL
 ORDER BY 1
 """
@@ -277,7 +263,7 @@ def _pieces(
     events = _in_order(cached, folios, visits, codes, number.to_numpy(np.int64), first_block)
     rows = pairing.pair(
         events, first_folio, index, pairing.folio_room(index),
-        base(np.arange(blocks)), pairing.are_devices(inodes), told, start_ns, end_ns,
+        base(np.arange(blocks)), inodes["device_page"].to_numpy(), told, start_ns, end_ns,
     )  # fmt: skip
     block = rows[:, pairing.BLOCK]
     page = np.full(len(rows), -1, np.int64)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from probes.compiled import compiled
@@ -62,7 +61,7 @@ def pair(
     folio_index: NDArray[np.int64],
     room: NDArray[np.int64],
     block_page: NDArray[np.int64],
-    is_device: NDArray[np.bool_],
+    device_page: NDArray[np.int64],
     told: NDArray[np.int64],
     start_ns: int,
     end_ns: int,
@@ -73,25 +72,17 @@ def pair(
     DIRTIED, the first block for WRITTEN), pages, who, started (when the write-out began), since
     (when the inode became dirty, NEVER: not known). Inode i has the folios first_folio[i] to
     first_folio[i + 1]. `block_page` is the page on the disk of each dense block; the file of an
-    inode that `is_device` is the disk itself. `told` is the index of each page of each bio, one
-    after the other as `first` of the events counts them; -1: not told. Every page of every bio
-    is in exactly one piece.
+    inode with a `device_page` is the disk itself from that page on (-1: none). `told` is the index
+    of each page of each bio, one after the other as `first` of the events counts them; -1: not
+    told. Every page of every bio is in exactly one piece.
     """
     pieces = _pair(
         events["inode"], events["kind"], events["ts"], events["x"], events["pages"], events["who"],
         events["started"], events["since"], first_folio, folio_index, room, block_page,
-        is_device, events["first"], told, start_ns,
+        device_page, events["first"], told, start_ns,
         end_ns,
     )  # fmt: skip
     return np.asarray(pieces)
-
-
-def are_devices(inodes: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which inodes are a block device's own, by its number: block/bdev.c bdev_alloc()."""
-    parts = inodes["dev"].astype(str).str.extract(r"^(\d{1,9}):(\d{1,9})$")
-    number = parts[0].astype(float) * 1048576 + parts[1].astype(float)
-    found: NDArray[np.bool_] = (number == inodes["ino"].astype(float)).to_numpy(bool)
-    return found
 
 
 @compiled
@@ -151,7 +142,7 @@ def _typical(size: Any, room: Any, folio_index: Any, s: int, last: int, device: 
 
 @compiled
 def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started: Any, since: Any,
-          first_folio: Any, folio_index: Any, room: Any, block_page: Any, is_device: Any,
+          first_folio: Any, folio_index: Any, room: Any, block_page: Any, device_page: Any,
           first: Any, told: Any, start_ns: int, end_ns: int) -> Any:  # fmt: skip
     folios = len(folio_index)
     out = np.empty((max(16, folios), _COLUMNS), np.int64)
@@ -182,7 +173,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waited[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high, is_device[i]),
+                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
                         waited_by[s],
                         -1,
                         waits[s],
@@ -196,7 +187,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waits[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high, is_device[i]),
+                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
                         by[s],
                         -1,
                         end_ns,
@@ -220,7 +211,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waited[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high, is_device[i]),
+                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
                         waited_by[s],
                         -1,
                         waits[s],
@@ -243,7 +234,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waited[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high, is_device[i]),
+                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
                         waited_by[s],
                         -1,
                         min(started[e], waits[s]),
@@ -258,7 +249,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                         waits[s],
                         i,
                         folio_index[s],
-                        _typical(size, room, folio_index, s, high, is_device[i]),
+                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
                         by[s],
                         -1,
                         started[e],
@@ -279,9 +270,9 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
         for j in range(pages[e]):
             block = x[e] + j
             target, index = -1, -1
-            if is_device[i]:
+            if device_page[i] >= 0:
                 owner[block] = i
-                place[block] = block_page[block]
+                place[block] = block_page[block] - device_page[i]
             elif told[first[e] + j] >= 0:
                 owner[block] = i
                 place[block] = told[first[e] + j]
@@ -289,7 +280,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                 s = _covering(folio_index, room, waits, low, high, place[block], current)
                 if s >= 0:
                     target, index = s, place[block]
-                if target < 0 and (is_device[i] or told[first[e] + j] >= 0):
+                if target < 0 and (device_page[i] >= 0 or told[first[e] + j] >= 0):
                     index = place[block]
             if index < 0 and (goes_on or j > 0):
                 following = last_index + 1
@@ -332,7 +323,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
                             waited[target],
                             i,
                             folio_index[target],
-                            _typical(size, room, folio_index, target, high, is_device[i]),
+                            _typical(size, room, folio_index, target, high, device_page[i] >= 0),
                             waited_by[target],
                             -1,
                             waits[target],

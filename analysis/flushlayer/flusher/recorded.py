@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.flushlayer.flusher import pairing
 from analysis.flushlayer.flusher.dirtying import Dirtyings, dirtyings
+from analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
 LAST_PAGE = pairing.NOWHERE << 1
@@ -35,14 +36,13 @@ class Recorded:
 
 # A whole-file fsync of ext4 is followed by its write-out where a page was dirty, which has the
 # range that was asked for; where none was, the call alone tells.
-_SYNCED = """
+_SYNCED = f"""
 WITH flushers AS (SELECT DISTINCT tid FROM writeback WHERE event = 'start'),
 journals AS (SELECT DISTINCT tid FROM processes WHERE role = 'journal'),
 steps AS (
-    SELECT ts, tid, event, coalesce(f.disk, d.disk, w.dev) AS dev, ino, "offset", "last",
-        sync_mode, lead(event) OVER by_thread AS after, lead(ino) OVER by_thread AS whose
-    FROM file_writes_rows w LEFT JOIN volume_names f ON w.fsid = f.name
-        LEFT JOIN volume_names d ON w.dev = d.name
+    SELECT ts, tid, event, disk AS dev, ino, "offset", "last", sync_mode,
+        lead(event) OVER by_thread AS after, lead(ino) OVER by_thread AS whose
+    FROM {of_files("file_writes_rows")}
     WHERE event IN ('writepages_start', 'fsync_start', 'fsync', 'fsync_end')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 )
@@ -79,9 +79,8 @@ SELECT ts, dev, 'sync' FROM (SELECT ts FROM syscalls WHERE name = 'sync'), writt
 ORDER BY ts
 """
 
-_FREED = """
-SELECT ts, coalesce(n.disk, w.dev) AS dev, ino FROM file_writes w
-LEFT JOIN volume_names n ON w.dev = n.name
+_FREED = f"""
+SELECT ts, disk AS dev, ino FROM {of_files("file_writes")}
 WHERE event = 'free_inode' AND ino IS NOT NULL ORDER BY ts
 """
 
@@ -141,7 +140,7 @@ def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) 
     """Pieces, where what a whole sync of its device did not write ends with it: it was dropped."""
     pieces = found.pieces.copy()
     device = found.inodes["dev"].to_numpy(str)[pieces["inode"]]
-    disks_own = pairing.are_devices(found.inodes)[pieces["inode"]]
+    disks_own = found.inodes["device_page"].to_numpy()[pieces["inode"]] >= 0
     unwritten = pieces["how"].isin((pairing.UNWRITTEN, pairing.DROPPED)).to_numpy() & ~disks_own
     for dev, syncs in ended.groupby("dev"):
         mine = np.flatnonzero(unwritten & (device == dev))
@@ -166,7 +165,7 @@ def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) 
 def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
     """A trace's dirtyings, and what no knob moves: all that `regenerate` needs of a trace."""
     found = dirtyings(trace)
-    numbers = found.inodes.reset_index(names="inode")
+    numbers = found.inodes[["dev", "ino"]].reset_index(names="inode")
 
     def of_known(query: str) -> pd.DataFrame:
         rows = trace.sql(query)

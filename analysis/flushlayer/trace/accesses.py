@@ -15,6 +15,7 @@ from analysis.flushlayer.trace.page_count import check_pages
 from analysis.views.flushes import flushes
 from analysis.views.requests import OPERATION
 from analysis.views.submissions import SECTORS_PER_PAGE
+from analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
 _SECTOR, _PAGE = 512, 4096
@@ -104,8 +105,10 @@ def page_writebacks(
     With `flushes_too` the bios have those that only flush a device's cache, of no pages.
 
     Every write bio counts, whatever its reason, but those of the recorder's own files. A bio of
-    n pages is n accesses, in ascending order. `devices` (MAJOR:MINOR) limits them to some
-    devices. Raises what `check_pages` does where there are more than can be.
+    n pages is n accesses, in ascending order. `devices` limits them to some disks, partitions or
+    file systems (MAJOR:MINOR, or a name of btrfs's); a flush is of a whole disk. Raises what
+    `check_pages` does where there are more than can be, and BadTrace where the trace does not tell
+    where a partition begins.
     """
     rows = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
@@ -151,31 +154,26 @@ def page_writebacks(
 
 def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool) -> pd.DataFrame:
     view = flushes(trace)
-    chosen = ""
-    if devices:
-        chosen = " AND dev IN (" + ", ".join("?" * len(devices)) + ")"
+    chosen = on_devices(trace, devices)
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
         " coalesce(container, target) AS tenant, phase, own, true AS write"
-        f" FROM {view} WHERE pages > 0{chosen}"
+        f" FROM {view} WHERE pages > 0 AND {chosen}"
     )
-    parameters = [*(devices or [])]
     if reads:
         query += (
             f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
             " rwbs, pid, NULL, NULL, NULL, false, false FROM block_rows WHERE event = 'bio_queue'"
-            f" AND nr_sector > 0 AND {OPERATION} = 'read'{chosen}"
+            f" AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
         )
-        parameters += [*(devices or [])]
     if flushes_too:
         query += (
             " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true"
             " FROM block_rows WHERE event = 'bio_queue' AND nr_sector = 0"
-            f" AND rwbs LIKE 'F%'{chosen}"
+            f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"
         )
-        parameters += [*(devices or [])]
-    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row", *parameters)
+    return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row")
 
 
 def _each_page(

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from probes.compiled import compiled
 from probes.errors import BadTrace
-from tracer.store.manifest import Disk, FileSystem
+from tracer.store.devices import Devices
+from tracer.store.manifest import FileSystem
 from tracer.store.trace import Trace
 
 NO_FILE, NOT_MAPPED = -2, -1
@@ -58,16 +59,19 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> tuple[NDArray[np.int32], ND
     files[~data] = NO_FILE
     for table in ("extents", "extent_map", "file_writes"):
         trace.empty_if_missing(table)
-    disks = {disk["dev"]: disk for disk in trace.manifest.get("disks", []) if "dev" in disk}
+    devices = Devices(trace.manifest)
     place = pages["byte"].to_numpy(np.uint64)
     when = pages["ts"].to_numpy(np.int64)
     known = 0
     for system in trace.manifest.get("file_systems", []):
         dev = system["dev"]
-        begin, end = _span(disks.get(dev, {}))
+        lies = devices.place(dev)
+        if lies is None:
+            continue
+        begin, end = np.uint64(lies.first * _SECTOR), np.uint64(lies.end * _SECTOR)
         # Bios name the disk, extents the partition.
-        named = pages["dev"].isin([dev, disks.get(dev, {}).get("partition_of", dev)])
-        of_system = np.flatnonzero(named.to_numpy(bool) & data & (place >= begin) & (place < end))
+        named = pages["dev"].isin([dev, lies.disk]).to_numpy(bool)
+        of_system = np.flatnonzero(named & data & (place >= begin) & (place < end))
         if not len(of_system):
             continue
         found, indices, count = _of_system(
@@ -77,15 +81,6 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> tuple[NDArray[np.int32], ND
         index[of_system] = indices
         known += count
     return files, index
-
-
-def _span(disk: Disk) -> tuple[np.uint64, np.uint64]:
-    """The first byte of a disk or partition on the disk, and the one after its last."""
-    most = (1 << 64) - 1
-    begin = min(disk.get("start", 0) * _SECTOR, most)
-    return np.uint64(begin), np.uint64(
-        min(begin + disk["bytes"], most) if "bytes" in disk else most
-    )
 
 
 def _told(trace: Trace, system: FileSystem) -> tuple[pd.DataFrame, pd.DataFrame]:

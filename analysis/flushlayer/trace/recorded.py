@@ -21,6 +21,7 @@ from analysis.flushlayer.trace.accesses import Accesses, Bios
 from analysis.views.stalls import STALLS
 from analysis.views.submissions import SECTORS_PER_PAGE
 from probes.compiled import compiled
+from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 
 _WRITE, _READ, _FLUSH = 0, 1, 2
@@ -100,9 +101,13 @@ def completions(trace: Trace, bios: Bios) -> NDArray[np.int64]:
     lengths = rows["nr_sector"].fillna(0).to_numpy(np.int64)
     when = rows["ts"].to_numpy(np.int64)
     devices = rows["dev"].astype(str).to_numpy()
+    known = Devices(trace.manifest)
     for code, name in enumerate(bios.names["device"]):
         mine = np.flatnonzero(bios.device == code)
-        told = np.flatnonzero(devices == name)
+        # Somebody else's trace may name the partition of a bio, and the disk of its request.
+        told = np.flatnonzero(
+            np.logical_or.reduce([devices == one for one in {name, known.whole(name)}])
+        )
         places, which = np.unique(bios.sector[mine], return_inverse=True)
         first = np.searchsorted(places, sectors[told], "left")
         ends = sectors[told] + np.maximum(lengths[told], 1).astype(np.uint64)

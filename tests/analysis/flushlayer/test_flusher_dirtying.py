@@ -260,7 +260,7 @@ def test_every_written_page_is_in_one_piece(folios, bios):
         np.array(index, np.int64),
         pairing.folio_room(np.array(index, np.int64)),
         np.arange(100),
-        np.zeros(1, bool),
+        np.full(1, -1),
         np.full(pages.sum(), -1),
         0,
         100,

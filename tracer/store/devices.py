@@ -1,0 +1,244 @@
+"""A device under all its names, as the manifest of a recording tells them.
+
+Events that belong together name a device differently:
+
+- The block layer names the whole disk, and counts sectors from its beginning: a partition's bios
+  are moved before their first event (block/blk-core.c blk_partition_remap()).
+- A file system names what it was mounted from: a partition or a disk. btrfs, which may have
+  several, names its UUID, or a number that is no block device's; overlayfs has such a number, too.
+- Write-back (dirty folios, inodes, its brackets) names the bdi: MAJOR:MINOR of the whole disk, or
+  a name that is btrfs's own.
+
+Loop devices, device mapper and md lie on other devices, whose events have the same data again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from probes.errors import BadTrace
+from tracer.store.manifest import Disk, Manifest
+
+EVERYWHERE = 1 << 54
+"""A sector behind the last one of any device: bytes are counted in 63 bits."""
+_SECTOR, _SECTORS_A_PAGE = 512, 8
+_MINOR_BITS = 20
+"""Of a device number within the kernel: include/linux/kdev_t.h."""
+_MOST_LAYERS = 8
+"""Overlays on overlays: the kernel mounts two (include/linux/fs.h FILESYSTEM_MAX_STACK_DEPTH)."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a volume is called: `fs` as the tables of files call it, `bdi` as write-back does."""
+
+    fs: str
+    bdi: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """The sectors of a disk from `first` on and before `end`, which count from its beginning."""
+
+    disk: str
+    first: int = 0
+    end: int = EVERYWHERE
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A place, and the volume that lies there."""
+
+    place: Place
+    names: Names
+
+
+class Devices:
+    """The devices of a recording. They are named MAJOR:MINOR, and btrfs by its bdi or UUID, too.
+
+    A device that the manifest does not tell of is a whole disk, whose names are all the same.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        """Take what a manifest tells of disks, mounts and btrfs."""
+        self._disks: dict[str, Disk] = {d["dev"]: d for d in manifest.get("disks", []) if "dev" in d}
+        mounts = manifest.get("mounts", [])
+        self._mounted = {mount["dev"] for mount in mounts}
+        self._upper = {mount["dev"]: mount["on"] for mount in mounts if "on" in mount}
+        self._btrfs: dict[str, str] = {}
+        self._members: dict[str, list[str]] = {}
+        for found in manifest.get("btrfs", []):
+            for name in (found["fsid"], found["bdi"], found["dev"], *found["devices"]):
+                if name:
+                    self._btrfs[name] = found["bdi"]
+            self._members[found["bdi"]] = found["devices"]
+
+    @property
+    def partitions(self) -> dict[str, str]:
+        """The whole disk of each partition."""
+        return {
+            dev: disk["partition_of"] for dev, disk in self._disks.items() if "partition_of" in disk
+        }
+
+    def whole(self, dev: str) -> str:
+        """The disk that the block layer names for a disk or a partition."""
+        return self._disks.get(dev, {}).get("partition_of", dev)
+
+    def names(self, name: str) -> Names:
+        """The names of a volume, by any name that it has."""
+        name = self._below_overlays(name)
+        bdi = self._btrfs.get(name)
+        return Names(name, self.whole(name)) if bdi is None else Names(bdi, bdi)
+
+    def all_names(self) -> dict[str, Names]:
+        """The volumes that have more than one name, by each that file systems have for them."""
+        known = (*self.partitions, *self._btrfs, *self._upper)
+        return {name: self.names(name) for name in known}
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """Where volumes lie on disks, no two at one place; what is left of a disk is its own."""
+        by_disk: dict[str, list[str]] = {}
+        for dev, disk in self.partitions.items():
+            by_disk.setdefault(disk, []).append(dev)
+        found: list[Piece] = []
+        members = {dev for devs in self._members.values() for dev in devs}
+        for disk in sorted({*by_disk, *(members - self.partitions.keys())}):
+            if disk in self._btrfs:
+                found.append(Piece(Place(disk), self.names(disk)))
+            # A disk that is in use itself has no partitions that are: block/bdev.c bd_may_claim().
+            elif disk not in self._mounted:
+                found += self._on(disk, by_disk.get(disk, []))
+        return found
+
+    def _on(self, disk: str, partitions: list[str]) -> Iterator[Piece]:
+        known = [
+            (span[0], span[1], self._in_use(dev), dev)
+            for dev in partitions
+            if (span := self._span(dev)) is not None
+        ]
+        for first, end, dev in _not_overlapping(known):
+            yield Piece(Place(disk, first, end), self.names(dev))
+
+    def _in_use(self, dev: str) -> bool:
+        return dev in self._mounted or dev in self._btrfs
+
+    def _span(self, dev: str) -> tuple[int, int] | None:
+        """The first sector of a partition, and the one after its last; None: not known."""
+        disk = self._disks[dev]
+        if "start" not in disk:
+            # Of the only one in use it does not matter where it begins.
+            return (0, EVERYWHERE) if self._used_on.get(self.whole(dev)) == [dev] else None
+        length = disk["bytes"] // _SECTOR if "bytes" in disk else EVERYWHERE
+        return min(disk["start"], EVERYWHERE), min(disk["start"] + length, EVERYWHERE)
+
+    def without_place(self, disk: str) -> list[str]:
+        """The partitions of a disk that are in use, and of which nobody knows where they lie."""
+        used = self._used_on.get(disk, [])
+        return [dev for dev in used if self._parted(dev) and self._span(dev) is None]
+
+    def _parted(self, dev: str) -> bool:
+        return "partition_of" in self._disks.get(dev, {})
+
+    @cached_property
+    def _used_on(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        members = {dev for devs in self._members.values() for dev in devs}
+        for dev in sorted(self._mounted | members):
+            found.setdefault(self.whole(dev), []).append(dev)
+        return found
+
+    def mounted_on(self, bdi: str) -> list[str]:
+        """The file systems, by their devices, that write-back calls by this name of a disk."""
+        return [dev for dev in self._used_on.get(bdi, []) if dev not in self._btrfs]
+
+    def shared(self) -> list[str]:
+        """The disks that several file systems are mounted from which share their name."""
+        return [disk for disk in self._used_on if len(self.mounted_on(disk)) > 1]
+
+    def places(self, name: str) -> list[Place]:
+        """Where a disk, partition or file system lies; BadTrace where the trace does not tell."""
+        found = []
+        for dev in self._block_devices(name):
+            place = self.place(dev)
+            if place is None:
+                raise BadTrace(
+                    f"the trace does not tell where partition {dev} begins",
+                    f"name its disk, {self.whole(dev)}, or record again",
+                )
+            found.append(place)
+        return found
+
+    def place(self, dev: str) -> Place | None:
+        """Where a disk or partition lies; None where the trace does not tell."""
+        if not self._parted(dev):
+            return Place(dev)
+        span = self._span(dev)
+        return None if span is None else Place(self.whole(dev), *span)
+
+    def below(self, dev: str) -> dict[str, list[str]]:
+        """What a stacked device lies on: each of these devices or file systems, and its disks."""
+        return {name: self.disks(name) for name in self._disks.get(dev, {}).get("on", [])}
+
+    def disks(self, name: str) -> list[str]:
+        """The disks that a disk, partition or file system lies on."""
+        return [self.whole(dev) for dev in self._block_devices(name)]
+
+    def device_inodes(self, disks: Iterable[str]) -> dict[tuple[str, int], int]:
+        """The inodes of disks and of their partitions themselves, which metadata is dirtied in.
+
+        By bdi and inode number: their first page on the disk. Kernel: block/bdev.c bdev_alloc().
+        """
+        spans = {disk: (0, EVERYWHERE) for disk in disks}
+        wanted = [dev for dev, disk in self.partitions.items() if disk in spans]
+        spans |= {dev: span for dev in wanted if (span := self._span(dev)) is not None}
+        return {
+            (self.whole(dev), number): span[0] // _SECTORS_A_PAGE
+            for dev, span in spans.items()
+            if (number := _number(dev)) is not None
+        }
+
+    def _block_devices(self, name: str) -> list[str]:
+        name = self._below_overlays(name)
+        # A member's own name is that member's alone.
+        if name in self._disks or name not in self._btrfs:
+            return [name]
+        return self._members[self._btrfs[name]]
+
+    def _below_overlays(self, name: str) -> str:
+        for _ in range(_MOST_LAYERS):
+            name = self._upper.get(name, name)
+        return name
+
+
+def _number(dev: str) -> int | None:
+    """A device's number within the kernel; None where that is no device's name."""
+    major, _, minor = dev.partition(":")
+    if not (major.isdecimal() and minor.isdecimal() and len(major) < 10 > len(minor)):
+        return None
+    return (int(major) << _MINOR_BITS) + int(minor)
+
+
+def _not_overlapping(
+    known: Iterable[tuple[int, int, bool, str]],
+) -> Iterator[tuple[int, int, str]]:
+    """Cut spans (first, end, in use, name) so that no two overlap; (first, end, name) in order.
+
+    Where several overlap, as an extended partition and those in it do, the place belongs to one
+    that is in use, and of these to the one that begins last.
+    """
+    waiting = sorted((span for span in known if span[0] < span[1]), reverse=True)
+    points = sorted({point for span in waiting for point in span[:2]})
+    here: list[tuple[bool, int, int, str]] = []
+    for begin, then in pairwise(points):
+        while waiting and waiting[-1][0] == begin:
+            first, end, in_use, name = waiting.pop()
+            heapq.heappush(here, (not in_use, -first, end, name))
+        while here and here[0][2] <= begin:
+            heapq.heappop(here)
+        if here:
+            yield begin, then, here[0][3]

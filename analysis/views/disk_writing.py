@@ -27,6 +27,8 @@ class DiskUse:
     """A disk had reads, writes or flushes queued or in service."""
     writing: Stretches
     """A disk had writes or flushes to do, or reads that these may have made late."""
+    late: Stretches
+    """A disk had such reads."""
 
 
 def disk_use(trace: Trace, ended: int, not_known: Stretches) -> DiskUse:
@@ -43,13 +45,15 @@ def disk_use(trace: Trace, ended: int, not_known: Stretches) -> DiskUse:
     disk, read, queued, issued, completed = (
         rows[name].to_numpy() for name in ("disk", "read", "queued", "issued", "completed")
     )
-    writing = [not_known]
+    writing, late = [not_known], [not_known]
     for number in np.unique(disk):
         reads, writes = (np.flatnonzero((disk == number) & (read == kind)) for kind in (True, False))
         written = joined(queued[writes], completed[writes])
-        late = _late_since(queued[reads], issued[reads], completed[reads], written)
-        writing += [written, joined(late, completed[reads])]
-    return DiskUse(in_any([not_known, joined(queued, completed)]), in_any(writing))
+        since = _late_since(queued[reads], issued[reads], completed[reads], written)
+        writing.append(written)
+        late.append(joined(since, completed[reads]))
+    busy = in_any([not_known, joined(queued, completed)])
+    return DiskUse(busy, in_any(writing + late), in_any(late))
 
 
 def _late_since(queued: Ints, issued: Ints, completed: Ints, written: Stretches) -> Ints:
@@ -70,5 +74,5 @@ def _late_since(queued: Ints, issued: Ints, completed: Ints, written: Stretches)
     return late
 
 
-NOTHING = DiskUse(NO_TIME, NO_TIME)
+NOTHING = DiskUse(NO_TIME, NO_TIME, NO_TIME)
 """What is known where no requests were recorded."""

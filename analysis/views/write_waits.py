@@ -11,7 +11,9 @@ which a thread of the job may have waited for writes. `write_waits` has all of t
   whoever waited for it may have looked at memory, or have polled.
 - disk: any other call but those that wait for threads, times or networks alone; or a page fault
   that read, or wrote to a mapped file; while a disk had writes to do, or reads that came behind
-  writes (`analysis.views.disk_writing`). A fault lasts until its thread's next call or fault.
+  writes (`analysis.views.disk_writing`). A call that reads, and queued nothing at a disk itself,
+  counts only while there were such reads: it may read a pipe. A fault lasts until its thread's
+  next call or fault.
 - begun: what a thread did between the recording's beginning and its first call, while a disk had
   writes to do: it may have been in a call.
 - lost: events were lost.
@@ -20,7 +22,8 @@ Calls count whole. One that did not return lasts until its thread's next call, u
 end, or until the recording's.
 
 No event tells, and these times leave out: what a job waits for that another program does for it;
-memory that had to be written out before it could be used; a bio that a cgroup's limit held back
+memory that had to be written out before it could be used; a read from memory that waited for the journal,
+to note when its file was read; a bio that a cgroup's limit held back
 before it was queued (but in calls that write or make durable); what a disk writes out of its own
 cache while it reads; requests that were under way when the recording began; a call whose entry
 was lost; threads that made no call at all while they were recorded, which were asleep.
@@ -33,7 +36,7 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 
-from analysis.views.calls_by_kind import ENDINGS, IDLE, SYNC, WRITE
+from analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SYNC, WRITE
 from analysis.views.cuts import Cuts, define
 from analysis.views.disk_writing import NOTHING, DiskUse, disk_use
 from analysis.views.holding import LATEST, make_calls_after, make_calls_before
@@ -56,9 +59,12 @@ KINDS = {
 ANY = "any"
 """Stands for all kinds together."""
 _WHILE_WRITING = ("async", "disk", "begun")
+_READ = "read"
+"""Calls that read, until it is known which of their time counts as `disk`."""
 _MOST = 1 << 22
 """Stretches of one kind that are kept apart: of more, those that are next to each other are one."""
-_CALLS = ("sync", "write", "disk")
+_FOUND = ("sync", "write", _READ, "disk", "begun")
+"""What queries number from 0."""
 _ASYNC = ("io_submit", "io_uring_enter", "io_uring_setup")
 _SCOPES = (Scope.TARGET.value, Scope.MACHINE.value)
 
@@ -73,7 +79,10 @@ FROM (
 )
 """
 
-_KIND = f"CASE WHEN name IN {SYNC} THEN 0 WHEN name IN {(*WRITE, *ENDINGS)} THEN 1 ELSE 2 END"
+_KIND = (
+    f"CASE WHEN name IN {SYNC} THEN 0 WHEN name IN {(*WRITE, *ENDINGS)} THEN 1"
+    f" WHEN name IN {READ} THEN 2 ELSE 3 END"
+)
 
 _RETURNED = f"""
 SELECT job, ts AS begin, until AS end, kind FROM (
@@ -90,18 +99,18 @@ SELECT * FROM (
     SELECT tid, ts, {_KIND} AS kind FROM syscalls
     WHERE dur_ns IS NULL AND coalesce(name, '') NOT IN {IDLE}
     UNION ALL
-    SELECT tid, ts, 2 FROM page_faults
+    SELECT tid, ts, 3 FROM page_faults
     WHERE kind = 'major' OR (file IS NOT NULL AND file NOT LIKE '[%'
         AND (kind = 'unknown' OR access = 'write'))
     UNION ALL
-    SELECT tid, {{begun}} - 1, 3 FROM job_threads WHERE was_there
+    SELECT tid, {{begun}} - 1, 4 FROM job_threads WHERE was_there
 ) SEMI JOIN job_threads USING (tid)
 """
 
 _UNTIL = """
 SELECT job, m.ts AS begin, least(n.next, ended, {ended}) AS end, kind
 FROM wait_moments m JOIN wait_ends n USING (tid, ts) JOIN job_threads USING (tid)
-WHERE kind < 3 OR n.next IS NOT NULL
+WHERE kind < 4 OR n.next IS NOT NULL
 """
 
 _PAUSES = f"""
@@ -111,14 +120,17 @@ FROM dirty JOIN job_threads USING (tid) WHERE event = 'balance_dirty_pages' AND 
 
 _TRANSFERS = f"""
 CREATE OR REPLACE TEMP TABLE wait_transfers AS
-SELECT job, tid, ts, starts_with(comm, 'iou-') AS by_worker FROM block JOIN job_threads USING (tid)
+SELECT job, tid, ts, coalesce(starts_with(comm, 'iou-'), false) AS by_worker
+FROM block JOIN job_threads USING (tid)
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} IN ('read', 'write')
 """
 
-_ASYNCHRONOUS = f"""
-SELECT job, t.ts FROM wait_transfers t ASOF LEFT JOIN calls_at_transfers c
-    ON t.tid = c.tid AND t.ts >= c.ts
-WHERE by_worker OR (c.call IN {_ASYNC} AND t.ts <= c.returned)
+_IN_CALLS = f"""
+SELECT DISTINCT job, t.ts, by_worker OR c.call IN {_ASYNC} AS apart, c.ts AS begin,
+    least(c.returned, n.next, {LATEST}) AS end
+FROM wait_transfers t ASOF LEFT JOIN calls_at_transfers c ON t.tid = c.tid AND t.ts >= c.ts
+    LEFT JOIN wait_ends n ON c.tid = n.tid AND c.ts = n.ts
+WHERE by_worker OR (t.ts <= c.returned AND c.call IN {(*_ASYNC, *READ)})
 """
 
 
@@ -141,10 +153,12 @@ class _Waits:
         """Return the times within the recording of each job and kind, and of all kinds."""
         found = {}
         for job in range(jobs):
-            for kind in KINDS:
+            for kind in (*KINDS, _READ):
                 times = in_both(in_any(self._found[job, kind]), self._recording)
                 within = kind in _WHILE_WRITING
                 found[job, kind] = in_both(times, use.writing) if within else times
+            read = in_both(found.pop((job, _READ)), use.late)
+            found[job, "disk"] = in_any([found[job, "disk"], read])
             found[job, ANY] = in_any([found[job, kind] for kind in KINDS])
         return found
 
@@ -199,23 +213,25 @@ def _add_calls(trace: Trace, waits: _Waits, use: DiskUse, begun: int, ended: int
 
 
 def _add_kinds(waits: _Waits, jobs: Ints, begin: Ints, end: Ints, kinds: Ints) -> None:
-    for number, kind in enumerate((*_CALLS, "begun")):
+    for number, kind in enumerate(_FOUND):
         chosen = kinds == number
         waits.add(kind, jobs[chosen], begin[chosen], end[chosen])
 
 
 def _add_transfers(trace: Trace, waits: _Waits, use: DiskUse, ended: int) -> None:
-    """Add asynchronous transfers: each until its disk, or any, has nothing more to do."""
-    begins = f"SELECT 1 FROM syscalls JOIN job_threads USING (tid) WHERE name IN {_ASYNC} LIMIT 1"
+    """Add asynchronous transfers, until no disk has anything to do; and calls that read a disk."""
     trace.execute(_TRANSFERS)
-    if not trace.rows(f"SELECT 1 FROM wait_transfers WHERE by_worker UNION ALL ({begins}) LIMIT 1"):
-        return
     make_calls_before(trace, "SELECT tid, ts FROM wait_transfers", "calls_at_transfers")
-    for batch in trace.batches(_ASYNCHRONOUS):
-        begin = batch["ts"].to_numpy()
+    for batch in trace.batches(_IN_CALLS):
+        job, ts, apart = (batch[name].to_numpy(False) for name in ("job", "ts", "apart"))
         busy_until = np.append(use.busy[:, 1], ended)
-        end = busy_until[np.searchsorted(use.busy[:, 1], begin, "right")]
-        waits.add("async", batch["job"].to_numpy(), begin, end)
+        until = busy_until[np.searchsorted(use.busy[:, 1], ts, "right")]
+        waits.add("async", job[apart], ts[apart], until[apart])
+        begin, end = (
+            batch[name].fill_null(0).to_numpy()[~apart].astype(np.int64)
+            for name in ("begin", "end")
+        )
+        waits.add("disk", job[~apart], begin, end)
     trace.execute("DROP TABLE calls_at_transfers")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.findings.catalogue import findings
+from analysis.findings.writes import CEILING, writes
 from analysis.flushlayer.trace.ceiling import ceiling
 from tests.support.traces import make_trace
 
@@ -26,7 +26,7 @@ def waits(tmp_path):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         with make_trace(folder, made, clock=clock) as trace:
             found = ceiling(trace)
-            (told,) = [one for one in findings(trace) if one.topic == "write waits"]
+            (told,) = [one for one in writes(trace) if one.topic == CEILING]
             assert told.value == found.percent
             assert trace.sql(told.query).iloc[0, 0] == told.value
             return found
@@ -102,11 +102,22 @@ def test_a_transfer_of_a_write_back_counts_for_nobody(waits):
     assert found.total_s == pytest.approx(1e-7, abs=1e-8)
 
 
-@pytest.mark.parametrize("name", ["read", "pread64", "openat", "mkdir"])
+@pytest.mark.parametrize("name", ["openat", "mkdir", "ioctl"])
 def test_another_call_counts_while_the_disk_has_writes_to_do(waits, name):
     calls = [*FIRST, call(11 * S, 8 * S, name)]
     assert waits(syscalls=calls, block=request(30 * S, 40 * S, 0, "W")).total_s == 0
     assert kinds(waits(syscalls=calls, block=request(9 * S, 12 * S, 0, "W"))) == {"disk": 1}
+
+
+def test_a_call_that_reads_may_read_a_pipe_and_counts_while_reads_are_behind_writes(waits):
+    calls = [*FIRST, call(10 * S, 80 * S, "read")]
+    writing = request(20 * S, 30 * S, 0, "W")
+    assert waits(syscalls=calls, block=writing).total_s == 0
+    read_ahead = request(29 * S, 33 * S, 800, "RA")
+    assert kinds(waits(syscalls=calls, block=writing + read_ahead)) == {"disk": 4}
+    # Before a direct read dirty pages are written.
+    own = request(29 * S, 29 * S + 1, 800, "R", tid=7)
+    assert kinds(waits(syscalls=calls, block=writing + own)) == {"disk": 10}
 
 
 def test_a_read_beside_a_write_counts_until_it_is_complete(waits):
@@ -196,7 +207,7 @@ def test_lost_marks_and_samples_are_no_lost_events(waits):
 
 
 def test_requests_that_are_not_complete_last_until_the_end(waits):
-    calls = [*FIRST, call(80 * S, 10 * S, "read")]
+    calls = [*FIRST, call(80 * S, 10 * S, "openat")]
     assert kinds(waits(syscalls=calls, block=request(70 * S, None, 0, "W"))) == {"disk": 10}
 
 

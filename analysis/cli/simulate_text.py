@@ -158,21 +158,20 @@ def _worn(out: Console, facts: dict[str, Any]) -> None:
 
 def _ceiling(out: Console, found: dict[str, Any] | None) -> None:
     if found is None:
-        out.print("  What it can save of the training's time is not known: no system calls here.")
+        out.print("  What it can save of the training's time is not known: no job's calls here.")
         return
-    lossy = " (events are missing: perhaps more)" if found["lossy"] else ""
     out.print(
         safe(
             f"  At most {found['share']:.2%} of {found['what']} can be saved by any layer:"
-            f" {found['total_s']:.3g} of {found['length_s']:.3g} s in which a thread waited for"
-            f" writes{lossy}."
+            f" {found['total_s']:.3g} of {found['length_s']:.3g} s in which a thread may have"
+            " waited for writes."
         )
     )
     for kind, seconds in found["by_kind"].items():
         if seconds:
             out.print(safe(f"    {seconds:.3g} s {found['kinds'][kind]}"))
-    if found["unknown"]:
-        out.print(safe(f"    {found['unknown']} waits whose length nothing tells are not in it"))
+    for said in found["left_out"]:
+        out.print(safe(f"    not in it: {said}"))
 
 
 _SHOWN_ROWS = 40

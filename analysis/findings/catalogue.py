@@ -38,7 +38,7 @@ class Topic:
 
 
 TOPICS = (
-    Topic(writes.writes, ("dirty", "syscalls", "processes")),
+    Topic(writes.writes, ("syscalls", "processes")),
     Topic(syncs.syncs, ("syscalls", "processes")),
     Topic(syncs.checkpoints, ("phases",)),
     Topic(loading.stalls, ("phases",)),

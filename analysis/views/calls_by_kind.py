@@ -20,3 +20,14 @@ ENDINGS = (
 """Calls in which file systems may write out a file that was rewritten (ext4: auto_da_alloc)."""
 
 READ = ("read", "pread64", "readv", "preadv", "preadv2")
+
+IDLE = (
+    *("futex", "futex_wait", "futex_waitv", "sched_yield", "pause", "restart_syscall"),
+    *("nanosleep", "clock_nanosleep", "poll", "ppoll", "select", "pselect6"),
+    *("epoll_wait", "epoll_pwait", "epoll_pwait2", "wait4", "waitid", "vfork", "clone", "clone3"),
+    *("rt_sigtimedwait", "rt_sigsuspend", "rt_sigreturn", "exit", "exit_group"),
+    *("accept", "accept4", "connect", "recvfrom", "recvmsg", "recvmmsg"),
+    *("sendto", "sendmsg", "sendmmsg", "msgrcv", "msgsnd", "mq_timedreceive", "mq_timedsend"),
+    *("semop", "semtimedop"),
+)
+"""Calls that wait for other threads, for a time, or for a network alone."""

@@ -95,7 +95,7 @@ SELECT coalesce(p.disk, b.dev) AS dev, sector, nr_sector, rwbs, {OPERATION} AS o
     pid, tid, comm, queue_ns, coalesce(again_ns, insert_ns) AS insert_ns, ts AS issue_ns,
     complete_ns, t.error,
     {apart("ts", "queue_ns")} AS queue_latency_ns,
-    {apart("complete_ns", "ts")} AS service_latency_ns
+    {apart("complete_ns", "ts")} AS service_latency_ns, row
 FROM "{_TIMES}" t JOIN (SELECT * FROM block_rows WHERE event = 'issue') b USING (row)
     LEFT JOIN partitions p ON b.dev = p.dev
 ORDER BY row
@@ -168,6 +168,7 @@ REQUESTS = View(
             "ns",
         ),
         Column("service_latency_ns", Type.INT64, "issued to completed; null: not seen", "ns"),
+        Column("row", Type.INT64, "row of that issue in the table block, which is in order"),
     ),
     needs=("block",),
     build=_build,

@@ -11,6 +11,8 @@ Four kinds of evidence, and what each gives:
   may have been read ahead only, and not waited for.
 - major_fault: a fault that had to read. How long, no event tells: null.
 
+It is evidence, and no bound: `write_waits` has all that a job may have waited for.
+
 What is not seen: who waits for a read or a write-out that another thread has begun, for a lock
 or a journal's commit that waits for storage, for a request of io_uring or libaio; a fault, where
 perf did not tell major ones; and kinds whose table was not recorded.

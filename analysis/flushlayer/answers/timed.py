@@ -19,9 +19,10 @@ from analysis.flushlayer.timed.disk import Disk
 from analysis.flushlayer.timed.outcome import Outcome, improvement, replay_gap, results
 from analysis.flushlayer.timed.requests import Requests
 from analysis.flushlayer.trace.accesses import Accesses
-from analysis.flushlayer.trace.ceiling import KINDS, ceiling
+from analysis.flushlayer.trace.ceiling import ceiling
 from analysis.flushlayer.trace.recorded import recorded
 from analysis.flushlayer.trace.sync_calls import sync_calls
+from analysis.views.write_waits import KINDS
 from tracer.store.trace import Trace
 
 GROUPS = ("phase", "tenant", "reason")

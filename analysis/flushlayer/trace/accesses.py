@@ -37,13 +37,14 @@ class Identity(StrEnum):
 class Bios:
     """The bios that pages are of, in order of time; arrays of one length, codes into the names.
 
-    ts (ns), write, waited (flagged as one that somebody waits for: S or F in rwbs), flush and fua
+    ts (ns), row (in the table block), write, waited (flagged as one that somebody waits for: S or F in rwbs), flush and fua
     (F before and after the operation in rwbs), device, sector (of 512 bytes), first (its first page
     access), pages (of a flush alone: none), pid (who submitted it), reason, tenant, phase (codes;
     -1: not known).
     """
 
     ts: NDArray[np.int64]
+    row: NDArray[np.int64]
     write: NDArray[np.bool_]
     waited: NDArray[np.bool_]
     flush: NDArray[np.bool_]
@@ -214,6 +215,7 @@ def _bios(rows: pd.DataFrame, counts: NDArray[np.int64], device: NDArray[np.int6
         names[name] = [str(value) for value in values]
     return Bios(
         rows["ts"].to_numpy(np.int64),
+        rows["row"].to_numpy(np.int64),
         rows["write"].to_numpy(bool),
         flags.str.contains("[SF]").to_numpy(bool),
         flags.str.startswith("F").to_numpy(bool),

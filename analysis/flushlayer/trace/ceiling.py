@@ -1,123 +1,128 @@
-"""What a flush layer can do for the training's time at most, whatever its medium.
+"""What a flush layer or a faster disk can do for the training's time at most.
 
 A write-back that nobody waits for costs a job nothing, however slow the disk. So the time that
-could be saved lies within those moments in which a thread of the job waits for a write: throttled
-as it made pages dirty, in a call that makes data durable, in a direct write; or for a read, while
-the disk had writes to do as well. Outside of these moments a faster disk changes nothing.
+could be saved lies within the times in which a thread of the job may have waited for a disk's
+writing. The view `write_waits` (`analysis.views.write_waits`) has these times, says what is among
+them and what no event tells. The share is
+
+    sum over stretches of |waits of its job, any kind, that lie in it| / sum over stretches of length
+
+where a stretch is a phase `train` (else `inference`, else the recording). Threads of a job that
+wait at once count once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-
-from analysis.findings.window import Scope, lossy, window
-from analysis.views.calls_by_kind import WRITE
-from analysis.views.requests import REQUESTS
-from analysis.views.stalls import STALLS
+from analysis.findings.window import Scope, Window, lossy, window
+from analysis.views.write_waits import ANY, KINDS, WRITE_WAITS
 from tracer.store.trace import Trace
 
-KINDS = {
-    "throttle": "throttled as it made pages dirty",
-    "sync": "in calls that make data durable",
-    "direct": "in direct writes",
-    "read": "in calls that read, while the disk had writes to do",
+NO_EVENT = (
+    "what other programs or a shortage of memory make the job wait for",
+    "what a disk does with its own cache",
+)
+"""What the ceiling leaves out in any recording, in words."""
+_TABLES = {
+    "block": "other calls and page faults while a disk wrote (no table block)",
+    "dirty": "sleeps of who dirties pages through a mapping (no table dirty)",
+    "page_faults": "page faults (no table page_faults)",
 }
+"""What it leaves out where a table is missing."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """How much of a stretch of time a job waited for writes: at most so much a layer can save."""
+    """How much of a stretch of time a job may have waited for writes: no layer saves more of it."""
 
     what: str
     """The stretch: the training, the inference, or the recording."""
     length_s: float
+    """Its length; of several jobs that train at once the sum."""
     by_kind: dict[str, float]
-    """Of each of KINDS: s in which some thread of the job waited so."""
+    """Of each of KINDS: s in which some thread of the job may have waited so."""
     total_s: float
-    """s in which some thread waited in any of these ways."""
-    unknown: int
-    """Waits, major faults among them, that nothing tells the length of: not in these numbers."""
+    """s in which some thread may have waited in any of these ways."""
+    percent: float
+    """Of the stretch's time, 0 to 100: the first cell of what `query` gives."""
+    query: str
+    """SQL over the view write_waits, as `tracer query` runs it."""
+    left_out: tuple[str, ...]
+    """What is not in it."""
     lossy: bool
-    """Whether events are missing in it: the numbers may be too low."""
+    """Whether events were lost in it. The time of the loss counts as waited for."""
 
     @property
     def share(self) -> float:
         """Of the stretch's time, 0 to 1."""
-        return self.total_s / self.length_s
+        return self.percent / 100
 
 
 def ceiling(trace: Trace) -> Ceiling | None:
-    """The ceiling for all jobs of a trace together; None where the recording has no length.
+    """Return the ceiling for all jobs of a trace together.
 
-    Calls count whole, which is at most what they waited. Needs tables processes, syscalls; block
-    tells of reads behind writes.
+    None where the recording has no length, or no job's threads. Needs tables processes and
+    syscalls; what it leaves out without block, dirty or page_faults it says.
     """
     over = window(trace)
     if over is None:
         return None
-    begun, ended = over.start, over.end
-    stalls = STALLS.frame(trace, over.holds(), ["ts", "dur_ns", "kind", "call"])
-    known = stalls[stalls["dur_ns"].notna()]
-    spans = {}
-    for kind in KINDS:
-        rows = known[known["kind"] == kind]
-        if kind == "direct":
-            rows = rows[rows["call"].isin(WRITE)]
-        found = _joined(rows["ts"].to_numpy(np.int64), rows["dur_ns"].to_numpy(np.int64), ended)
-        spans[kind] = _both(found, _writing(trace, begun, ended)) if kind == "read" else found
-    together = np.concatenate(list(spans.values()))
+    WRITE_WAITS.make(trace)
+    jobs = "SELECT DISTINCT tid FROM processes WHERE role IN ('target', 'child')"
+    threads, quiet = trace.rows(
+        f"SELECT count(*), count(*) FILTER (WHERE tid NOT IN (SELECT DISTINCT tid FROM syscalls"
+        f" WHERE tid IS NOT NULL)) FROM ({jobs})"
+    )[0]
+    if not threads:
+        return None
+    query = _query(over)
+    row = trace.sql(query).iloc[0]
+    left_out = [said for table, said in _TABLES.items() if table not in trace.tables]
+    if quiet:
+        left_out.append(f"{quiet} threads that made no call")
     return Ceiling(
         over.what,
-        (ended - begun) / 1e9,
-        {kind: _seconds(found) for kind, found in spans.items()},
-        _seconds(_joined(together[:, 0], together[:, 1] - together[:, 0], ended)),
-        len(stalls) - len(known),
+        float(row["length_s"]),
+        {kind: float(row[f"{kind}_s"]) for kind in KINDS},
+        float(row[f"{ANY}_s"]),
+        float(row["value"]),
+        query,
+        (*left_out, *NO_EVENT),
         lossy(trace, over, (Scope.TARGET, Scope.MACHINE)),
     )
 
 
-def _writing(trace: Trace, begun: int, ended: int) -> NDArray[np.int64]:
-    """When a disk had writes queued or in service."""
-    if "block" not in trace.tables:
-        return np.empty((0, 2), np.int64)
-    where = f"operation IN ('write', 'flush') AND issue_ns BETWEEN {begun} AND {ended}"
-    rows = REQUESTS.frame(trace, where, ["queue_ns", "issue_ns", "complete_ns"])
-    rows = rows[rows["complete_ns"].notna()]
-    since = rows["queue_ns"].fillna(rows["issue_ns"]).to_numpy(np.int64)
-    return _joined(since, rows["complete_ns"].to_numpy(np.int64) - since, ended)
+def _query(over: Window) -> str:
+    """Return SQL for one row: value (%), length_s, and KIND_s of each kind and of any."""
+    sums = ", ".join(
+        f"coalesce(sum(ns) FILTER (WHERE kind = '{kind}'), 0) / 1e9 AS {kind}_s"
+        for kind in (ANY, *KINDS)
+    )
+    return (
+        "WITH waits AS (SELECT coalesce(target, '') AS target, kind, ts, dur_ns,"
+        " sum(dur_ns) OVER (PARTITION BY target, kind ORDER BY ts) - dur_ns AS before"
+        f" FROM write_waits), stretches AS ({_stretches(over)}),"
+        f" edges AS (SELECT coalesce(target, '') AS target, kind, unnest([begun, ended]) AS edge,"
+        f" unnest([-1, 1]) AS sign FROM stretches, (SELECT unnest({[ANY, *KINDS]}) AS kind)),"
+        " inside AS (SELECT e.kind, sign * coalesce(before + least(dur_ns, edge - ts), 0) AS ns"
+        " FROM edges e ASOF LEFT JOIN waits w"
+        " ON e.target = w.target AND e.kind = w.kind AND edge >= w.ts)"
+        f" SELECT 100 * least(1, coalesce(sum(ns) FILTER (WHERE kind = '{ANY}'), 0) / {over.ns})"
+        f" AS value, {over.ns} / 1e9 AS length_s, {sums} FROM inside"
+    )
 
 
-def _joined(since: NDArray[np.int64], length: NDArray[np.int64], ended: int) -> NDArray[np.int64]:
-    """Spans (begin, end) of times in which at least one of these goes on, cut at `ended`."""
-    length = np.clip(length, 0, np.maximum(0, ended - since))
-    rows = pd.DataFrame({"begin": since, "end": since + length}).sort_values("begin")
-    if not len(rows):
-        return np.empty((0, 2), np.int64)
-    latest = rows["end"].cummax()
-    number = (rows["begin"] > latest.shift(fill_value=rows["begin"].iloc[0])).cumsum()
-    spans = rows.groupby(number).agg({"begin": "min", "end": "max"})
-    return spans.to_numpy(np.int64)
-
-
-def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Spans in which one of each goes on; each list is in order and without overlaps."""
-    if not len(a) or not len(b):
-        return np.empty((0, 2), np.int64)
-    edges = np.unique(np.concatenate([a.ravel(), b.ravel()]))
-    middle = edges[:-1]
-
-    def within(spans: NDArray[np.int64]) -> NDArray[np.bool_]:
-        at = np.searchsorted(spans[:, 0], middle, "right") - 1
-        found: NDArray[np.bool_] = (at >= 0) & (middle < spans[np.maximum(at, 0), 1])
-        return found
-
-    chosen = within(a) & within(b)
-    return np.column_stack([edges[:-1][chosen], edges[1:][chosen]])
-
-
-def _seconds(spans: NDArray[np.int64]) -> float:
-    return float((spans[:, 1] - spans[:, 0]).sum()) / 1e9
+def _stretches(over: Window) -> str:
+    """Return SQL for the stretches that count: target (null: all of them), begun, ended (ns)."""
+    if not over.stage:
+        return f"SELECT NULL AS target, {over.start} AS begun, {over.end} AS ended"
+    last = f'coalesce("end", {over.end})'
+    return (
+        f"SELECT target, greatest(start, {over.start}) AS begun,"
+        f" least({last}, {over.end}) AS ended FROM phases p LEFT JOIN (SELECT tid,"
+        " any_value(target) AS target FROM processes WHERE role IN ('target', 'child')"
+        " GROUP BY tid HAVING count(DISTINCT target) = 1) t ON t.tid = coalesce(p.tid, p.pid)"
+        f" WHERE name = '{over.stage}' AND start < {over.end} AND {last} > {over.start}"
+        f" AND {last} > start"
+    )

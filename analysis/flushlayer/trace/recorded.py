@@ -11,24 +11,34 @@ block layer had put them together before any device saw them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from analysis.flushlayer.timed.requests import Requests
 from analysis.flushlayer.trace.accesses import Accesses, Bios
+from analysis.flushlayer.trace.next_end import next_ends
+from analysis.views.requests import OPERATION, REQUESTS
 from analysis.views.stalls import STALLS
 from analysis.views.submissions import SECTORS_PER_PAGE
-from probes.compiled import compiled
-from tracer.store.devices import Devices
+from analysis.views.volumes import make_partitions
 from tracer.store.trace import Trace
 
 _WRITE, _READ, _FLUSH = 0, 1, 2
 _JOURNAL = "journal"
-_COMPLETIONS = """
-SELECT ts, dev, sector, nr_sector FROM block_rows
-WHERE event = 'complete' AND sector IS NOT NULL ORDER BY ts, row
+_ENDS = f"""
+SELECT row, dev AS disk, sector, nr_sector AS sectors, coalesce(complete_ns, -1) AS done_ns,
+    CASE operation WHEN 'write' THEN {_WRITE} WHEN 'read' THEN {_READ} ELSE {_FLUSH} END
+        AS operation, false AS ending
+FROM requests
+WHERE operation = 'flush' OR (operation IN ('write', 'read') AND sector IS NOT NULL
+    AND nr_sector > 0)
+UNION ALL
+-- The last of a write with a flush behind it.
+SELECT row, coalesce(p.disk, b.dev), sector, 0, ts, {_WRITE}, true
+FROM block_rows b LEFT JOIN partitions p ON b.dev = p.dev
+WHERE event = 'complete' AND sector IS NOT NULL AND coalesce(nr_sector, 0) <= 0
+    AND {OPERATION} = 'write'
+ORDER BY row
 """
 
 
@@ -90,32 +100,44 @@ def _continued(bios: Bios, chain: NDArray[np.int64], done: NDArray[np.int64]) ->
 def completions(trace: Trace, bios: Bios) -> NDArray[np.int64]:
     """When each bio was complete (ns); -1: not seen.
 
-    That is when the next request that covers its first sector was; of one that the device has to
-    write through (FUA), where that is a flush of its own afterwards, when that was over. Of a flush
-    without pages: when the next request of no length was complete at its sector, as the kernel has
-    it once the device's own flush is over.
+    A bio is complete when its request is: the first one of its device and operation that covers its
+    first sector and was issued after the bio was queued. Requests and their completions are those
+    of the view `requests`. A bio without pages belongs to the next flush of its device. One that
+    the device has to write through (FUA), where that is a flush of its own afterwards, is complete
+    when the kernel ends it: with a completion of no length at its sector.
     """
-    rows = trace.sql(_COMPLETIONS)
+    REQUESTS.make(trace)
+    make_partitions(trace)
+    disks = dict(trace.rows("SELECT dev, disk FROM partitions"))
+    numbers: dict[str, int] = {}
+    of_device = [
+        numbers.setdefault(disks.get(name, name), len(numbers)) for name in bios.names["device"]
+    ]
+    disk = np.array(of_device, np.int64)[bios.device]
+    operation = np.where(bios.pages == 0, _FLUSH, np.where(bios.write, _WRITE, _READ))
+    ends = trace.arrow(_ENDS)
+    rows, sectors, lengths, when, kinds, ending = (
+        ends[name].to_numpy()
+        for name in ("row", "sector", "sectors", "done_ns", "operation", "ending")
+    )
+    of_disk = np.array([numbers.get(name, -1) for name in ends["disk"].to_pylist()], np.int64)
     done = np.full(len(bios), -1, np.int64)
-    sectors = rows["sector"].to_numpy(np.uint64)
-    lengths = rows["nr_sector"].fillna(0).to_numpy(np.int64)
-    when = rows["ts"].to_numpy(np.int64)
-    devices = rows["dev"].astype(str).to_numpy()
-    known = Devices(trace.manifest)
-    for code, name in enumerate(bios.names["device"]):
-        mine = np.flatnonzero(bios.device == code)
-        # Somebody else's trace may name the partition of a bio, and the disk of its request.
-        told = np.flatnonzero(
-            np.logical_or.reduce([devices == one for one in {name, known.whole(name)}])
-        )
-        places, which = np.unique(bios.sector[mine], return_inverse=True)
-        first = np.searchsorted(places, sectors[told], "left")
-        ends = sectors[told] + np.maximum(lengths[told], 1).astype(np.uint64)
-        last = np.searchsorted(places, np.maximum(ends, sectors[told]), "left")
-        done[mine] = _next(
-            bios.ts[mine], which, bios.fua[mine], bios.pages[mine] == 0,
-            when[told], lengths[told] > 0, first, last, len(places),
-        )  # fmt: skip
+    for number in range(len(numbers)):
+        for kind in (_WRITE, _READ, _FLUSH):
+            mine = np.flatnonzero((disk == number) & (operation == kind))
+            told = np.flatnonzero((of_disk == number) & (kinds == kind))
+            if kind == _FLUSH:
+                at = np.searchsorted(rows[told], bios.row[mine])
+                done[mine] = np.append(when[told], -1)[at]
+                continue
+            places, which = np.unique(bios.sector[mine], return_inverse=True)
+            first = np.searchsorted(places, sectors[told], "left")
+            stop = sectors[told] + np.maximum(lengths[told], 1).astype(np.uint64)
+            last = np.searchsorted(places, np.maximum(stop, sectors[told]), "left")
+            done[mine] = next_ends(
+                bios.row[mine], which, bios.fua[mine],
+                rows[told], when[told], ending[told], first, last, len(places),
+            )  # fmt: skip
     return done
 
 
@@ -140,30 +162,3 @@ def issuers(trace: Trace, bios: Bios) -> NDArray[np.int64]:
     alone = begun - ended == 1
     chain[journal[alone]] = (so_far[begun] - gone[ended])[alone]
     return chain
-
-
-@compiled
-def _next(
-    when: Any, which: Any, fua: Any, empty: Any,
-    told: Any, data: Any, first: Any, last: Any, places: int,
-) -> Any:  # fmt: skip
-    # Backward in time: what covers a place next is what was seen last.
-    done = np.empty(len(when), np.int64)
-    covered = np.full(places, -1, np.int64)
-    through = np.full(places, -1, np.int64)
-    e = len(told) - 1
-    for i in range(len(when) - 1, -1, -1):
-        while e >= 0 and told[e] >= when[i]:
-            for place in range(first[e], last[e]):
-                if data[e]:
-                    covered[place] = told[e]
-                else:
-                    through[place] = told[e]
-            e -= 1
-        place = which[i]
-        if empty[i]:
-            done[i] = through[place]
-            continue
-        done[i] = max(covered[place], through[place]) if fua[i] else covered[place]
-        through[place] = -1
-    return done

@@ -1,9 +1,10 @@
-"""What a layer can save at most: the time in which somebody waits for a write."""
+"""What a layer can save at most: the time in which somebody may wait for a disk's writing."""
 
 from __future__ import annotations
 
 import pytest
 
+from analysis.findings.writes import CEILING, writes
 from analysis.flushlayer.trace.ceiling import ceiling
 from tests.support.traces import make_trace
 
@@ -11,16 +12,24 @@ S = 10**9
 JOB = [
     {"tid": tid, "pid": 7, "target": "job", "role": "target", "comm": "python"} for tid in (7, 8)
 ]
+ALL = ("processes", "syscalls", "block", "dirty", "page_faults", "file_writes")
 
 
 @pytest.fixture
 def waits(tmp_path):
     def find(**tables):
-        made = {"processes": JOB, "syscalls": [], **tables}
+        made = {name: [] for name in ALL} | {"processes": JOB} | tables
+        made = {name: rows for name, rows in made.items() if rows is not None}
+        if made.get("block"):
+            made["block"] = sorted(made["block"], key=lambda row: row["ts"])
         clock = {"name": "mono", "start_ns": 0, "end_ns": 100 * S}
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         with make_trace(folder, made, clock=clock) as trace:
-            return ceiling(trace)
+            found = ceiling(trace)
+            (told,) = [one for one in writes(trace) if one.topic == CEILING]
+            assert told.value == found.percent
+            assert trace.sql(told.query).iloc[0, 0] == told.value
+            return found
 
     return find
 
@@ -30,55 +39,176 @@ def call(begun, length, name="fsync", tid=7):
     return {"ts": begun, "dur_ns": length, "tid": tid, "pid": 7, "name": name, "nr": 1, "ret": ret}
 
 
-def request(begun, ended, sector, rwbs, tid=99):
-    common = {"dev": "254:0", "sector": sector, "nr_sector": 8, "rwbs": rwbs, "tid": tid}
+def request(begun, ended, sector, rwbs, tid=99, **more):
+    common = {"dev": "254:0", "sector": sector, "nr_sector": 8, "rwbs": rwbs, "tid": tid, **more}
     moments = (("bio_queue", begun), ("issue", begun), ("complete", ended))
-    return [{"ts": ts, "event": event, **common} for event, ts in moments]
+    return [{"ts": ts, "event": event, **common} for event, ts in moments if ts is not None]
+
+
+def fault(ts, **more):
+    return {"ts": ts, "tid": 7, "pid": 7, "kind": "major", "user": True, **more}
+
+
+FIRST = [call(0, 0, "getpid"), call(0, 0, "getpid", tid=8)]
+"""Both threads were in no call when the recording began."""
+
+
+def phase(begun, ended, pid=7, name="train"):
+    return {"start": begun, "end": ended, "pid": pid, "tid": pid, "name": name}
+
+
+def kinds(found):
+    return {kind: pytest.approx(s) for kind, s in found.by_kind.items() if s}
 
 
 def test_calls_of_threads_that_wait_at_once_count_once(waits):
     found = waits(syscalls=[call(10 * S, 4 * S), call(12 * S, 4 * S, tid=8), call(50 * S, S)])
-    assert found.by_kind["sync"] == pytest.approx(7)
+    assert kinds(found) == {"sync": 7}
     assert (found.total_s, found.length_s) == (pytest.approx(7), 100)
     assert found.share == pytest.approx(0.07)
     assert not found.lossy
 
 
 def test_a_write_back_that_nobody_waits_for_is_nothing(waits):
-    found = waits(block=request(10 * S, 20 * S, 0, "W"))
+    assert waits(syscalls=FIRST, block=request(10 * S, 20 * S, 0, "W")).total_s == 0
+
+
+def test_a_write_that_no_event_explains_counts_whole(waits):
+    found = waits(syscalls=[call(10 * S, 50 * S, "write")])
+    assert kinds(found) == {"write": 50}
+    assert found.percent == pytest.approx(50)
+
+
+@pytest.mark.parametrize("name", ["io_getevents", "io_uring_enter", "io_submit", "pwrite64"])
+def test_calls_that_begin_or_await_transfers_count_whole(waits, name):
+    found = waits(syscalls=[call(10 * S, 4 * S, name)], block=request(10 * S, 10 * S + 9, 0, "WS"))
+    assert kinds(found) == {"write": 4}
+
+
+def test_a_transfer_that_is_awaited_without_a_call_counts_until_it_is_complete(waits):
+    submit = call(10 * S, 100, "io_submit")
+    written = request(10 * S + 50, 14 * S, 0, "WS", tid=7)
+    assert kinds(waits(syscalls=[submit], block=written)) == {
+        "async": pytest.approx(4, abs=1e-6), "write": pytest.approx(1e-7)
+    }  # fmt: skip
+    # A thread of io_uring, of which no call tells.
+    worker = request(10 * S, 14 * S, 0, "WS", tid=8, comm="iou-sqp-7")
+    assert kinds(waits(syscalls=FIRST, block=worker)) == {"async": 4}
+
+
+def test_a_transfer_of_a_write_back_counts_for_nobody(waits):
+    closed = [call(0, 1, "close", tid=8), call(10 * S, 100, "close")]
+    found = waits(syscalls=closed, block=request(10 * S + 50, 14 * S, 0, "W", tid=7))
+    assert found.total_s == pytest.approx(1e-7, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", ["openat", "mkdir", "ioctl"])
+def test_another_call_counts_while_the_disk_has_writes_to_do(waits, name):
+    calls = [*FIRST, call(11 * S, 8 * S, name)]
+    assert waits(syscalls=calls, block=request(30 * S, 40 * S, 0, "W")).total_s == 0
+    assert kinds(waits(syscalls=calls, block=request(9 * S, 12 * S, 0, "W"))) == {"disk": 1}
+
+
+def test_a_call_that_reads_may_read_a_pipe_and_counts_while_reads_are_behind_writes(waits):
+    calls = [*FIRST, call(10 * S, 80 * S, "read")]
+    writing = request(20 * S, 30 * S, 0, "W")
+    assert waits(syscalls=calls, block=writing).total_s == 0
+    read_ahead = request(29 * S, 33 * S, 800, "RA")
+    assert kinds(waits(syscalls=calls, block=writing + read_ahead)) == {"disk": 4}
+    # Before a direct read dirty pages are written.
+    own = request(29 * S, 29 * S + 1, 800, "R", tid=7)
+    assert kinds(waits(syscalls=calls, block=writing + own)) == {"disk": 10}
+
+
+def test_a_read_beside_a_write_counts_until_it_is_complete(waits):
+    calls = [*FIRST, call(10 * S, 8 * S, "pread64")]
+    reading = request(11 * S, 15 * S, 800, "R", tid=7)
+    assert waits(syscalls=calls, block=reading).total_s == 0
+    # The write ends at 12 s; where the arm is then makes the read late, too.
+    assert kinds(waits(syscalls=calls, block=reading + request(9 * S, 12 * S, 0, "W"))) == {
+        "disk": 5  # from 10 s, as the call may wait for the write itself
+    }
+    # A write that comes while the disk reads.
+    assert kinds(waits(syscalls=calls, block=reading + request(13 * S, 14 * S, 0, "W"))) == {
+        "disk": 2
+    }
+
+
+def test_the_first_read_after_a_write_counts_and_no_other_one(waits):
+    calls = [*FIRST, call(10 * S, 8 * S, "pread64")]
+    rows = [
+        *request(8 * S, 9 * S, 0, "W"),
+        *request(11 * S, 12 * S, 800, "R", tid=7),
+        *request(13 * S, 14 * S, 808, "R", tid=7),
+    ]
+    assert kinds(waits(syscalls=calls, block=rows)) == {"disk": 1}
+    elsewhere = [row | {"dev": "254:16"} for row in rows[:3]]
+    assert waits(syscalls=calls, block=elsewhere + rows[3:]).total_s == 0
+
+
+def test_waiting_for_threads_times_and_networks_is_nothing(waits):
+    idle = [call(10 * S, 9 * S, name) for name in ("futex", "poll", "nanosleep", "recvfrom")]
+    found = waits(syscalls=[*FIRST, *idle], block=request(9 * S, 12 * S, 0, "W"))
     assert found.total_s == 0
 
 
-def test_a_read_counts_only_while_the_disk_has_writes_to_do(waits):
-    reading = request(11 * S, 15 * S, 800, "R", tid=7)
-    calls = [call(11 * S - 5, 4 * S + 10, "read")]
-    assert waits(syscalls=calls, block=reading).total_s == 0
-    both = sorted([*reading, *request(9 * S, 12 * S, 0, "W")], key=lambda row: row["ts"])
-    assert waits(syscalls=calls, block=both).by_kind["read"] == pytest.approx(1, abs=1e-6)
-
-
-def test_throttling_counts_and_a_direct_write_does_and_what_overlaps_counts_once(waits):
+def test_throttling_counts_and_a_write_does_and_what_overlaps_counts_once(waits):
     paused = {"ts": 20 * S, "tid": 7, "pid": 7, "event": "balance_dirty_pages", "pause_ns": 2 * S}
-    direct = {"ts": 21 * S + 1, "tid": 8, "event": "direct_start"}
-    found = waits(
-        dirty=[paused],
-        file_writes=[direct],
-        syscalls=[call(21 * S, 3 * S, "pwrite64", tid=8)],
-    )
-    assert found.by_kind == {
-        "throttle": pytest.approx(2), "sync": 0, "direct": pytest.approx(3), "read": 0
-    }  # fmt: skip
+    found = waits(dirty=[paused], syscalls=[call(21 * S, 3 * S, "pwrite64", tid=8)])
+    assert kinds(found) == {"throttle": 2, "write": 3}
     assert found.total_s == pytest.approx(4)
 
 
-def test_waits_without_a_length_are_counted_and_gaps_are_said(waits):
-    gap = {"stream": "ftrace-machine", "cpu": 0, "cause": "overrun", "count": 9, "from": S}
-    found = waits(
-        syscalls=[call(10 * S, None)],
-        page_faults=[{"ts": 5 * S, "tid": 7, "pid": 7, "kind": "major", "user": True}],
-        loss=[{**gap, "to": 2 * S}],
-    )
-    assert (found.total_s, found.unknown, found.lossy) == (0, 2, True)
+def test_a_call_that_did_not_return_lasts_until_the_next_one_or_the_end(waits):
+    assert kinds(waits(syscalls=[call(90 * S, None)])) == {"sync": 10}
+    again = [call(90 * S, None), call(93 * S, S, "getpid")]
+    assert kinds(waits(syscalls=again)) == {"sync": 3}
+    ended = [row | {"end_ns": 92 * S} for row in JOB]
+    assert kinds(waits(processes=ended, syscalls=[call(90 * S, None)])) == {"sync": 2}
+    # The calls of another thread say nothing of this one.
+    other = [call(90 * S, None), call(93 * S, S, "getpid", tid=8)]
+    assert kinds(waits(syscalls=other)) == {"sync": 10}
+
+
+def test_a_page_fault_that_reads_lasts_until_its_thread_does_something_else(waits):
+    calls = [*FIRST, call(16 * S, 0, "getpid")]
+    rows = [*request(9 * S, 30 * S, 0, "W")]
+    assert kinds(waits(syscalls=calls, block=rows, page_faults=[fault(12 * S)])) == {"disk": 4}
+    both = [fault(12 * S), fault(13 * S, kind="minor", file="[anon]"), fault(14 * S)]
+    assert kinds(waits(syscalls=calls, block=rows, page_faults=both)) == {"disk": 4}
+    minor = [fault(12 * S, kind="minor", file="/lib/x.so", access="read")]
+    assert waits(syscalls=calls, block=rows, page_faults=minor).total_s == 0
+    shared = [fault(12 * S, kind="minor", file="/data/x", access="write")]
+    assert kinds(waits(syscalls=calls, block=rows, page_faults=shared)) == {"disk": 4}
+
+
+def test_before_its_first_call_a_thread_may_have_been_in_one(waits):
+    calls = [call(0, 0, "getpid"), call(16 * S, 0, "getpid", tid=8)]
+    rows = request(9 * S, 30 * S, 0, "W")
+    assert kinds(waits(syscalls=calls, block=rows)) == {"begun": 7}
+    later = [JOB[0], JOB[1] | {"start_ns": 15 * S}]
+    assert waits(processes=later, syscalls=calls, block=rows).total_s == 0
+    found = waits(syscalls=calls[:1], block=rows)
+    assert found.total_s == 0
+    assert "1 threads that made no call" in found.left_out
+
+
+@pytest.mark.parametrize("scope", ["target", "machine"])
+def test_the_time_of_lost_events_counts_and_is_said(waits, scope):
+    gap = {"stream": f"ftrace-{scope}-cpu0", "cpu": 0, "cause": "overrun", "count": 9, "from": S}
+    found = waits(syscalls=FIRST, loss=[gap | {"to": 3 * S}])
+    assert (kinds(found), found.lossy) == ({"lost": 2}, True)
+    assert waits(syscalls=FIRST, loss=[gap | {"to": None}]).total_s == 99
+
+
+def test_lost_marks_and_samples_are_no_lost_events(waits):
+    gap = {"stream": "samples", "cpu": -1, "cause": "late", "count": 9}
+    assert waits(syscalls=FIRST, loss=[gap]).total_s == 0
+
+
+def test_requests_that_are_not_complete_last_until_the_end(waits):
+    calls = [*FIRST, call(80 * S, 10 * S, "openat")]
+    assert kinds(waits(syscalls=calls, block=request(70 * S, None, 0, "W"))) == {"disk": 10}
 
 
 def test_a_wait_that_outlasts_the_recording_ends_with_it(waits):
@@ -88,3 +218,29 @@ def test_a_wait_that_outlasts_the_recording_ends_with_it(waits):
 def test_times_beyond_all_are_no_error(waits):
     most = (1 << 63) - 1
     assert waits(syscalls=[call(5, most)]).total_s == pytest.approx(100)
+    assert waits(syscalls=[call(-most, most), call(most, most)]).total_s == 0
+
+
+@pytest.mark.parametrize("table", ["block", "dirty", "page_faults"])
+def test_what_a_missing_table_would_tell_is_said(waits, table):
+    assert any(f"(no table {table})" in said for said in waits(**{table: None}).left_out)
+    assert not any("no table" in said for said in waits().left_out)
+
+
+def test_only_training_counts_and_jobs_that_train_at_once_have_each_its_own_waits(waits):
+    two = [
+        JOB[0],
+        {"tid": 9, "pid": 9, "target": "other", "role": "target", "comm": "python"},
+    ]
+    calls = [call(5 * S, 10 * S), call(30 * S, 4 * S), call(30 * S, 4 * S, tid=9)]
+    found = waits(processes=two, syscalls=calls, phases=[phase(10 * S, 50 * S)])
+    assert (found.what, found.length_s, found.total_s) == ("training time", 40, 9)
+    both = [phase(10 * S, 50 * S), phase(30 * S, 70 * S, pid=9)]
+    found = waits(processes=two, syscalls=calls, phases=both)
+    assert (found.length_s, found.total_s) == (80, 13)
+
+
+def test_without_threads_of_a_job_nothing_is_known(tmp_path):
+    tables = {"processes": [JOB[0] | {"role": "other"}], "syscalls": [call(5, S)]}
+    with make_trace(tmp_path / "t", tables) as trace:
+        assert ceiling(trace) is None

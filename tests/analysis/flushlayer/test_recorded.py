@@ -9,6 +9,7 @@ from analysis.flushlayer.devices import find
 from analysis.flushlayer.timed import simulate
 from analysis.flushlayer.timed.disk import Disk
 from analysis.flushlayer.trace.accesses import page_writebacks
+from analysis.flushlayer.trace.next_end import next_ends
 from analysis.flushlayer.trace.recorded import recorded
 from analysis.flushlayer.trace.sync_calls import sync_calls
 from tests.support.traces import make_trace
@@ -28,6 +29,19 @@ def event(ts, name, sector, nr_sector, rwbs, tid):
         "ts": ts, "tid": tid, "pid": tid, "comm": comm, "event": name, "dev": "254:0",
         "sector": sector, "nr_sector": nr_sector, "rwbs": rwbs,
     }  # fmt: skip
+
+
+def request(queued, issued, complete, sector, nr_sector, rwbs):
+    what = (sector, nr_sector, rwbs)
+    return [
+        event(queued, "bio_queue", *what, JOB),
+        event(issued, "issue", *what, JOB),
+        event(complete, "complete", *what, 0),
+    ]
+
+
+def in_order(rows):
+    return sorted(rows, key=lambda row: row["ts"])
 
 
 def fsync(ts, length, pid=JOB):
@@ -55,9 +69,9 @@ COMMIT = [
 def opened(tmp_path):
     traces = []
 
-    def make(block, calls):
+    def make(block, calls, **manifest):
         tables = {"block": block, "processes": PROCESSES, "syscalls": calls}
-        trace = make_trace(tmp_path / f"{len(traces)}.trace", tables)
+        trace = make_trace(tmp_path / f"{len(traces)}.trace", tables, **manifest)
         traces.append(trace)
         return trace, recorded(trace, page_writebacks(trace, reads=True, flushes_too=True))
 
@@ -89,14 +103,49 @@ def test_a_bio_is_complete_with_the_request_that_covers_it_or_is_written_through
 
 def test_a_sector_that_is_written_again_is_complete_by_the_next_request_of_it(opened):
     rows = [
-        event(1, "bio_queue", 80, 8, "WS", JOB),
-        event(5, "complete", 80, 8, "WS", 0),
-        event(6, "bio_queue", 80, 8, "WS", JOB),
-        event(9, "complete", 80, 8, "WS", 0),
+        *request(1, 2, 5, 80, 8, "WS"),
+        *request(6, 7, 9, 80, 8, "WS"),
         event(10, "bio_queue", 80, 8, "WS", JOB),
     ]
     _, found = opened(rows, [])
     assert found.done.tolist() == [5, 9, -1]
+
+
+def test_a_read_of_a_sector_completes_no_write_of_it(opened):
+    rows = [*request(1, 2, 5, 80, 8, "R"), *request(3, 4, 9, 80, 8, "W")]
+    _, found = opened(in_order(rows), [])
+    assert found.op.tolist() == [1, 0]
+    assert found.done.tolist() == [5, 9]
+
+
+def test_each_of_two_writes_in_flight_at_one_sector_has_its_own_completion(opened):
+    rows = [*request(1, 2, 8, 80, 8, "WS"), *request(3, 4, 9, 80, 8, "WS")]
+    _, found = opened(in_order(rows), [])
+    assert found.done.tolist() == [8, 9]
+
+
+def test_of_two_lengths_at_one_sector_each_completion_is_that_of_its_length(opened):
+    rows = [*request(1, 2, 9, 80, 8, "WS"), *request(3, 4, 8, 80, 16, "WS")]
+    _, found = opened(in_order(rows), [])
+    assert found.done.tolist() == [9, 8]
+
+
+def test_a_bio_of_a_partition_is_complete_with_a_request_of_the_disk(opened):
+    queue, *served = request(1, 2, 5, 80, 8, "WS")
+    disks = [{"dev": "254:0"}, {"dev": "254:1", "partition_of": "254:0"}]
+    _, found = opened([queue | {"dev": "254:1"}, *served], [], disks=disks)
+    assert found.done.tolist() == [5]
+
+
+def test_many_requests_that_each_cover_many_sectors_are_looked_up_in_few_steps():
+    count = 300_000  # of each: a look at each sector of each would take a hundred billion steps
+    place = np.arange(count)
+    row, told = np.arange(count), np.arange(count, 2 * count)
+    never = np.zeros(count, np.bool_)
+    # The first one covers the last place alone, and the last one all of them.
+    first, last = place[::-1].copy(), np.full(count, count)
+    found = next_ends(row, place, never, told, told, never, first, last, count)
+    assert np.array_equal(found, told[::-1])
 
 
 def test_who_waits_for_the_journal_is_who_syncs_where_that_is_one_process(opened):
@@ -108,12 +157,10 @@ def test_who_waits_for_the_journal_is_who_syncs_where_that_is_one_process(opened
 
 def test_bios_that_went_to_the_device_apart_stay_apart(opened):
     rows = [
-        event(1, "bio_queue", 80, 8, "WS", JOB),
-        event(2, "bio_queue", 88, 8, "WS", JOB),
-        event(5, "complete", 80, 8, "WS", 0),
-        event(6, "complete", 88, 8, "WS", 0),
+        *request(1, 3, 5, 80, 8, "WS"),
+        *request(2, 4, 6, 88, 8, "WS"),
     ]
-    assert opened(rows, [])[1].pages.tolist() == [1, 1]
+    assert opened(in_order(rows), [])[1].pages.tolist() == [1, 1]
 
 
 def test_a_flush_alone_is_one_of_no_pages(opened):
@@ -133,23 +180,24 @@ def test_a_sync_call_takes_what_its_bios_take_and_what_it_did_besides(opened):
 
 
 def test_reads_are_requests_too(opened):
-    rows = [event(1, "bio_queue", 80, 16, "R", JOB), event(5, "complete", 80, 16, "R", 0)]
-    _, found = opened(rows, [])
+    _, found = opened(request(1, 2, 5, 80, 16, "R"), [])
     assert (found.op.tolist(), found.pages.tolist(), found.done.tolist()) == ([1], [2], [5])
     assert np.array_equal(found.page, [0, 1])
 
 
-def test_a_flush_alone_is_complete_when_the_request_of_no_length_is(opened):
+def test_a_flush_alone_is_complete_when_the_next_flush_of_the_device_is(opened):
     flush = [
         event(1 * MS, "bio_queue", 0, 0, "FWS", JOB),
         event(1 * MS, "issue", 0, 0, "FF", 0),
+        # It comes too late for that one.
         event(2 * MS, "bio_queue", 0, 0, "FWS", 8),
         event(8 * MS, "complete", (1 << 64) - 1, 0, "FF", 0),
-        event(9 * MS, "complete", 0, 0, "WS", 0),
+        event(8 * MS, "complete", 0, 0, "WS", 0),
+        event(9 * MS, "issue", 0, 0, "FF", 0),
+        event(17 * MS, "complete", (1 << 64) - 1, 0, "FF", 0),
         event(17 * MS, "complete", 0, 0, "WS", 0),
         event(20 * MS, "bio_queue", 0, 0, "FWS", JOB),
     ]
     _, found = opened([*flush, event(30 * MS, "bio_queue", 8, 8, "W", JOB)], [])
     assert found.op.tolist() == [2, 2, 2, 0]
-    # Which of two at once ends first is not told: each waits for the next that ends.
-    assert found.done.tolist() == [9 * MS, 9 * MS, -1, -1]
+    assert found.done.tolist() == [8 * MS, 17 * MS, -1, -1]

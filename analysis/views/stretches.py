@@ -1,0 +1,55 @@
+"""Stretches of time: arrays [n, 2] of begin and end (ns), in order, which do not touch."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Stretches = NDArray[np.int64]
+
+NO_TIME: Stretches = np.empty((0, 2), np.int64)
+
+
+def joined(begin: Ints, end: Ints) -> Stretches:
+    """Return when at least one of these goes on; one that ends where it begins is nothing."""
+    lasts = end > begin
+    order = np.argsort(begin[lasts], kind="stable")
+    begin, end = begin[lasts][order], end[lasts][order]
+    if not len(begin):
+        return NO_TIME
+    latest = np.maximum.accumulate(end)
+    first = np.flatnonzero(np.append(True, begin[1:] > latest[:-1]))
+    last = np.append(first[1:], len(begin)) - 1
+    return np.column_stack([begin[first], latest[last]])
+
+
+def in_any(several: list[Stretches]) -> Stretches:
+    """Return when at least one of several goes on."""
+    together = np.concatenate([NO_TIME, *several])
+    return joined(together[:, 0], together[:, 1])
+
+
+def in_both(one: Stretches, other: Stretches) -> Stretches:
+    """Return when both go on."""
+    if not len(one) or not len(other):
+        return NO_TIME
+    edges = np.unique(np.concatenate([one.ravel(), other.ravel()]))
+    chosen = _within(one, edges[:-1]) & _within(other, edges[:-1])
+    return joined(edges[:-1][chosen], edges[1:][chosen])
+
+
+def at_most(stretches: Stretches, most: int) -> Stretches:
+    """Return so many stretches at most that cover these: the shortest times between are closed."""
+    if len(stretches) <= most:
+        return stretches
+    apart = stretches[1:, 0] - stretches[:-1, 1]
+    kept = np.sort(np.argpartition(apart, -(most - 1))[len(apart) - (most - 1) :])
+    begin = stretches[np.append(0, kept + 1), 0]
+    return np.column_stack([begin, stretches[np.append(kept, len(stretches) - 1), 1]])
+
+
+def _within(stretches: Stretches, moments: Ints) -> NDArray[np.bool_]:
+    at = np.searchsorted(stretches[:, 0], moments, "right") - 1
+    found: NDArray[np.bool_] = (at >= 0) & (moments < stretches[np.maximum(at, 0), 1])
+    return found

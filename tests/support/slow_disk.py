@@ -1,0 +1,55 @@
+"""Block devices that serve one request at a time, each in a stated time, and say when they did."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.conftest import ROOT, do_without
+from tests.support.waiting import wait_for
+
+_PYTHON = "/usr/bin/python3"
+"""Debian's own, which its pyfuse3 is for."""
+_SERVER = ROOT / "benchmarks/parts/slow_disk.py"
+_PATIENCE_S = 20
+
+
+class SlowDisk:
+    """A device; `served` tells when the arm was at it, once the disk is gone."""
+
+    def __init__(self, device: str, log: Path) -> None:
+        """Take the device's path, and where its log will be."""
+        self.device = device
+        self._log = log
+
+    def served(self, how: str) -> list[tuple[int, int]]:
+        """When it served requests (ns of the monotonic clock); `how`: r(ead) or w(rite)."""
+        lines = [line.split() for line in self._log.read_text().splitlines()]
+        return [(int(line[0]), int(line[1])) for line in lines if line[-1] == how]
+
+
+@contextlib.contextmanager
+def slow_disk(folder: Path, name: str, request_ms: float, size: int = 64 << 20) -> Iterator[SlowDisk]:
+    """Make one, on a loop device."""
+    known = subprocess.run([_PYTHON, "-c", "import pyfuse3"], capture_output=True, check=False)
+    if known.returncode:
+        do_without("a slow disk", "TRACER_REQUIRE_KERNEL", "pyfuse3 is not installed")
+    place, log = folder / name, folder / f"{name}.log"
+    place.mkdir()
+    options = ("--bytes", str(size), "--request-ms", str(request_ms), "--log", str(log))
+    server = subprocess.Popen([_PYTHON, str(_SERVER), str(place), *options])
+    try:
+        wait_for(lambda: (place / "disk").exists(), "the slow disk", _PATIENCE_S)
+        made = subprocess.run(
+            ["losetup", "--find", "--show", "--direct-io=on", str(place / "disk")],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        try:
+            yield SlowDisk(made.stdout.strip(), log)
+        finally:
+            subprocess.run(["losetup", "-d", made.stdout.strip()], check=True)
+    finally:
+        subprocess.run(["umount", str(place)], check=False, capture_output=True)
+        server.wait(_PATIENCE_S)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.flushlayer import paper
-from analysis.flushlayer.answers.question import Question, about_input
+from analysis.flushlayer.answers.question import Question, about_input, input_facts
 from analysis.flushlayer.curves.curve import (
     PAGE_BYTES,
     curve,
@@ -26,21 +26,17 @@ PAPERS = (0.77, 0.82, 0.90)
 def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict[str, Any]:
     """The facts of one layer, of other capacities, and of pages told apart otherwise.
 
-    `by_identity` has the accesses of the question's identity at least. Keys: requests (N),
-    unique_pages (U), by_reason, by_device (pages), own_requests_left_out, capacity_pages,
-    capacity_bytes, disk_writes (D), resident_pages, improvement, improvement_with_drain; sweep: the
-    same at shares of U; identities: see `_identity`; papers_number: the sentence that says what the
-    paper's number needs; assumptions.
+    `by_identity` has the accesses of the question's identity at least. Keys: requests (N), those of
+    `input_facts`, capacity_pages, capacity_bytes, disk_writes (D), resident_pages, improvement,
+    improvement_with_drain; sweep: the same at shares of U; identities: see `_identity`;
+    papers_number: the sentence that says what the paper's number needs; assumptions.
     """
     accesses = by_identity[question.identity]
     pages = question.capacity.of(accesses.unique_written)
     identities = {str(key): _identity(question, of) for key, of in by_identity.items()}
     return {
         "requests": _row(question, accesses, 0)["disk_writes"],
-        "unique_pages": accesses.unique_written,
-        "by_reason": accesses.by_reason,
-        "by_device": accesses.by_device,
-        "own_requests_left_out": accesses.own,
+        **input_facts(accesses),
         **_row(question, accesses, pages),
         "sweep": [
             {"capacity_share": share}

@@ -16,6 +16,7 @@ from analysis.flushlayer.curves.curve import (
     thinned,
 )
 from analysis.flushlayer.trace.accesses import Accesses, Identity
+from tracer.sizes import show_share
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _CURVE_ROWS = 200
@@ -64,7 +65,7 @@ def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
             if needed[key] is None:
                 column = "most" if key == "capacity_pages" else "most_with_drain"
                 most = found[column]
-                said = "nothing was written" if most is None else f"at most {most:.0%}"
+                said = "nothing was written" if most is None else f"at most {show_share(most, 0)}"
                 ways.append(f"out of reach {how} the final drain ({said})")
             else:
                 size = needed[key] * PAGE_BYTES / (1 << 20)

@@ -123,3 +123,50 @@ def test_what_others_read_is_left_out_too(tmp_path):
     with make_trace(tmp_path / "t", tables, targets=[TARGET]) as trace:
         found = page_writebacks(trace, reads=True, flushes_too=True)
     assert (len(found), len(found.bios), found.writers.pages) == (2, 2, 0)
+
+
+def simulated(tracer, folder, *options):
+    return tracer("simulate", folder, *options)
+
+
+@pytest.mark.parametrize("model", ["paper", "curve", "timed"])
+def test_every_model_takes_the_targets_pages_and_says_what_is_left_out(trace, tracer, model):
+    options = ("--model", model, "--capacity-pages", "8")
+    facts = tracer("simulate", trace.folder, *options, "--json").json
+    assert (facts["requests"], facts["unique_pages"]) == (54, 54)
+    assert (facts["writers"]["left_out"], facts["writers"]["pages"]) == (172, 226)
+    text = tracer("simulate", trace.folder, *options).out
+    assert "172 of 226 (76.1%)" in text
+    assert "-0.000" not in text
+    page = tracer("simulate", trace.folder, *options, "--html", "-").out
+    assert "76.1%" in page
+    everybody = tracer("simulate", trace.folder, *options, "--all-writers", "--json").json
+    assert (everybody["requests"], everybody["writers"]["left_out"]) == (226, 0)
+
+
+def test_what_is_slightly_worse_is_no_zero_with_a_minus(trace, tracer):
+    # 54 pages, none of them twice: I = 1 - 350 ns / 8 ms - 54 / 54 = -0.00004375.
+    facts = tracer("simulate", trace.folder, "--capacity-pages", "8", "--json").json
+    assert facts["improvement_with_drain"] == pytest.approx(-350 / 8e6)
+    text = tracer("simulate", trace.folder, "--capacity-pages", "8").out
+    assert "below 0.001, negative" in text
+    assert "-0.000" not in text
+
+
+def test_a_trace_in_which_only_others_wrote_says_so(tmp_path, tracer):
+    tables = {**TABLES, "block": [TABLES["block"][1]]}
+    make_trace(tmp_path / "t", tables, targets=[TARGET]).close()
+    text = tracer("simulate", tmp_path / "t").out
+    assert "No page write-backs of the targets" in text
+    assert "100 of 100 (100.0%)" in text
+
+
+def test_sweeps_of_several_traces_take_the_targets_pages(trace, tmp_path, tracer):
+    (tmp_path / "sweep.toml").write_text('capacity = ["4K", "1M"]\n')
+    asked = ("simulate", trace.folder, trace.folder, "--config", tmp_path / "sweep.toml")
+    for options, requests in (((), 54), (("--scheduler", "local:2"), 54), (("--all-writers",), 226)):
+        rows = tracer(*asked, *options, "--json").json["rows"]
+        assert {row["requests"] for row in rows} == {requests}
+        share = 0 if requests == 226 else 172 / 226
+        assert {row["left_out_share"] for row in rows} == {share}
+    assert "left out of all that were written: 76.1%" in tracer(*asked).out

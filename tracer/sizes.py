@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes and numbers as people read them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,16 @@ def show_size(size: float) -> str:
             break
         size /= 1024
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def show_number(value: float, digits: int) -> str:
+    """A number with so many digits behind the point; no minus before nothing but zeros."""
+    text = f"{value:,.{digits}f}"
+    return f"below {10.0**-digits:.{digits}f}, negative" if value < 0 == float(text) else text
+
+
+def show_share(value: float, digits: int = 1) -> str:
+    """A share of 1 in per cent; no minus before nothing but zeros."""
+    if -0.5 * 10.0 ** -(digits + 2) <= value < 0:
+        return f"below {10.0**-digits:.{digits}f}%, negative"
+    return f"{value:.{digits}%}"

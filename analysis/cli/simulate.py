@@ -74,12 +74,20 @@ def simulate(
         ),
     ] = "lazy",
     partitioned: Annotated[
-        bool, typer.Option("--partitioned", help="timed: a part of the layer for each tenant.")
+        bool,
+        typer.Option(
+            "--partitioned",
+            help="timed: an equal part of the layer for each tenant, and one for writes of none.",
+        ),
     ] = False,
     dev: Annotated[
         list[str] | None,
         typer.Option(metavar="MAJOR:MINOR", help="Only write-backs to this disk, partition or file system."),
     ] = None,
+    all_writers: Annotated[
+        bool,
+        typer.Option("--all-writers", help="Take the pages of every process, not the targets'."),
+    ] = False,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Every combination that a file (TOML) lists."),
@@ -93,6 +101,10 @@ def simulate(
     json: AsJson = False,
 ) -> None:
     """Say what a non-volatile flush layer would do for the recorded write-backs.
+
+    The pages of the recording's targets count, with what is theirs of journal
+    and metadata; the answer says how many are left out. --all-writers takes
+    everybody's, and so do traces without targets.
 
     --config takes capacities, media, disks, policies and more as lists, and
     several traces: docs/what-if.md has an example. The other options that say
@@ -120,7 +132,7 @@ def simulate(
         check_output(html, force, json)
     sources = find(traces)
     if config is not None:
-        _sweep(sources, config, dev, scheduler, html, json)
+        _sweep(sources, config, dev, all_writers, scheduler, html, json)
         return
     if len(sources) > 1 or scheduler is not None:
         raise UsageError("one trace is simulated at a time", "name one, or give --config")
@@ -139,7 +151,7 @@ def simulate(
             "medium": question.medium.name,
             "disk": question.disk.name,
             "identity": str(question.identity),
-            **_answer(opened, chosen, question, dev, wanted, rule, partitioned),
+            **_answer(opened, chosen, question, dev, all_writers, wanted, rule, partitioned),
         }
         facts["assumptions"] += _about(opened, facts)
     if html is not None:
@@ -158,6 +170,7 @@ def _sweep(
     sources: list[Source],
     config: Path,
     dev: list[str] | None,
+    all_writers: bool,
     scheduler: str | None,
     html: Path | None,
     json: bool,
@@ -167,7 +180,7 @@ def _sweep(
     from analysis.flushlayer.answers import sweep
 
     plan = sweep.load(config)
-    frame = _rows(sources, plan, dev, scheduler)
+    frame = _rows(sources, plan, dev, all_writers, scheduler)
     if html is not None:
         from analysis.page.what_if import sweep_page
 
@@ -182,7 +195,11 @@ def _sweep(
 
 
 def _rows(
-    sources: list[Source], plan: Any, dev: list[str] | None, scheduler: str | None
+    sources: list[Source],
+    plan: Any,
+    dev: list[str] | None,
+    all_writers: bool,
+    scheduler: str | None,
 ) -> pd.DataFrame:
     """The table of a sweep over the traces; the name of each in a first column, where several."""
     from functools import partial
@@ -196,12 +213,17 @@ def _rows(
     with counted("simulating") as done:
         if scheduler is None and len(sources) == 1:
             with opened_here(sources[0]) as trace:
-                return sweep.run(trace, plan, dev, done)
+                return sweep.run(trace, plan, dev, done, all_writers=all_writers)
         # One trace is shared out, several go to the workers as they are.
         shares = 1 if len(sources) > 1 else min(16, len(plan.parts()))
         asked = [(source, n) for source in sources for n in range(shares)]
         frames = results(
-            [partial(sweep.run, plan=plan, devices=dev, share=(n, shares)) for _, n in asked],
+            [
+                partial(
+                    sweep.run, plan=plan, devices=dev, share=(n, shares), all_writers=all_writers
+                )
+                for _, n in asked
+            ],
             [source for source, _ in asked],
             scheduler,
             done,
@@ -241,23 +263,27 @@ def _answer(
     model: Model,
     question: Question,
     dev: list[str] | None,
+    all_writers: bool,
     wanted: float | None,
     rule: Any,
     partitioned: bool,
 ) -> dict[str, Any]:
+    from functools import partial
+
     from analysis.flushlayer.answers import curve, paper, timed
     from analysis.flushlayer.trace.accesses import Identity, page_writebacks
     from tracer.cli.progress import status
 
+    taken = partial(page_writebacks, trace, dev, all_writers=all_writers)
     if model is Model.TIMED:
-        accesses = page_writebacks(trace, dev, question.identity, True, True)
+        accesses = taken(question.identity, reads=True, flushes_too=True)
         with status("simulating") as progress:
             return timed.answer(question, trace, accesses, rule, partitioned, progress)
     if model is Model.CURVE:
-        accesses = page_writebacks(trace, dev, question.identity, question.reads)
+        accesses = taken(question.identity, reads=question.reads)
         return curve.answer(question, accesses, wanted)
     return paper.answer(
-        question, {key: page_writebacks(trace, dev, key, question.reads) for key in Identity}
+        question, {key: taken(key, reads=question.reads) for key in Identity}
     )
 
 

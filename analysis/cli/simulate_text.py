@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from analysis.flushlayer.trace.writers import TARGETS
 from tracer.cli.output import console, print_table, safe, show
 from tracer.sizes import show_size
 
@@ -30,9 +31,15 @@ def print_answer(name: str, facts: dict[str, Any]) -> None:
     out.print(safe(f"{name}: a flush layer of {facts['medium']} before {facts['disk']}"))
     out.print()
     if not facts["requests"]:
-        out.print("No page write-backs in this trace: a flush layer would have had nothing to do.")
+        whose = " of the targets" if facts["writers"]["taken"] == TARGETS else ""
+        out.print(
+            f"No page write-backs{whose} in this trace: a flush layer would have had nothing to do."
+        )
+        _left_out(out, facts)
     else:
-        out.print(f"  N  page write-backs            {show(facts['requests'])}")
+        whose = facts["writers"]["taken"]
+        out.print(f"  N  page write-backs            {show(facts['requests'])} (of {whose})")
+        _left_out(out, facts)
         out.print(f"  U  distinct pages              {show(facts['unique_pages'])}")
         {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](out, facts)
         for reason, pages in facts["by_reason"].items():
@@ -40,6 +47,19 @@ def print_answer(name: str, facts: dict[str, Any]) -> None:
     out.print("\nAssumptions")
     for note in facts["assumptions"]:
         out.print(safe(f"  - {note}"))
+
+
+def _left_out(out: Console, facts: dict[str, Any]) -> None:
+    found = facts["writers"]
+    if found["taken"] == TARGETS:
+        pages, share = show(found["left_out"]), found["left_out_share"]
+        out.print(f"     of journal and metadata     {show(_theirs(found))}")
+        out.print(f"     left out, not the targets'  {pages} of {show(found['pages'])} ({share:.1%})")
+
+
+def _theirs(found: dict[str, Any]) -> int:
+    of_all = found["journal_and_metadata"]
+    return int(of_all["target"] + of_all["shared"])
 
 
 def _capacity(out: Console, facts: dict[str, Any]) -> None:
@@ -208,6 +228,10 @@ def print_sweep(name: str, frame: pd.DataFrame) -> None:
         for row in frame[of].head(_SHOWN_ROWS).to_dict("records")
     ]
     print_table(out, f"{name}: {len(frame):,} simulations", [_SHOWN[c] for c in of], rows)
+    for whose in frame[["writers", "left_out_share"]].drop_duplicates().itertuples():
+        share = whose.left_out_share
+        said = "not told" if share != share else f"{share:.1%}"
+        out.print(f"Pages of {whose.writers} count; left out of all that were written: {said}.")
     if len(frame) > _SHOWN_ROWS:
         out.print(f"The first {_SHOWN_ROWS} are shown; --json has all of them and every column.")
 

@@ -105,6 +105,8 @@ def percent(value: float) -> str:
         return "0 %"
     if 0 < value < 0.1:
         return "less than 0.1 %"
+    if -0.05 <= value < 0:
+        return "below 0.1 %, negative"
     if 99.5 <= value < 100:
         return "more than 99 %"
     return f"{value:.0f} %" if abs(value) >= 10 else f"{value:.1f} %"

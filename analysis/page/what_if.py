@@ -9,10 +9,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analysis.figures import what_if as draw
+from analysis.flushlayer.trace.writers import TARGETS
 from analysis.page.base import TEMPLATES, render
 from analysis.page.summary import Tile
 from analysis.page.tables import PageTable, page_table
-from tracer.sizes import show_size
+from tracer.sizes import show_share, show_size
 
 _TEMPLATE = "what_if.html.j2"
 _PAPERS = (0.77, 0.82, 0.90)
@@ -110,10 +111,14 @@ def _page(
 
 
 def _tiles(facts: dict[str, Any]) -> list[Tile]:
+    found = facts["writers"]
     tiles = [
-        Tile("written", f"{facts['requests']:,}", "page write-backs"),
+        Tile("written", f"{facts['requests']:,}", f"page write-backs of {found['taken']}"),
         Tile("distinct", f"{facts['unique_pages']:,}", "pages among them"),
     ]
+    if found["taken"] == TARGETS:
+        about = f"of {found['pages']:,} pages: others', or nobody's for certain"
+        tiles.append(Tile("left out", show_share(found["left_out_share"]), about))
     if "capacity_bytes" in facts:
         tiles.append(Tile("layer", show_size(facts["capacity_bytes"]), "its size"))
     for key, about in (
@@ -123,11 +128,11 @@ def _tiles(facts: dict[str, Any]) -> list[Tile]:
         ("most_with_drain", "at most, by any size, with the final drain"),
     ):
         if isinstance(facts.get(key), float):
-            tiles.append(Tile("saved", f"{facts[key]:.1%}", about))
-    found = facts.get("ceiling")
-    if found:
+            tiles.append(Tile("saved", show_share(facts[key]), about))
+    most = facts.get("ceiling")
+    if most:
         tiles.append(
-            Tile("at most", f"{found['share']:.2%}", f"of {found['what']} can any layer save")
+            Tile("at most", f"{most['share']:.2%}", f"of {most['what']} can any layer save")
         )
     return tiles
 

@@ -6,11 +6,19 @@ import pandas as pd
 
 from analysis.flushlayer import devices
 from analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity, thinned
-from analysis.flushlayer.trace.accesses import Identity, page_writebacks
+from analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
 from analysis.studies.papers.numbers import numbers
 from tracer.store.trace import Trace
 
 _MOST_ROWS = 120
+
+
+def run_writebacks(
+    trace: Trace, dev: str | None, identity: Identity = Identity.BLOCK
+) -> Accesses:
+    """The page write-backs of a run: all of them to its own disk `dev`; without one the targets'."""
+    devices = None if dev is None else [dev]
+    return page_writebacks(trace, devices, identity, all_writers=dev is not None)
 
 
 def layer_curve(trace: Trace, dev: str | None = None) -> pd.DataFrame:
@@ -19,13 +27,14 @@ def layer_curve(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     Columns: identity (block or file: what makes a page the same), capacity_pages, capacity_share
     (of the distinct pages written), improvement (without the final drain), improvement_with_drain.
     A row for some 120 capacities of each identity, among them the least that reaches each number of
-    the paper's Figure 6. Write-backs to `dev`, or to all devices; none: no rows.
+    the paper's Figure 6. `dev` is a disk of the run's own: everybody's write-backs to it count,
+    journal and metadata among them. Without it those of the trace's targets count. None: no rows.
     """
     medium = devices.find("pcm-paper", "nvm")
     disk = devices.find("hdd-paper", "disk")
     parts = []
     for identity in Identity:
-        accesses = page_writebacks(trace, None if dev is None else [dev], identity)
+        accesses = run_writebacks(trace, dev, identity)
         if accesses.unique == 0:
             continue
         every = improvements(

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from analysis.flushlayer.trace.accesses import page_writebacks
 from analysis.report.faults import fault_causes
 from analysis.report.step_times import step_times
 from analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from analysis.report.usage import usage
 from analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
-from analysis.studies.flush_layer import layer_curve
+from analysis.studies.flush_layer import layer_curve, run_writebacks
 from analysis.views.call_graphs import WRITE_BACK, call_chains
 from analysis.views.energy import all_of, energy, why_none
 from analysis.views.steps import steps
@@ -318,7 +317,7 @@ def _epoch_energy(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 def _hot_pages(trace: Trace, dev: str | None) -> dict[str, Any]:
     """How much more of the write-backs goes to the hottest pages at the end than at the start."""
-    accesses = page_writebacks(trace, None if dev is None else [dev])
+    accesses = run_writebacks(trace, dev)
     quarter = len(accesses) // 4
     if quarter == 0:
         return {}

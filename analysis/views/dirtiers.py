@@ -121,6 +121,7 @@ WITH held AS (
     WHERE ts >= first_page GROUP BY ALL
 )
 SELECT node, since, f.ts, count(*) OVER until AS dirtiers,
+    count(t.target) OVER until AS mine, count(t.tid) OVER until AS known,
     CASE WHEN min(coalesce(t.target, '')) OVER until = max(coalesce(t.target, '')) OVER until
         THEN t.target END AS target,
     CASE WHEN min(coalesce(t.container, '')) OVER until = max(coalesce(t.container, '')) OVER until
@@ -137,8 +138,9 @@ def make_dirtiers(trace: Trace) -> None:
     `nodes`: a number (node) for each inode (disk, fs, ino). `cleaned`: node, since and end (ns):
     from `end` on only what was dirtied from `since` on can be dirty. `dirtied`: ts, row (of the
     table dirty), node, pid, folio (a page, not the inode alone). `parts`, a row for every process
-    that begins to have a part: node, since (of `cleaned`), ts, dirtiers (processes until now),
-    target and container (null: not the same for all of them).
+    that begins to have a part: node, since (of `cleaned`), ts, dirtiers (processes until now), mine
+    (of them of targets), known (of them in the table processes), target and container (null: not
+    the same for all of them).
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """

@@ -21,6 +21,7 @@ from analysis.views.holding import LATEST
 from analysis.views.submissions import make_submissions
 from analysis.views.view import View
 from analysis.views.volumes import make_volumes, of_files
+from analysis.views.whose import COLUMN, make_undirtied
 from probes.schema import DEV, TS, Column, Type
 from tracer.store.trace import Trace
 
@@ -44,7 +45,7 @@ _STEPS_ON_THE_WAY = (
         "dirtied",
         "parts",
     ),
-    *("stage_steps", "dirtied_by", "in_phase", "threads", "own_inodes"),
+    *("stage_steps", "dirtied_by", "in_phase", "undirtied", "threads", "own_inodes"),
 )
 
 _THREADS = f"""
@@ -90,7 +91,7 @@ WITH asked AS (
         SELECT ts, node, arg_max(pid, row) AS pid FROM dirtied WHERE folio GROUP BY ts, node) d
         ON a.node = d.node AND a.at_ns >= d.ts
 ), parted AS (
-    SELECT a.id, p.dirtiers, p.target, p.container
+    SELECT a.id, p.dirtiers, p.mine, p.known, p.target, p.container
     FROM (SELECT id, node, since, at_ns FROM cleaned_at) a ASOF JOIN parts p
         ON a.node = p.node AND a.since = p.since AND a.at_ns >= p.ts
 ), whose AS (
@@ -102,12 +103,20 @@ WITH asked AS (
             WHEN a.extents THEN coalesce(p.dirtiers, 1) ELSE 1 END AS dirtiers,
         CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.target ELSE t.target END AS target,
         CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.container ELSE t.container END
-            AS container
+            AS container,
+        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.mine ELSE (t.target IS NOT NULL)::BIGINT
+            END AS mine,
+        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.known ELSE (t.tid IS NOT NULL)::BIGINT
+            END AS known,
+        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.dirtiers ELSE 1 END AS of_them
     FROM cleaned_at a LEFT JOIN last_dirtied d USING (id) LEFT JOIN parted p USING (id)
     LEFT JOIN threads t
         ON t.tid = CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END
 )
-SELECT * FROM whose WHERE dirtier IS NOT NULL
+SELECT * EXCLUDE (mine, known, of_them),
+    CASE WHEN mine = of_them THEN 'target' WHEN mine > 0 THEN 'shared'
+        WHEN known > 0 THEN 'other' END AS whose
+FROM whose WHERE dirtier IS NOT NULL
 """
 
 _PHASE = """
@@ -135,6 +144,7 @@ SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.roo
     CASE WHEN NOT r.metadata AND r.ts >= coalesce(f.born_ns, r.ts)
         AND r.ts > coalesce(z.last_freed, -1) THEN f.path END AS path,
     r.reason, r.call, r.pid, r.comm, d.dirtier, d.target, d.container, p.phase,
+    CASE WHEN d.id IS NOT NULL THEN d.whose ELSE o.whose END AS whose,
     CASE WHEN r.certainty = 'exact' AND (d.dirtiers > 1 OR NOT r.direct AND d.id IS NOT NULL AND (
             -- Others may have dirtied it before the recording, while events were lost, or it may
             -- be another of the same number on the disk or in another subvolume.
@@ -145,6 +155,7 @@ SELECT r.ts, r.dev, r.sector, r.nr_sector, r.rwbs, r.page, r.pages, r.ino, r.roo
 FROM submissions r
 LEFT JOIN dirtied_by d USING (id)
 LEFT JOIN in_phase p USING (id)
+LEFT JOIN undirtied o USING (id)
 LEFT JOIN shared_disks sd ON r.disk = sd.disk
 LEFT JOIN subvolumes sv ON r.fs = sv.fs AND r.ino = sv.ino
 LEFT JOIN own_inodes own ON r.fs = own.fs AND r.ino = own.ino
@@ -164,6 +175,7 @@ def _build(trace: Trace) -> None:
     make_dirtiers(trace)
     for statement in (_STAGES_SQL, _DIRTIER, _PHASE):
         trace.execute(statement)
+    make_undirtied(trace)
     trace.execute(_SQL.replace("$start", str(trace.manifest["clock"]["start_ns"])))
     for table in _STEPS_ON_THE_WAY:
         trace.execute(f"DROP TABLE {table}")
@@ -204,6 +216,7 @@ FLUSHES = View(
         Column("target", Type.TEXT, "target of the dirtier; null, too, where several differ"),
         Column("container", Type.TEXT, "container of the dirtier, by its id; null likewise"),
         Column("phase", Type.TEXT, "data_load, model_load, train or inference of the dirtier"),
+        COLUMN,
         Column("certainty", Type.TEXT, "exact, ambiguous, inferred or unknown: what of it is fact"),
         Column("dirtiers", Type.INT32, "processes that dirtied the inode since it was last clean"),
         Column("own", Type.BOOL, "of a file of the recorder's own"),

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracer.cli.main import plain
+from tracer.sizes import show_number
 
 WIDTH = 80
 _LEAST_TEXT = 10
@@ -47,7 +48,7 @@ def show(value: Any) -> Text:
     if isinstance(value, float):
         size = abs(value)
         digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
-        return Text(f"{value:,.{digits}f}")
+        return Text(show_number(value, digits))
     if isinstance(value, int):
         return Text(f"{value:,}")
     return safe(value)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.flushlayer import paper
 from analysis.flushlayer.answers.paper import PAPERS, known
-from analysis.flushlayer.answers.question import Question, about_input
+from analysis.flushlayer.answers.question import Question, about_input, input_facts
 from analysis.flushlayer.curves import curve as model
 from analysis.flushlayer.policies import find
 from analysis.flushlayer.trace.accesses import Accesses
@@ -17,20 +17,16 @@ from analysis.flushlayer.trace.accesses import Accesses
 def answer(question: Question, accesses: Accesses, wanted: float | None = None) -> dict[str, Any]:
     """The facts: the curve, thinned for drawing, and what improvements need.
 
-    Keys: requests (N), unique_pages (U), by_reason, by_device, own_requests_left_out, curve (rows
-    of `curve.improvements`), needed (for `wanted` and each of the paper's numbers the least
-    capacity in pages and bytes, without and with the final drain; None: no capacity does), most,
-    most_with_drain, exact (False: capacities between those that were run are not known),
-    assumptions.
+    Keys: requests (N), those of `input_facts`, curve (rows of `curve.improvements`), needed (for
+    `wanted` and each of the paper's numbers the least capacity in pages and bytes, without and with
+    the final drain; None: no capacity does), most, most_with_drain, exact (False: capacities
+    between those that were run are not known), assumptions.
     """
     found, frame = curves(question, accesses)
     targets = sorted({*PAPERS, *(() if wanted is None else (wanted,))})
     return {
         "requests": found.writes,
-        "unique_pages": accesses.unique_written,
-        "by_reason": accesses.by_reason,
-        "by_device": accesses.by_device,
-        "own_requests_left_out": accesses.own,
+        **input_facts(accesses),
         "exact": find(question.policy).one_pass,
         "curve": model.thinned(frame).to_dict("records"),
         "needed": [_needed(frame, target) for target in targets],

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.flushlayer import paper
-from analysis.flushlayer.answers.question import Question, about_input
+from analysis.flushlayer.answers.question import Question, about_input, input_facts
 from analysis.flushlayer.curves.curve import (
     PAGE_BYTES,
     curve,
@@ -16,6 +16,7 @@ from analysis.flushlayer.curves.curve import (
     thinned,
 )
 from analysis.flushlayer.trace.accesses import Accesses, Identity
+from tracer.sizes import show_share
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _CURVE_ROWS = 200
@@ -26,21 +27,17 @@ PAPERS = (0.77, 0.82, 0.90)
 def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict[str, Any]:
     """The facts of one layer, of other capacities, and of pages told apart otherwise.
 
-    `by_identity` has the accesses of the question's identity at least. Keys: requests (N),
-    unique_pages (U), by_reason, by_device (pages), own_requests_left_out, capacity_pages,
-    capacity_bytes, disk_writes (D), resident_pages, improvement, improvement_with_drain; sweep: the
-    same at shares of U; identities: see `_identity`; papers_number: the sentence that says what the
-    paper's number needs; assumptions.
+    `by_identity` has the accesses of the question's identity at least. Keys: requests (N), those of
+    `input_facts`, capacity_pages, capacity_bytes, disk_writes (D), resident_pages, improvement,
+    improvement_with_drain; sweep: the same at shares of U; identities: see `_identity`;
+    papers_number: the sentence that says what the paper's number needs; assumptions.
     """
     accesses = by_identity[question.identity]
     pages = question.capacity.of(accesses.unique_written)
     identities = {str(key): _identity(question, of) for key, of in by_identity.items()}
     return {
         "requests": _row(question, accesses, 0)["disk_writes"],
-        "unique_pages": accesses.unique_written,
-        "by_reason": accesses.by_reason,
-        "by_device": accesses.by_device,
-        "own_requests_left_out": accesses.own,
+        **input_facts(accesses),
         **_row(question, accesses, pages),
         "sweep": [
             {"capacity_share": share}
@@ -68,7 +65,7 @@ def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
             if needed[key] is None:
                 column = "most" if key == "capacity_pages" else "most_with_drain"
                 most = found[column]
-                said = "nothing was written" if most is None else f"at most {most:.0%}"
+                said = "nothing was written" if most is None else f"at most {show_share(most, 0)}"
                 ways.append(f"out of reach {how} the final drain ({said})")
             else:
                 size = needed[key] * PAGE_BYTES / (1 << 20)

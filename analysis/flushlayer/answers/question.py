@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from analysis.flushlayer.curves.curve import PAGE_BYTES
 from analysis.flushlayer.devices import Device
 from analysis.flushlayer.policies import Operations, find
 from analysis.flushlayer.policies.operations import BUFFERS, operations
 from analysis.flushlayer.trace.accesses import Accesses, Identity
+from analysis.views.submissions import SECTORS_PER_PAGE
 from probes.errors import UsageError
 
 DEFAULT_SHARE = 0.25
@@ -104,11 +106,35 @@ IDENTITIES = {
 """What each identity means, to be shown beside a number."""
 
 
+def _small(accesses: Accesses) -> str:
+    bios = accesses.bios
+    if bios is None:
+        return ""
+    data = bios.write & (bios.sectors > 0)
+    small = int((data & (bios.sectors < SECTORS_PER_PAGE)).sum())
+    return f"; {small:,} of {int(data.sum()):,} writes are smaller than a page" if small else ""
+
+
+def input_facts(accesses: Accesses) -> dict[str, Any]:
+    """Keys: unique_pages (U), by_reason, by_device (pages), own_requests_left_out, writers (see
+    `Writers.facts`; None: not told)."""
+    return {
+        "unique_pages": accesses.unique_written,
+        "by_reason": accesses.by_reason,
+        "by_device": accesses.by_device,
+        "own_requests_left_out": accesses.own,
+        "writers": None if accesses.writers is None else accesses.writers.facts(),
+    }
+
+
 def about_input(accesses: Accesses) -> list[str]:
     """What was counted, and how pages were told apart."""
     said = [
         IDENTITIES[accesses.identity],
-        "every write bio counts, journal and metadata included, but not the tracer's own files",
+        *([] if accesses.writers is None else accesses.writers.said()),
+        "the tracer's own files do not count",
+        "a write counts each page of 4096 bytes that it touches, one of 512 bytes a page"
+        + _small(accesses),
     ]
     lost = accesses.by_mapping.get("not mapped", 0)
     if lost:

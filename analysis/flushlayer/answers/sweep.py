@@ -28,6 +28,7 @@ from analysis.flushlayer.timed.requests import Requests
 from analysis.flushlayer.toml_file import read_toml
 from analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
 from analysis.flushlayer.trace.recorded import recorded
+from analysis.flushlayer.trace.writers import EVERYBODY
 from probes.errors import UsageError
 from tracer.sizes import parse_size
 from tracer.store.trace import Trace
@@ -158,13 +159,16 @@ def run(
     done: Callable[[int, int], None] | None = None,
     threads: int | None = None,
     share: tuple[int, int] = (0, 1),
+    all_writers: bool = False,
 ) -> pd.DataFrame:
     """A row for every combination, parts beside each other in `threads` (all CPUs unless given).
 
     `share` (n, of): of so many shares of the parts only the n-th, from 0; all of them one after
-    the other are the whole.
+    the other are the whole. `all_writers` as for `page_writebacks`; write-back is regenerated of
+    everybody.
 
-    Columns: model, identity, buffer, policy, medium, disk, capacity_pages, capacity_bytes; of
+    Columns: model, writers (targets or everybody), left_out_share (of all written pages those that
+    are not taken; NaN: not told), identity, buffer, policy, medium, disk, capacity_pages, capacity_bytes; of
     `curve`: requests (N), unique_pages (U), disk_writes, resident, improvement,
     improvement_with_drain, and each knob with `bound` (least or most); of `timed`: destage, replay,
     and of the writes mean_ns .. max_ns, the same without the layer (base_...), improvement (of the
@@ -180,7 +184,7 @@ def run(
         accesses = _regenerated(trace, parts, devices)
     else:
         accesses = {
-            (name, ()): page_writebacks(trace, devices, Identity(name), reads, timed)
+            (name, ()): page_writebacks(trace, devices, Identity(name), reads, timed, all_writers)
             for name in dict.fromkeys(part["identity"] for part in parts)
         }
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
@@ -247,12 +251,19 @@ def _curve(
         frame = improvements(found, medium.write_ns, disk.write_ns)
         by_size = {row["capacity_pages"]: row for row in frame.to_dict("records")}
         rows += [
-            {"model": "curve", **named, "medium": medium.name, "disk": disk.name}
+            {"model": "curve", **_whose(accesses), **named, "medium": medium.name, "disk": disk.name}
             | {"requests": found.writes, "unique_pages": accesses.unique_written}
             | {str(key): value for key, value in by_size[size].items()}
             for size in pages
         ]
     return rows
+
+
+def _whose(accesses: Accesses) -> dict[str, Any]:
+    found = accesses.writers
+    if found is None:
+        return {"writers": EVERYBODY, "left_out_share": math.nan}
+    return {"writers": found.taken, "left_out_share": found.left_out_share}
 
 
 def _timed(
@@ -271,6 +282,7 @@ def _timed(
     found = simulate(requests, Disk(question.disk), layer, part["replay"])
     row: dict[str, Any] = {
         "model": "timed",
+        **_whose(prepared[identity, ()]),
         **{key: part[key] for key in ("identity", "buffer", "policy")},
         "medium": question.medium.name,
         "disk": question.disk.name,

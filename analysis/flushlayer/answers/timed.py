@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer.answers.question import Question, about_input
+from analysis.flushlayer.answers.question import Question, about_input, input_facts
 from analysis.flushlayer.curves.curve import PAGE_BYTES
 from analysis.flushlayer.policies import outcomes
 from analysis.flushlayer.timed import Layer, Replay, electronic, is_ready, nvm, simulate
@@ -39,9 +39,9 @@ def answer(
 ) -> dict[str, Any]:
     """The facts; `accesses` has bios, with reads and flushes.
 
-    Keys: requests (N), unique_pages, capacity_pages, capacity_bytes; latency: rows of `results`
-    for each of the two replays with and without the layer (columns replay, layer, op, then those of
-    `results`); improvement: rows of `improvement` for all writes, closed replay, and for each
+    Keys: requests (N), those of `input_facts`, capacity_pages, capacity_bytes; latency: rows of
+    `results` for each of the two replays with and without the layer (columns replay, layer, op,
+    then those of `results`); improvement: rows of `improvement` for all writes, closed replay, and for each
     phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer, calls,
     mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by replay and layer);
     layers (LayerUse of the partitions, closed replay); disk_pages with and without the layer;
@@ -65,10 +65,7 @@ def answer(
     names = {} if accesses.bios is None else accesses.bios.names
     return {
         "requests": sum(accesses.by_reason.values()),
-        "unique_pages": accesses.unique_written,
-        "by_reason": accesses.by_reason,
-        "by_device": accesses.by_device,
-        "own_requests_left_out": accesses.own,
+        **input_facts(accesses),
         "capacity_pages": layer.capacity,
         "capacity_bytes": layer.capacity * PAGE_BYTES,
         "latency": _rows(

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from analysis.flushlayer.trace.page_count import check_pages
+from analysis.flushlayer.trace.writers import Writers, everybody_because, taken, writers
+from analysis.views.context import make_owners
 from analysis.views.flushes import flushes
 from analysis.views.requests import OPERATION
 from analysis.views.submissions import SECTORS_PER_PAGE
@@ -19,6 +21,8 @@ from analysis.views.volumes import on_devices
 from tracer.store.trace import Trace
 
 _SECTOR, _PAGE = 512, 4096
+_SUBMITTER = "CASE WHEN target IS NOT NULL THEN 'target' WHEN role IS NOT NULL THEN 'other' END"
+"""SQL: whose a read or a flush is, by the thread that submitted it."""
 
 
 class Identity(StrEnum):
@@ -37,8 +41,9 @@ class Identity(StrEnum):
 class Bios:
     """The bios that pages are of, in order of time; arrays of one length, codes into the names.
 
-    ts (ns), row (in the table block), write, waited (flagged as one that somebody waits for: S or F in rwbs), flush and fua
-    (F before and after the operation in rwbs), device, sector (of 512 bytes), first (its first page
+    ts (ns), row (in the table block), write, waited (flagged as one that somebody waits for: S or F
+    in rwbs), flush and fua (F before and after the operation in rwbs), device, sector (of 512
+    bytes), sectors (of them: its length), first (its first page
     access), pages (of a flush alone: none), pid (who submitted it), reason, tenant, phase (codes;
     -1: not known).
     """
@@ -51,6 +56,7 @@ class Bios:
     fua: NDArray[np.bool_]
     device: NDArray[np.int16]
     sector: NDArray[np.uint64]
+    sectors: NDArray[np.int64]
     first: NDArray[np.int64]
     pages: NDArray[np.int32]
     pid: NDArray[np.int64]
@@ -82,6 +88,8 @@ class Accesses:
     by_mapping: dict[str, int] = field(default_factory=dict)
     """With identity FILE: write-backs of pages of files, of no file, and not mapped."""
     bios: Bios | None = None
+    writers: Writers | None = None
+    """Whose they are; None: not told (write-back that was regenerated)."""
 
     def __len__(self) -> int:
         return len(self.page)
@@ -100,23 +108,30 @@ def page_writebacks(
     identity: Identity = Identity.BLOCK,
     reads: bool = False,
     flushes_too: bool = False,
+    all_writers: bool = False,
 ) -> Accesses:
-    """The page write-backs of a trace; with `reads` also what was read from the devices.
+    """The page write-backs of a trace's targets; with `reads` also what they read from the devices.
+
+    With `all_writers` everybody's; so, too, where the trace knows no targets or the targets' pages
+    cannot be told (`Accesses.writers` says which).
 
     With `flushes_too` the bios have those that only flush a device's cache, of no pages.
 
-    Every write bio counts, whatever its reason, but those of the recorder's own files. A bio of
-    n pages is n accesses, in ascending order. `devices` limits them to some disks, partitions or
-    file systems (MAJOR:MINOR, or a name of btrfs's); a flush is of a whole disk. Raises what
-    `check_pages` does where there are more than can be, and BadTrace where the trace does not tell
-    where a partition begins.
+    A write bio counts whatever its reason, but those of the recorder's own files. A bio is an
+    access to each page of 4096 bytes that it touches, in ascending order: one of 512 bytes is one.
+    `devices` limits them to some disks, partitions or file systems (MAJOR:MINOR, or a name of
+    btrfs's); a flush is of a whole disk. Raises what `check_pages` does where there are more than
+    can be, and BadTrace where the trace does not tell where a partition begins.
     """
     rows = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
     check_pages(trace, pages)
     own = rows["own"].to_numpy(bool)
-    kept = rows[~own].reset_index(drop=True)
-    counts = pages[~own].astype(np.int64)
+    why = everybody_because(trace, all_writers)
+    found_writers = writers(rows[~own], pages[~own], why)
+    chosen = ~own & taken(rows, why)
+    kept = rows[chosen].reset_index(drop=True)
+    counts = pages[chosen].astype(np.int64)
     bio, number = _each_page(kept, counts)
     device_codes = pd.factorize(kept["dev"])[0]
     by_mapping: dict[str, int] = {}
@@ -150,28 +165,33 @@ def page_writebacks(
         identity,
         by_mapping,
         _bios(kept, counts, device_codes),
+        found_writers,
     )
 
 
 def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool) -> pd.DataFrame:
     view = flushes(trace)
+    make_owners(trace)
     chosen = on_devices(trace, devices)
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
-        " coalesce(container, target) AS tenant, phase, own, true AS write"
+        " coalesce(container, target) AS tenant, phase, own, true AS write,"
+        " nr_sector, whose, dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all"
         f" FROM {view} WHERE pages > 0 AND {chosen}"
     )
     if reads:
         query += (
             f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
-            " rwbs, pid, NULL, NULL, NULL, false, false FROM block_rows WHERE event = 'bio_queue'"
-            f" AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
+            " rwbs, block_rows.pid, NULL, NULL, NULL, false, false, nr_sector,"
+            f" {_SUBMITTER}, false FROM block_rows LEFT JOIN owners USING (tid)"
+            f" WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
         )
     if flushes_too:
         query += (
-            " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true"
-            " FROM block_rows WHERE event = 'bio_queue' AND nr_sector = 0"
+            " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true,"
+            f" 0, {_SUBMITTER}, true FROM block_rows LEFT JOIN owners USING (tid)"
+            " WHERE event = 'bio_queue' AND nr_sector = 0"
             f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"
         )
     return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row")
@@ -222,6 +242,7 @@ def _bios(rows: pd.DataFrame, counts: NDArray[np.int64], device: NDArray[np.int6
         flags.str.contains("(?<!^)F").to_numpy(bool),
         device.astype(np.int16),
         rows["sector"].to_numpy(np.uint64),
+        rows["nr_sector"].to_numpy(np.int64),
         np.cumsum(counts) - counts,
         counts.astype(np.int32),
         rows["pid"].fillna(-1).to_numpy(np.int64),

@@ -125,7 +125,8 @@ def _park2023() -> list[Part]:
             " improvement: the most that any capacity saves when it does. needed: the capacity at"
             " which the paper's number is reached when it does not, as a share of the distinct"
             " pages written, and in MiB. identity: whether a block of the disk makes a page the"
-            " same, or a page of a file.",
+            " same, or a page of a file. Every write to the run's own disk counts, as in the paper,"
+            " whoever made it; of a trace without a disk of its own, those of its targets.",
             "layer_curve",
             park2023.layer_improvement,
             [draw.layer_improvement],

@@ -1,0 +1,70 @@
+"""Whose a write bio is: of the targets, of others, of both, or nobody can tell.
+
+A dirtier tells (`dirtiers`). Where there is none, as for the journal and metadata, which belong to
+everybody, it is inferred: a process that submits them writes its own; what a kernel thread writes
+of them while a call of a target lasts that waits for the disk is the target's. A direct write or an
+fsync without a dirtier is that of the process that makes it. All else is not known.
+"""
+
+from __future__ import annotations
+
+from analysis.views.calls_by_kind import SYNC
+from analysis.views.holding import LATEST
+from probes.schema import Column, Type
+from tracer.store.trace import Trace
+
+COLUMN = Column(
+    "whose",
+    Type.TEXT,
+    "target: only targets' processes dirtied it; shared: others did, too; other: only others; null: "
+    "not known. Inferred where `dirtier` is null, from who submitted it or which target syncs",
+)
+
+# By a call made for it, or by another that a file system syncs in (a write to an O_SYNC file).
+_SYNCING = f"""
+CREATE OR REPLACE TEMP TABLE syncing AS
+WITH calls AS (
+    SELECT tid, ts, least(ts + coalesce(dur_ns, {LATEST})::HUGEINT, {LATEST} - 1)::BIGINT AS ended
+    FROM syscalls WHERE name IN {SYNC}
+    UNION ALL
+    SELECT f.tid, c.ts, least(c.returned, {LATEST} - 1)
+    FROM (SELECT tid, ts FROM file_writes WHERE event = 'fsync') f
+    ASOF JOIN calls_of_fsyncs c ON f.tid = c.tid AND f.ts >= c.ts WHERE f.ts <= c.returned
+), mine AS (
+    SELECT ts, ended FROM calls SEMI JOIN (SELECT tid FROM threads WHERE target IS NOT NULL)
+        USING (tid)
+), edges AS (
+    SELECT ts, 1 AS change FROM mine UNION ALL SELECT ended + 1, -1 FROM mine
+)
+SELECT ts, sum(sum(change)) OVER (ORDER BY ts) AS calls FROM edges GROUP BY ts
+"""
+
+_UNDIRTIED = """
+CREATE OR REPLACE TEMP TABLE undirtied AS
+WITH asked AS (
+    SELECT r.id, r.ts, r.metadata OR r.reason = 'journal' AS of_all, r.reason, t.tid, t.target,
+        coalesce(t.kernel, false) AS kernel
+    FROM submissions r ANTI JOIN dirtied_by d USING (id) LEFT JOIN threads t ON r.by_tid = t.tid
+), meanwhile AS (
+    SELECT a.id, s.calls FROM (SELECT id, ts FROM asked WHERE of_all AND kernel) a
+    ASOF JOIN syncing s ON a.ts >= s.ts
+)
+SELECT id, CASE
+    WHEN tid IS NULL THEN NULL
+    WHEN kernel THEN CASE WHEN calls > 0 THEN 'target' END
+    WHEN of_all OR reason IN ('direct', 'fsync')
+        THEN CASE WHEN target IS NULL THEN 'other' ELSE 'target' END
+    END AS whose
+FROM asked LEFT JOIN meanwhile USING (id)
+"""
+
+
+def make_undirtied(trace: Trace) -> None:
+    """Make the table `undirtied`: id and whose, of each bio of `submissions` without a dirtier.
+
+    Needs the tables `submissions`, `threads`, `dirtied_by`, `calls_of_fsyncs`, and syscalls and
+    file_writes, which may be empty.
+    """
+    trace.execute(_SYNCING)
+    trace.execute(_UNDIRTIED)
+    trace.execute("DROP TABLE syncing")

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,7 +161,7 @@ def _next_start(stream: RawStream) -> int | None:
 class Timeline:
     """The events of some streams, and where they have gaps.
 
-    Every event that a batch holds can be (`possible`): the compiled loops that take batches rely
+    Every event that a batch holds can be (`_possible`): the compiled loops that take batches rely
     on it. The others are counted as gaps of their stream.
     """
 
@@ -207,8 +207,10 @@ class Timeline:
         """The events of the next units of a stream that can be."""
         start = _next_start(stream)
         batch = stream.decode(units)
-        kept = possible(batch)
-        if kept.all():
+        kept = np.empty(len(batch), np.bool_)
+        if _possible(
+            batch.ts, batch.tid, batch.cpu, batch.offset, batch.length, batch.payload.size, kept
+        ):
             return batch
         left_out = int(np.count_nonzero(~kept))
         end = _next_start(stream)
@@ -247,15 +249,27 @@ class Timeline:
         return rows_of(whole, slice(0, ready))
 
 
-def possible(batch: Batch) -> NDArray[np.bool_]:
-    """Which events can be: of a time, CPU and thread that Linux has, and within the payload."""
-    end = batch.offset + batch.length
-    return (
-        (batch.ts >= 0) & (batch.ts < TIME_LIMIT)
-        & (batch.tid >= 0) & (batch.tid < PID_LIMIT)
-        & (batch.cpu >= 0) & (batch.cpu < CPU_LIMIT)
-        & (batch.offset >= 0) & (batch.length >= 0) & (end <= batch.payload.size)
-    )  # fmt: skip
+@compiled
+def _possible(
+    ts: Any, tid: Any, cpu: Any, offset: Any, length: Any, payload: int, out: Any
+) -> bool:
+    """Tell of each event whether it can be; returns whether all can.
+
+    It is of a time, CPU and thread that Linux has, and lies within the payload.
+    """
+    all_can = True
+    for i in range(len(ts)):
+        can = (
+            (0 <= ts[i] < TIME_LIMIT)
+            & (0 <= tid[i] < PID_LIMIT)
+            & (0 <= cpu[i] < CPU_LIMIT)
+            & (offset[i] >= 0)
+            & (length[i] >= 0)
+            & (offset[i] + length[i] <= payload)
+        )
+        out[i] = can
+        all_can &= can
+    return all_can
 
 
 def rows_of(batch: Batch, rows: slice | NDArray[np.bool_]) -> Batch:

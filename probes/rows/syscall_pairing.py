@@ -123,8 +123,10 @@ class SyscallPairing:
         return self._batch(out, len(tids))
 
     def _batch(self, out: _Rows, n: int) -> pa.RecordBatch:
-        unique, codes = np.unique(out.nr[:n], return_inverse=True)
-        names = [self._names.get(nr, f"syscall_{nr}") for nr in unique.tolist()]
+        numbers = pa.array(out.nr[:n])
+        unique = numbers.dictionary_encode()  # by hashing: np.unique would sort
+        names = [self._names.get(nr, f"syscall_{nr}") for nr in unique.dictionary.to_pylist()]
+        codes = unique.indices.to_numpy()
         running = ~out.ended[:n]
         mask = running if running.any() else None
         return pa.RecordBatch.from_arrays(
@@ -133,7 +135,7 @@ class SyscallPairing:
                 pa.array(out.cpu[:n]),
                 pa.array(out.pid[:n]),
                 pa.array(out.tid[:n]),
-                pa.array(out.nr[:n]),
+                numbers,
                 columns.encoded(codes, np.ones(n, np.bool_), names),
                 pa.array(out.dur[:n], mask=mask),
                 pa.array(out.ret[:n], mask=mask),

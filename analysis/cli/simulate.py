@@ -78,7 +78,9 @@ def simulate(
     ] = False,
     dev: Annotated[
         list[str] | None,
-        typer.Option(metavar="MAJOR:MINOR", help="Only write-backs to this disk, partition or file system."),
+        typer.Option(
+            metavar="MAJOR:MINOR", help="Only write-backs to this disk, partition or file system."
+        ),
     ] = None,
     config: Annotated[
         Path | None,

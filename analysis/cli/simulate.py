@@ -82,7 +82,9 @@ def simulate(
     ] = False,
     dev: Annotated[
         list[str] | None,
-        typer.Option(metavar="MAJOR:MINOR", help="Only write-backs to this disk, partition or file system."),
+        typer.Option(
+            metavar="MAJOR:MINOR", help="Only write-backs to this disk, partition or file system."
+        ),
     ] = None,
     all_writers: Annotated[
         bool,

@@ -132,7 +132,9 @@ def make_device_inodes(trace: Trace, disks: Sequence[str]) -> None:
 _KINDS = {"first": pa.uint64(), "end": pa.uint64(), "ino": pa.uint64(), "first_page": pa.int64()}
 
 
-def _make(trace: Trace, table: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
+def _make(
+    trace: Trace, table: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]]
+) -> None:
     values = zip(*rows, strict=True) if rows else [()] * len(columns)
     arrays = [
         pa.array(column, _KINDS.get(name, pa.string()))

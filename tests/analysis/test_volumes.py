@@ -169,7 +169,10 @@ def test_a_write_out_on_one_partition_cleans_no_file_on_the_other(tmp_path):
 def test_a_file_of_the_recorders_hides_none_on_another_partition(tmp_path):
     tables = {
         "block": [bio(30), bio(130, FAR)],
-        "file_writes": [said(20, "writepages_start", 11), said(120, "writepages_start", 11, SECOND)],
+        "file_writes": [
+            said(20, "writepages_start", 11),
+            said(120, "writepages_start", 11, SECOND),
+        ],
         "syscalls": [called(10, "fsync"), called(110, "fsync")],
     }
     manifest = {**BOTH, "own_files": {SECOND: [11]}}

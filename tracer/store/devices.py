@@ -65,7 +65,9 @@ class Devices:
 
     def __init__(self, manifest: Manifest) -> None:
         """Take what a manifest tells of disks, mounts and btrfs."""
-        self._disks: dict[str, Disk] = {d["dev"]: d for d in manifest.get("disks", []) if "dev" in d}
+        self._disks: dict[str, Disk] = {
+            d["dev"]: d for d in manifest.get("disks", []) if "dev" in d
+        }
         mounts = manifest.get("mounts", [])
         self._mounted = {mount["dev"] for mount in mounts}
         self._upper = {mount["dev"]: mount["on"] for mount in mounts if "on" in mount}
@@ -193,7 +195,7 @@ class Devices:
 
         By bdi and inode number: their first page on the disk. Kernel: block/bdev.c bdev_alloc().
         """
-        spans = {disk: (0, EVERYWHERE) for disk in disks}
+        spans = dict.fromkeys(disks, (0, EVERYWHERE))
         wanted = [dev for dev, disk in self.partitions.items() if disk in spans]
         spans |= {dev: span for dev in wanted if (span := self._span(dev)) is not None}
         return {

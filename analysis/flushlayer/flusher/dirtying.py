@@ -36,10 +36,10 @@ class Dirtyings:
     pages that became dirty at once: ts (ns), inode (row of `inodes`), index (first page in the
     file; from pairing.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page
     on the disk, where it was written to; -1: it was not), until (ns: written, or dirty no more),
-    how (pairing.HOW). `marks`: ts and inode of what made an inode dirty, pages or not. `written`, a row
-    a bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes that come
-    from no dirtied page (journal, direct, no inode known): no knob moves them.
-    `counts`: what was left out or inferred, by name.
+    how (pairing.HOW). `marks`: ts and inode of what made an inode dirty, pages or not. `written`, a
+    row a bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes that
+    come from no dirtied page (journal, direct, no inode known): no knob moves them. `counts`: what
+    was left out or inferred, by name.
     """
 
     inodes: pd.DataFrame

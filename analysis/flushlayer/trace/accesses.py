@@ -36,10 +36,10 @@ class Identity(StrEnum):
 class Bios:
     """The bios that pages are of, in order of time; arrays of one length, codes into the names.
 
-    ts (ns), row (in the table block), write, waited (flagged as one that somebody waits for: S or F in rwbs), flush and fua
-    (F before and after the operation in rwbs), device, sector (of 512 bytes), first (its first page
-    access), pages (of a flush alone: none), pid (who submitted it), reason, tenant, phase (codes;
-    -1: not known).
+    ts (ns), row (in the table block), write, waited (flagged as one that somebody waits for: S or F
+    in rwbs), flush and fua (F before and after the operation in rwbs), device, sector (of 512
+    bytes), first (its first page access), pages (of a flush alone: none), pid (who submitted
+    it), reason, tenant, phase (codes; -1: not known).
     """
 
     ts: NDArray[np.int64]

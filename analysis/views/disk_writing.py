@@ -47,7 +47,8 @@ def disk_use(trace: Trace, ended: int, not_known: Stretches) -> DiskUse:
     )
     writing, late = [not_known], [not_known]
     for number in np.unique(disk):
-        reads, writes = (np.flatnonzero((disk == number) & (read == kind)) for kind in (True, False))
+        mine = disk == number
+        reads, writes = np.flatnonzero(mine & read), np.flatnonzero(mine & ~read)
         written = joined(queued[writes], completed[writes])
         since = _late_since(queued[reads], issued[reads], completed[reads], written)
         writing.append(written)

@@ -22,11 +22,11 @@ Calls count whole. One that did not return lasts until its thread's next call, u
 end, or until the recording's.
 
 No event tells, and these times leave out: what a job waits for that another program does for it;
-memory that had to be written out before it could be used; a read from memory that waited for the journal,
-to note when its file was read; a bio that a cgroup's limit held back
-before it was queued (but in calls that write or make durable); what a disk writes out of its own
-cache while it reads; requests that were under way when the recording began; a call whose entry
-was lost; threads that made no call at all while they were recorded, which were asleep.
+memory that had to be written out before it could be used; a read from memory that waited for the
+journal, to note when its file was read; a bio that a cgroup's limit held back before it was queued
+(but in calls that write or make durable); what a disk writes out of its own cache while it reads;
+requests that were under way when the recording began; a call whose entry was lost; threads that
+made no call at all while they were recorded, which were asleep.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ class SlowDisk:
 
 
 @contextlib.contextmanager
-def slow_disk(folder: Path, name: str, request_ms: float, size: int = 64 << 20) -> Iterator[SlowDisk]:
+def slow_disk(
+    folder: Path, name: str, request_ms: float, size: int = 64 << 20
+) -> Iterator[SlowDisk]:
     """Make one, on a loop device."""
     known = subprocess.run([_PYTHON, "-c", "import pyfuse3"], capture_output=True, check=False)
     if known.returncode:

@@ -5,7 +5,7 @@ could be saved lies within the times in which a thread of the job may have waite
 writing. The view `write_waits` (`analysis.views.write_waits`) has these times, says what is among
 them and what no event tells. The share is
 
-    sum over stretches of |waits of its job, any kind, that lie in it| / sum over stretches of length
+    sum of the waits of its job, of any kind, that lie in a stretch / sum of the stretches' lengths
 
 where a stretch is a phase `train` (else `inference`, else the recording). Threads of a job that
 wait at once count once.

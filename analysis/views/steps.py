@@ -23,7 +23,17 @@ _SUMS = ", ".join(
         f"least(coalesce(sum(ns) FILTER (name = '{n}'), 0), {_LATEST})::BIGINT AS {n}_ns"
         for n in _PARTS
     ]
-    + [f"try_cast(sum(gpu_ns) FILTER (name = '{n}') AS BIGINT) AS gpu_{n}_ns" for n in _COMPUTE]
+    + [
+        # A sum that lacks a part is no time of the step.
+        f"try_cast(CASE WHEN bool_and(gpu_ns IS NOT NULL) FILTER (name = '{n}') "
+        f"THEN sum(gpu_ns) FILTER (name = '{n}') END AS BIGINT) AS gpu_{n}_ns"
+        for n in _COMPUTE
+    ]
+)
+
+_OF_ENDED = ", ".join(
+    [f'if(s."end" IS NOT NULL, coalesce({n}_ns, 0), NULL) AS {n}_ns' for n in _PARTS]
+    + [f'if(s."end" IS NOT NULL, gpu_{n}_ns, NULL) AS gpu_{n}_ns' for n in _COMPUTE]
 )
 
 _MARKED = f"""
@@ -51,7 +61,8 @@ FROM numbered_steps WHERE tid IS NOT NULL ORDER BY lane, start, "end" DESC, id
 _NUMBERED = """
 CREATE OR REPLACE TEMP TABLE numbered_steps AS
 SELECT row_number() OVER (ORDER BY s.start, s."end" DESC, s.pid, s.tid) AS id, s.*,
-    c.name AS stage, c.span AS around
+    c.name AS stage,
+    coalesce(c.span, -1) AS around  -- -1: in no stage
 FROM (SELECT * FROM step_phases WHERE name = 'step' AND pid IS NOT NULL) s
 ASOF LEFT JOIN step_stages c ON s.pid = c.pid AND s.tid = c.tid AND s.start >= c.ts
 """
@@ -68,17 +79,13 @@ WITH part AS (
         ON part.pid = c.pid AND part.tid = c.tid AND part.start >= c.ts
 ), early AS (
     -- Where the script marks its steps inside the loop, the fetch lies before the step.
-    SELECT w.*, c.span AS around, c.name AS stage
+    SELECT w.*, coalesce(c.span, -1) AS around
     FROM (SELECT * FROM within WHERE id IS NULL AND name = 'fetch') w
     ASOF LEFT JOIN step_stages c ON w.pid = c.pid AND w.tid = c.tid AND w.start >= c.ts
 ), consumed AS (
     -- The next step of the same stage took the batch, whatever is evaluated in between.
-    SELECT e.number, s.id, s.epoch FROM (SELECT * FROM early WHERE around IS NOT NULL) e
-    ASOF JOIN numbered_steps s
+    SELECT e.number, s.id, s.epoch FROM early e ASOF JOIN numbered_steps s
         ON e.pid = s.pid AND e.tid = s.tid AND e.around = s.around AND e.start <= s.start
-    UNION ALL
-    SELECT e.number, s.id, s.epoch FROM (SELECT * FROM early WHERE around IS NULL) e
-    ASOF JOIN numbered_steps s ON e.pid = s.pid AND e.tid = s.tid AND e.start <= s.start
 ), placed AS (
     SELECT number, pid, tid, name, start, "end", gpu_ns, id FROM within WHERE id IS NOT NULL
     UNION ALL
@@ -90,16 +97,23 @@ WITH part AS (
         PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) >= "end", false) AS nested
     FROM placed
+), held AS (
+    -- The part that each lies in directly: of those around it the last one to begin.
+    SELECT i.id, max(o.number) AS number, any_value(i."end" - i.start) AS ns,
+        any_value(i.gpu_ns) AS gpu_ns, bool_or(i.name IN {_COMPUTE}) AS computes
+    FROM outer_part i JOIN outer_part o
+        ON i.id = o.id AND i.nested
+        AND o.start <= i.start AND i."end" <= o."end" AND o.number < i.number
+    GROUP BY i.id, i.number
 ), inner_time AS (
     -- What lies in another part, as in an optimizer's closure, is taken from that.
-    SELECT o.id, o.number, sum(i."end" - i.start) AS ns, sum(i.gpu_ns) AS gpu_ns
-    FROM outer_part i JOIN outer_part o
-        ON i.id = o.id AND i.nested AND NOT o.nested
-        AND o.start <= i.start AND i."end" <= o."end" AND o.number < i.number
-    GROUP BY ALL
+    SELECT id, number, sum(ns) AS ns,
+        CASE WHEN bool_and(gpu_ns IS NOT NULL OR NOT computes)
+        THEN coalesce(sum(gpu_ns), 0) END AS gpu_ns
+    FROM held GROUP BY ALL
 ), own AS (
     SELECT p.id, p.name, p.start, p."end" - p.start - coalesce(i.ns, 0) AS ns,
-        p.gpu_ns::HUGEINT - coalesce(i.gpu_ns, 0) AS gpu_ns
+        p.gpu_ns::HUGEINT - CASE WHEN i.id IS NULL THEN 0 ELSE i.gpu_ns END AS gpu_ns
     FROM outer_part p LEFT JOIN inner_time i USING (id, number)
 ), sums AS (
     SELECT id, min(start) AS first,
@@ -107,8 +121,7 @@ WITH part AS (
     FROM own GROUP BY id
 ), whole AS (
     SELECT s.*, least(s.start, coalesce(first, s.start)) AS begun,
-        {", ".join(f"coalesce({n}_ns, 0) AS {n}_ns" for n in _PARTS)},
-        {", ".join(f"gpu_{n}_ns" for n in _COMPUTE)}
+        {_OF_ENDED}
     FROM numbered_steps s LEFT JOIN sums USING (id)
 )
 SELECT whole.pid, whole.tid, whole.stage, whole.epoch, whole.step,
@@ -185,7 +198,10 @@ STEPS = View(
         _time("optimizer_ns", "optimizer, likewise"),
         _time("checkpoint_ns", "checkpoint, likewise"),
         _time("overhead_ns", "what is left of the total"),
-        _time("gpu_forward_ns", "forward, by CUDA events around it; null: not measured"),
+        _time(
+            "gpu_forward_ns",
+            "forward, by CUDA events around it, without what lies in it; null: not all measured",
+        ),
         _time("gpu_backward_ns", "backward, likewise"),
         _time("gpu_optimizer_ns", "optimizer, likewise"),
         Column("source", Type.TEXT, "of the step: script or inferred"),

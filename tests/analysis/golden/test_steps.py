@@ -23,7 +23,7 @@ def test_parts_of_a_step_and_what_is_left(tmp_path):
         """
         stage | epoch | step | start | end | total | stall | compute | overhead | gpu
         train | 0     | 0    | 100   | 200 | 100   | 30    | 53      | 17       | -
-        train | 0     | 1    | 300   | -   | -     | 0     | 0       | -        | -
+        train | 0     | 1    | 300   | -   | -     | -     | -       | -        | -
         """,
     )
 

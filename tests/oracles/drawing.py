@@ -1,0 +1,48 @@
+"""Numbers drawn at random for the oracles: the same ones at every run, unless told otherwise."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from analysis.views.view import View
+from tests.support.traces import make_trace
+
+CASES = int(os.environ.get("TRACER_ORACLE_STREAMS", "200"))
+"""Cases that each test compares."""
+SEED = int(os.environ.get("TRACER_ORACLE_SEED", "1"))
+"""The first case's number; each case is drawn from its own."""
+
+Row = dict[str, Any]
+
+
+def batches(size: int) -> list[list[random.Random]]:
+    """The cases, `size` of them in a trace."""
+    numbers = range(SEED, SEED + CASES)
+    return [[random.Random(n) for n in numbers[i : i + size]] for i in range(0, CASES, size)]
+
+
+def rows_of_view(view: View, tables: dict[str, list[Row]], **manifest: Any) -> list[Row]:
+    """What the view says of a trace with these tables."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        make_trace(Path(folder) / "t", tables, **manifest) as trace,
+    ):
+        view.make(trace)
+        cursor = trace.connection.execute(f"SELECT * FROM {view.name}")
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def grouped(rows: list[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    """Rows by their case, each case's in one order, whatever order they came in."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    for of_case in found.values():
+        of_case.sort(key=lambda row: repr(sorted(row.items())))
+    return found

@@ -14,6 +14,7 @@ from analysis.report.tables import records
 from analysis.report.together import TRACE
 from tracer.cli.output import console, print_table, safe, show
 from tracer.sizes import show_size
+from tracer.store.own_cost import cost_said
 
 _MOST_ROWS = 15
 _MOST_PATHS = 4
@@ -239,11 +240,9 @@ def print_report(
         out.print("0 events lost.")
     cost = facts["own_cost"]
     if cost:
-        out.print(
-            f"The tracer itself: {show(cost.get('cpu_s'))} s CPU, "
-            f"{show_size(cost.get('max_rss_bytes') or 0)} memory, "
-            f"{show_size(cost.get('bytes_written') or 0)} written."
-        )
+        written = cost.get("bytes_written")
+        parts = [*cost_said(cost), *([] if written is None else [f"{show_size(written)} written"])]
+        out.print(f"The tracer itself: {'; '.join(parts)}.")
     for note in notes:
         out.print(safe(f"Note: {note}."))
     out.print()

@@ -18,7 +18,14 @@ from tracer.phases.automatic import SYNCHRONIZE_ENV
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import write_mappings
 from tracer.session.capture import Capture, Stats
-from tracer.session.description import add_containers, add_cost, cpu_s, first_manifest, note_end
+from tracer.session.description import (
+    add_containers,
+    add_cost,
+    cpu_s,
+    first_manifest,
+    max_rss_bytes,
+    note_end,
+)
 from tracer.session.ending import Running, end_command, let_end, until_the_end
 from tracer.session.failures import ended_by_error, unwritten
 from tracer.session.launch import Launch
@@ -136,7 +143,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             capture.close()
             made.remove_live_marks()
             privileges.keep(privileges.FINALIZE)
+            begun_cpu_s = cpu_s()
             manifest = finalize(made.place, manifest, listener.decoding, find_files)
+            manifest["own_cost"]["tables_cpu_s"] = round(cpu_s() - begun_cpu_s, 3)
+            manifest["own_cost"]["tables_max_rss_bytes"] = max_rss_bytes()
             try:
                 manifest = add_cost(made.place, manifest, sampler.cpu_s)
             except OSError as error:
@@ -231,7 +241,9 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.stop()
         members.close()
         end_ns = time.monotonic_ns()
-        manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s + sampler.cpu_s
+        captured_s = cpu_s() - begun_cpu_s + sampler.cpu_s
+        manifest["own_cost"]["capture_cpu_s"] = round(captured_s, 3)
+        manifest["own_cost"]["capture_max_rss_bytes"] = max_rss_bytes()
         failure = sampler.failure or (capture.drain.failure if capture.drain else None)
         if failure is not None:
             ended_by = ended_by_error(failure)

@@ -87,7 +87,8 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
             "bios": "bios",
             "pages": "pages",
             "ratio": "ratio",
-            "own_pages": "tracer's own",
+            "target_pages": "targets'",
+            "own_pages": "own",
         },
         ("reason", "certainty"),
     ),
@@ -205,7 +206,8 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
 _NOTES = {
     "energy": "part: contained in another row. share: of the baseload, scaled by the run's time.",
     "page_faults": "neither: it failed, or perf events did not tell. A dash: not known.",
-    "flushed_pages": "certainty: exact by kernel events, inferred from the system call.",
+    "flushed_pages": "pages: of the whole machine; targets': what they had a part in; own: the "
+    "tracer's. certainty: exact by kernel events, inferred from the system call.",
     "step_times": "compute: forward, backward and optimizer. gpu: beside the CPU, by CUDA events.",
     "phases": "calls, faults: of the phase's own thread; written: pages of the machine, "
     "less the tracer's own.",

@@ -22,8 +22,8 @@ from analysis.flushlayer.timed.state import WRITE
 from analysis.flushlayer.trace.accesses import Accesses
 from analysis.flushlayer.trace.ceiling import KINDS, ceiling
 from analysis.flushlayer.trace.recorded import recorded
-from analysis.flushlayer.trace.writers import TARGETS
 from analysis.flushlayer.trace.sync_calls import sync_calls
+from analysis.flushlayer.trace.writers import TARGETS
 from tracer.store.trace import Trace
 
 GROUPS = ("phase", "tenant", "reason")
@@ -45,10 +45,11 @@ def answer(
 
     Keys: requests (N), those of `input_facts`, capacity_pages, capacity_bytes; latency: rows of
     `results` for each of the two replays with and without the layer (columns replay, layer, op,
-    then those of `results`); improvement: rows of `improvement` for all writes, closed replay, and for each
-    phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer, calls,
+    then those of `results`); improvement: rows of `improvement` for all writes, closed replay, and
+    for each phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer, calls,
     mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by replay and layer);
-    layers (LayerUse of the layer, or of each tenant's part, closed replay; tenant: None for all); disk_pages with and without the layer;
+    layers (LayerUse of the layer, or of each tenant's part, closed replay; tenant: None for all);
+    disk_pages with and without the layer;
     wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling;
     assumptions. What is not known is None.
     """

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from analysis.flushlayer.trace.page_count import check_pages
-from analysis.flushlayer.trace.writers import Writers, everybody_because, taken, writers
+from analysis.flushlayer.trace.writers import Writers, taken, writers
 from analysis.views.context import make_owners
 from analysis.views.flushes import flushes
 from analysis.views.requests import OPERATION
 from analysis.views.submissions import SECTORS_PER_PAGE
+from analysis.views.whose import everybody_because
 from tracer.store.trace import Trace
 
 _SECTOR, _PAGE = 512, 4096
@@ -41,8 +42,8 @@ class Bios:
     """The bios that pages are of, in order of time; arrays of one length, codes into the names.
 
     ts (ns), write, waited (flagged as one that somebody waits for: S or F in rwbs), flush and fua
-    (F before and after the operation in rwbs), device, sector (of 512 bytes), sectors (of them: its length), first (its first page
-    access), pages (of a flush alone: none), pid (who submitted it), reason, tenant, phase (codes;
+    (F before and after the operation in rwbs), device, sector (of 512 bytes), sectors (of
+    them: its length), first (its first page access), pages (of a flush alone: none), pid (who submitted it), reason, tenant, phase (codes;
     -1: not known).
     """
 
@@ -115,7 +116,8 @@ def page_writebacks(
     With `flushes_too` the bios have those that only flush a device's cache, of no pages.
 
     A write bio counts whatever its reason, but those of the recorder's own files. A bio is an
-    access to each page of 4096 bytes that it touches, in ascending order: one of 512 bytes is one. `devices` (MAJOR:MINOR) limits them to some
+    access to each page of 4096 bytes that it touches, in ascending order: one of 512 bytes is one.
+    `devices` (MAJOR:MINOR) limits them to some
     devices. Raises what `check_pages` does where there are more than can be.
     """
     rows = _rows(trace, devices, reads, flushes_too)
@@ -173,7 +175,8 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
         " coalesce(container, target) AS tenant, phase, own, true AS write,"
-        " nr_sector, whose, dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all"
+        " nr_sector, whose,"
+        " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all"
         f" FROM {view} WHERE pages > 0{chosen}"
     )
     parameters = [*(devices or [])]
@@ -182,15 +185,15 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
             f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
             " rwbs, block_rows.pid, NULL, NULL, NULL, false, false, nr_sector,"
-            f" {_SUBMITTER}, false FROM block_rows LEFT JOIN owners USING (tid) WHERE event = 'bio_queue'"
-            f" AND nr_sector > 0 AND {OPERATION} = 'read'{chosen}"
+            f" {_SUBMITTER}, false FROM block_rows LEFT JOIN owners USING (tid)"
+            f" WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read'{chosen}"
         )
         parameters += [*(devices or [])]
     if flushes_too:
         query += (
             " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true,"
-            f" 0, {_SUBMITTER}, true FROM block_rows LEFT JOIN owners USING (tid) WHERE event = 'bio_queue' AND nr_sector = 0"
-            f" AND rwbs LIKE 'F%'{chosen}"
+            f" 0, {_SUBMITTER}, true FROM block_rows LEFT JOIN owners USING (tid)"
+            f" WHERE event = 'bio_queue' AND nr_sector = 0 AND rwbs LIKE 'F%'{chosen}"
         )
         parameters += [*(devices or [])]
     return trace.sql(f"SELECT * FROM ({query}) ORDER BY ts, row", *parameters)

@@ -1,7 +1,8 @@
 """The state of a timed simulation: a few arrays of int64 rows, and what each column holds.
 
 Everything is in arrays, so that compiled loops can stop anywhere, be given longer arrays, and
-go on. Times are ns, places are sectors of 512 bytes, -1 stands for none.
+go on. What numba has compiled and kept knows these numbers, but not that they change: change every
+file that uses one, too. Times are ns, places are sectors of 512 bytes, -1 stands for none.
 """
 
 from __future__ import annotations

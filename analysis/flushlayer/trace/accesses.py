@@ -43,8 +43,8 @@ class Bios:
 
     ts (ns), write, waited (flagged as one that somebody waits for: S or F in rwbs), flush and fua
     (F before and after the operation in rwbs), device, sector (of 512 bytes), sectors (of
-    them: its length), first (its first page access), pages (of a flush alone: none), pid (who submitted it), reason, tenant, phase (codes;
-    -1: not known).
+    them: its length), first (its first page access), pages (of a flush alone: none), pid (who
+    submitted it), reason, tenant, phase (codes; -1: not known).
     """
 
     ts: NDArray[np.int64]

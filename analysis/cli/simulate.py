@@ -284,9 +284,7 @@ def _answer(
     if model is Model.CURVE:
         accesses = taken(question.identity, reads=question.reads)
         return curve.answer(question, accesses, wanted)
-    return paper.answer(
-        question, {key: taken(key, reads=question.reads) for key in Identity}
-    )
+    return paper.answer(question, {key: taken(key, reads=question.reads) for key in Identity})
 
 
 def _about(trace: Trace, facts: dict[str, Any]) -> list[str]:

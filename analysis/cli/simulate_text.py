@@ -54,7 +54,9 @@ def _left_out(out: Console, facts: dict[str, Any]) -> None:
     if found["taken"] == TARGETS:
         pages, share = show(found["left_out"]), found["left_out_share"]
         out.print(f"     of journal and metadata     {show(_theirs(found))}")
-        out.print(f"     left out, not the targets'  {pages} of {show(found['pages'])} ({share:.1%})")
+        out.print(
+            f"     left out, not the targets'  {pages} of {show(found['pages'])} ({share:.1%})"
+        )
 
 
 def _theirs(found: dict[str, Any]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from analysis.findings.finding import (
+    Answer,
     Finding,
     ask,
     finding,
@@ -14,11 +15,13 @@ from analysis.findings.finding import (
 from analysis.findings.finding import name as named
 from analysis.findings.window import Scope, Window, whole
 from analysis.views.flushes import flushes
+from analysis.views.whose import everybody_because
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)
 _WAITED_FOR = ("fsync", "sync", "direct", "journal")
 _PAGE_BYTES = 4096
+_MINE = "whose IN ('target', 'shared')"
 _UNCERTAIN = 1.0
 
 _WHY = {
@@ -84,7 +87,8 @@ def waited_for(trace: Trace) -> list[Finding]:
     """How much of what reaches the disk a thread of somebody's waits for, and what is not known.
 
     The flusher's pages nobody waits for, unless the kernel puts writers to sleep meanwhile, which
-    are stalls. The recorder's own files do not count. Needs table block.
+    are stalls. The recorder's own files do not count. The number is the machine's, and the targets'
+    pages stand beside it. Needs table block.
     """
     over = whole(trace)
     if over is None:
@@ -93,7 +97,10 @@ def waited_for(trace: Trace) -> list[Finding]:
     answer = ask(
         trace,
         f"SELECT 100 * coalesce(sum(pages) FILTER (reason IN {_WAITED_FOR}), 0) / sum(pages)"
-        " AS value, sum(pages) AS pages, count(*) AS bios FROM flushes WHERE NOT own",
+        " AS value, sum(pages) AS pages, count(*) AS bios,"
+        f" sum(pages) FILTER ({_MINE}) AS target_pages, 100 * coalesce(sum(pages) FILTER"
+        f" ({_MINE} AND reason IN {_WAITED_FOR}), 0) / sum(pages) FILTER ({_MINE}) AS target_value"
+        " FROM flushes WHERE NOT own",
     )
     if answer is None:
         return []
@@ -101,7 +108,7 @@ def waited_for(trace: Trace) -> list[Finding]:
     sentence = (
         f"somebody waits, or may wait, for {percent(answer.value)} of the {written} that were"
         " written to disks (fsync, sync, direct writes, the journal): the rest is written in the"
-        " background"
+        f" background{_of_targets(trace, answer)}"
     )
     weight = of_events(answer.value / 100, answer.number("bios"))
     found = [finding(trace, over, _MACHINE, "waited for", answer, sentence, "%", weight)]
@@ -115,3 +122,15 @@ def waited_for(trace: Trace) -> list[Finding]:
         weight = of_events(unknown.value / 100, unknown.number("bios"))
         found.append(finding(trace, over, _MACHINE, "unknown", unknown, sentence, "%", weight))
     return found
+
+
+def _of_targets(trace: Trace, answer: Answer) -> str:
+    if everybody_because(trace, all_writers=False):
+        return ""
+    pages = answer.number("target_pages")
+    if not pages:
+        return "; none of it is known to be the targets'"
+    return (
+        f"; of the targets' {size(pages * _PAGE_BYTES)} it is"
+        f" {percent(answer.number('target_value'))}"
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tracer.store.manifest import Manifest, duration_s
+from tracer.store.own_cost import TOGETHER, cost_said
 
 _MOST_TARGETS = 12
 _MOST_CHARACTERS = 300
@@ -69,10 +70,13 @@ def _tiles(manifest: Manifest) -> list[Tile]:
     complete = manifest["complete"]
     ended = _WHY.get(manifest.get("ended_by") or "", "")
     tiles.append(Tile("Complete", "yes" if complete else "no", ended, bad=not complete))
-    cpu = manifest["own_cost"].get("cpu_s")
+    cost = manifest["own_cost"]
+    split = "tables_cpu_s" in cost
+    cpu = cost.get("capture_cpu_s" if split else "cpu_s")
     if cpu is not None:
-        share = f"{100 * cpu / duration:.1f} % of one CPU" if duration else ""
-        tiles.append(Tile("The tracer itself", f"{cpu:,.2f} s CPU", share))
+        share = f", {100 * cpu / duration:.1f} % of one CPU" if duration else ""
+        what = "capture" if split else TOGETHER
+        tiles.append(Tile("The tracer itself", f"{cpu:,.2f} s CPU", what + share))
     return tiles
 
 
@@ -114,16 +118,11 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
     facts.append(("recorded by", f"{by}, {manifest['backend']}{why}"))
     facts.append(("probes", ", ".join(manifest["probes"]) or "none"))
     cost = manifest["own_cost"]
-    sizes = [
-        f"{size / 2**20:,.1f} MiB {name}"
-        for size, name in (
-            (cost.get("max_rss_bytes"), "memory"),
-            (cost.get("bytes_written"), "written"),
-        )
-        if size is not None
-    ]
-    if sizes:
-        facts.append(("the tracer's own cost", ", ".join(sizes)))
+    parts = cost_said(cost)
+    if "bytes_written" in cost:
+        parts.append(f"{cost['bytes_written'] / 2**20:,.1f} MiB written")
+    if parts:
+        facts.append(("the tracer's own cost", "; ".join(parts)))
     return [(name[:_MOST_NAME], value[: 2 * _MOST_CHARACTERS]) for name, value in facts]
 
 

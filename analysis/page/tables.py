@@ -49,7 +49,8 @@ _TITLES = {
     "flushed_pages": (
         "Pages written to devices, by reason",
         "Certainty: exact by kernel events, ambiguous where several had dirtied the file, inferred"
-        " from the system call. Own pages: of files that the recorder wrote.",
+        " from the system call. Pages: of the whole machine. Target pages: those that a target had"
+        " a part in. Own pages: of files that the recorder wrote.",
     ),
     "writeback_intervals": (
         "Times between write-backs", "Between successive writeback_start events on one device.",

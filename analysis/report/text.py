@@ -14,6 +14,7 @@ from analysis.report.tables import records
 from analysis.report.together import TRACE
 from tracer.cli.output import console, print_table, safe, show
 from tracer.sizes import show_size
+from tracer.store.own_cost import cost_said
 
 _MOST_ROWS = 15
 _MOST_PATHS = 4
@@ -86,7 +87,8 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
             "bios": "bios",
             "pages": "pages",
             "ratio": "ratio",
-            "own_pages": "tracer's own",
+            "target_pages": "targets'",
+            "own_pages": "own",
         },
         ("reason", "certainty"),
     ),
@@ -204,7 +206,8 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
 _NOTES = {
     "energy": "part: contained in another row. share: of the baseload, scaled by the run's time.",
     "page_faults": "neither: it failed, or perf events did not tell. A dash: not known.",
-    "flushed_pages": "certainty: exact by kernel events, inferred from the system call.",
+    "flushed_pages": "pages: of the whole machine; targets': what they had a part in; own: the "
+    "tracer's. certainty: exact by kernel events, inferred from the system call.",
     "step_times": "compute: forward, backward and optimizer. gpu: beside the CPU, by CUDA events.",
     "phases": "calls, faults: of the phase's own thread; written: pages of the machine, "
     "less the tracer's own.",
@@ -239,11 +242,9 @@ def print_report(
         out.print("0 events lost.")
     cost = facts["own_cost"]
     if cost:
-        out.print(
-            f"The tracer itself: {show(cost.get('cpu_s'))} s CPU, "
-            f"{show_size(cost.get('max_rss_bytes') or 0)} memory, "
-            f"{show_size(cost.get('bytes_written') or 0)} written."
-        )
+        written = cost.get("bytes_written")
+        parts = [*cost_said(cost), *([] if written is None else [f"{show_size(written)} written"])]
+        out.print(f"The tracer itself: {'; '.join(parts)}.")
     for note in notes:
         out.print(safe(f"Note: {note}."))
     out.print()

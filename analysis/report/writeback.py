@@ -45,6 +45,8 @@ def _flushed_of(trace: Trace) -> pd.DataFrame:
     return trace.sql(
         f"""
         SELECT reason, certainty, count(*) AS bios, sum(pages)::DOUBLE AS pages,
+            coalesce(sum(pages) FILTER (NOT own AND whose IN ('target', 'shared')), 0)::DOUBLE
+                AS target_pages,
             coalesce(sum(pages) FILTER (own), 0)::DOUBLE AS own_pages
         FROM {flushes(trace)} GROUP BY ALL
         """
@@ -55,22 +57,24 @@ def _flushed(parts: pd.DataFrame) -> pd.DataFrame:
     found = parts.assign(
         ratio=parts["pages"] / parts["pages"].sum(),
         pages=whole(parts["pages"]),
+        target_pages=whole(parts["target_pages"]),
         own_pages=whole(parts["own_pages"]),
     )
     found = found.sort_values(
         ["pages", "reason", "certainty"], ascending=[False, True, True], ignore_index=True
     )
-    return found[["reason", "certainty", "bios", "pages", "ratio", "own_pages"]]
+    return found[["reason", "certainty", "bios", "pages", "ratio", "target_pages", "own_pages"]]
 
 
 FLUSHED_PAGES = Mergeable(("reason", "certainty"), _flushed_of, _flushed)
 
 
 def flushed_pages(trace: Trace) -> pd.DataFrame:
-    """Pages written to devices by reason and certainty, the recorder's own apart.
+    """Pages written to devices by reason and certainty: the machine's and the targets'.
 
-    Columns: reason, certainty, bios, pages (4096 bytes), ratio (of all pages; sums to 1), own_pages
-    (of files that the recorder wrote).
+    Columns: reason, certainty, bios, pages (4096 bytes, of the whole machine), ratio (of all pages;
+    sums to 1), target_pages (those that a target had a part in, by the column whose of flushes),
+    own_pages (of files that the recorder wrote).
     """
     return FLUSHED_PAGES.of(trace)
 

@@ -13,10 +13,8 @@ from tracer.store.trace import Trace
 _MOST_ROWS = 120
 
 
-def run_writebacks(
-    trace: Trace, dev: str | None, identity: Identity = Identity.BLOCK
-) -> Accesses:
-    """The page write-backs of a run: all of them to its own disk `dev`; without one the targets'."""
+def run_writebacks(trace: Trace, dev: str | None, identity: Identity = Identity.BLOCK) -> Accesses:
+    """The page write-backs of a run: all to its own disk `dev`; without one the targets'."""
     devices = None if dev is None else [dev]
     return page_writebacks(trace, devices, identity, all_writers=dev is not None)
 

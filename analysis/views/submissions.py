@@ -222,8 +222,8 @@ WITH joined AS (
         ) AS since
     FROM told
 )
-SELECT id, ts, at_ns, by_tid, dev, disk, fs, sector, nr_sector, rwbs, metadata, page, pages, pid, tid, comm,
-    ino, root, call, bracket_ino IS NOT NULL AS in_bracket,
+SELECT id, ts, at_ns, by_tid, dev, disk, fs, sector, nr_sector, rwbs, metadata, page, pages, pid,
+    tid, comm, ino, root, call, bracket_ino IS NOT NULL AS in_bracket,
     {apart("inode_at", "age")} AS dirty_since,
     -- What a direct write writes is its caller's, but for pages that others left in its way.
     evidence = 'direct' AND latest.event IS DISTINCT FROM 'writepages_start' AS direct,

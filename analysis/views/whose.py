@@ -16,8 +16,8 @@ from tracer.store.trace import Trace
 COLUMN = Column(
     "whose",
     Type.TEXT,
-    "target: only targets' processes dirtied it; shared: others did, too; other: only others; null: "
-    "not known. Inferred where `dirtier` is null, from who submitted it or which target syncs",
+    "target: only targets' processes dirtied it; shared: others did, too; other: only others; "
+    "null: not known. Where `dirtier` is null it is inferred, from who submitted it or syncs",
 )
 
 # By a call made for it, or by another that a file system syncs in (a write to an O_SYNC file).
@@ -68,3 +68,17 @@ def make_undirtied(trace: Trace) -> None:
     trace.execute(_SYNCING)
     trace.execute(_UNDIRTIED)
     trace.execute("DROP TABLE syncing")
+
+
+def everybody_because(trace: Trace, all_writers: bool) -> str:
+    """Why everybody's pages are taken of a trace; empty: the targets' can be told, and are."""
+    if all_writers:
+        return "as asked for"
+    targets = trace.manifest["targets"]
+    if not targets:
+        return "the trace names no target"
+    if any(target["kind"] == "machine" for target in targets):
+        return "the whole machine was recorded"
+    if not {"dirty", "processes"} <= set(trace.tables):
+        return "nobody's can be told: without the probe dirty no event names who dirtied a page"
+    return ""

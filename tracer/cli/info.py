@@ -63,6 +63,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
 def _print(name: str, facts: dict[str, Any]) -> None:
     from tracer.cli.output import console, print_table, safe, show
     from tracer.sizes import show_size
+    from tracer.store.own_cost import cost_said
 
     out = console()
     duration = facts["duration_s"]
@@ -102,12 +103,10 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     since = "" if imported else ", ns since boot"
     out.print(safe(f"  clock       {facts['clock'].get('name')}{since}"))
     cost = facts["own_cost"]
-    if cost:
-        out.print(
-            f"  own cost    {show(cost.get('cpu_s'))} s CPU, "
-            f"{show_size(cost.get('max_rss_bytes') or 0)} memory, "
-            f"{show_size(cost.get('bytes_written') or 0)} written"
-        )
+    for number, said in enumerate(cost_said(cost)):
+        out.print(f"  {'' if number else 'own cost':<11} {said}")
+    if "bytes_written" in cost:
+        out.print(f"              {show_size(cost['bytes_written'])} written")
     loss = facts["loss"]
     lost = f"{loss.get('events', 0)} events in {loss.get('windows', 0)} gaps"
     if loss.get("unknown"):

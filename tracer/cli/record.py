@@ -252,6 +252,8 @@ def _name(
 
 
 def _say(outcome: Outcome) -> None:
+    from tracer.store.own_cost import cost_said
+
     manifest = outcome.manifest
     rows = sum(table["rows"] for table in manifest["tables"].values())
     loss = manifest["loss"]
@@ -260,4 +262,6 @@ def _say(outcome: Outcome) -> None:
         lost += f" in {loss['windows']} gaps (tracer info)"
     name = str(outcome.folder)
     say(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
+    if cost := cost_said(manifest["own_cost"]):
+        say(f"It took {'; '.join(cost)}.")
     say(f"See it: tracer report {name}")

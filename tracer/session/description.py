@@ -106,6 +106,11 @@ def cpu_s() -> float:
     return round(usage.ru_utime + usage.ru_stime, 3)
 
 
+def max_rss_bytes() -> int:
+    """The most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def add_cost(folder: Path, manifest: Manifest, others_s: float) -> Manifest:
     """Put into the manifest what the recorder itself has used; OSError passes through.
 
@@ -120,7 +125,7 @@ def add_cost(folder: Path, manifest: Manifest, others_s: float) -> Manifest:
     manifest["own_cost"] = {
         **manifest["own_cost"],
         "cpu_s": round(usage.ru_utime + usage.ru_stime + perf_s + others_s, 3),
-        "max_rss_bytes": usage.ru_maxrss * 1024,
+        "max_rss_bytes": max_rss_bytes(),
         "bytes_written": sum(written.values()),
         "raw_bytes": written[RAW],
     }

@@ -24,6 +24,7 @@ from tracer.session.description import (
     add_devices,
     cpu_s,
     first_manifest,
+    max_rss_bytes,
     note_end,
 )
 from tracer.session.ending import Running, end_command, let_end, until_the_end
@@ -143,7 +144,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             capture.close()
             made.remove_live_marks()
             privileges.keep(privileges.FINALIZE)
+            begun_cpu_s = cpu_s()
             manifest = finalize(made.place, manifest, listener.decoding, find_files)
+            manifest["own_cost"]["tables_cpu_s"] = round(cpu_s() - begun_cpu_s, 3)
+            manifest["own_cost"]["tables_max_rss_bytes"] = max_rss_bytes()
             try:
                 manifest = add_cost(made.place, manifest, sampler.cpu_s)
             except OSError as error:
@@ -238,7 +242,9 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.stop()
         members.close()
         end_ns = time.monotonic_ns()
-        manifest["own_cost"]["capture_cpu_s"] = cpu_s() - begun_cpu_s + sampler.cpu_s
+        captured_s = cpu_s() - begun_cpu_s + sampler.cpu_s
+        manifest["own_cost"]["capture_cpu_s"] = round(captured_s, 3)
+        manifest["own_cost"]["capture_max_rss_bytes"] = max_rss_bytes()
         failure = sampler.failure or (capture.drain.failure if capture.drain else None)
         if failure is not None:
             ended_by = ended_by_error(failure)

@@ -265,13 +265,17 @@ class Imported(TypedDict, total=False):
 
 
 class OwnCost(TypedDict, total=False):
-    """What the recorder itself used; `bytes_written` of raw data and tables.
+    """What the recorder itself used, from its start to its end; `bytes_written`: raw and tables.
 
-    `capture_cpu_s`: while events were let in.
+    `capture_`: while events were let in. `tables_`: making tables of them afterwards; its memory
+    is the most that the recorder ever held until then.
     """
 
     cpu_s: float
     capture_cpu_s: float
+    capture_max_rss_bytes: Count
+    tables_cpu_s: float
+    tables_max_rss_bytes: Count
     max_rss_bytes: Count
     bytes_written: Count
     raw_bytes: Count

@@ -168,8 +168,8 @@ def run(
     everybody.
 
     Columns: model, writers (targets or everybody), left_out_share (of all written pages those that
-    are not taken; NaN: not told), identity, buffer, policy, medium, disk, capacity_pages, capacity_bytes; of
-    `curve`: requests (N), unique_pages (U), disk_writes, resident, improvement,
+    are not taken; NaN: not told), identity, buffer, policy, medium, disk, capacity_pages,
+    capacity_bytes; of `curve`: requests (N), unique_pages (U), disk_writes, resident, improvement,
     improvement_with_drain, and each knob with `bound` (least or most); of `timed`: destage, replay,
     and of the writes mean_ns .. max_ns, the same without the layer (base_...), improvement (of the
     mean), disk_pages, base_disk_pages, disk_utilisation, medium_utilisation, lifetime_low_years and
@@ -251,7 +251,13 @@ def _curve(
         frame = improvements(found, medium.write_ns, disk.write_ns)
         by_size = {row["capacity_pages"]: row for row in frame.to_dict("records")}
         rows += [
-            {"model": "curve", **_whose(accesses), **named, "medium": medium.name, "disk": disk.name}
+            {
+                "model": "curve",
+                **_whose(accesses),
+                **named,
+                "medium": medium.name,
+                "disk": disk.name,
+            }
             | {"requests": found.writes, "unique_pages": accesses.unique_written}
             | {str(key): value for key, value in by_size[size].items()}
             for size in pages

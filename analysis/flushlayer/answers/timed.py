@@ -18,14 +18,19 @@ from analysis.flushlayer.timed.destage import Destage
 from analysis.flushlayer.timed.disk import Disk
 from analysis.flushlayer.timed.outcome import Outcome, improvement, replay_gap, results
 from analysis.flushlayer.timed.requests import Requests
+from analysis.flushlayer.timed.state import WRITE
 from analysis.flushlayer.trace.accesses import Accesses
 from analysis.flushlayer.trace.ceiling import ceiling
 from analysis.flushlayer.trace.recorded import recorded
 from analysis.flushlayer.trace.sync_calls import sync_calls
+from analysis.flushlayer.trace.writers import TARGETS
 from analysis.views.write_waits import KINDS
 from tracer.store.trace import Trace
 
 GROUPS = ("phase", "tenant", "reason")
+OTHER = "other"
+"""The tenant of writes that have none, in a layer that is divided."""
+_MOST_NAMED = 8
 _QUANTILES = (0.5, 0.99)
 
 
@@ -41,16 +46,20 @@ def answer(
 
     Keys: requests (N), those of `input_facts`, capacity_pages, capacity_bytes; latency: rows of
     `results` for each of the two replays with and without the layer (columns replay, layer, op,
-    then those of `results`); improvement: rows of `improvement` for all writes, closed replay, and for each
-    phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer, calls,
-    mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by replay and layer);
-    layers (LayerUse of the partitions, closed replay); disk_pages with and without the layer;
-    wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling;
+    then those of `results`); improvement: rows of `improvement` for all writes, closed replay, and
+    for each phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns
+    layer, calls, mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by replay
+    and layer); layers (LayerUse of the layer, or of each tenant's part, closed replay; tenant: None
+    for all); disk_pages with and without the layer; wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling;
     assumptions. What is not known is None.
     """
     requests = recorded(trace, accesses)
+    names = {} if accesses.bios is None else accesses.bios.names
     disk = Disk(question.disk)
-    shares = _equal_shares(requests) if partitioned else None
+    shares = None
+    if partitioned:
+        requests, names = _everybody_a_tenant(requests, names)
+        shares = (1.0,) * len(names["tenant"]) or None
     destage = of_job(destage, requests)
     layer = layer_of(question, accesses, destage, shares)
     runs: dict[tuple[str, bool], Outcome] = {}
@@ -62,7 +71,6 @@ def answer(
                 progress(f"{replay} replay, {'with' if has_layer else 'without'} the layer")
             runs[replay, has_layer] = simulate(requests, disk, layer if has_layer else None, replay)
     one, base = runs["closed", True], runs["closed", False]
-    names = {} if accesses.bios is None else accesses.bios.names
     return {
         "requests": sum(accesses.by_reason.values()),
         **input_facts(accesses),
@@ -80,7 +88,10 @@ def answer(
             for (replay, has_layer), run in runs.items()
             for use in (*run.disks, *([run.medium] if run.medium else []))
         ],
-        "layers": [dataclasses.asdict(use) for use in one.layers],
+        "layers": [
+            {"tenant": tenant, **dataclasses.asdict(use)}
+            for tenant, use in zip(names["tenant"] if shares else [None], one.layers, strict=False)
+        ],
         "disk_pages": one.disk_pages,
         "disk_pages_without": base.disk_pages,
         **_medium(question, layer, one),
@@ -92,6 +103,8 @@ def answer(
             f"{question.buffer} buffer, {question.policy}; destaging: {destage.assumption()}",
             "closed replay: a bio comes as long after the one that its process had waited for as it"
             " did; open replay: it comes at its recorded time, which has the old disk's feedback",
+            *([_parts(names["tenant"])] if shares else []),
+            *_without_others(accesses),
             *about_input(accesses),
         ],
     }
@@ -120,9 +133,35 @@ def layer_of(
     return Layer(capacity, question.medium, destage, buffer, shares, evicted=evicted)
 
 
-def _equal_shares(requests: Requests) -> tuple[float, ...] | None:
-    tenants = -1 if requests.tenant is None else int(requests.tenant.max(initial=-1))
-    return None if tenants < 0 else (1.0,) * (tenants + 1)
+def _everybody_a_tenant(
+    requests: Requests, names: Mapping[str, list[str]]
+) -> tuple[Requests, dict[str, list[str]]]:
+    """The requests, and the names of their tenants: writes without one are those of OTHER."""
+    tenants = names.get("tenant", [])
+    found = dict(names) | {"tenant": [*tenants]}
+    tenant = requests.tenant
+    if tenant is None or not (tenant[requests.op == WRITE] < 0).any():
+        return requests, found
+    called = OTHER if OTHER not in tenants else f"{OTHER} (no tenant)"
+    found["tenant"].append(called)
+    return dataclasses.replace(
+        requests, tenant=np.where(tenant < 0, len(tenants), tenant).astype(np.int16)
+    ), found
+
+
+def _parts(tenants: list[str]) -> str:
+    shown = ", ".join(tenants[:_MOST_NAMED]) + (", ..." if len(tenants) > _MOST_NAMED else "")
+    return (
+        f"the layer is divided into {len(tenants)} equal parts, of {shown}; {OTHER} is whoever has"
+        " no tenant: the journal, metadata, files of several tenants or of one that is not known"
+    )
+
+
+def _without_others(accesses: Accesses) -> list[str]:
+    found = accesses.writers
+    if found is None or found.taken != TARGETS or not found.left_out:
+        return []
+    return ["the disk serves what counts alone: what others read and write costs nobody time"]
 
 
 def _improvements(

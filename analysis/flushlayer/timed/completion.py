@@ -1,4 +1,4 @@
-"""The end of a bio, and who has waited for it: compiled."""
+"""The end of a bio, and of the wait of whoever waits for it: compiled."""
 
 from __future__ import annotations
 

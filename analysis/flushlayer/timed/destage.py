@@ -1,4 +1,4 @@
-"""When a layer writes its dirty pages to the disk without being forced to make room."""
+"""When a layer writes its dirty pages to the disk, unforced by a lack of room."""
 
 from __future__ import annotations
 

@@ -74,6 +74,8 @@ from analysis.flushlayer.timed.state import (
     READ_HITS,
     READS_ENTER,
     SECTOR,
+    SECTORS,
+    SPAN,
     TENANT,
     TOUCHES,
     TS,
@@ -183,6 +185,16 @@ def _phase(w: Any, m: int) -> None:
 
 
 @compiled_lean
+def _page_begin(bio: Any, m: int, k: int) -> int:
+    """The first sector of bio m that is of its k-th page; of the page after its last, its end."""
+    if k == 0:
+        return int(bio[m, SECTOR])
+    if k == bio[m, PAGES]:
+        return int(bio[m, SECTOR] + bio[m, SECTORS])
+    return int((bio[m, SECTOR] // PAGE_SECTORS + k) * PAGE_SECTORS)
+
+
+@compiled_lean
 def _write(w: Any, m: int) -> None:
     """A bio's pages enter a layer, which makes room first; then the medium takes them."""
     bio = w.bio
@@ -197,13 +209,15 @@ def _write(w: Any, m: int) -> None:
         else:
             waits += _make_room(w, layer, i, m)
             enter(w, layer, page)
-        bio[m, HITS] += write_page(w, page, bio[m, DEVICE], bio[m, SECTOR] + k * PAGE_SECTORS)
+        begin = _page_begin(bio, m, k)
+        sectors = _page_begin(bio, m, k + 1) - begin
+        bio[m, HITS] += write_page(w, page, bio[m, DEVICE], begin, sectors)
     bio[m, EVICTIONS] = waits
     if waits:
         bio[m, NEEDS_ROOM] = 1
         bio[m, PENDING] = waits
     else:
-        _to_medium(w, m, bio[m, PAGES])
+        _to_medium(w, m)
     if page >= 0:
         written(w, layer, page)
 
@@ -226,11 +240,12 @@ def _read(w: Any, m: int) -> None:
     """A bio reads what is in a layer from the medium, and the whole of itself from the disk if
     anything is not."""
     bio = w.bio
-    hits = 0
+    hits, held = 0, 0
     for k in range(bio[m, PAGES] if w.layer.shape[0] > 0 else 0):
         home = w.slot[w.page[bio[m, FIRST] + k], HOME]
         if home >= 0:
             hits += 1
+            held += _page_begin(bio, m, k + 1) - _page_begin(bio, m, k)
             w.layer[home, READ_HITS] += 1
     misses = bio[m, PAGES] - hits
     bio[m, HITS] = hits
@@ -239,11 +254,10 @@ def _read(w: Any, m: int) -> None:
         finish(w, m)
         return
     if misses:
-        sectors = bio[m, PAGES] * PAGE_SECTORS
-        submit(w, bio[m, DEVICE], READ, bio[m, SECTOR], sectors, 0, HOST, m)
+        submit(w, bio[m, DEVICE], READ, bio[m, SECTOR], bio[m, SECTORS], 0, HOST, m)
         w.line[bio[m, DEVICE], LAST_HOST] = w.clock[NOW]
     if hits:
-        submit(w, w.line.shape[0] - 1, READ, -1, hits * PAGE_SECTORS, 0, HOST, m)
+        submit(w, w.line.shape[0] - 1, READ, -1, held, 0, HOST, m)
     if w.clock[READS_ENTER] and bio[m, HOME_LAYER] >= 0:
         _keep_read(w, m)
 
@@ -262,14 +276,14 @@ def _keep_read(w: Any, m: int) -> None:
 
 
 @compiled_lean
-def _to_medium(w: Any, m: int, pages: int) -> None:
+def _to_medium(w: Any, m: int) -> None:
     w.bio[m, NEEDS_ROOM] = 0
-    if pages == 0:
+    if w.bio[m, SECTORS] == 0:
         finish(w, m)
         return
     w.bio[m, PENDING] = 1
     fua = w.bio[m, FUA]
-    submit(w, w.line.shape[0] - 1, WRITE, -1, pages * PAGE_SECTORS, fua, HOST, m)
+    submit(w, w.line.shape[0] - 1, WRITE, -1, w.bio[m, SECTORS], fua, HOST, m)
 
 
 @compiled_lean
@@ -279,7 +293,9 @@ def _drop(w: Any, m: int) -> None:
     for k in range(bio[m, PAGES]):
         page = w.page[bio[m, FIRST] + k]
         home = w.slot[page, HOME]
-        if home >= 0:
+        # A part of a page that goes past leaves what else is dirty of it.
+        sectors = _page_begin(bio, m, k + 1) - _page_begin(bio, m, k)
+        if home >= 0 and (not w.slot[page, DIRTY] or sectors >= w.slot[page, SPAN]):
             if w.slot[page, DIRTY]:
                 w.layer[home, OVERWRITTEN] += 1
                 bio[m, HITS] += 1
@@ -325,6 +341,6 @@ def _part_done(w: Any, m: int) -> None:
     if bio[m, PENDING] > 0:
         return
     if bio[m, NEEDS_ROOM]:
-        _to_medium(w, m, bio[m, PAGES])
+        _to_medium(w, m)
     else:
         finish(w, m)

@@ -128,8 +128,8 @@ class Outcome:
 
     @property
     def disk_pages(self) -> int:
-        """Pages written to all disks."""
-        return sum(disk.bytes_written for disk in self.disks) // 4096
+        """What was written to all disks, in pages of 4096 bytes; a part of one counts as one."""
+        return -(-sum(disk.bytes_written for disk in self.disks) // 4096)
 
 
 def results(requests: Requests, outcome: Outcome, by: Sequence[str] = ()) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Events in time order, and the line before each device: compiled, over the arrays of a World."""
+"""Events in order of time, and each device's line: compiled, over the arrays of a World."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed replay: what each bio waits for, read off a recording.
+"""Closed replay: what each bio waits for, as a recording tells it.
 
 A recorded time carries the feedback of the device that it was recorded on: who waits for a slow
 disk comes late with the next request. Here the bios of one issuer are a chain. A bio comes so

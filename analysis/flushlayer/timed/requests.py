@@ -29,7 +29,7 @@ class Requests:
     sector: NDArray[np.int64]
     """Its first sector of 512 bytes."""
     pages: NDArray[np.int32]
-    """Pages of 4096 bytes: the accesses first[m] .. first[m] + pages[m] - 1."""
+    """Pages of 4096 bytes that it touches: the accesses first[m] .. first[m] + pages[m] - 1."""
     first: NDArray[np.int64]
     page: NDArray[np.int32]
     """Dense ids 0 .. unique - 1 of the pages accessed."""
@@ -43,6 +43,8 @@ class Requests:
     phase: NDArray[np.int16] | None = None
     chain: NDArray[np.int64] | None = None
     """The issuer of each bio, for closed replay."""
+    sectors: NDArray[np.int64] | None = None
+    """Its length in sectors, which is what is transferred; None: that of whole pages."""
     done: NDArray[np.int64] | None = None
     """When each bio was completed in the recording, ns; -1: not recorded."""
 
@@ -76,6 +78,13 @@ class Requests:
         _within("first", self.first, 0, len(self.page))
         if (self.first + self.pages > len(self.page)).any():
             raise BadTrace("a bio has more pages than there are page accesses", "it is damaged")
+        if self.sectors is not None:
+            _within("sectors", self.sectors, 0, _SECTORS)
+            last = (self.sector + self.sectors - 1) // PAGE_SECTORS
+            touched = np.where(self.sectors > 0, last - self.sector // PAGE_SECTORS + 1, 0)
+            # A page of a file may lie on two of the device's.
+            if ((self.pages > touched) | (self.pages < np.ceil(touched / 2))).any():
+                raise BadTrace("a bio's pages are not those of its sectors", "it is damaged")
         if self.pages[self.op == FLUSH].any():
             raise BadTrace("a flush has pages", "it is damaged")
         for name in ("tenant", "reason", "phase"):
@@ -103,9 +112,15 @@ class Requests:
         of_them = np.bincount(self.phase[known & waited], minlength=len(bios))
         return tuple(np.flatnonzero((bios > 0) & (of_them >= share * bios)).tolist())
 
+    def lengths(self) -> NDArray[np.int64]:
+        """Sectors that each bio transfers."""
+        if self.sectors is not None:
+            return self.sectors
+        return self.pages.astype(np.int64) * PAGE_SECTORS
+
     def span_sectors(self, device: int) -> int:
         """The sector after the furthest that is accessed on a device."""
-        ends = (self.sector + self.pages.astype(np.int64) * PAGE_SECTORS)[self.device == device]
+        ends = (self.sector + self.lengths())[self.device == device]
         return int(ends.max(initial=0))
 
 
@@ -124,6 +139,7 @@ _TYPES: dict[str, Any] = {
     "phase": np.int16,
     "chain": np.int64,
     "done": np.int64,
+    "sectors": np.int64,
 }
 
 

@@ -27,6 +27,7 @@ from analysis.flushlayer.timed.state import (
     P_OWNER,
     PEAK,
     PLACE,
+    SPAN,
     USED,
     WRITE,
     WRITES,
@@ -112,17 +113,28 @@ def clean(w: Any, page: int) -> None:
 
 
 @compiled_lean
-def write_page(w: Any, page: int, disk: int, sector: int) -> int:
-    """A resident page is written: dirty, and the newest. Gives 1 where that saved a disk write."""
+def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
+    """So many sectors of a resident page are written: dirty, and the newest. Gives 1 where that
+    saved a disk write.
+
+    What is dirty of a page is one stretch: it goes to the disk from its first sector to its last.
+    """
     slot, layers = w.slot, w.layer
     layer = slot[page, HOME]
     saved = slot[page, DIRTY]
+    end = sector + sectors
     if saved:
+        before = slot[page, PLACE]
+        # A file's page that has moved on the disk leaves its old place behind.
+        if slot[page, DISK] == disk and before // PAGE_SECTORS == sector // PAGE_SECTORS:
+            end = max(end, before + slot[page, SPAN])
+            sector = min(sector, before)
         clean(w, page)
         layers[layer, OVERWRITTEN] += 1
     slot[page, DIRTY] = 1
     slot[page, DISK] = disk
     slot[page, PLACE] = sector
+    slot[page, SPAN] = end - sector
     slot[page, WRITTEN] = w.clock[NOW]
     slot[page, NUMBER] = layers[layer, WRITES]
     layers[layer, WRITES] += 1
@@ -140,7 +152,7 @@ def evict(w: Any, page: int, bio: int) -> int:
     if slot[page, DIRTY]:
         w.layer[layer, DESTAGED] += 1
         leave(w, page)
-        submit(w, slot[page, DISK], WRITE, slot[page, PLACE], PAGE_SECTORS, 0, EVICTED, bio)
+        submit(w, slot[page, DISK], WRITE, slot[page, PLACE], slot[page, SPAN], 0, EVICTED, bio)
         return 1
     flight = slot[page, FLIGHT]
     leave(w, page)
@@ -176,6 +188,7 @@ def send(w: Any, page: int) -> None:
     clean(w, page)
     w.layer[layer, DESTAGED] += 1
     w.layer[layer, FLYING] += 1
-    row = submit(w, slot[page, DISK], WRITE, slot[page, PLACE], PAGE_SECTORS, 0, BACKGROUND, page)
+    place, span = slot[page, PLACE], slot[page, SPAN]
+    row = submit(w, slot[page, DISK], WRITE, place, span, 0, BACKGROUND, page)
     w.part[row, P_LAYER] = layer
     slot[page, FLIGHT] = row

@@ -79,6 +79,7 @@ from analysis.flushlayer.timed.state import (
     READ,
     READS_ENTER,
     SECTOR,
+    SECTORS,
     SLOT,
     TAIL,
     TENANT,
@@ -287,6 +288,7 @@ def _tenants(requests: Requests) -> int:
 def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, count: int) -> None:
     bio[:, TS] = requests.ts
     bio[:, SECTOR] = requests.sector
+    bio[:, SECTORS] = requests.lengths()
     bio[:, PAGES] = requests.pages
     bio[:, FIRST] = requests.first
     bio[:, DEVICE] = requests.device

@@ -1,7 +1,8 @@
 """The state of a timed simulation: a few arrays of int64 rows, and what each column holds.
 
 Everything is in arrays, so that compiled loops can stop anywhere, be given longer arrays, and
-go on. Times are ns, places are sectors of 512 bytes, -1 stands for none.
+go on. What numba has compiled and kept knows these numbers, but not that they change: change every
+file that uses one, too. Times are ns, places are sectors of 512 bytes, -1 stands for none.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ WRITE, READ, FLUSH = 0, 1, 2
 """What a bio does (`op`)."""
 
 # A bio. Chained bios (closed replay) have NEXT .. GAP.
-TS, SECTOR, PAGES, FIRST, DEVICE, HOME_LAYER, OP, FUA, TENANT, WAITS = range(10)
-ARRIVED, FINISHED, PENDING, NEEDS_ROOM, HITS, EVICTIONS = range(10, 16)
-BIO_OPEN = 16
-NEXT, RELEASES, BLOCKERS, GAP = range(16, 20)
-BIO_CLOSED = 20
+TS, SECTOR, SECTORS, PAGES, FIRST, DEVICE, HOME_LAYER, OP, FUA, TENANT, WAITS = range(11)
+ARRIVED, FINISHED, PENDING, NEEDS_ROOM, HITS, EVICTIONS = range(11, 17)
+BIO_OPEN = 17
+NEXT, RELEASES, BLOCKERS, GAP = range(17, 21)
+BIO_CLOSED = 21
 
 # A page, and the heads of lists of pages: of each layer, then of each layer and disk (dirty).
-HOME, NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER, DIRTY, PLACE, DISK, WRITTEN, NUMBER, FLIGHT = range(
-    11
-)
-SLOT = 11
+# PLACE and SPAN: the sectors that are dirty, from the first to the last.
+HOME, NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER, DIRTY, PLACE, SPAN, DISK = range(9)
+WRITTEN, NUMBER, FLIGHT = range(9, 12)
+SLOT = 12
 
 # A layer.
 CAPACITY, USED, DIRTIES, FLYING, ACTIVE, WRITES, COMMITTED, OVERWRITTEN = range(8)

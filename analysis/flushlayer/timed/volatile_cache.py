@@ -8,7 +8,6 @@ from analysis.flushlayer.timed import service
 from analysis.flushlayer.timed.completion import finish
 from analysis.flushlayer.timed.destage import commit
 from analysis.flushlayer.timed.queueing import push, submit
-from analysis.flushlayer.timed.residency import PAGE_SECTORS
 from analysis.flushlayer.timed.state import (
     ACKNOWLEDGE,
     CACHE_OUT,
@@ -28,9 +27,9 @@ from analysis.flushlayer.timed.state import (
     NOW,
     OLDEST_EPOCH,
     P_EPOCH,
-    PAGES,
     PENDING,
     SECTOR,
+    SECTORS,
     WRITE,
 )
 from probes.compiled import compiled_lean
@@ -41,7 +40,7 @@ def to_disk(w: Any, m: int) -> None:
     """A write goes to the disk, whose cache may acknowledge it before it is on the medium."""
     bio, line = w.bio, w.line
     device = bio[m, DEVICE]
-    sectors = bio[m, PAGES] * PAGE_SECTORS
+    sectors = bio[m, SECTORS]
     if sectors == 0:
         finish(w, m)
         return

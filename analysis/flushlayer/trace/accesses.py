@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from analysis.flushlayer.trace.page_count import check_pages
-from analysis.flushlayer.trace.writers import Writers, everybody_because, taken, writers
+from analysis.flushlayer.trace.writers import Writers, taken, writers
 from analysis.views.context import make_owners
 from analysis.views.flushes import flushes
 from analysis.views.requests import OPERATION
 from analysis.views.submissions import SECTORS_PER_PAGE
 from analysis.views.volumes import on_devices
+from analysis.views.whose import everybody_because
 from tracer.store.trace import Trace
 
 _SECTOR, _PAGE = 512, 4096
@@ -175,7 +176,8 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
         " coalesce(container, target) AS tenant, phase, own, true AS write,"
-        " nr_sector, whose, dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all"
+        " nr_sector, whose,"
+        " dirtier IS NULL AND (reason = 'journal' OR contains(rwbs, 'M')) AS of_all"
         f" FROM {view} WHERE pages > 0 AND {chosen}"
     )
     if reads:

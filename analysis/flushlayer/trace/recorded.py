@@ -57,6 +57,8 @@ def recorded(trace: Trace, accesses: Accesses) -> Requests:
     pages = np.add.reduceat(bios.pages, np.flatnonzero(leads)) if len(bios) else bios.pages
     all_pages = np.zeros(len(bios), np.int32)
     all_pages[leads] = pages
+    sectors = np.zeros(len(bios), np.int64)
+    sectors[leads] = np.add.reduceat(bios.sectors, np.flatnonzero(leads)) if len(bios) else 0
     # Each bio once, those with a flush before them twice: first the flush, of no pages.
     times = np.where(bios.flush & bios.write & (bios.pages > 0), 2, 1)
     of = np.repeat(np.flatnonzero(leads), times[leads])
@@ -72,6 +74,7 @@ def recorded(trace: Trace, accesses: Accesses) -> Requests:
         device=bios.device[of],
         sector=np.minimum(bios.sector[of], np.uint64(1 << 54)).astype(np.int64),
         pages=np.where(only_flush, 0, all_pages[of]).astype(np.int32),
+        sectors=np.where(only_flush, 0, sectors[of]),
         first=bios.first[of],
         page=accesses.page,
         unique=accesses.unique,
@@ -89,8 +92,10 @@ def recorded(trace: Trace, accesses: Accesses) -> Requests:
 def _continued(bios: Bios, chain: NDArray[np.int64], done: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether a bio goes on where the one before it ends, in one and the same request."""
     found = np.zeros(len(bios), np.bool_)
-    ends = bios.sector + bios.pages.astype(np.uint64) * np.uint64(SECTORS_PER_PAGE)
+    ends = bios.sector + bios.sectors.astype(np.uint64)
     found[1:] = (done[1:] >= 0) & (bios.pages[1:] > 0) & (bios.sector[1:] == ends[:-1])
+    # Where both touch one page, each touches it: they are put together when they are simulated.
+    found[1:] &= bios.sector[1:] % np.uint64(SECTORS_PER_PAGE) == 0
     for values in (done, chain, bios.device, bios.write):
         found[1:] &= values[1:] == values[:-1]
     found[1:] &= ~(bios.flush[1:] | bios.fua[1:] | bios.flush[:-1] | bios.fua[:-1])

@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracer.store.trace import Trace
-
 TARGETS, EVERYBODY = "targets", "everybody"
 _MINE = ("target", "shared")
 _UNKNOWN = "unknown"
@@ -114,24 +112,10 @@ class Writers:
         return found
 
 
-def everybody_because(trace: Trace, all_writers: bool) -> str:
-    """Why everybody's pages are taken of a trace; empty: the targets' can be told, and are."""
-    if all_writers:
-        return "as asked for"
-    targets = trace.manifest["targets"]
-    if not targets:
-        return "the trace names no target"
-    if any(target["kind"] == "machine" for target in targets):
-        return "the whole machine was recorded"
-    if not {"dirty", "processes"} <= set(trace.tables):
-        return "nobody's can be told: without the probe dirty no event names who dirtied a page"
-    return ""
-
-
 def writers(rows: pd.DataFrame, pages: NDArray[Any], why: str) -> Writers:
     """Count the pages of written bios; `rows` has whose, of_all (journal and metadata) and write.
 
-    `why` is that of `everybody_because`. What was read does not count.
+    `why` is that of `whose.everybody_because`. What was read does not count.
     """
     whose = rows["whose"].fillna(_UNKNOWN).to_numpy()
     of_all = rows["of_all"].to_numpy(bool)

@@ -2,7 +2,9 @@
 
 import pytest
 
+from analysis.findings.writeback import waited_for
 from analysis.flushlayer.trace.accesses import page_writebacks
+from analysis.report.writeback import flushed_pages
 from analysis.views.flushes import flushes
 from tests.support.traces import make_trace
 
@@ -125,10 +127,6 @@ def test_what_others_read_is_left_out_too(tmp_path):
     assert (len(found), len(found.bios), found.writers.pages) == (2, 2, 0)
 
 
-def simulated(tracer, folder, *options):
-    return tracer("simulate", folder, *options)
-
-
 @pytest.mark.parametrize("model", ["paper", "curve", "timed"])
 def test_every_model_takes_the_targets_pages_and_says_what_is_left_out(trace, tracer, model):
     options = ("--model", model, "--capacity-pages", "8")
@@ -164,9 +162,22 @@ def test_a_trace_in_which_only_others_wrote_says_so(tmp_path, tracer):
 def test_sweeps_of_several_traces_take_the_targets_pages(trace, tmp_path, tracer):
     (tmp_path / "sweep.toml").write_text('capacity = ["4K", "1M"]\n')
     asked = ("simulate", trace.folder, trace.folder, "--config", tmp_path / "sweep.toml")
-    for options, requests in (((), 54), (("--scheduler", "local:2"), 54), (("--all-writers",), 226)):
+    for options, requests in (
+        ((), 54),
+        (("--scheduler", "local:2"), 54),
+        (("--all-writers",), 226),
+    ):
         rows = tracer(*asked, *options, "--json").json["rows"]
         assert {row["requests"] for row in rows} == {requests}
         share = 0 if requests == 226 else 172 / 226
         assert {row["left_out_share"] for row in rows} == {share}
     assert "left out of all that were written: 76.1%" in tracer(*asked).out
+
+
+def test_report_has_the_targets_pages_beside_the_machines(trace):
+    rows = flushed_pages(trace).groupby("reason")[["pages", "target_pages"]].sum()
+    assert rows.loc["periodic"].tolist() == [130, 22]
+    assert rows.loc["journal"].tolist() == [96, 32]
+    found = waited_for(trace)[0].sentence
+    assert "42 % of the 904.0 KiB" in found  # the journal's 96 of 226 pages
+    assert "of the targets' 216.0 KiB it is 59 %" in found  # 32 of 54

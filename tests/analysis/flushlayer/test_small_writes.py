@@ -1,0 +1,100 @@
+"""Writes smaller than a page: each touches a page, and what is transferred are its own bytes."""
+
+import pytest
+
+from analysis.flushlayer import devices
+from analysis.flushlayer.answers import timed as answers
+from analysis.flushlayer.answers.question import Capacity, Question
+from analysis.flushlayer.timed import Layer, simulate
+from analysis.flushlayer.timed.destage import Destage
+from analysis.flushlayer.timed.disk import Disk
+from analysis.flushlayer.trace.accesses import page_writebacks
+from analysis.flushlayer.trace.recorded import recorded
+from probes.errors import BadTrace
+from tests.support.traces import make_trace
+
+DEV, JOB, SECOND, JOURNAL = "254:0", 7, 8, 60
+HDD = devices.find("hdd-paper", "disk")
+PCM = devices.find("pcm-paper", "nvm")
+MS = 1_000_000
+
+
+def bio(ts, sector, sectors, rwbs="WS", tid=JOB):
+    return {"ts": ts, "tid": tid, "pid": tid, "event": "bio_queue", "dev": DEV, "sector": sector,
+            "nr_sector": sectors, "rwbs": rwbs}  # fmt: skip
+
+
+@pytest.fixture
+def asked(tmp_path):
+    def make(*block, **more):
+        trace = make_trace(tmp_path / "t", {"block": list(block), **more})
+        accesses = page_writebacks(trace, reads=True, flushes_too=True)
+        return trace, accesses, recorded(trace, accesses)
+
+    return make
+
+
+def test_a_bio_of_512_bytes_touches_one_page_and_one_across_a_boundary_two(asked):
+    _, accesses, _ = asked(bio(1, 0, 1), bio(2, 3, 1), bio(3, 7, 2), bio(4, 8, 8))
+    assert accesses.page.tolist() == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("replay", ["open", "closed"])
+def test_without_a_layer_the_disk_is_written_the_true_bytes(asked, replay):
+    _, _, requests = asked(bio(1, 0, 1), bio(20 * MS, 7, 2), bio(40 * MS, 8, 8))
+    outcome = simulate(requests, Disk(HDD), None, replay)
+    assert outcome.disks[0].bytes_written == 512 * (1 + 2 + 8)
+
+
+def test_the_layer_takes_and_hands_on_the_true_bytes(asked):
+    # Page 0: sectors 0 and 3, dirty from 0 to 3; page 2 makes room for nobody until page 4 comes.
+    _, _, requests = asked(
+        bio(1, 0, 1), bio(20 * MS, 3, 1), bio(40 * MS, 16, 8), bio(60 * MS, 33, 2)
+    )
+    outcome = simulate(requests, Disk(HDD), Layer(1, PCM), "open")
+    assert outcome.medium.bytes_written == 512 * (1 + 1 + 8 + 2)
+    assert outcome.disks[0].bytes_written == 512 * (4 + 8)
+    [layer] = outcome.layers
+    assert (layer.written, layer.overwritten, layer.destaged, layer.resident) == (4, 1, 2, 1)
+
+
+def test_a_read_of_512_bytes_reads_512_bytes(asked):
+    _, _, requests = asked(bio(1, 0, 8), bio(20 * MS, 2, 1, "R"), bio(40 * MS, 64, 1, "R"))
+    outcome = simulate(requests, Disk(HDD), Layer(4, PCM), "open")
+    assert (outcome.medium.bytes_read, outcome.disks[0].bytes_read) == (512, 512)
+
+
+def test_pages_that_are_not_those_of_the_sectors_are_refused(asked):
+    _, _, requests = asked(bio(1, 0, 8))
+    import dataclasses
+
+    with pytest.raises(BadTrace, match="pages are not those of its sectors"):
+        dataclasses.replace(requests, sectors=requests.sectors * 100)
+
+
+def test_writes_without_a_tenant_have_a_part_of_a_divided_layer(asked):
+    def target(tid, name):
+        return {"pid": tid, "tid": tid, "role": "target", "target": name}
+
+    trace, accesses, _ = asked(
+        bio(1, 0, 8), bio(20 * MS, 80, 8, tid=SECOND), bio(40 * MS, 800, 8, "WSM", JOURNAL),
+        bio(60 * MS, 800, 8, "WSM", JOURNAL),
+        processes=[target(JOB, "a"), target(SECOND, "b"),
+                   {"pid": JOURNAL, "tid": JOURNAL, "role": "journal"}],
+        file_writes=[
+            {"ts": 0, "tid": JOB, "event": "direct_start", "dev": DEV, "ino": 11},
+            {"ts": 19 * MS, "tid": SECOND, "event": "direct_start", "dev": DEV, "ino": 12},
+        ],
+    )  # fmt: skip
+    question = Question(PCM, HDD, Capacity(pages=3))
+    facts = answers.answer(question, trace, accesses, Destage(), partitioned=True)
+    assert [(part["tenant"], part["capacity"], part["written"]) for part in facts["layers"]] == [
+        ("a", 1, 1), ("b", 1, 1), ("other", 1, 2),
+    ]  # fmt: skip
+    assert facts["disk_pages"] == 0  # nothing went past the layer
+    assert any("3 equal parts, of a, b, other" in said for said in facts["assumptions"])
+    assert {"a", "b", "other"} == {
+        row["name"] for row in facts["improvement"] if row["by"] == "tenant"
+    }
+    whole = answers.answer(question, trace, accesses, Destage())
+    assert [part["tenant"] for part in whole["layers"]] == [None]

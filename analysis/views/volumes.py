@@ -82,7 +82,9 @@ def on_devices(trace: Trace, names: Sequence[str] | None, whole: bool = False) -
     # A bio of somebody else's trace may name the partition.
     named = [_text(name) for name in names if name in devices.partitions]
     said = [f"dev IN ({', '.join(named)})"] if named else []
-    return f"({' OR '.join([*said, *(_at(place, whole) for place in places)])})"
+    said += [_at(place, whole) for place in places]
+    # A btrfs may have no member that is known.
+    return f"({' OR '.join(said)})" if said else "false"
 
 
 def on_device(trace: Trace, name: str | None) -> str:

@@ -226,6 +226,12 @@ def test_a_btrfs_is_chosen_by_any_of_its_names_and_a_member_by_its_own(tmp_path,
         assert len(page_writebacks(trace, [name])) == pages
 
 
+def test_a_btrfs_without_members_has_no_write_backs(tmp_path):
+    nowhere = [{"fsid": FSID, "bdi": BDI, "dev": "0:50", "devices": []}]
+    with make_trace(tmp_path / "t", WRITTEN, disks=DISKS, btrfs=nowhere) as trace:
+        assert len(page_writebacks(trace, [BDI])) == 0
+
+
 def test_tables_of_one_device_take_a_partition_too(tmp_path):
     issued = [bio(row["ts"], row["sector"], event="issue") for row in WRITTEN["block"][:8]]
     done = [bio(row["ts"] + 5, row["sector"], event="complete") for row in issued]

@@ -187,6 +187,17 @@ def test_what_lies_on_a_partition_counts_twice(recorded):
         assert f"{loop} lies on {below} (on {recorded.lower}): " in said
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_an_overlay_is_one_with_the_file_system_of_its_upper_layer(recorded, place):
+    load = f"{place}, overlay"
+    devices = Devices(recorded.trace.manifest)
+    number = recorded.mount(load).stat().st_dev
+    overlay = f"{os.major(number)}:{os.minor(number)}"
+    below = recorded.partitions.get(load, recorded.dev(load))
+    assert overlay != below
+    assert devices.names(overlay) == devices.names(below)
+
+
 def test_a_loop_on_a_partition_itself_is_known_to_lie_on_it(tmp_path):
     with FileSystems(tmp_path) as file_system:
         partition, disk = file_system.partition()

@@ -138,14 +138,14 @@ class _Waits:
     """Times of each job and kind, which grow."""
 
     def __init__(self, begun: int, ended: int) -> None:
-        self._recording = np.array([[begun, ended]], np.int64)
+        self._recording = (begun, max(begun, ended))
         self._found: dict[tuple[int, str], list[Stretches]] = defaultdict(list)
 
     def add(self, kind: str, jobs: Ints, begin: Ints, end: Ints) -> None:
         for job in np.unique(jobs):
             mine = jobs == job
             kept = self._found[int(job), kind]
-            kept.append(joined(begin[mine], end[mine]))
+            kept.append(joined(*(np.clip(edge[mine], *self._recording) for edge in (begin, end))))
             if sum(map(len, kept)) > 2 * _MOST:
                 kept[:] = [at_most(in_any(kept), _MOST)]
 
@@ -154,7 +154,7 @@ class _Waits:
         found = {}
         for job in range(jobs):
             for kind in (*KINDS, _READ):
-                times = in_both(in_any(self._found[job, kind]), self._recording)
+                times = in_any(self._found[job, kind])
                 within = kind in _WHILE_WRITING
                 found[job, kind] = in_both(times, use.writing) if within else times
             read = in_both(found.pop((job, _READ)), use.late)
@@ -182,7 +182,10 @@ def _build(trace: Trace) -> None:
     _add_transfers(trace, waits, use, ended)
     found = waits.of(len(targets), use)
     together = {
-        (None, kind): in_any([found[job, kind] for job in targets]) for kind in (*KINDS, ANY)
+        (None, kind): in_any([found[job, kind] for job in targets])
+        if len(targets) != 1
+        else found[0, kind]
+        for kind in (*KINDS, ANY)
     }
     named = {(targets[job], kind): times for (job, kind), times in found.items()}
     trace.keep("write_waits", _table(named | together))

@@ -24,6 +24,8 @@ NO_EVENT = (
     "what a disk does with its own cache",
 )
 """What the ceiling leaves out in any recording, in words."""
+_FEW = 64
+"""Stretches that are each compared with every wait; of more, the edges are looked up in order."""
 _TABLES = {
     "block": "other calls and page faults while a disk wrote (no table block)",
     "dirty": "sleeps of who dirties pages through a mapping (no table dirty)",
@@ -76,7 +78,8 @@ def ceiling(trace: Trace) -> Ceiling | None:
     )[0]
     if not threads:
         return None
-    query = _query(over)
+    stretches = trace.rows(f"SELECT count(*) FROM ({_stretches(over)})")[0][0]
+    query = _query(over, stretches <= _FEW)
     row = trace.sql(query).iloc[0]
     left_out = [said for table, said in _TABLES.items() if table not in trace.tables]
     if quiet:
@@ -93,12 +96,17 @@ def ceiling(trace: Trace) -> Ceiling | None:
     )
 
 
-def _query(over: Window) -> str:
+def _query(over: Window, few: bool) -> str:
     """Return SQL for one row: value (%), length_s, and KIND_s of each kind and of any."""
-    sums = ", ".join(
-        f"coalesce(sum(ns) FILTER (WHERE kind = '{kind}'), 0) / 1e9 AS {kind}_s"
-        for kind in (ANY, *KINDS)
-    )
+    if few:
+        inside = (
+            f"WITH stretches AS ({_stretches(over)}), inside AS (SELECT kind,"
+            " least(ts + dur_ns, ended) - greatest(ts, begun) AS ns"
+            " FROM write_waits w JOIN stretches s"
+            " ON coalesce(w.target, '') = coalesce(s.target, '')"
+            " AND ts < ended AND ts + dur_ns > begun)"
+        )
+        return f"{inside} {_sums(over)} FROM inside"
     return (
         "WITH waits AS (SELECT coalesce(target, '') AS target, kind, ts, dur_ns,"
         " sum(dur_ns) OVER (PARTITION BY target, kind ORDER BY ts) - dur_ns AS before"
@@ -108,8 +116,18 @@ def _query(over: Window) -> str:
         " inside AS (SELECT e.kind, sign * coalesce(before + least(dur_ns, edge - ts), 0) AS ns"
         " FROM edges e ASOF LEFT JOIN waits w"
         " ON e.target = w.target AND e.kind = w.kind AND edge >= w.ts)"
-        f" SELECT 100 * least(1, coalesce(sum(ns) FILTER (WHERE kind = '{ANY}'), 0) / {over.ns})"
-        f" AS value, {over.ns} / 1e9 AS length_s, {sums} FROM inside"
+        f" {_sums(over)} FROM inside"
+    )
+
+
+def _sums(over: Window) -> str:
+    sums = ", ".join(
+        f"coalesce(sum(ns) FILTER (WHERE kind = '{kind}'), 0) / 1e9 AS {kind}_s"
+        for kind in (ANY, *KINDS)
+    )
+    return (
+        f"SELECT 100 * least(1, coalesce(sum(ns) FILTER (WHERE kind = '{ANY}'), 0) / {over.ns})"
+        f" AS value, {over.ns} / 1e9 AS length_s, {sums}"
     )
 
 

@@ -240,6 +240,13 @@ def test_only_training_counts_and_jobs_that_train_at_once_have_each_its_own_wait
     assert (found.length_s, found.total_s) == (80, 13)
 
 
+def test_many_stretches_of_training_have_the_same_sum_as_one(waits):
+    calls = [call(10 * S, 4 * S), call(30 * S, 20 * S)]
+    many = [phase(n * S // 2, (n + 1) * S // 2) for n in range(200)]
+    found = waits(syscalls=calls, phases=many)
+    assert (found.length_s, found.total_s) == (100, 24)
+
+
 def test_without_threads_of_a_job_nothing_is_known(tmp_path):
     tables = {"processes": [JOB[0] | {"role": "other"}], "syscalls": [call(5, S)]}
     with make_trace(tmp_path / "t", tables) as trace:

@@ -7,7 +7,8 @@ system call (`submissions`). The dirtier is whoever last dirtied a page of that 
 
 `certainty` says what of a row is fact:
 
-- exact: reason and inode by events, and nobody but the dirtier had a part in it;
+- exact: reason and inode by events, and nobody but the dirtier had a part in it. Where the dirtier
+  is null (the journal's writes; nobody was seen to dirty it) only reason and inode are facts;
 - ambiguous: as exact, but other processes may have dirtied pages of the inode, too, since it
   was last clean: `dirtiers` of them were seen;
 - inferred: the reason from a system call that can have other causes;

@@ -107,17 +107,16 @@ FROM bios b LEFT JOIN worked w USING (id)
 _BRACKETS = """
 CREATE OR REPLACE TEMP TABLE brackets AS
 WITH work AS (
-    -- One an instant, of a clock that is too coarse to tell: what goes on after it.
-    SELECT * FROM (
-        SELECT ts, tid, event, reason FROM writeback WHERE event IN ('start', 'written')
-    ) QUALIFY row_number() OVER (PARTITION BY tid, ts ORDER BY event, reason) = 1
+    -- One an instant, of a clock that is too coarse to tell: what goes on after it, the last one.
+    SELECT ts, tid, event, reason FROM writeback_rows WHERE event IN ('start', 'written')
+    QUALIFY row_number() OVER (PARTITION BY tid, ts ORDER BY event, row DESC) = 1
 ), inodes AS (
     SELECT * FROM (
-        SELECT ts, tid, event, dev, ino, age,
+        SELECT ts, row, tid, event, dev, ino, age,
             count(*) OVER (PARTITION BY tid, ts, dev, ino) > 1 AS over
-        FROM inode_writeback WHERE event IN ('start', 'end')
+        FROM inode_writeback_rows WHERE event IN ('start', 'end')
     ) QUALIFY row_number() OVER (
-        PARTITION BY tid, ts ORDER BY event = 'start' AND NOT over DESC, event, ino) = 1
+        PARTITION BY tid, ts ORDER BY event = 'start' AND NOT over DESC, row DESC) = 1
 ), in_work AS (
     SELECT p.id, w.ts AS work_at, CASE WHEN w.event = 'start' THEN w.reason END AS work_reason
     FROM (SELECT id, by_tid, at_ns FROM placed) p

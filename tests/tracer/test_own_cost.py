@@ -6,8 +6,14 @@ MIB = 1 << 20
 
 
 def test_capture_comes_first_and_the_tables_beside_it():
-    cost = {"cpu_s": 12.0, "capture_cpu_s": 1.19, "capture_max_rss_bytes": 172 * MIB,
-            "tables_cpu_s": 10.5, "tables_max_rss_bytes": 546 * MIB, "max_rss_bytes": 546 * MIB}  # fmt: skip
+    cost = {
+        "cpu_s": 12.0,
+        "capture_cpu_s": 1.19,
+        "capture_max_rss_bytes": 172 * MIB,
+        "tables_cpu_s": 10.5,
+        "tables_max_rss_bytes": 546 * MIB,
+        "max_rss_bytes": 546 * MIB,
+    }
     assert cost_said(cost) == [
         "1.19 s CPU, 172.0 MiB memory to capture",
         "10.50 s CPU, 546.0 MiB memory to make the tables",

@@ -72,7 +72,7 @@ def _tiles(manifest: Manifest) -> list[Tile]:
     tiles.append(Tile("Complete", "yes" if complete else "no", ended, bad=not complete))
     cost = manifest["own_cost"]
     split = "tables_cpu_s" in cost
-    cpu = cost.get("capture_cpu_s" if split else "cpu_s")
+    cpu = cost.get("capture_cpu_s") if split else cost.get("cpu_s")
     if cpu is not None:
         share = f", {100 * cpu / duration:.1f} % of one CPU" if duration else ""
         what = "capture" if split else TOGETHER

@@ -2,13 +2,14 @@
 
 A dirtier tells (`dirtiers`). Where there is none, as for the journal and metadata, which belong to
 everybody, it is inferred: a process that submits them writes its own; what a kernel thread writes
-of them while a call of a target lasts that waits for the disk is the target's. A direct write or an
-fsync without a dirtier is that of the process that makes it. All else is not known.
+of them while a call of a target lasts that waits for the disk is the target's. A direct write, an
+fsync, or what a call such as close writes out is, without a dirtier, that of the process that
+calls. All else is not known.
 """
 
 from __future__ import annotations
 
-from analysis.views.calls_by_kind import SYNC
+from analysis.views.calls_by_kind import ENDINGS, SYNC
 from analysis.views.holding import LATEST
 from probes.schema import Column, Type
 from tracer.store.trace import Trace
@@ -39,11 +40,11 @@ WITH calls AS (
 SELECT ts, sum(sum(change)) OVER (ORDER BY ts) AS calls FROM edges GROUP BY ts
 """
 
-_UNDIRTIED = """
+_UNDIRTIED = f"""
 CREATE OR REPLACE TEMP TABLE undirtied AS
 WITH asked AS (
-    SELECT r.id, r.ts, r.metadata OR r.reason = 'journal' AS of_all, r.reason, t.tid, t.target,
-        coalesce(t.kernel, false) AS kernel
+    SELECT r.id, r.ts, r.metadata OR r.reason = 'journal' AS of_all, r.reason, r.call, t.tid,
+        t.target, coalesce(t.kernel, false) AS kernel
     FROM submissions r ANTI JOIN dirtied_by d USING (id) LEFT JOIN threads t ON r.by_tid = t.tid
 ), meanwhile AS (
     SELECT a.id, s.calls FROM (SELECT id, ts FROM asked WHERE of_all AND kernel) a
@@ -52,7 +53,7 @@ WITH asked AS (
 SELECT id, CASE
     WHEN tid IS NULL THEN NULL
     WHEN kernel THEN CASE WHEN calls > 0 THEN 'target' END
-    WHEN of_all OR reason IN ('direct', 'fsync')
+    WHEN of_all OR reason IN ('direct', 'fsync') OR call IN {ENDINGS}
         THEN CASE WHEN target IS NULL THEN 'other' ELSE 'target' END
     END AS whose
 FROM asked LEFT JOIN meanwhile USING (id)

@@ -48,9 +48,10 @@ def answer(
     `results` for each of the two replays with and without the layer (columns replay, layer, op,
     then those of `results`); improvement: rows of `improvement` for all writes, closed replay, and
     for each phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns
-    layer, calls, mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by replay
-    and layer); layers (LayerUse of the layer, or of each tenant's part, closed replay; tenant: None
-    for all); disk_pages with and without the layer; wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling;
+    layer, calls, mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by
+    replay and layer); layers (LayerUse of the layer, or of each tenant's part, closed replay;
+    tenant: None for all); disk_pages with and without the layer;
+    wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling;
     assumptions. What is not known is None.
     """
     requests = recorded(trace, accesses)

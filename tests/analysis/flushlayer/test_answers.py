@@ -214,7 +214,8 @@ class TestSweep:
         frame = sweep.run(lenet, asked)
         assert frame["dirty_expire_centisecs"].tolist() == [100, 100, 3000, 3000]
         assert frame["bound"].tolist() == ["least", "most"] * 2
-        as_recorded = page_writebacks(lenet, identity=Identity.FILE)
+        assert set(frame["writers"]) == {"everybody"}
+        as_recorded = page_writebacks(lenet, identity=Identity.FILE, all_writers=True)
         assert frame["requests"].tolist()[2] == len(as_recorded)
         with pytest.raises(UsageError, match="leave out --dev"):
             sweep.run(lenet, asked, ["254:0"])

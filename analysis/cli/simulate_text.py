@@ -232,7 +232,7 @@ def print_sweep(name: str, frame: pd.DataFrame) -> None:
     print_table(out, f"{name}: {len(frame):,} simulations", [_SHOWN[c] for c in of], rows)
     for whose in frame[["writers", "left_out_share"]].drop_duplicates().itertuples():
         share = whose.left_out_share
-        said = "not told" if share != share else f"{share:.1%}"
+        said = "not told" if pd.isna(share) else f"{float(share):.1%}"
         out.print(f"Pages of {whose.writers} count; left out of all that were written: {said}.")
     if len(frame) > _SHOWN_ROWS:
         out.print(f"The first {_SHOWN_ROWS} are shown; --json has all of them and every column.")

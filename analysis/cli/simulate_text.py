@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -230,10 +231,10 @@ def print_sweep(name: str, frame: pd.DataFrame) -> None:
         for row in frame[of].head(_SHOWN_ROWS).to_dict("records")
     ]
     print_table(out, f"{name}: {len(frame):,} simulations", [_SHOWN[c] for c in of], rows)
-    for whose in frame[["writers", "left_out_share"]].drop_duplicates().itertuples():
-        share = whose.left_out_share
-        said = "not told" if pd.isna(share) else f"{float(share):.1%}"
-        out.print(f"Pages of {whose.writers} count; left out of all that were written: {said}.")
+    told = frame[["writers", "left_out_share"]].drop_duplicates()
+    for writers, share in zip(told["writers"], told["left_out_share"].astype(float), strict=True):
+        said = "not told" if math.isnan(share) else f"{share:.1%}"
+        out.print(f"Pages of {writers} count; left out of all that were written: {said}.")
     if len(frame) > _SHOWN_ROWS:
         out.print(f"The first {_SHOWN_ROWS} are shown; --json has all of them and every column.")
 

@@ -184,7 +184,8 @@ def requests_of(
     """The rows of `requests`: of the table block, the gaps, and the disk of each partition."""
     gaps = [(gap["from"], gap["to"]) for gap in loss]
     streams: dict[tuple[str, str], list[tuple[int, Event]]] = defaultdict(list)
-    for place, event in sorted(enumerate(block), key=lambda numbered: numbered[1]["ts"]):
+    in_order = sorted(block, key=lambda event: event["ts"])
+    for place, event in enumerate({**event, "row": at} for at, event in enumerate(in_order)):
         key = disk_of.get(event["dev"], event["dev"]), operation(event["rwbs"])
         if event["event"] == "bio_queue" and event["nr_sector"] == 0 and event["rwbs"][0] == "F":
             key = key[0], FLUSH
@@ -224,4 +225,5 @@ def row(dev: str, kind: str, request: Request, queue_ns: int | None) -> dict[str
         "error": None if done is None else request.error,
         "queue_latency_ns": None if queue_ns is None else issue["ts"] - queue_ns,
         "service_latency_ns": None if done is None else done - issue["ts"],
+        "row": issue["row"],
     }

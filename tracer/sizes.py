@@ -29,8 +29,9 @@ def show_size(size: float) -> str:
 
 def show_number(value: float, digits: int) -> str:
     """A number with so many digits behind the point; no minus before nothing but zeros."""
-    text = f"{value:,.{digits}f}"
-    return f"below {10.0**-digits:.{digits}f}, negative" if value < 0 == float(text) else text
+    if value < 0 and round(value, digits) == 0:
+        return f"below {10.0**-digits:.{digits}f}, negative"
+    return f"{value:,.{digits}f}"
 
 
 def show_share(value: float, digits: int = 1) -> str:

@@ -65,7 +65,7 @@ def gather(
             tables[name] = make(trace)
     if by is not None:
         tables["by_phase"] = by_phase(trace, by)
-    written = set(parts["block_latency"]["dev"]) if "block_latency" in parts else set()
+    written = set(parts["block_latency"]["dev"].dropna()) if "block_latency" in parts else set()
     notes = devices_notes(trace.manifest, written)
     if baseload is not None or "samples" in trace.tables:
         split = _energy(trace, baseload)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -181,4 +182,19 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
             config={"distributed.worker.profile.enabled": False},
         ) as cluster,
     ):
-        yield cluster
+        try:
+            yield cluster
+        except BaseException:
+            _kill_workers(cluster)
+            raise
+
+
+def _kill_workers(cluster: LocalCluster) -> None:
+    """End workers in the middle of their work, which Dask would wait for for seconds."""
+    from distributed.core import Status
+
+    for nanny in cluster.workers.values():
+        nanny.status = Status.closing_gracefully  # so that it does not start another one
+        if nanny.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(nanny.pid, signal.SIGKILL)

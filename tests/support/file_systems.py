@@ -34,6 +34,16 @@ def _ran(*command: object) -> str:
     ).stdout.strip()
 
 
+def _make(kind: str, path: Path | str, more: Sequence[str] = ()) -> None:
+    """Make a file system in a file or on a device."""
+    maker = MAKE[kind][0]
+    if not shutil.which(maker):
+        do_without(maker, "TRACER_REQUIRE_KERNEL", "it is not installed (make setup)")
+    if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
+        do_without(kind, "TRACER_REQUIRE_KERNEL", "the kernel has none")
+    _ran(*MAKE[kind], *more, path)
+
+
 def numbers_of(device: str) -> str:
     """MAJOR:MINOR of a block device."""
     return Path("/sys/class/block", Path(device).name, "dev").read_text().strip()
@@ -62,15 +72,19 @@ class FileSystems:
         options: str = "",
     ) -> tuple[Path, str]:
         """Make and mount one; returns (mount point, MAJOR:MINOR)."""
-        device = self.loop(self._image(name, max(size_mib, _LEAST_MIB[kind])))
-        return self._made_on(device, name, kind, mkfs, options), numbers_of(device)
+        image = self._image(name, max(size_mib, _LEAST_MIB[kind]))
+        # In the file: made on the device, it would have the device's flusher look for old pages.
+        _make(kind, image, mkfs)
+        device = self.loop(image)
+        return self._mounted(device, name, kind, options), numbers_of(device)
 
     def on_a_partition(
         self, name: str = "disk", kind: str = "ext4", size_mib: int = 128
     ) -> tuple[Path, str, str]:
         """Make and mount one; returns (mount point, the partition's MAJOR:MINOR, the disk's)."""
         partition, disk = self.partition(name, max(size_mib, _LEAST_MIB[kind]))
-        return self._made_on(partition, name, kind), numbers_of(partition), numbers_of(disk)
+        _make(kind, partition)
+        return self._mounted(partition, name, kind), numbers_of(partition), numbers_of(disk)
 
     def partition(self, name: str = "disk", size_mib: int = 128) -> tuple[str, str]:
         """Make a disk with a partition; returns their paths.
@@ -86,8 +100,9 @@ class FileSystems:
         """Make one in a file on a file system, and mount it; returns as a call does."""
         with file.open("wb") as image:
             image.truncate(max(size_mib, _LEAST_MIB[kind]) << 20)
+        _make(kind, file)
         device = self.loop(file)
-        return self._made_on(device, file.name, kind), numbers_of(device)
+        return self._mounted(device, file.name, kind), numbers_of(device)
 
     def overlay(self, layers: Path, name: str) -> Path:
         """Mount an overlay whose layers are in a folder; returns its mount point."""
@@ -96,15 +111,7 @@ class FileSystems:
         options = ",".join(f"{layer}dir={layers / layer}" for layer in ("lower", "upper", "work"))
         return self._mount("overlay", name, ("-t", "overlay", "-o", options))
 
-    def _made_on(
-        self, device: str, name: str, kind: str, mkfs: Sequence[str] = (), options: str = ""
-    ) -> Path:
-        maker = MAKE[kind][0]
-        if not shutil.which(maker):
-            do_without(maker, "TRACER_REQUIRE_KERNEL", "it is not installed (make setup)")
-        if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
-            do_without(kind, "TRACER_REQUIRE_KERNEL", "the kernel has none")
-        _ran(*MAKE[kind], *mkfs, device)
+    def _mounted(self, device: str, name: str, kind: str, options: str = "") -> Path:
         wanted = ",".join(filter(None, (_QUIET.get(kind), options)))
         return self._mount(device, name, ("-o", wanted) if wanted else ())
 

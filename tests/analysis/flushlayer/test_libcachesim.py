@@ -48,7 +48,7 @@ def our_hits(policy, page, unique, capacity):
 @pytest.fixture(scope="module")
 def recorded():
     with Trace(RECORDED) as trace:
-        made = page_writebacks(trace)
+        made = page_writebacks(trace, all_writers=True)
     assert len(made) > 1000
     return made.page, made.unique
 

@@ -98,6 +98,7 @@ def test_a_trace_without_write_backs_has_a_page_that_says_so():
                    "improvement_with_drain": float("nan")}],
         "needed": [{"improvement": 0.8, "capacity_bytes": None}], "most": None,
         "most_with_drain": None, "assumptions": [HARM],
+        "writers": {"taken": "targets", "pages": 0, "left_out_share": 0.0},
     }  # fmt: skip
     page = answer_page("x", facts)
     assert "would have had nothing to do" in page

@@ -15,8 +15,9 @@ from probes.backends.event_format import EventFormat
 from probes.backends.ftrace.page_stream import PageStream
 from probes.backends.perf_events import records, tracepoints
 from probes.backends.perf_tools.stacks import CallGraphs
-from probes.backends.timeline import RawStream, Timeline, possible
+from probes.backends.timeline import RawStream, Timeline
 from probes.errors import BadTrace
+from probes.limits import CPU_LIMIT, PID_LIMIT, TIME_LIMIT
 from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
 from tests.support import pages
@@ -126,7 +127,12 @@ def _pages(chance: Random, data: bytes) -> bytes:
 def _read(streams: list[RawStream]) -> None:
     try:
         for batch in Timeline(streams).batches():
-            assert possible(batch).all()
+            for values, limit in (
+                (batch.ts, TIME_LIMIT), (batch.tid, PID_LIMIT), (batch.cpu, CPU_LIMIT),
+                (batch.offset, batch.payload.size + 1), (batch.length, batch.payload.size + 1),
+            ):  # fmt: skip
+                assert ((values >= 0) & (values < limit)).all()
+            assert (batch.offset + batch.length <= batch.payload.size).all()
     finally:
         for stream in streams:
             stream.close()

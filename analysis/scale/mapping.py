@@ -193,6 +193,8 @@ def _kill_workers(cluster: LocalCluster) -> None:
     """End workers in the middle of their work, which Dask would wait for for seconds."""
     from distributed.core import Status
 
+    # What it was about to send them cannot be sent, and nobody need know.
+    logging.getLogger("distributed.batched").setLevel(logging.CRITICAL)
     for nanny in cluster.workers.values():
         nanny.status = Status.closing_gracefully  # so that it does not start another one
         if nanny.pid is not None:

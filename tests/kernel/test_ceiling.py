@@ -190,6 +190,13 @@ def waited(recorded, load):
         # The program's own steps before and after a call are no waits.
         calls = "SELECT ts, ts + dur_ns FROM syscalls WHERE dur_ns > 0 AND pid = ?"
         of_load = in_both(pairs(of_load), pairs(found.rows(calls, found.pid(load))))
+    elif load == "mapped reads":
+        # Nor are those before a fault.
+        faults = "SELECT ts FROM page_faults WHERE pid = ? AND kind = 'major' ORDER BY ts"
+        at = [ts for (ts,) in found.rows(faults, found.pid(load))]
+        of_load = [
+            (next(ts for ts in at if begun <= ts <= ended), ended) for begun, ended in of_load
+        ]
     within = in_both(pairs(of_load), pairs([(clock["start_ns"], clock["end_ns"])]))
     return in_both(within, pairs(disks[load].served("w")))
 

@@ -57,7 +57,7 @@ class UsageError(TracerError):
     exit_code = ExitCode.USAGE
 
 
-_ROOT = "root"
+_AS_ROOT = "as root"
 _REFUSED_ROOT = (
     "this is root already: a container lacks the device or the capability "
     "(docker run --privileged has all), or a security module or a network file system refuses it"
@@ -73,7 +73,7 @@ class PermissionMissing(TracerError):
     exit_code = ExitCode.NO_PERMISSION
 
     def __init__(self, what: str, mend: str = "") -> None:
-        refused_root = _ROOT in mend and os.geteuid() == 0
+        refused_root = _AS_ROOT in mend and os.geteuid() == 0
         super().__init__(what, _REFUSED_ROOT if refused_root else mend)
 
 

@@ -3,6 +3,7 @@
 finding.py      what a finding is; values and names as words
 window.py       the time that shares are of, and whether events were lost in it
 writes.py       write-back stalls, and the most that waiting for writes can cost
+ceiling.py      the bound on that, which `tracer simulate` prints, too
 syncs.py        fsync and the like, checkpoints
 loading.py      waiting for data: how long, who waits, the first epoch
 steps.py        what a minibatch is spent on, and how even minibatches are

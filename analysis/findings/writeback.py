@@ -15,13 +15,13 @@ from analysis.findings.finding import (
 from analysis.findings.finding import name as named
 from analysis.findings.window import Scope, Window, whole
 from analysis.views.flushes import flushes
-from analysis.views.whose import everybody_because
+from analysis.views.whose import MINE, everybody_because
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)
 _WAITED_FOR = ("fsync", "sync", "direct", "journal")
 _PAGE_BYTES = 4096
-_MINE = "whose IN ('target', 'shared')"
+_MINE = f"whose IN {MINE}"
 _UNCERTAIN = 1.0
 
 _WHY = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from analysis.findings.ceiling import ceiling
 from analysis.findings.finding import AT_MOST, Answer, Finding, ask, finding, percent, seconds
 from analysis.findings.window import JOBS, Scope, Window, window
-from analysis.flushlayer.trace.ceiling import ceiling
 from analysis.views.write_waits import KINDS
 from tracer.store.trace import Trace
 
@@ -17,7 +17,7 @@ _BOTH = (Scope.TARGET, Scope.MACHINE)
 def writes(trace: Trace) -> list[Finding]:
     """How much of the training waiting for writes can take, and write-back stalls in it.
 
-    The ceiling is `analysis.flushlayer.trace.ceiling`, which says what is in it and what is not.
+    The ceiling is `analysis.findings.ceiling`, which says what is in it and what is not.
 
     Needs tables syscalls, processes; dirty tells of stalls.
     """

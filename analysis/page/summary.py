@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tracer.store.manifest import Manifest, duration_s
-from tracer.store.own_cost import TOGETHER, cost_said
+from tracer.store.own_cost import cost_said, headline
 
 _MOST_TARGETS = 12
 _MOST_CHARACTERS = 300
@@ -70,12 +70,9 @@ def _tiles(manifest: Manifest) -> list[Tile]:
     complete = manifest["complete"]
     ended = _WHY.get(manifest.get("ended_by") or "", "")
     tiles.append(Tile("Complete", "yes" if complete else "no", ended, bad=not complete))
-    cost = manifest["own_cost"]
-    split = "tables_cpu_s" in cost
-    cpu = cost.get("capture_cpu_s") if split else cost.get("cpu_s")
+    cpu, what = headline(manifest["own_cost"])
     if cpu is not None:
         share = f", {100 * cpu / duration:.1f} % of one CPU" if duration else ""
-        what = "capture" if split else TOGETHER
         tiles.append(Tile("The tracer itself", f"{cpu:,.2f} s CPU", what + share))
     return tiles
 

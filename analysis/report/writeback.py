@@ -10,6 +10,7 @@ from analysis.report.mergeable import Mergeable, whole
 from analysis.views.flushes import flushes
 from analysis.views.view import apart
 from analysis.views.volumes import bdis_of
+from analysis.views.whose import MINE
 from tracer.store.trace import Trace
 
 _INTERVAL_SHARES = [step / 50 for step in range(51)]
@@ -45,7 +46,7 @@ def _flushed_of(trace: Trace) -> pd.DataFrame:
     return trace.sql(
         f"""
         SELECT reason, certainty, count(*) AS bios, sum(pages)::DOUBLE AS pages,
-            coalesce(sum(pages) FILTER (NOT own AND whose IN ('target', 'shared')), 0)::DOUBLE
+            coalesce(sum(pages) FILTER (NOT own AND whose IN {MINE}), 0)::DOUBLE
                 AS target_pages,
             coalesce(sum(pages) FILTER (own), 0)::DOUBLE AS own_pages
         FROM {flushes(trace)} GROUP BY ALL

@@ -1,4 +1,4 @@
-"""When disks had writes to do, and reads that had to wait for them."""
+"""The times in which disks had writes to do, or reads that had to wait for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDER BY disk, issue_ns
 
 @dataclass(frozen=True)
 class DiskUse:
-    """What the disks of a machine had to do, all of them together."""
+    """The work that the disks of a machine had to do, all of them together."""
 
     busy: Stretches
     """A disk had reads, writes or flushes queued or in service."""
@@ -76,4 +76,4 @@ def _late_since(queued: Ints, issued: Ints, completed: Ints, written: Stretches)
 
 
 NOTHING = DiskUse(NO_TIME, NO_TIME, NO_TIME)
-"""What is known where no requests were recorded."""
+"""The use of disks where no requests were recorded: nothing is known."""

@@ -14,7 +14,7 @@ from tracer.store.devices import EVERYWHERE, Devices, Place
 from tracer.store.trace import Trace
 
 TABLES = ("volume_places", "volume_names", "shared_disks", "own_inodes")
-"""What `make_volumes` makes."""
+"""The tables that `make_volumes` makes."""
 
 
 def make_partitions(trace: Trace) -> None:

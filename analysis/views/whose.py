@@ -1,4 +1,4 @@
-"""Whose a write bio is: of the targets, of others, of both, or nobody can tell.
+"""A write bio is the targets', others', of both, or nobody can tell.
 
 A dirtier tells (`dirtiers`). Where there is none, as for the journal and metadata, which belong to
 everybody, it is inferred: a process that submits them writes its own; what a kernel thread writes
@@ -13,6 +13,9 @@ from analysis.views.calls_by_kind import ENDINGS, SYNC
 from analysis.views.holding import LATEST
 from probes.schema import Column, Type
 from tracer.store.trace import Trace
+
+MINE = ("target", "shared")
+"""Values of the column whose that are the targets'."""
 
 COLUMN = Column(
     "whose",

@@ -1,4 +1,4 @@
-"""When the jobs may have waited for a disk's writing: all that a faster disk or a layer can save.
+"""The times in which the jobs may have waited for a disk's writing: no layer can save more.
 
 A write that nobody waits for costs a job nothing. So what could be saved lies within the times in
 which a thread of the job may have waited for writes. `write_waits` has all of these times:
@@ -64,7 +64,7 @@ _READ = "read"
 _MOST = 1 << 22
 """Stretches of one kind that are kept apart: of more, those that are next to each other are one."""
 _FOUND = ("sync", "write", _READ, "disk", "begun")
-"""What queries number from 0."""
+"""The kinds that queries number from 0."""
 _ASYNC = ("io_submit", "io_uring_enter", "io_uring_setup")
 _SCOPES = (Scope.TARGET.value, Scope.MACHINE.value)
 

@@ -44,12 +44,6 @@ os.fsync(held)
 os.fsync(put(mount + "/name", 31))
 os.fsync(put(mount + "/new", 37))
 os.rename(mount + "/new", mount + "/name")
-def in_child(work):
-    child = os.fork()
-    if child == 0:
-        work()
-        os._exit(0)
-    os.waitpid(child, 0)
 shared = put(mount + "/shared", 41)
 in_child(lambda: os.pwrite(shared, os.urandom(4096 * 43), 4096 * 64))
 os.fsync(shared)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.findings.ceiling import ceiling
 from analysis.findings.writes import CEILING, writes
-from analysis.flushlayer.trace.ceiling import ceiling
 from analysis.views.stretches import in_both, joined
 from analysis.views.write_waits import ANY, WRITE_WAITS
 from tests.conftest import do_without

@@ -181,12 +181,6 @@ def test_a_direct_write_that_btrfs_has_to_sum_is_only_inferred(recorded):
 
 
 LOADS["sharing"] = """
-def in_child(work):
-    child = os.fork()
-    if child == 0:
-        work()
-        os._exit(0)
-    os.waitpid(child, 0)
 fd = put(mount + "/shared", 5)
 in_child(lambda: os.pwrite(fd, os.urandom(4096 * 7), 4096 * 64))
 os.fsync(fd)

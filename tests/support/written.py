@@ -17,6 +17,12 @@ def put(path, pages, flags=0):
     fd = os.open(path, os.O_CREAT | os.O_RDWR | flags, 0o600)
     assert os.pwrite(fd, os.urandom(4096 * pages), 0) == 4096 * pages
     return fd
+def in_child(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    os.waitpid(child, 0)
 def aligned(pages):
     memory = mmap.mmap(-1, 4096 * pages)
     memory[:] = os.urandom(4096 * pages)

@@ -119,7 +119,7 @@ class _Ends:
         return [fd for fd in self._pidfds if fd not in ended]
 
     def all(self) -> bool:
-        """Whether every target has ended."""
+        """Tell whether every target has ended."""
         return not self.awaited and not any(target.alive for target in self._others)
 
 

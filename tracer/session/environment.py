@@ -31,7 +31,7 @@ _VM = (
 )
 
 _UPPER = re.compile(rb"(?:^|,)upperdir=(/[^,]*)")
-"""Of an overlay's options: the folder that it writes to."""
+"""Finds, in an overlay's options, the folder that it writes to."""
 
 
 def tool() -> Tool:

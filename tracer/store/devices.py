@@ -27,14 +27,14 @@ EVERYWHERE = 1 << 54
 """A sector behind the last one of any device: bytes are counted in 63 bits."""
 _SECTOR, _SECTORS_A_PAGE = 512, 8
 _MINOR_BITS = 20
-"""Of a device number within the kernel: include/linux/kdev_t.h."""
+"""A device number within the kernel has so many bits: include/linux/kdev_t.h."""
 _MOST_LAYERS = 8
 """Overlays on overlays: the kernel mounts two (include/linux/fs.h FILESYSTEM_MAX_STACK_DEPTH)."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """What a volume is called: `fs` as the tables of files call it, `bdi` as write-back does."""
+    """The names of a volume: `fs` in the tables of files, `bdi` in those of write-back."""
 
     fs: str
     bdi: str
@@ -103,7 +103,7 @@ class Devices:
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        """Where volumes lie on disks, no two at one place; what is left of a disk is its own."""
+        """The places of volumes on disks, none twice; what is left of a disk is its own."""
         by_disk: dict[str, list[str]] = {}
         for dev, disk in self.partitions.items():
             by_disk.setdefault(disk, []).append(dev)
@@ -163,7 +163,7 @@ class Devices:
         return [disk for disk in self._used_on if len(self.mounted_on(disk)) > 1]
 
     def places(self, name: str) -> list[Place]:
-        """Where a disk, partition or file system lies; BadTrace where the trace does not tell."""
+        """The places of a disk, partition or file system. BadTrace: the trace does not tell."""
         found = []
         for dev in self._block_devices(name):
             place = self.place(dev)
@@ -176,14 +176,14 @@ class Devices:
         return found
 
     def place(self, dev: str) -> Place | None:
-        """Where a disk or partition lies; None where the trace does not tell."""
+        """The place of a disk or partition; None where the trace does not tell."""
         if not self._parted(dev):
             return Place(dev)
         span = self._span(dev)
         return None if span is None else Place(self.whole(dev), *span)
 
     def below(self, dev: str) -> dict[str, list[str]]:
-        """What a stacked device lies on: each of these devices or file systems, and its disks."""
+        """The devices or file systems that a stacked device lies on, and the disks of each."""
         return {name: self.disks(name) for name in self._disks.get(dev, {}).get("on", [])}
 
     def disks(self, name: str) -> list[str]:

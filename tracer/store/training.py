@@ -212,7 +212,7 @@ class Loop:
             self._rest(span)
 
     def _saved_together(self, span: Span) -> bool:
-        """Whether a file that is saved belongs to the checkpoint before it, which then has it."""
+        """Put a saved file into the checkpoint before it; False: it does not belong there."""
         saved = self._saved
         if saved is None or saved.end is None or span.start - saved.end > _SAVED_TOGETHER_NS:
             return False

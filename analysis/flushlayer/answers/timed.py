@@ -10,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
+from analysis.findings.ceiling import ceiling
 from analysis.flushlayer.answers.question import Question, about_input, input_facts
 from analysis.flushlayer.curves.curve import PAGE_BYTES
 from analysis.flushlayer.policies import outcomes
@@ -20,7 +21,6 @@ from analysis.flushlayer.timed.outcome import Outcome, improvement, replay_gap, 
 from analysis.flushlayer.timed.requests import Requests
 from analysis.flushlayer.timed.state import WRITE
 from analysis.flushlayer.trace.accesses import Accesses
-from analysis.flushlayer.trace.ceiling import ceiling
 from analysis.flushlayer.trace.recorded import recorded
 from analysis.flushlayer.trace.sync_calls import sync_calls
 from analysis.flushlayer.trace.writers import TARGETS

@@ -1,4 +1,4 @@
-"""When a layer writes its dirty pages to the disk, unforced by a lack of room."""
+"""Destaging: a layer writes dirty pages to the disk before it needs their room."""
 
 from __future__ import annotations
 

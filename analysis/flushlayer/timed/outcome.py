@@ -128,7 +128,7 @@ class Outcome:
 
     @property
     def disk_pages(self) -> int:
-        """What was written to all disks, in pages of 4096 bytes; a part of one counts as one."""
+        """Pages of 4096 bytes that were written to all disks; a part of one counts as one."""
         return -(-sum(disk.bytes_written for disk in self.disks) // 4096)
 
 

@@ -6,5 +6,4 @@ file_pages.py   which page of which file each of them is
 recorded.py     its bios as the timed model asks for them, and what waits for what
 next_end.py     which request covers a sector next
 sync_calls.py   the system calls that wait for them
-ceiling.py      what any layer can save of the training's time at most
 """

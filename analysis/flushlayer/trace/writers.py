@@ -1,4 +1,4 @@
-"""Whose page write-backs a layer takes: the targets', or everybody's; and what is left out."""
+"""A layer takes the targets' page write-backs, or everybody's; what it leaves out is counted."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.views.whose import MINE
+
 TARGETS, EVERYBODY = "targets", "everybody"
-_MINE = ("target", "shared")
 _UNKNOWN = "unknown"
 
 
@@ -20,24 +21,24 @@ class Count:
 
     target: int = 0
     shared: int = 0
-    """Of files that others had dirtied, too."""
+    """Pages of files that others had dirtied, too."""
     other: int = 0
     unknown: int = 0
 
     @property
     def mine(self) -> int:
-        """Of targets, alone or with others."""
+        """Pages of targets, alone or with others."""
         return self.target + self.shared
 
     @property
     def all(self) -> int:
-        """Of anybody."""
+        """Pages of anybody."""
         return self.mine + self.other + self.unknown
 
 
 @dataclass(frozen=True)
 class Writers:
-    """Whose pages were taken, and all that were written, in pages; the recorder's own not in it."""
+    """The writers whose pages were taken; all pages that were written, but the recorder's own."""
 
     taken: str
     """TARGETS or EVERYBODY."""
@@ -45,7 +46,7 @@ class Writers:
     """Why everybody's were taken; empty: the targets' were."""
     data: Count
     of_all: Count
-    """Of the journal and metadata, which file systems write for everybody: all inferred."""
+    """The journal and metadata, which file systems write for everybody: all inferred."""
 
     @property
     def pages(self) -> int:
@@ -54,7 +55,7 @@ class Writers:
 
     @property
     def mine(self) -> int:
-        """Of the targets."""
+        """Pages of the targets."""
         return self.data.mine + self.of_all.mine
 
     @property
@@ -125,7 +126,7 @@ def writers(rows: pd.DataFrame, pages: NDArray[Any], why: str) -> Writers:
         return Count(
             **{
                 name: int(pages[chosen & written & (whose == name)].sum())
-                for name in (*_MINE, "other", _UNKNOWN)
+                for name in (*MINE, "other", _UNKNOWN)
             }
         )
 
@@ -136,7 +137,7 @@ def taken(rows: pd.DataFrame, why: str) -> NDArray[np.bool_]:
     """Which bios are taken: all (there is a `why`), or those of the targets."""
     if why:
         return np.ones(len(rows), bool)
-    found: NDArray[np.bool_] = rows["whose"].isin(_MINE).to_numpy(bool)
+    found: NDArray[np.bool_] = rows["whose"].isin(MINE).to_numpy(bool)
     return found
 
 

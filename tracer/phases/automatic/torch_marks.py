@@ -148,7 +148,7 @@ def _computing(
 
 
 def _moving(name: bytes) -> tuple[Callable[[], bool], Callable[[], None]]:
-    """What to call around loading or saving, of which only the outermost is marked."""
+    """Two functions to call around loading or saving, of which only the outermost is marked."""
 
     def enter() -> bool:
         if _nesting.moving:

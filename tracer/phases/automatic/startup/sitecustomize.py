@@ -13,7 +13,7 @@ _AWAITED = (
     "safetensors.torch",
     "lightning.fabric.utilities.cloud_io",
     "lightning_fabric.utilities.cloud_io",
-)
+)  # `start` of the package above knows what to do with each
 
 
 def _wait_for_modules(phases):

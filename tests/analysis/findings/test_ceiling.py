@@ -1,11 +1,11 @@
-"""What a layer can save at most: the time in which somebody may wait for a disk's writing."""
+"""The most that a layer can save: the time in which somebody may wait for a disk's writing."""
 
 from __future__ import annotations
 
 import pytest
 
+from analysis.findings.ceiling import ceiling
 from analysis.findings.writes import CEILING, writes
-from analysis.flushlayer.trace.ceiling import ceiling
 from tests.support.traces import make_trace
 
 S = 10**9

@@ -1,4 +1,4 @@
-"""What a flush layer or a faster disk can do for the training's time at most.
+"""The most that a flush layer or a faster disk can do for the training's time.
 
 A write-back that nobody waits for costs a job nothing, however slow the disk. So the time that
 could be saved lies within the times in which a thread of the job may have waited for a disk's
@@ -23,7 +23,7 @@ NO_EVENT = (
     "what other programs or a shortage of memory make the job wait for",
     "what a disk does with its own cache",
 )
-"""What the ceiling leaves out in any recording, in words."""
+"""The ceiling leaves these out in any recording."""
 _FEW = 64
 """Stretches that are each compared with every wait; of more, the edges are looked up in order."""
 _TABLES = {
@@ -31,29 +31,29 @@ _TABLES = {
     "dirty": "sleeps of who dirties pages through a mapping (no table dirty)",
     "page_faults": "page faults (no table page_faults)",
 }
-"""What it leaves out where a table is missing."""
+"""The ceiling leaves these out where a table is missing."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """How much of a stretch of time a job may have waited for writes: no layer saves more of it."""
+    """The time in a stretch in which a job may have waited for writes; no layer saves more."""
 
     what: str
     """The stretch: the training, the inference, or the recording."""
     length_s: float
     """Its length; of several jobs that train at once the sum."""
     by_kind: dict[str, float]
-    """Of each of KINDS: s in which some thread of the job may have waited so."""
+    """For each of KINDS: s in which some thread of the job may have waited so."""
     total_s: float
     """s in which some thread may have waited in any of these ways."""
     percent: float
-    """Of the stretch's time, 0 to 100: the first cell of what `query` gives."""
+    """Share of the stretch's time, 0 to 100: the first cell of what `query` gives."""
     query: str
     """SQL over the view write_waits, as `tracer query` runs it."""
     left_out: tuple[str, ...]
-    """What is not in it."""
+    """Waits that are not in it."""
     lossy: bool
-    """Whether events were lost in it. The time of the loss counts as waited for."""
+    """Events were lost in it. The time of the loss counts as waited for."""
 
     @property
     def share(self) -> float:

@@ -9,9 +9,12 @@ SYNC = (*SYNC_FILE, *SYNC_ALL)
 
 WRITE = (
     *("write", "pwrite64", "writev", "pwritev", "pwritev2", "sendfile", "copy_file_range"),
-    *("splice", "io_submit", "io_uring_enter", "io_getevents", "io_pgetevents"),
+    *("splice", "io_getevents", "io_pgetevents"),
 )
 """Calls that may be slowed down for dirtying pages, or wait for a page, a journal or a device."""
+
+SUBMIT = ("io_submit", "io_uring_enter")
+"""Calls that begin asynchronous transfers, and may be slowed down or wait as those of WRITE."""
 
 ENDINGS = (
     *("close", "rename", "renameat", "renameat2", "truncate", "ftruncate", "fallocate"),

@@ -16,53 +16,6 @@ def make_calls_before(trace: Trace, moments: str, name: str) -> None:
 
     Needs table syscalls, which may be empty.
     """
-    _cut(trace, moments, name)
-    # Of calls between the same two moments only the last can be the last before the second.
-    trace.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE "{name}" AS
-        SELECT tid, max(ts) AS ts, arg_max(name, ts) AS call,
-            greatest(
-                least(max(ts) + coalesce(arg_max_null(dur_ns, ts), {LATEST})::HUGEINT, {LATEST}),
-                -{LATEST}
-            )::BIGINT AS returned
-        FROM syscalls JOIN "{name} lanes" USING (tid)
-        GROUP BY tid, {name}_moment(lane, ts)
-        """
-    )
-    trace.execute(f'DROP TABLE "{name} lanes"')
-
-
-def make_calls_after(trace: Trace, moments: str, name: str) -> None:
-    """Make the table NAME: when a thread of `moments` was certainly at something else again.
-
-    `moments` is a query for tid and ts. Columns: tid, ts, next (ns): the thread's next system call
-    after ts, or the next moment of its own where that comes first. null: there is neither.
-
-    Needs table syscalls, which may be empty.
-    """
-    _cut(trace, moments, name)
-    trace.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE "{name}" AS
-        WITH numbered AS (
-            SELECT tid, ts, row_number() OVER (ORDER BY lane, ts) - 1 AS number
-            FROM (SELECT DISTINCT tid, lane, ts FROM ({moments}) JOIN "{name} lanes" USING (tid)
-                WHERE ts IS NOT NULL)
-        ), calls AS (
-            SELECT {name}_moment(lane, ts) AS number, min(ts) AS ts
-            FROM syscalls JOIN "{name} lanes" USING (tid) GROUP BY 1
-        )
-        SELECT m.tid, m.ts,
-            least(c.ts, lead(m.ts) OVER (PARTITION BY m.tid ORDER BY m.ts)) AS next
-        FROM numbered m LEFT JOIN calls c USING (number)
-        """
-    )
-    trace.execute(f'DROP TABLE "{name} lanes"')
-
-
-def _cut(trace: Trace, moments: str, name: str) -> None:
-    """Number the threads of `moments` ("NAME lanes"), and tell the last moment before a time."""
     from analysis.views.cuts import Cuts, define
 
     trace.execute(
@@ -81,3 +34,17 @@ def _cut(trace: Trace, moments: str, name: str) -> None:
     define(
         trace, f"{name}_moment", Cuts(cuts["lane"].to_numpy(), cuts["ts"].to_numpy()), before=True
     )
+    # Of calls between the same two moments only the last can be the last before the second.
+    trace.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE "{name}" AS
+        SELECT tid, max(ts) AS ts, arg_max(name, ts) AS call,
+            greatest(
+                least(max(ts) + coalesce(arg_max_null(dur_ns, ts), {LATEST})::HUGEINT, {LATEST}),
+                -{LATEST}
+            )::BIGINT AS returned
+        FROM syscalls JOIN "{name} lanes" USING (tid)
+        GROUP BY tid, {name}_moment(lane, ts)
+        """
+    )
+    trace.execute(f'DROP TABLE "{name} lanes"')

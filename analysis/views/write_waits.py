@@ -6,14 +6,15 @@ which a thread of the job may have waited for writes. `write_waits` has all of t
 - throttle: the kernel put a thread to sleep that had made pages dirty.
 - sync: a call that makes data durable.
 - write: a call that writes, closes, renames, truncates or removes files, or that begins or awaits
-  asynchronous transfers (libaio, io_uring).
+  asynchronous transfers (libaio, io_uring). One of less than 0.1 ms counts only if a disk had
+  writes to do meanwhile.
 - async: an asynchronous transfer of a thread of the job was under way, and a disk had writes to do:
   whoever waited for it may have looked at memory, or have polled.
 - disk: any other call but those that wait for threads, times or networks alone; or a page fault
   that read, or wrote to a mapped file; while a disk had writes to do, or reads that came behind
   writes (`analysis.views.disk_writing`). A call that reads, and queued nothing at a disk itself,
   counts only while there were such reads: it may read a pipe. A fault lasts until its thread's
-  next call or fault.
+  next call or such fault.
 - begun: what a thread did between the recording's beginning and its first call, while a disk had
   writes to do: it may have been in a call.
 - lost: events were lost.
@@ -24,7 +25,9 @@ end, or until the recording's.
 No event tells, and these times leave out: what a job waits for that another program does for it;
 memory that had to be written out before it could be used; a read from memory that waited for the
 journal, to note when its file was read; a bio that a cgroup's limit held back before it was queued
-(but in calls that write or make durable); what a disk writes out of its own cache while it reads;
+(but in calls that write or make durable); calls of less than 0.1 ms that write to what has no
+queue of requests (a file system on the network, persistent memory); what a disk writes out of its
+own cache while it reads;
 requests that were under way when the recording began; a call whose entry was lost; threads that
 made no call at all while they were recorded, which were asleep.
 """
@@ -32,17 +35,34 @@ made no call at all while they were recorded, which were asleep.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SYNC, WRITE
-from analysis.views.cuts import Cuts, define
+from analysis.views.cuts import Cuts
 from analysis.views.disk_writing import NOTHING, DiskUse, disk_use
-from analysis.views.holding import LATEST, make_calls_after, make_calls_before
+from analysis.views.holding import LATEST
+from analysis.views.job_calls import (
+    IDLE_CALL,
+    KIND_OF_CALL,
+    OTHER_CALL,
+    READ_CALL,
+    SETUP_CALL,
+    SUBMIT_CALL,
+    SYNC_CALL,
+    WRITE_CALL,
+    Calls,
+    CallsAround,
+    calls_of,
+    lanes_of,
+)
 from analysis.views.requests import OPERATION
 from analysis.views.stretches import NO_TIME, Ints, Stretches, at_most, in_any, in_both, joined
 from analysis.views.view import View
+from probes.compiled import compiled
 from probes.schema import Column, Scope, Type
 from tracer.store.trace import Trace
 
@@ -63,54 +83,32 @@ _READ = "read"
 """Calls that read, until it is known which of their time counts as `disk`."""
 _MOST = 1 << 22
 """Stretches of one kind that are kept apart: of more, those that are next to each other are one."""
-_FOUND = ("sync", "write", _READ, "disk", "begun")
-"""The kinds that queries number from 0."""
-_ASYNC = ("io_submit", "io_uring_enter", "io_uring_setup")
+_SHORT_NS = 100_000
+"""No cgroup's limit holds a bio back for less: its timers are slower."""
 _SCOPES = (Scope.TARGET.value, Scope.MACHINE.value)
+_KIND_OF = {SYNC_CALL: "sync", WRITE_CALL: "write", SUBMIT_CALL: "write", READ_CALL: _READ}
+_KIND_OF |= {SETUP_CALL: "disk", OTHER_CALL: "disk"}
+_FAULT, _BEGUN, _TRANSFER, _BY_WORKER = range(-4, 0)
+"""Kinds of moments that are no calls."""
+_KIND_OF |= {_FAULT: "disk", _BEGUN: "begun"}
 
-_JOBS = """
+_THREADS = """
 CREATE OR REPLACE TEMP TABLE job_threads AS
 SELECT tid, target, was_there, ended, dense_rank() OVER (ORDER BY target NULLS FIRST) - 1 AS job
 FROM (
     SELECT tid, arg_max(target, coalesce(start_ns, 0)) AS target,
         bool_or(start_ns IS NULL) AS was_there,
         CASE WHEN count(end_ns) = count(*) THEN max(end_ns) END AS ended
-    FROM processes WHERE role IN ('target', 'child') GROUP BY tid
+    FROM processes WHERE role IN ('target', 'child') AND tid IS NOT NULL GROUP BY tid
 )
 """
 
-_KIND = (
-    f"CASE WHEN name IN {SYNC} THEN 0 WHEN name IN {(*WRITE, *ENDINGS)} THEN 1"
-    f" WHEN name IN {READ} THEN 2 ELSE 3 END"
-)
+_NOT_RETURNED = f"SELECT tid, ts, {KIND_OF_CALL} AS kind FROM syscalls WHERE dur_ns IS NULL"
 
-_RETURNED = f"""
-SELECT job, ts AS begin, until AS end, kind FROM (
-    SELECT tid, ts, least(ts::HUGEINT + dur_ns, {LATEST})::BIGINT AS until, {_KIND} AS kind
-    FROM syscalls WHERE dur_ns > 0 AND name NOT IN {IDLE}
-) JOIN job_threads USING (tid)
-WHERE kind < 2 OR disk_wrote(0, ts) % 2 = 0 OR disk_wrote(0, ts) != disk_wrote(0, until)
-"""
-"""Numbers of edges: those from an even one to the next lie in a stretch."""
-
-_NOT_RETURNED = f"""
-CREATE OR REPLACE TEMP TABLE wait_moments AS
-SELECT * FROM (
-    SELECT tid, ts, {_KIND} AS kind FROM syscalls
-    WHERE dur_ns IS NULL AND coalesce(name, '') NOT IN {IDLE}
-    UNION ALL
-    SELECT tid, ts, 3 FROM page_faults
-    WHERE kind = 'major' OR (file IS NOT NULL AND file NOT LIKE '[%'
-        AND (kind = 'unknown' OR access = 'write'))
-    UNION ALL
-    SELECT tid, {{begun}} - 1, 4 FROM job_threads WHERE was_there
-) SEMI JOIN job_threads USING (tid)
-"""
-
-_UNTIL = """
-SELECT job, m.ts AS begin, least(n.next, ended, {ended}) AS end, kind
-FROM wait_moments m JOIN wait_ends n USING (tid, ts) JOIN job_threads USING (tid)
-WHERE kind < 4 OR n.next IS NOT NULL
+_FAULTS = """
+SELECT tid, ts FROM page_faults
+WHERE kind = 'major'
+    OR ((access = 'write' OR kind = 'unknown') AND file IS NOT NULL AND file NOT LIKE '[%')
 """
 
 _PAUSES = f"""
@@ -119,19 +117,34 @@ FROM dirty JOIN job_threads USING (tid) WHERE event = 'balance_dirty_pages' AND 
 """
 
 _TRANSFERS = f"""
-CREATE OR REPLACE TEMP TABLE wait_transfers AS
-SELECT job, tid, ts, coalesce(starts_with(comm, 'iou-'), false) AS by_worker
-FROM block JOIN job_threads USING (tid)
+SELECT tid, ts,
+    CASE WHEN starts_with(comm, 'iou-') THEN {_BY_WORKER} ELSE {_TRANSFER} END::TINYINT AS kind
+FROM block SEMI JOIN job_threads USING (tid)
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} IN ('read', 'write')
 """
 
-_IN_CALLS = f"""
-SELECT DISTINCT job, t.ts, by_worker OR c.call IN {_ASYNC} AS apart, c.ts AS begin,
-    least(c.returned, n.next, {LATEST}) AS end
-FROM wait_transfers t ASOF LEFT JOIN calls_at_transfers c ON t.tid = c.tid AND t.ts >= c.ts
-    LEFT JOIN wait_ends n ON c.tid = n.tid AND c.ts = n.ts
-WHERE by_worker OR (t.ts <= c.returned AND c.call IN {(*_ASYNC, *READ)})
-"""
+
+class _Moments(NamedTuple):
+    """Moments of threads: arrays of equal length, by lane and time."""
+
+    lane: Ints
+    ts: Ints
+    """ns."""
+    kind: NDArray[np.int8]
+    """The kind of a call that did not return; _FAULT, _BEGUN, _TRANSFER or _BY_WORKER."""
+
+
+@dataclass(frozen=True)
+class _Threads:
+    """The threads of all jobs: arrays, by their lanes."""
+
+    tid: Ints
+    """Ascends."""
+    job: Ints
+    ended: Ints
+    """ns: the end of the thread or of the recording."""
+    was_there: Ints
+    """Lanes of threads that began before the recording."""
 
 
 class _Waits:
@@ -166,21 +179,20 @@ class _Waits:
 def _build(trace: Trace) -> None:
     for table in ("block", "dirty", "page_faults", "loss"):
         trace.empty_if_missing(table)
-    trace.execute(_JOBS)
+    trace.execute(_THREADS)
     targets = dict(trace.rows("SELECT DISTINCT job, target FROM job_threads"))
     clock = trace.manifest["clock"]
     begun = int(clock["start_ns"])
     ended = LATEST if clock["end_ns"] is None else int(clock["end_ns"])
     lost, machine = (_gaps(trace, scopes) for scopes in (_SCOPES, (Scope.MACHINE.value,)))
-    use = disk_use(trace, ended, machine) if "block" in trace.tables else NOTHING
+    use = disk_use(trace, ended, machine) if "block" in trace.tables else None
     waits = _Waits(begun, ended)
     for job in targets:
         waits.add("lost", np.full(len(lost), job), lost[:, 0], lost[:, 1])
-    _add_calls(trace, waits, use, begun, ended)
+    _add_calls(trace, waits, _threads(trace, ended), use, begun, ended)
     for batch in trace.batches(_PAUSES):
         waits.add("throttle", *(batch[name].to_numpy() for name in ("job", "begin", "end")))
-    _add_transfers(trace, waits, use, ended)
-    found = waits.of(len(targets), use)
+    found = waits.of(len(targets), use or NOTHING)
     together = {
         (None, kind): in_any([found[job, kind] for job in targets])
         if len(targets) != 1
@@ -189,8 +201,16 @@ def _build(trace: Trace) -> None:
     }
     named = {(targets[job], kind): times for (job, kind), times in found.items()}
     trace.keep("write_waits", _table(named | together))
-    for table in ("job_threads", "wait_moments", "wait_ends", "wait_transfers"):
-        trace.execute(f"DROP TABLE IF EXISTS {table}")
+    trace.execute("DROP TABLE job_threads")
+
+
+def _threads(trace: Trace, ended: int) -> _Threads:
+    rows = trace.arrow(
+        f"SELECT tid::BIGINT AS tid, job, least(ended, {ended}) AS ended, was_there"
+        " FROM job_threads ORDER BY tid"
+    )
+    tid, job, until, was_there = (rows[name].to_numpy() for name in rows.column_names)
+    return _Threads(tid, job, until, np.flatnonzero(was_there))
 
 
 def _gaps(trace: Trace, scopes: tuple[str, ...]) -> Stretches:
@@ -203,39 +223,128 @@ def _gaps(trace: Trace, scopes: tuple[str, ...]) -> Stretches:
     return joined(rows["begin"].to_numpy(), rows["end"].to_numpy())
 
 
-def _add_calls(trace: Trace, waits: _Waits, use: DiskUse, begun: int, ended: int) -> None:
-    edges = use.writing.ravel()
-    define(trace, "disk_wrote", Cuts(np.zeros(len(edges), np.int64), edges))
-    names = ("job", "begin", "end", "kind")
-    for batch in trace.batches(_RETURNED):
-        _add_kinds(waits, *(batch[name].to_numpy() for name in names))
-    trace.execute(_NOT_RETURNED.format(begun=begun))
-    make_calls_after(trace, "SELECT tid, ts FROM wait_moments", "wait_ends")
-    for batch in trace.batches(_UNTIL.format(ended=ended)):
-        _add_kinds(waits, *(batch[name].to_numpy() for name in names))
+def _add_calls(
+    trace: Trace, waits: _Waits, threads: _Threads, use: DiskUse | None, begun: int, ended: int
+) -> None:
+    """Add calls, page faults, and the transfers that threads of jobs began."""
+    writing = (use or NOTHING).writing.ravel()
+    disks = Cuts(np.zeros(len(writing), np.int64), writing)
+    moments = _moments(trace, threads, disks, begun)
+    around = CallsAround(moments.lane, moments.ts)
+    for calls in calls_of(trace, threads.tid):
+        around.see(calls)
+        chosen = np.flatnonzero(_may_have_waited(calls, disks, use is not None))
+        jobs = threads.job[calls.lane[chosen]]
+        _add_kinds(waits, jobs, calls.entered[chosen], calls.returned[chosen], calls.kind[chosen])
+    around.close()
+    _add_unfinished(waits, threads, moments, around.next)
+    _add_transfers(waits, threads, moments, around, np.append((use or NOTHING).busy[:, 1], ended))
 
 
-def _add_kinds(waits: _Waits, jobs: Ints, begin: Ints, end: Ints, kinds: Ints) -> None:
-    for number, kind in enumerate(_FOUND):
-        chosen = kinds == number
+def _may_have_waited(calls: Calls, disks: Cuts, known: bool) -> NDArray[np.bool_]:
+    """Return which calls count. `disks` are the edges of their writing, if that is `known`."""
+    lasted = calls.did_return & (calls.returned > calls.entered) & (calls.lane >= 0)
+    writes = (calls.kind == WRITE_CALL) | (calls.kind == SUBMIT_CALL)
+    if known:
+        writes &= calls.entered < calls.returned - _SHORT_NS
+    whole = writes | (calls.kind == SYNC_CALL)
+    maybe = np.flatnonzero(lasted & ~whole & (calls.kind != IDLE_CALL))
+    disk = np.zeros(len(maybe), np.int64)
+    first = disks.last(disk, calls.entered[maybe])
+    # Writing goes on from an edge of an even number to the next one.
+    meanwhile = (first % 2 == 0) | (first != disks.last(disk, calls.returned[maybe]))
+    found: NDArray[np.bool_] = lasted & whole
+    found[maybe[meanwhile]] = True
+    return found
+
+
+def _moments(trace: Trace, threads: _Threads, disks: Cuts, begun: int) -> _Moments:
+    """Return all moments from which a thread may have waited for a time that no event tells."""
+    found = []
+    for batch in trace.batches(_FAULTS):
+        tid, ts = (batch[name].to_numpy() for name in ("tid", "ts"))
+        lane = lanes_of(threads.tid, tid)
+        gap = disks.last(np.zeros(len(ts), np.int64), ts)
+        chosen = _last_in_gaps(lane, ts, gap, len(threads.tid))
+        found.append(_Moments(lane[chosen], ts[chosen], np.full(len(chosen), _FAULT)))
+    for query in (_NOT_RETURNED, _TRANSFERS):
+        rows = trace.arrow(query)
+        tid, ts, kind = (rows[name].to_numpy() for name in ("tid", "ts", "kind"))
+        found.append(_Moments(lanes_of(threads.tid, tid), ts, kind))
+    there = threads.was_there
+    found.append(_Moments(there, np.full(len(there), begun - 1), np.full(len(there), _BEGUN)))
+    lane, ts, kind = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.lexsort((ts, lane))
+    order = order[np.searchsorted(lane[order], 0) :]
+    return _Moments(lane[order], ts[order], kind[order])
+
+
+def _add_kinds(waits: _Waits, jobs: Ints, begin: Ints, end: Ints, kinds: NDArray[np.int8]) -> None:
+    for code, kind in _KIND_OF.items():
+        chosen = kinds == code
         waits.add(kind, jobs[chosen], begin[chosen], end[chosen])
 
 
-def _add_transfers(trace: Trace, waits: _Waits, use: DiskUse, ended: int) -> None:
-    """Add asynchronous transfers, until no disk has anything to do; and calls that read a disk."""
-    trace.execute(_TRANSFERS)
-    make_calls_before(trace, "SELECT tid, ts FROM wait_transfers", "calls_at_transfers")
-    for batch in trace.batches(_IN_CALLS):
-        job, ts, apart = (batch[name].to_numpy(False) for name in ("job", "ts", "apart"))
-        busy_until = np.append(use.busy[:, 1], ended)
-        until = busy_until[np.searchsorted(use.busy[:, 1], ts, "right")]
-        waits.add("async", job[apart], ts[apart], until[apart])
-        begin, end = (
-            batch[name].fill_null(0).to_numpy()[~apart].astype(np.int64)
-            for name in ("begin", "end")
-        )
-        waits.add("disk", job[~apart], begin, end)
-    trace.execute("DROP TABLE calls_at_transfers")
+def _add_unfinished(waits: _Waits, threads: _Threads, moments: _Moments, next_call: Ints) -> None:
+    """Add faults, calls that did not return, and calls from before the recording."""
+    until = next_call.copy()
+    faults = np.flatnonzero(moments.kind == _FAULT)
+    again = np.flatnonzero(moments.lane[faults[1:]] == moments.lane[faults[:-1]])
+    until[faults[again]] = np.minimum(until[faults[again]], moments.ts[faults[again + 1]])
+    until = np.minimum(until, threads.ended[moments.lane])
+    until[(moments.kind == _BEGUN) & (next_call == LATEST)] = -LATEST
+    _add_kinds(waits, threads.job[moments.lane], moments.ts, until, moments.kind)
+
+
+def _add_transfers(
+    waits: _Waits, threads: _Threads, moments: _Moments, around: CallsAround, idle: Ints
+) -> None:
+    """Add asynchronous transfers, until no disk has anything to do; and calls that read a disk.
+
+    `idle` are the times (ns) at which disks had nothing to do any more, and the last one.
+    """
+    by_worker = moments.kind == _BY_WORKER
+    in_call = (moments.kind == _TRANSFER) & (moments.ts <= around.returned)
+    submits = np.isin(around.kind, (SUBMIT_CALL, SETUP_CALL))
+    job = threads.job[moments.lane]
+    apart = by_worker | (in_call & submits)
+    begun = moments.ts[apart]
+    until = idle[np.minimum(np.searchsorted(idle[:-1], begun, "right"), len(idle) - 1)]
+    waits.add("async", job[apart], begun, until)
+    reads = in_call & (around.kind == READ_CALL)
+    returned = np.minimum(around.returned, around.next)
+    waits.add("disk", job[reads], around.entered[reads], returned[reads])
+
+
+@compiled
+def _last_in_gaps(lane: Ints, ts: Ints, edge: Ints, lanes: int) -> Ints:
+    """Return which moments to keep: of those of a lane between two stretches only the last one.
+
+    `edge` is the last edge of a stretch before a moment: in a stretch it is even.
+    """
+    kept = np.empty(len(lane), np.int64)
+    count = 0
+    last = np.full(lanes, -1)
+    for row in range(len(lane)):
+        at = lane[row]
+        if at < 0:
+            continue
+        before = last[at]
+        if before >= 0 and edge[before] == edge[row] and ts[before] > ts[row]:
+            continue
+        if before >= 0 and edge[before] != edge[row]:
+            kept[count] = before
+            count += 1
+        last[at] = row
+        if edge[row] % 2 == 0:
+            kept[count] = row
+            count += 1
+            last[at] = -1
+    for at in range(lanes):
+        if last[at] >= 0:
+            kept[count] = last[at]
+            count += 1
+    return kept[:count]
 
 
 def _table(found: dict[tuple[str | None, str], Stretches]) -> pa.Table:

@@ -146,6 +146,17 @@ def test_the_first_read_after_a_write_counts_and_no_other_one(waits):
     assert waits(syscalls=calls, block=elsewhere + rows[3:]).total_s == 0
 
 
+def test_a_short_write_counts_if_a_disk_was_writing_or_nobody_told(waits):
+    calls = [*FIRST, *(call(n * S, 99_999, "write") for n in range(1, 11))]
+    assert waits(syscalls=calls).total_s == 0
+    # The disk writes during the first of them, and between it and the next.
+    writing = request(S + 50_000, 2 * S - 1, 0, "W")
+    assert kinds(waits(syscalls=calls, block=writing)) == {"write": 99_999e-9}
+    assert kinds(waits(syscalls=calls, block=None)) == {"write": 10 * 99_999e-9}
+    long = [*FIRST, call(S, 100_001, "write"), call(2 * S, 99_999, "fsync")]
+    assert kinds(waits(syscalls=long)) == {"write": 100_001e-9, "sync": 99_999e-9}
+
+
 def test_waiting_for_threads_times_and_networks_is_nothing(waits):
     idle = [call(10 * S, 9 * S, name) for name in ("futex", "poll", "nanosleep", "recvfrom")]
     found = waits(syscalls=[*FIRST, *idle], block=request(9 * S, 12 * S, 0, "W"))
@@ -180,6 +191,25 @@ def test_a_page_fault_that_reads_lasts_until_its_thread_does_something_else(wait
     assert waits(syscalls=calls, block=rows, page_faults=minor).total_s == 0
     shared = [fault(12 * S, kind="minor", file="/data/x", access="write")]
     assert kinds(waits(syscalls=calls, block=rows, page_faults=shared)) == {"disk": 4}
+
+
+def test_a_page_fault_inside_a_call_does_not_end_it(waits):
+    calls = [*FIRST, call(10 * S, None, "write")]
+    inside = fault(11 * S, kind="minor", file="/data/x", access="write")
+    assert kinds(waits(syscalls=calls, page_faults=[inside])) == {"write": 90}
+    # What a thread does until its first call may be a call from before, whatever it faults.
+    later = [call(0, 0, "getpid"), call(16 * S, 0, "getpid", tid=8)]
+    rows = request(9 * S, 30 * S, 0, "W")
+    faults = [fault(12 * S, tid=8)]
+    assert kinds(waits(syscalls=later, block=rows, page_faults=faults)) == {"begun": 7, "disk": 4}
+
+
+def test_the_last_of_many_faults_lasts_until_the_disk_writes(waits):
+    faults = [fault(n * S) for n in range(1, 20)] + [fault(n * S, tid=8) for n in (2, 28)]
+    rows = request(25 * S, 30 * S, 0, "W") + request(40 * S, 41 * S, 0, "W")
+    calls = [*FIRST, call(27 * S, 0, "getpid")]
+    assert kinds(waits(syscalls=calls, block=rows, page_faults=faults[:19])) == {"disk": 2}
+    assert kinds(waits(syscalls=calls, block=rows, page_faults=faults)) == {"disk": 6}
 
 
 def test_before_its_first_call_a_thread_may_have_been_in_one(waits):

@@ -53,14 +53,6 @@ def test_two_containers_learn_what_the_host_learns_and_are_recorded(run, dockerd
         assert sorted(n for _, n in trace.connection.execute(query).fetchall()) == [12, 12]
 
 
-def test_inference_in_a_container_begins_with_fresh_weights(run):
-    host = json.loads(run(*SMALL[:4], "--mode", "infer").out)
-    box = json.loads(run(*SMALL[:4], "--mode", "infer", "--containers", "1").out)
-    assert box["where"] == "container"
-    assert box["jobs"][0]["accuracy"] == host["jobs"][0]["accuracy"]
-    assert box["jobs"][0]["samples"] == 24
-
-
 def test_a_job_too_big_for_its_memory_fails_with_that_reason(run, dockerd):
     # By memory of its own: pages of files that do not fit would be read again and again instead.
     options = ("--samples", "20000", "--batch-size", "20000", "--epochs", "1", "--workers", "0")
@@ -92,15 +84,20 @@ def test_limits_are_the_container_s(dockerd, run, tmp_path):
     assert containers(dockerd) == []
 
 
-def test_what_a_killed_run_leaves_the_next_one_removes(dockerd, run, tmp_path):
+def test_what_a_killed_run_leaves_the_next_one_removes_and_infers(dockerd, run, tmp_path):
     foreign = dockerd.run("foreign", "import time; time.sleep(600)", shared=tmp_path)
     with running(tmp_path, "--samples", "4096", "--epochs", "1000", "--containers", "2") as process:
         wait_for_containers(dockerd, process, 2)
         process.kill()
         process.wait()
     assert len(containers(dockerd)) == 3
-    run(*SMALL, "--containers", "1")
+    box = json.loads(run(*SMALL[:4], "--mode", "infer", "--containers", "1").out)
     assert [box.id for box in containers(dockerd)] == [foreign.id]
+    host = json.loads(run(*SMALL[:4], "--mode", "infer").out)
+    assert box["where"] == "container"
+    # Both begin with the same fresh weights.
+    assert box["jobs"][0]["accuracy"] == host["jobs"][0]["accuracy"]
+    assert box["jobs"][0]["samples"] == 24
 
 
 def test_an_image_of_other_things_is_refused(run, dockerd):

@@ -9,12 +9,14 @@ and its tools take, and our own code, are layers on top.
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -48,6 +50,7 @@ _FILES = {
 }
 
 
+@cache
 def python() -> Path:
     """The interpreter itself, not a virtual environment's link to it."""
     return Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
@@ -108,16 +111,20 @@ def _interpreter() -> dict[Path, str]:
     binary = python()
     found = {binary: str(binary)}
     for key in ("stdlib", "platstdlib"):
-        folder = Path(sysconfig.get_path(key, vars={"base": sys.base_prefix}))
-        for path in folder.rglob("*"):
-            inside = path.relative_to(folder).parts
-            if path.is_file() and not _LEFT_OUT & {*inside} and not inside[0].startswith("config-"):
-                found[path] = str(path)
+        folder = sysconfig.get_path(key, vars={"base": sys.base_prefix})
+        for place, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if not _is_left_out(name, place == folder)]
+            paths = (Path(place, name) for name in names if name not in _LEFT_OUT)
+            found |= {path: str(path) for path in paths if path.is_file()}
     library = sysconfig.get_config_var("INSTSONAME") or ""
     for place in (sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"):
         if ".so" in library and (path := Path(place or "/", library)).exists():
             found[path] = str(path)
     return found
+
+
+def _is_left_out(folder: str, at_the_top: bool) -> bool:
+    return folder in _LEFT_OUT or (at_the_top and folder.startswith("config-"))
 
 
 def _package_files(deployed: bool) -> Iterator[tuple[Path, str]]:
@@ -197,11 +204,15 @@ def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
 
 
 def _add(tar: tarfile.TarFile, path: Path, there: str) -> None:
-    """A regular file with its own times, by which Python knows compiled files to be current."""
+    """A regular file with its own time, by which Python knows compiled files to be current.
+
+    Python compares whole seconds, and so has the tar them: a fraction takes a header of its own.
+    """
     with path.open("rb") as file:
         entry = tar.gettarinfo(arcname=there.lstrip("/"), fileobj=file)
         entry.type, entry.linkname = tarfile.REGTYPE, ""  # also of a second link to it
         entry.size = path.stat().st_size
+        entry.mtime = int(entry.mtime)
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = ""
         tar.addfile(entry, file)

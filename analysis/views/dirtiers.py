@@ -10,7 +10,7 @@ dirty pages, either.
 
 from __future__ import annotations
 
-from analysis.views.holding import LATEST, make_calls_before
+from analysis.views.calls_around import LATEST, make_calls_before
 from analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 

@@ -17,8 +17,8 @@ system call (`submissions`). The dirtier is whoever last dirtied a page of that 
 
 from __future__ import annotations
 
+from analysis.views.calls_around import LATEST
 from analysis.views.dirtiers import make_dirtiers
-from analysis.views.holding import LATEST
 from analysis.views.submissions import make_submissions
 from analysis.views.view import View
 from analysis.views.volumes import make_volumes, of_files

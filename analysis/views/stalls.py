@@ -20,9 +20,9 @@ perf did not tell major ones; and kinds whose table was not recorded.
 
 from __future__ import annotations
 
+from analysis.views.calls_around import make_calls_before
 from analysis.views.calls_by_kind import SYNC
 from analysis.views.context import COLUMNS, make_in_context, make_owners
-from analysis.views.holding import make_calls_before
 from analysis.views.requests import OPERATION
 from analysis.views.view import View
 from probes.schema import PID, TID, TS, Column, Type

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.compiled import compiled
+
 Ints = NDArray[np.int64]
 Stretches = NDArray[np.int64]
 
@@ -32,11 +34,8 @@ def in_any(several: list[Stretches]) -> Stretches:
 
 def in_both(one: Stretches, other: Stretches) -> Stretches:
     """Return when both go on."""
-    if not len(one) or not len(other):
-        return NO_TIME
-    edges = np.unique(np.concatenate([one.ravel(), other.ravel()]))
-    chosen = _within(one, edges[:-1]) & _within(other, edges[:-1])
-    return joined(edges[:-1][chosen], edges[1:][chosen])
+    found = np.empty((len(one) + len(other), 2), np.int64)
+    return found[: _in_both(one, other, found)]
 
 
 def at_most(stretches: Stretches, most: int) -> Stretches:
@@ -49,7 +48,17 @@ def at_most(stretches: Stretches, most: int) -> Stretches:
     return np.column_stack([begin, stretches[np.append(kept, len(stretches) - 1), 1]])
 
 
-def _within(stretches: Stretches, moments: Ints) -> NDArray[np.bool_]:
-    at = np.searchsorted(stretches[:, 0], moments, "right") - 1
-    found: NDArray[np.bool_] = (at >= 0) & (moments < stretches[np.maximum(at, 0), 1])
-    return found
+@compiled
+def _in_both(one: Stretches, other: Stretches, found: Stretches) -> int:
+    count = first = second = 0
+    while first < len(one) and second < len(other):
+        begin = max(one[first, 0], other[second, 0])
+        end = min(one[first, 1], other[second, 1])
+        if begin < end:
+            found[count, 0], found[count, 1] = begin, end
+            count += 1
+        if one[first, 1] < other[second, 1]:
+            first += 1
+        else:
+            second += 1
+    return count

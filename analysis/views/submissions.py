@@ -7,8 +7,8 @@ is it in a write-back bracket, in a system call, and which inode did its file sy
 
 from __future__ import annotations
 
+from analysis.views.calls_around import make_calls_before
 from analysis.views.calls_by_kind import SYNC_ALL, SYNC_FILE
-from analysis.views.holding import make_calls_before
 from analysis.views.requests import OPERATION
 from analysis.views.view import apart
 from analysis.views.volumes import of_bios, of_files

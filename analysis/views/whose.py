@@ -9,8 +9,8 @@ calls. All else is not known.
 
 from __future__ import annotations
 
+from analysis.views.calls_around import LATEST
 from analysis.views.calls_by_kind import ENDINGS, SYNC
-from analysis.views.holding import LATEST
 from probes.schema import Column, Type
 from tracer.store.trace import Trace
 

@@ -42,23 +42,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from analysis.views.calls_around import LATEST, Calls, CallsAround, calls_of, lanes_of
+from analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, WRITE
 from analysis.views.cuts import Cuts
 from analysis.views.disk_writing import NOTHING, DiskUse, disk_use
-from analysis.views.holding import LATEST
-from analysis.views.job_calls import (
-    IDLE_CALL,
-    KIND_OF_CALL,
-    OTHER_CALL,
-    READ_CALL,
-    SETUP_CALL,
-    SUBMIT_CALL,
-    SYNC_CALL,
-    WRITE_CALL,
-    Calls,
-    CallsAround,
-    calls_of,
-    lanes_of,
-)
 from analysis.views.requests import OPERATION
 from analysis.views.stretches import NO_TIME, Ints, Stretches, at_most, in_any, in_both, joined
 from analysis.views.view import View
@@ -86,11 +73,30 @@ _MOST = 1 << 22
 _SHORT_NS = 100_000
 """No cgroup's limit holds a bio back for less: its timers are slower."""
 _SCOPES = (Scope.TARGET.value, Scope.MACHINE.value)
-_KIND_OF = {SYNC_CALL: "sync", WRITE_CALL: "write", SUBMIT_CALL: "write", READ_CALL: _READ}
-_KIND_OF |= {SETUP_CALL: "disk", OTHER_CALL: "disk"}
+_OTHER_CALL, _SYNC_CALL, _WRITE_CALL, _SUBMIT_CALL, _SETUP_CALL, _READ_CALL, _IDLE_CALL = range(7)
+"""What a call may wait for. One that submits transfers may be slowed down as one that writes."""
+_CALLS = {
+    _SYNC_CALL: SYNC,
+    _WRITE_CALL: (*WRITE, *ENDINGS),
+    _SUBMIT_CALL: SUBMIT,
+    _SETUP_CALL: ("io_uring_setup",),
+    _READ_CALL: READ,
+    _IDLE_CALL: IDLE,
+}
+_KINDS_OF_NAMES = np.array(
+    [_OTHER_CALL, *(kind for kind, names in _CALLS.items() for _ in names)], np.int8
+)
+_NUMBER = (
+    f"coalesce(list_position({[name for names in _CALLS.values() for name in names]}, name), 0)"
+    "::TINYINT"
+)
+"""SQL for the place of a call's name in _KINDS_OF_NAMES."""
+_KIND_OF = {_SYNC_CALL: "sync", _WRITE_CALL: "write", _SUBMIT_CALL: "write", _READ_CALL: _READ}
+_KIND_OF |= {_SETUP_CALL: "disk", _OTHER_CALL: "disk"}
 _FAULT, _BEGUN, _TRANSFER, _BY_WORKER = range(-4, 0)
 """Kinds of moments that are no calls."""
 _KIND_OF |= {_FAULT: "disk", _BEGUN: "begun"}
+_TRANSFER_KINDS = np.array([_TRANSFER, _BY_WORKER], np.int8)
 
 _THREADS = """
 CREATE OR REPLACE TEMP TABLE job_threads AS
@@ -103,7 +109,7 @@ FROM (
 )
 """
 
-_NOT_RETURNED = f"SELECT tid, ts, {KIND_OF_CALL} AS kind FROM syscalls WHERE dur_ns IS NULL"
+_NOT_RETURNED = f"SELECT tid, ts, {_NUMBER} AS kind FROM syscalls WHERE dur_ns IS NULL"
 
 _FAULTS = """
 SELECT tid, ts FROM page_faults
@@ -118,7 +124,7 @@ FROM dirty JOIN job_threads USING (tid) WHERE event = 'balance_dirty_pages' AND 
 
 _TRANSFERS = f"""
 SELECT tid, ts,
-    CASE WHEN starts_with(comm, 'iou-') THEN {_BY_WORKER} ELSE {_TRANSFER} END::TINYINT AS kind
+    coalesce(starts_with(comm, 'iou-'), false)::TINYINT AS kind
 FROM block SEMI JOIN job_threads USING (tid)
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} IN ('read', 'write')
 """
@@ -231,24 +237,30 @@ def _add_calls(
     disks = Cuts(np.zeros(len(writing), np.int64), writing)
     moments = _moments(trace, threads, disks, begun)
     around = CallsAround(moments.lane, moments.ts)
-    for calls in calls_of(trace, threads.tid):
-        around.see(calls)
-        chosen = np.flatnonzero(_may_have_waited(calls, disks, use is not None))
+    last_kind = np.full(len(moments.ts), _OTHER_CALL, np.int8)
+    for calls in calls_of(trace, threads.tid, _NUMBER):
+        kind = _KINDS_OF_NAMES[calls.what.to_numpy()]
+        found, rows = around.see(calls)
+        last_kind[found] = kind[rows]
+        chosen = np.flatnonzero(_may_have_waited(calls, kind, disks, use is not None))
         jobs = threads.job[calls.lane[chosen]]
-        _add_kinds(waits, jobs, calls.entered[chosen], calls.returned[chosen], calls.kind[chosen])
-    around.close()
+        _add_kinds(waits, jobs, calls.entered[chosen], calls.returned[chosen], kind[chosen])
+    last_kind = last_kind[around.close()]
     _add_unfinished(waits, threads, moments, around.next)
-    _add_transfers(waits, threads, moments, around, np.append((use or NOTHING).busy[:, 1], ended))
+    idle = np.append((use or NOTHING).busy[:, 1], ended)
+    _add_transfers(waits, threads, moments, around, last_kind, idle)
 
 
-def _may_have_waited(calls: Calls, disks: Cuts, known: bool) -> NDArray[np.bool_]:
+def _may_have_waited(
+    calls: Calls, kind: NDArray[np.int8], disks: Cuts, known: bool
+) -> NDArray[np.bool_]:
     """Return which calls count. `disks` are the edges of their writing, if that is `known`."""
     lasted = calls.did_return & (calls.returned > calls.entered) & (calls.lane >= 0)
-    writes = (calls.kind == WRITE_CALL) | (calls.kind == SUBMIT_CALL)
+    writes = (kind == _WRITE_CALL) | (kind == _SUBMIT_CALL)
     if known:
         writes &= calls.entered < calls.returned - _SHORT_NS
-    whole = writes | (calls.kind == SYNC_CALL)
-    maybe = np.flatnonzero(lasted & ~whole & (calls.kind != IDLE_CALL))
+    whole = writes | (kind == _SYNC_CALL)
+    maybe = np.flatnonzero(lasted & ~whole & (kind != _IDLE_CALL))
     disk = np.zeros(len(maybe), np.int64)
     first = disks.last(disk, calls.entered[maybe])
     # Writing goes on from an edge of an even number to the next one.
@@ -267,10 +279,10 @@ def _moments(trace: Trace, threads: _Threads, disks: Cuts, begun: int) -> _Momen
         gap = disks.last(np.zeros(len(ts), np.int64), ts)
         chosen = _last_in_gaps(lane, ts, gap, len(threads.tid))
         found.append(_Moments(lane[chosen], ts[chosen], np.full(len(chosen), _FAULT)))
-    for query in (_NOT_RETURNED, _TRANSFERS):
+    for query, kinds in ((_NOT_RETURNED, _KINDS_OF_NAMES), (_TRANSFERS, _TRANSFER_KINDS)):
         rows = trace.arrow(query)
         tid, ts, kind = (rows[name].to_numpy() for name in ("tid", "ts", "kind"))
-        found.append(_Moments(lanes_of(threads.tid, tid), ts, kind))
+        found.append(_Moments(lanes_of(threads.tid, tid), ts, kinds[kind]))
     there = threads.was_there
     found.append(_Moments(there, np.full(len(there), begun - 1), np.full(len(there), _BEGUN)))
     lane, ts, kind = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -297,7 +309,12 @@ def _add_unfinished(waits: _Waits, threads: _Threads, moments: _Moments, next_ca
 
 
 def _add_transfers(
-    waits: _Waits, threads: _Threads, moments: _Moments, around: CallsAround, idle: Ints
+    waits: _Waits,
+    threads: _Threads,
+    moments: _Moments,
+    around: CallsAround,
+    last_kind: NDArray[np.int8],
+    idle: Ints,
 ) -> None:
     """Add asynchronous transfers, until no disk has anything to do; and calls that read a disk.
 
@@ -305,13 +322,13 @@ def _add_transfers(
     """
     by_worker = moments.kind == _BY_WORKER
     in_call = (moments.kind == _TRANSFER) & (moments.ts <= around.returned)
-    submits = np.isin(around.kind, (SUBMIT_CALL, SETUP_CALL))
+    submits = np.isin(last_kind, (_SUBMIT_CALL, _SETUP_CALL))
     job = threads.job[moments.lane]
     apart = by_worker | (in_call & submits)
     begun = moments.ts[apart]
     until = idle[np.minimum(np.searchsorted(idle[:-1], begun, "right"), len(idle) - 1)]
     waits.add("async", job[apart], begun, until)
-    reads = in_call & (around.kind == READ_CALL)
+    reads = in_call & (last_kind == _READ_CALL)
     returned = np.minimum(around.returned, around.next)
     waits.add("disk", job[reads], around.entered[reads], returned[reads])
 

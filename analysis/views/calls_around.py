@@ -1,4 +1,4 @@
-"""The system calls of some threads, in one pass over a table of any length."""
+"""The system calls before and after some moments of threads, out of a table of any length."""
 
 from __future__ import annotations
 
@@ -6,33 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, WRITE
 from analysis.views.cuts import Cuts
-from analysis.views.holding import LATEST
 from analysis.views.stretches import Ints
 from probes.compiled import compiled
 from tracer.store.trace import Trace
 
+LATEST = (1 << 63) - 1
+"""The latest time there is, in ns."""
 _NEVER = -LATEST - 1
 """Stands for the length of a call that did not return."""
-OTHER_CALL, SYNC_CALL, WRITE_CALL, SUBMIT_CALL, SETUP_CALL, READ_CALL, IDLE_CALL = range(7)
-"""What a call may wait for. One that submits transfers may be slowed down as one that writes."""
-_NAMES = {
-    SYNC_CALL: SYNC,
-    WRITE_CALL: (*WRITE, *ENDINGS),
-    SUBMIT_CALL: SUBMIT,
-    SETUP_CALL: ("io_uring_setup",),
-    READ_CALL: READ,
-    IDLE_CALL: IDLE,
-}
-KIND_OF_CALL = (
-    "CASE"
-    + "".join(f" WHEN name IN {[*names]} THEN {kind}" for kind, names in _NAMES.items())
-    + f" ELSE {OTHER_CALL} END::TINYINT"
-)
-"""SQL for the kind of a call from its `name`."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +25,28 @@ class Calls:
     """Some system calls: arrays of equal length."""
 
     lane: Ints
-    """The number of the thread; -1: none of those that were asked for."""
+    """The place of the thread among those that were asked for; -1: it is none of them."""
     entered: Ints
     """ns."""
     returned: Ints
-    """ns; the latest time there is for a call that did not."""
+    """ns; LATEST for a call that did not."""
     did_return: NDArray[np.bool_]
-    kind: NDArray[np.int8]
+    what: pa.Array
+    """What was asked for of each call's name."""
 
 
-def calls_of(trace: Trace, tids: Ints) -> Iterator[Calls]:
+def calls_of(trace: Trace, tids: Ints, what: str) -> Iterator[Calls]:
     """Yield all calls of a trace, batch by batch, with those of `tids` (ascending) numbered.
 
-    Until the last one no other query of the trace may be asked. Needs table syscalls.
+    `what` is SQL over the column `name`. Until the last batch no other query of the trace may be
+    asked. Needs table syscalls.
     """
-    query = (
-        f"SELECT tid, ts, coalesce(dur_ns, {_NEVER}) AS length, {KIND_OF_CALL} AS kind"
-        " FROM syscalls"
-    )
+    query = f"SELECT tid, ts, coalesce(dur_ns, {_NEVER}) AS length, {what} AS what FROM syscalls"
     for batch in trace.batches(query):
-        tid, ts, length, kind = (
-            batch[name].to_numpy(False) for name in ("tid", "ts", "length", "kind")
-        )
+        tid, ts, length = (batch[name].to_numpy() for name in ("tid", "ts", "length"))
         returned = np.empty(len(ts), np.int64)
         _add_up(ts, length, returned)
-        yield Calls(lanes_of(tids, tid), ts, returned, length != _NEVER, kind)
+        yield Calls(lanes_of(tids, tid), ts, returned, length != _NEVER, batch["what"])
 
 
 def lanes_of(tids: Ints, of: Ints) -> Ints:
@@ -87,27 +69,74 @@ class CallsAround:
         self._lane = lane
         self._first = np.searchsorted(lane, np.arange(lanes + 1))
         self._cuts = Cuts(lane, ts)
+        self._row = np.full(len(ts), -1)
         self.entered = np.full(len(ts), -LATEST)
         """When the last call was entered, ns; -LATEST: there was none."""
         self.returned = np.full(len(ts), -LATEST)
         """When it returned, ns; LATEST: it did not. -LATEST: there was none."""
-        self.kind = np.full(len(ts), OTHER_CALL, np.int8)
-        """Its kind."""
         self.next = np.full(len(ts), LATEST)
         """When the first call after the moment was entered, ns; LATEST: there was none."""
 
-    def see(self, calls: Calls) -> None:
-        """Take these calls into account."""
+    def see(self, calls: Calls) -> tuple[Ints, Ints]:
+        """Take these calls into account.
+
+        Returns moments and rows: of these moments, these rows of `calls` are the last call so far.
+        """
         if len(self._lane):
             before = self._cuts.last(calls.lane, calls.entered, before=True)
             _keep_first(before, calls.entered, self.next)
-            seen = (calls.lane, calls.entered, calls.returned, calls.kind)
-            _keep_last(before, *seen, self._first, self.entered, self.returned, self.kind)
+            seen = (calls.lane, calls.entered, calls.returned, self._first)
+            _keep_last(before, *seen, self.entered, self.returned, self._row)
+        moments = np.flatnonzero(self._row >= 0)
+        rows = self._row[moments]
+        self._row[moments] = -1
+        return moments, rows
 
-    def close(self) -> None:
-        """Complete the moments between which there was no call; after the last of all calls."""
+    def close(self) -> Ints:
+        """Complete the moments between which there was no call; after the last of all calls.
+
+        Returns for each moment the one that `see` told its last call for.
+        """
+        told_for = np.arange(len(self._lane))
         _carry_back(self._lane, self.next)
-        _carry_on(self._lane, self.entered, self.returned, self.kind)
+        _carry_on(self._lane, self.entered, self.returned, told_for)
+        return told_for
+
+
+def make_calls_before(trace: Trace, moments: str, name: str) -> None:
+    """Make the table NAME: the last system call of a thread up to each of its `moments`.
+
+    `moments` is a query for tid and ts. Columns: ts (entered), tid, call, returned (ns, LATEST for
+    a call that did not). An ASOF join with it finds what one with syscalls would, but for a few
+    calls at most as many as moments, whatever the trace's length.
+
+    Needs table syscalls, which may be empty.
+    """
+    rows = trace.arrow(
+        f"SELECT DISTINCT tid::BIGINT AS tid, ts FROM ({moments})"
+        " WHERE tid IS NOT NULL AND ts IS NOT NULL ORDER BY ALL"
+    )
+    tid, ts = (rows[column].to_numpy() for column in ("tid", "ts"))
+    tids, lane = np.unique(tid, return_inverse=True)
+    around = CallsAround(lane, ts)
+    names = np.full(len(ts), None, object)
+    for calls in calls_of(trace, tids, "name") if len(tids) else ():
+        found, at = around.see(calls)
+        names[found] = calls.what.take(pa.array(at)).to_numpy(False)
+    around.close()
+    known = np.flatnonzero(around.entered > -LATEST)
+    first = np.append(True, np.diff(around.entered[known]) != 0) | np.append(
+        True, np.diff(lane[known]) != 0
+    )
+    kept = known[first[: len(known)]]
+    table = {
+        "ts": pa.array(around.entered[kept]),
+        "tid": pa.array(tid[kept]),
+        "call": pa.array(names[kept], pa.string()),
+        "returned": pa.array(around.returned[kept]),
+    }
+    trace.execute(f'DROP TABLE IF EXISTS "{name}"')
+    trace.keep(name, pa.table(table))
 
 
 @compiled
@@ -141,11 +170,10 @@ def _keep_last(
     lane: Ints,
     entered: Ints,
     returned: Ints,
-    kind: NDArray[np.int8],
     first: Ints,
     last_entered: Ints,
     last_returned: Ints,
-    last_kind: NDArray[np.int8],
+    last_row: Ints,
 ) -> None:
     for row in range(len(lane)):
         if lane[row] < 0 or lane[row] >= len(first) - 1:
@@ -154,13 +182,13 @@ def _keep_last(
         if at < first[lane[row] + 1] and entered[row] >= last_entered[at]:
             last_entered[at] = entered[row]
             last_returned[at] = returned[row]
-            last_kind[at] = kind[row]
+            last_row[at] = row
 
 
 @compiled
-def _carry_on(lane: Ints, entered: Ints, returned: Ints, kind: NDArray[np.int8]) -> None:
+def _carry_on(lane: Ints, entered: Ints, returned: Ints, told_for: Ints) -> None:
     for row in range(1, len(lane)):
         if lane[row] == lane[row - 1] and entered[row - 1] > entered[row]:
             entered[row] = entered[row - 1]
             returned[row] = returned[row - 1]
-            kind[row] = kind[row - 1]
+            told_for[row] = told_for[row - 1]

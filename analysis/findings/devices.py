@@ -8,6 +8,7 @@ from analysis.findings.finding import (
     FEW_EVENTS,
     Finding,
     ask,
+    at_most,
     finding,
     percent,
     seconds,
@@ -75,7 +76,7 @@ def reads(trace: Trace) -> list[Finding]:
     if answer is None:
         return []
     sentence = (
-        f"reading from disks takes at most {percent(answer.value)} of {over.what}"
+        f"reading from disks takes {at_most(answer.value)} of {over.what}"
         f" ({answer.count('requests'):,} requests, {size(answer.number('bytes'))})"
     )
     weight = answer.value / 100

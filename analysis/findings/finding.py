@@ -112,6 +112,12 @@ def percent(value: float) -> str:
     return f"{value:.0f} %" if abs(value) >= 10 else f"{value:.1f} %"
 
 
+def at_most(value: float) -> str:
+    """A percentage that is a bound: "at most 71 %", "less than 0.1 %"."""
+    said = percent(value)
+    return said if said.startswith("less") else f"at most {said}"
+
+
 def seconds(value: float) -> str:
     """A time in s, ms or us, with three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):

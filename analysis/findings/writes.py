@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.findings.ceiling import ceiling
-from analysis.findings.finding import AT_MOST, Answer, Finding, ask, finding, percent, seconds
+from analysis.findings.finding import AT_MOST, Answer, Finding, ask, at_most, finding, seconds
 from analysis.findings.window import JOBS, Scope, Window, window
 from analysis.views.write_waits import KINDS
 from tracer.store.trace import Trace
@@ -38,7 +38,7 @@ def _ceiling(trace: Trace, over: Window) -> list[Finding]:
     ]
     named = f" ({'; '.join(parts)})" if parts else ""
     sentence = (
-        f"waiting for writes takes at most {percent(most.percent)} of {most.what}{named}:"
+        f"waiting for writes takes {at_most(most.percent)} of {most.what}{named}:"
         " a faster disk or a flush layer cannot save more of it; not in it:"
         f" {'; '.join(most.left_out)}"
     )
@@ -57,7 +57,7 @@ def _stalls(trace: Trace, over: Window) -> list[Finding]:
     if answer is None:
         return []
     sentence = (
-        f"write-back stalls account for at most {percent(answer.value)} of {over.what}: the kernel"
+        f"write-back stalls account for {at_most(answer.value)} of {over.what}: the kernel"
         f" put the job to sleep {answer.count('stalls'):,} times, {seconds(answer.number('s'))} in"
         " all, because it dirtied pages faster than they were written (write less, write from"
         " another process, or raise vm.dirty_ratio)"

@@ -1,5 +1,6 @@
 """Readers of power, GPU and frequency against recorded trees, and what is not there."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from probes.sampler.catalogue import MACHINE, READERS, find
 from probes.sampler.cgroup import CgroupReader
+from probes.sampler.cpu import Cpu
 from probes.sampler.disks import Disks
 from probes.sampler.frequency import Frequency
 from probes.sampler.gpu import Gpu
@@ -66,6 +68,14 @@ def test_a_counter_that_this_user_may_not_read_is_not_available_and_says_why(tre
     counter.symlink_to("energy_uj")  # what nobody can open, root or not
     with pytest.raises(NotAvailable, match="energy_uj: Too many levels"):
         Rapl(root)
+
+
+def test_the_cpu_time_of_the_machine_is_all_but_idle_iowait_and_what_others_took(tmp_path):
+    user, nice, system, idle, iowait, irq, softirq, steal, guest = 1, 2, 3, 50, 7, 4, 5, 90, 1
+    seconds = (user, nice, system, idle, iowait, irq, softirq, steal, guest)
+    ticks = " ".join(str(s * os.sysconf("SC_CLK_TCK")) for s in seconds)
+    write(tmp_path / "proc/stat", f"cpu  {ticks} 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    assert Cpu(tmp_path).read() == [("cpu_time", None, 15.0), ("iowait_time", None, 7.0)]
 
 
 def test_frequency_is_the_mean_of_the_policies_with_their_governor():

@@ -81,7 +81,9 @@ def fuzz(
             left = None if seconds is None else begun + seconds - time.monotonic()
             if left is not None and left <= 0 and number:
                 break
-            worker = Worker(Plan(chosen.name, seed, number, last, left, data), Path(scratch))
+            seeds = tuple(chosen.seeds)
+            plan = Plan(chosen.name, seed, number, last, left, data, seeds)
+            worker = Worker(plan, Path(scratch))
             for trouble in worker.troubles():
                 wrong = data if data is not None else _input(chosen, seed, trouble.number)
                 alone = data is not None or trouble.number <= SEEDS

@@ -1,0 +1,3 @@
+"""Traces of the oracles lie in memory."""
+
+from tests.support.in_memory import tmp_path, tmp_path_factory  # noqa: F401

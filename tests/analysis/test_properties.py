@@ -20,6 +20,7 @@ from analysis.views.in_phase import in_phase
 from analysis.views.nesting import NEVER, cut
 from analysis.views.requests import requests
 from tests.oracles.requests import requests_of
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,10 @@ many = settings(max_examples=200, deadline=None)
 
 @contextmanager
 def traced(tables):
-    with tempfile.TemporaryDirectory() as folder, make_trace(Path(folder) / "t", tables) as trace:
+    with (
+        tempfile.TemporaryDirectory(dir=PLACE) as folder,
+        make_trace(Path(folder) / "t", tables) as trace,
+    ):
         yield trace
 
 

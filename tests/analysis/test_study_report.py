@@ -199,7 +199,9 @@ def test_an_interval_stands_behind_its_value():
 def test_the_verb_writes_by_the_file_s_name(tracer, folder, tmp_path):
     ran = tracer("study", "report", folder, "-o", "x.html")
     assert ran.out == "" and "6 runs, 1 failed" in ran.err
-    assert (tmp_path / "x.html").read_text().startswith("<!DOCTYPE html>")
+    html = (tmp_path / "x.html").read_text()
+    assert html.startswith("<!DOCTYPE html>")
+    assert html.count('<script type="application/json">') > 5  # its figures
     tracer("study", "report", folder, "-o", "x.md")
     assert (tmp_path / "x.md").read_text().startswith("# small")
     ran = tracer("study", "report", folder, "-o", "x.md", status=2)

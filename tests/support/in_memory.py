@@ -1,8 +1,8 @@
 """Temporary folders in memory: for tests that make many traces and do not ask for a disk.
 
-A test that only makes and reads small files waits for the disk longer than it computes. A module
-`conftest.py` imports both fixtures, which then take the place of pytest's for its folder. Where
-little memory is free, pytest's own folders are used.
+A test that only makes and reads small files waits for the disk longer than it computes. A
+folder's `conftest.py` imports both fixtures, which then take the place of pytest's in that folder.
+pytest's own folders are used if little memory is free.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-_SHARED = Path("/dev/shm")
+PLACE = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+"""A folder for files in memory; None: there is none."""
 _LEAST_BYTES = 4 << 30
 """The free memory that is asked for; the tests of a folder take less than a quarter of it."""
 
@@ -40,10 +41,10 @@ def tmp_path_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Folders | pytest.TempPathFactory]:
     """Makes folders in memory; they go at the end, unless a test failed."""
-    if not _SHARED.is_dir() or shutil.disk_usage(_SHARED).free < _LEAST_BYTES:
+    if PLACE is None or shutil.disk_usage(PLACE).free < _LEAST_BYTES:
         yield tmp_path_factory
         return
-    base = Path(tempfile.mkdtemp(prefix="tracer-tests-", dir=_SHARED))
+    base = Path(tempfile.mkdtemp(prefix="tracer-tests-", dir=PLACE))
     yield Folders(base)
     if not request.session.testsfailed:
         shutil.rmtree(base, ignore_errors=True)

@@ -1,3 +1,0 @@
-"""Traces of the oracles lie in memory."""
-
-from tests.support.in_memory import tmp_path, tmp_path_factory  # noqa: F401

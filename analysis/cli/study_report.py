@@ -78,8 +78,9 @@ def _write(folder: Path, output: Path, force: bool) -> None:
     check_output(output, force, json=False)
     from analysis.studies.report.contents import contents
 
-    found = contents(folder)
-    if output.suffix == ".md":
+    page_wanted = output.suffix == ".html"
+    found = contents(folder, drawn=page_wanted)
+    if not page_wanted:
         from analysis.studies.report.markdown import markdown as made
     else:
         from analysis.studies.report.page import page as made

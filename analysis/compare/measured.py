@@ -17,7 +17,7 @@ from analysis.findings.finding import ELSEWHERE
 from analysis.findings.window import JOBS
 from analysis.report.block import operation_times
 from analysis.report.histogram import buckets, spread
-from analysis.report.step_times import WHOLE, step_quantiles, step_times
+from analysis.report.step_times import STEP_TIMES, WHOLE, step_quantiles
 from analysis.report.tables import records, syscalls, writeback_reasons
 from analysis.studies.measures import of_trace
 from analysis.views.calls_by_kind import SYNC
@@ -102,7 +102,8 @@ def _length_s(trace: Trace) -> float:
 
 
 def _steps(trace: Trace, dev: str | None) -> list[Row]:
-    frame = step_times(trace)
+    parts = STEP_TIMES.parts(trace)
+    frame = STEP_TIMES.finish(parts)
     totals = {one["stage"]: one["mean_ms"] for one in records(frame) if one["part"] == WHOLE}
     rows = []
     for one in records(frame):
@@ -110,7 +111,7 @@ def _steps(trace: Trace, dev: str | None) -> list[Row]:
         weight = one["mean_ms"] / total if total > 0 else 0.0
         label = f"{one['stage'] or 'step'}: {one['part']}"
         rows.append(Row("minibatch", label, "ms", one["mean_ms"], weight))
-    for one in records(step_quantiles(trace, (0.5, 0.95))):
+    for one in records(step_quantiles(parts, (0.5, 0.95))):
         for share in ("p50", "p95"):
             label = f"{one['stage'] or 'step'}: {WHOLE}, {share}"
             rows.append(Row("minibatch", label, "ms", one[f"{share}_ms"], 1.0))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 CUTS = 128
 """Buckets in each power of two."""
@@ -55,16 +56,29 @@ def spread(
         values=("n", "sum"), total=("sum_ns", "sum"), min=("min_ns", "min"), max=("max_ns", "max")
     )
     found.insert(2, "mean", found["total"] / found["values"])
-    last = groups["n"].cumsum() - 1
-    first = last - kept["n"] + 1
-    most = groups["n"].transform("sum") - 1
+    number, least, most = (_floats(kept[name]) for name in ("n", "min_ns", "max_ns"))
+    last = _floats(groups["n"].cumsum()) - 1
+    first = last - number + 1
+    greatest = _floats(groups["n"].transform("sum")) - 1
+
+    def at(rank: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The value of that rank in each group, in order of the groups."""
+        here = (first <= rank) & (rank <= last)
+        inside = (rank - first)[here] / np.maximum(number[here] - 1, 1)
+        return least[here] + (most - least)[here] * inside
+
     for share in shares:
-        rank = share * most
-        low, high = (_at(kept, first, last, whole) for whole in (np.floor(rank), np.ceil(rank)))
-        part = ((rank - np.floor(rank))[low.index]).to_numpy()
-        between = low.to_numpy() + (high.to_numpy() - low.to_numpy()) * part
-        found[f"p{100 * share:g}"] = between
+        rank = share * greatest
+        whole = np.floor(rank)
+        low, high = at(whole), at(np.ceil(rank))
+        found[f"p{100 * share:g}"] = (
+            low + (high - low) * (rank - whole)[(first <= whole) & (whole <= last)]
+        )
     return found
+
+
+def _floats(values: pd.Series[Any]) -> NDArray[np.float64]:
+    return values.to_numpy(dtype=float)
 
 
 def spread_query(histogram: str, keys: Sequence[str], shares: Sequence[float] = (0.5, 0.99)) -> str:
@@ -93,16 +107,3 @@ def spread_query(histogram: str, keys: Sequence[str], shares: Sequence[float] = 
             FROM ({histogram}) WHERE bucket IS NOT NULL
         ) GROUP BY {by}
         """
-
-
-def _at(
-    kept: pd.DataFrame,
-    first: pd.Series[Any],
-    last: pd.Series[Any],
-    rank: pd.Series[Any],
-) -> pd.Series[Any]:
-    """The value of that rank in each group, in order of the groups."""
-    here = (first <= rank) & (rank <= last)
-    inside: pd.Series[Any] = (rank - first)[here] / np.maximum(kept["n"][here] - 1, 1)
-    least, most = kept["min_ns"][here], kept["max_ns"][here]
-    return least + (most - least) * inside

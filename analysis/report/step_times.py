@@ -65,12 +65,12 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
 STEP_TIMES = Mergeable((*_KEYS, "bucket"), _parts, _finish)
 
 
-def step_quantiles(trace: Trace, shares: Sequence[float]) -> pd.DataFrame:
+def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame:
     """How long whole minibatches took, by stage, over the steps that ended.
 
-    Columns: stage (null: not marked), pQ_ms a share. Quantiles as `histogram.spread`.
+    `parts`: those of `STEP_TIMES`. Columns: stage (null: not marked), pQ_ms a share. Quantiles as
+    `histogram.spread`.
     """
-    parts = STEP_TIMES.parts(trace)
     times = spread(parts[parts["part"] == WHOLE], ["stage"], shares)
     columns = [f"p{100 * share:g}" for share in shares]
     return (times[columns] / 1e6).add_suffix("_ms").reset_index()

@@ -140,7 +140,8 @@ def _why_none(test: Test, runs: pd.DataFrame, compared: int) -> str:
 def interval(values: Values) -> tuple[float, float, float]:
     """The mean and its 95 % interval by Student's t, for as few values as repeats are."""
     mean = float(values.mean())
-    half = float(stats.t.ppf(_LEVEL, len(values) - 1) * stats.sem(values))
+    error = values.std(ddof=1) / np.sqrt(len(values))
+    half = float(stats.t.ppf(_LEVEL, len(values) - 1) * error)
     return mean, mean - half, mean + half
 
 

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import distributed
 import pytest
 
+from tests.support.in_memory import tmp_path, tmp_path_factory  # noqa: F401
+
 
 @pytest.fixture(scope="session")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:  # noqa: F811
     """The address of a Dask scheduler with two workers; `local:N` would start some a test."""
     folder = str(tmp_path_factory.mktemp("workers"))
     with distributed.LocalCluster(

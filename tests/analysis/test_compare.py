@@ -67,10 +67,16 @@ def test_runs_that_nothing_tells_apart_do_not_pair_unless_asked_to():
     assert of_two(other_work) == [(0, 2), (1, 3)]  # the model is what tells the groups apart
 
 
-@pytest.fixture
-def repeats(tmp_path):
+@pytest.fixture(scope="module")
+def repeats(tmp_path_factory):
     """Runs of a base and of one that is 1.5 times as slow, with 2 % of noise."""
-    return make_repeats(tmp_path)
+    return make_repeats(tmp_path_factory.mktemp("repeats"))
+
+
+@pytest.fixture(scope="module")
+def compared(repeats):
+    """The base beside the slow runs and those that are like it."""
+    return compare([path for paths in repeats.values() for path in paths])
 
 
 def row(found, topic, measure, group=None):
@@ -81,8 +87,8 @@ def row(found, topic, measure, group=None):
     return rows.iloc[0]
 
 
-def test_a_known_change_is_found_first_and_what_is_equal_is_noise(repeats):
-    found = compare([path for paths in repeats.values() for path in paths])
+def test_a_known_change_is_found_first_and_what_is_equal_is_noise(compared):
+    found = compared
     assert [group.name for group in found.grouping.groups] == ["base", "slow", "same"]
     step = row(found, "minibatch", "train: end to end", "slow")
     assert step["verdict"] == CHANGED and step["ratio"] == pytest.approx(1.5, rel=0.05)
@@ -364,8 +370,8 @@ def test_names_of_an_enemy_are_only_ever_text(tracer, tmp_path):
     assert "<img" not in ratios(frame).to_json()
 
 
-def test_the_figure_has_a_dot_for_each_ratio_and_marks_1(repeats):
-    found = compare([*repeats["base"], *repeats["slow"]])
+def test_the_figure_has_a_dot_for_each_ratio_and_marks_1(compared):
+    found = compared
     figure = ratios(found.rows)
     drawn = json.loads(figure.to_json())
     assert drawn["layout"]["xaxis"]["type"] == "log"

@@ -15,7 +15,7 @@ from analysis.studies.report.markdown import markdown
 from analysis.studies.report.page import page
 from analysis.studies.runs import read_runs
 from probes.errors import TracerError
-from tests.support.budget import within_budget
+from tests.support.budget import MEMORY_BYTES, run_within
 from tests.support.hostile import make_harmful
 from tests.support.studies import make_study
 
@@ -165,7 +165,7 @@ def test_a_run_that_has_not_ended_and_one_that_has_not_begun_are_said(study, tra
     changed(study / "study.json", lambda told: told.update(runs=[{}] * 9))
     left_out(study, "1-0", "not ended")
     said = "5 runs, 1 failed, 1 not ended, 2 not begun"
-    assert contents(study).said == said
+    assert contents(study, drawn=False).said == said
     assert said in tracer("study", "report", study).out
     told = tracer("study", "report", study, "--json").json
     assert {(one["id"], one["state"]) for one in told["left_out"]} == {
@@ -198,8 +198,8 @@ def test_many_large_files_of_runs_are_not_all_read(study):
     for number in range(3000):
         (study / f"runs/x{number}").mkdir()
         os.link(study / "runs/1-0/run.json", study / f"runs/x{number}/run.json")
-    assert within_budget(read_runs, study) is None
-    assert sum("all such files" in one["reason"] for one in read_runs(study)[2]) > 1000
+    left_out = run_within(MEMORY_BYTES, read_runs, study)[2]
+    assert sum("all such files" in one["reason"] for one in left_out) > 1000
 
 
 def test_more_runs_than_a_study_has_are_refused(study):
@@ -270,8 +270,8 @@ def test_what_is_left_out_is_said_alike_in_a_page_and_in_markdown(study):
         assert found.said in written and "Runs that are left out" in written
 
 
-def tables(folder):
-    read_extracts(folder, read_runs(folder)[1])
+def left_out_of_tables(folder):
+    return len(read_extracts(folder, read_runs(folder)[1]).left_out)
 
 
 def test_large_extracts_of_many_runs_are_not_all_read(study):
@@ -283,8 +283,7 @@ def test_large_extracts_of_many_runs_are_not_all_read(study):
         (study / f"runs/x{number}").mkdir()
         for name in ("run.json", MEASURES, EXTRACTS):
             os.link(place / name, study / f"runs/x{number}" / name)
-    assert within_budget(tables, study) is None
-    assert len(read_extracts(study, read_runs(study)[1]).left_out) > 100
+    assert run_within(MEMORY_BYTES, left_out_of_tables, study) > 100
 
 
 def test_every_extract_of_a_trace_that_means_harm_has_the_columns_that_are_declared(tmp_path):

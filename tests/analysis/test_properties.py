@@ -20,6 +20,7 @@ from analysis.views.in_phase import in_phase
 from analysis.views.nesting import NEVER, cut
 from analysis.views.requests import requests
 from tests.oracles.requests import requests_of
+from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,10 @@ many = settings(max_examples=200, deadline=None)
 
 @contextmanager
 def traced(tables):
-    with tempfile.TemporaryDirectory() as folder, make_trace(Path(folder) / "t", tables) as trace:
+    with (
+        tempfile.TemporaryDirectory(dir=PLACE) as folder,
+        make_trace(Path(folder) / "t", tables) as trace,
+    ):
         yield trace
 
 
@@ -182,16 +186,21 @@ def test_the_last_cut_before_a_moment_is_found(cuts, moments, before):
 times = st.one_of(st.integers(0, 1000), st.integers(0, 10**7), st.integers(0, NEVER))
 
 
+@pytest.fixture(scope="module")
+def connection():
+    """A database in memory, without a table."""
+    with duckdb.connect() as connection:
+        yield connection
+
+
 @many
 @given(st.lists(times, min_size=1, max_size=60), st.sampled_from([0, 0.5, 0.9, 0.99, 1]))
-def test_quantiles_are_as_exact_as_promised(values, share):
-    connection = duckdb.connect()
+def test_quantiles_are_as_exact_as_promised(connection, values, share):
     drawn = pd.DataFrame({"v": np.array(values, np.int64)})
     connection.register("drawn", drawn)
     histogram = f"SELECT 'x' AS k, {buckets('v')} FROM drawn GROUP BY ALL"
     parts = connection.execute(histogram).df()
     by_sql = connection.execute(spread_query(histogram, ["k"], [share])).df()
-    connection.close()
     found = spread(parts, ["k"], [share])
     exact = float(np.quantile(np.array(values, float), share))
     assert abs(found[f"p{100 * share:g}"].iloc[0] - exact) <= exact / CUTS + 1e-9 * exact

@@ -148,8 +148,8 @@ def test_every_part_is_made_of_however_little_there_is(frames, part, few):
     assert bool(found.why) == found.table.empty
 
 
-def test_extracts_outlive_their_traces_and_damaged_ones_are_made_anew(tmp_path):
-    folder = make_study(tmp_path / "s")
+def test_extracts_outlive_their_traces_and_damaged_ones_are_made_anew(folder, frames, tmp_path):
+    folder = shutil.copytree(folder, tmp_path / "s")
     runs = read_runs(folder)[1]
     first = read_extracts(folder, runs)
     kept = folder / "runs/1-0/extracts.json"
@@ -165,8 +165,7 @@ def test_extracts_outlive_their_traces_and_damaged_ones_are_made_anew(tmp_path):
     assert set(left.frames["counters"]["id"]) == set(runs["id"]) - {"1-0"}
 
 
-def test_an_extract_says_why_it_is_not_there(tmp_path):
-    folder = make_study(tmp_path / "s")
+def test_an_extract_says_why_it_is_not_there(folder):
     found = read_extracts(folder, read_runs(folder)[1])
     assert found.frames.keys() | found.why.keys() == MAKERS.keys()
     assert found.why == {"energy": found.why["energy"]}
@@ -200,7 +199,9 @@ def test_an_interval_stands_behind_its_value():
 def test_the_verb_writes_by_the_file_s_name(tracer, folder, tmp_path):
     ran = tracer("study", "report", folder, "-o", "x.html")
     assert ran.out == "" and "6 runs, 1 failed" in ran.err
-    assert (tmp_path / "x.html").read_text().startswith("<!DOCTYPE html>")
+    html = (tmp_path / "x.html").read_text()
+    assert html.startswith("<!DOCTYPE html>")
+    assert html.count('<script type="application/json">') > 5  # its figures
     tracer("study", "report", folder, "-o", "x.md")
     assert (tmp_path / "x.md").read_text().startswith("# small")
     ran = tracer("study", "report", folder, "-o", "x.md", status=2)

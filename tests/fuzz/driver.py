@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.fuzz.target import Target
 from tests.fuzz.worker import SEEDS, Plan, Worker
+from tests.support.in_memory import PLACE
 
 _MOST_OF_A_KIND = 3
 
@@ -74,14 +75,15 @@ def fuzz(
     report = Report(chosen.name)
     begun = time.monotonic()
     number = 0
-    # In memory, where that can be: files are made and removed for each input.
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as scratch:
+    # Files are made and removed for each input.
+    with tempfile.TemporaryDirectory(dir=PLACE) as scratch:
         while last is None or number < last:
             left = None if seconds is None else begun + seconds - time.monotonic()
             if left is not None and left <= 0 and number:
                 break
-            worker = Worker(Plan(chosen.name, seed, number, last, left, data), Path(scratch))
+            seeds = tuple(chosen.seeds)
+            plan = Plan(chosen.name, seed, number, last, left, data, seeds)
+            worker = Worker(plan, Path(scratch))
             for trouble in worker.troubles():
                 wrong = data if data is not None else _input(chosen, seed, trouble.number)
                 alone = data is not None or trouble.number <= SEEDS

@@ -12,7 +12,7 @@ import struct
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Plan:
     seconds: float | None
     data: bytes | None = None
     """This input alone: first with ten times the time, as it may compile something."""
+    seeds: tuple[bytes, ...] = ()
+    """The target's, should they be known: some take seconds to make."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _work(end: Connection, plan: Plan, scratch: str) -> None:
     import mmap
 
     folder = Path(scratch) / _FOLDER
-    chosen = every_target()[plan.target]
+    chosen = replace(every_target()[plan.target], _seeds=list(plan.seeds))
     with (
         (Path(scratch) / "trace").open("w") as trace,
         (Path(scratch) / "progress").open("r+b") as f,

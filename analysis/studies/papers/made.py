@@ -27,11 +27,17 @@ class Made:
     why: str
 
 
-def made(part: Part, frame: pd.DataFrame, where: str = "", ours_alone: bool = False) -> Made:
+def made(
+    part: Part,
+    frame: pd.DataFrame,
+    where: str = "",
+    ours_alone: bool = False,
+    drawn: bool = True,
+) -> Made:
     """The table of a part, and its figures.
 
     `where`: the one place that it is of, where it is of one. `ours_alone`: without rows that only
-    the paper has something in.
+    the paper has something in. `drawn`: with its figures, which take most of the time.
     """
     nothing = pd.DataFrame()
     try:
@@ -45,7 +51,8 @@ def made(part: Part, frame: pd.DataFrame, where: str = "", ours_alone: bool = Fa
         return Made(nothing, [], "this study has no runs for it")
     if ours_alone:
         table = table[known].reset_index(drop=True)
-    return Made(table, [figure for draw in part.figures if (figure := draw(table)).data], "")
+    draws = part.figures if drawn else ()
+    return Made(table, [figure for draw in draws if (figure := draw(table)).data], "")
 
 
 def said_lost(facts: pd.DataFrame, ids: set[str] | None) -> str:

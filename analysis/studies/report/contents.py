@@ -53,8 +53,11 @@ class Contents:
     lost: str
 
 
-def contents(folder: Path) -> Contents:
-    """Read a study's folder. Raises UsageError where it is none."""
+def contents(folder: Path, drawn: bool = True) -> Contents:
+    """Read a study's folder. Raises UsageError where it is none.
+
+    `drawn`: with figures, which take most of the time and which markdown has no place for.
+    """
     study, runs, left_out = read_runs(folder)
     extracts = read_extracts(folder, runs)
     paper = study.get("paper")
@@ -64,7 +67,7 @@ def contents(folder: Path) -> Contents:
         said_runs(study, len(runs), left_out),
         _machine(study, extracts, _versions(folder, runs), runs),
         judge(runs, paper),
-        [_section(part, runs, extracts) for part in parts(paper)],
+        [_section(part, runs, extracts, drawn) for part in parts(paper)],
         [
             *((run["id"], run["state"], run["reason"]) for run in left_out),
             *((id, "has no tables and figures", why) for id, why in extracts.left_out),
@@ -73,13 +76,13 @@ def contents(folder: Path) -> Contents:
     )
 
 
-def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> Section:
+def _section(part: Part, runs: pd.DataFrame, extracts: Extracts, drawn: bool) -> Section:
     whole = {RUNS: runs, FACTS: extracts.facts}
     frame = whole[part.needs] if part.needs in whole else extracts.frames.get(part.needs)
     nothing: list[list[str]] = []
     if frame is None:
         return Section(part.title, part.about, [], nothing, [], extracts.why[part.needs], "")
-    found = made(part, frame)
+    found = made(part, frame, drawn=drawn)
     if found.why:
         return Section(part.title, part.about, [], nothing, [], found.why, "")
     table = found.table

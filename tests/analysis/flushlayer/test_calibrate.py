@@ -1,6 +1,8 @@
 """Calibration: a real fio on a small file, and what it must not touch."""
 
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -34,10 +36,12 @@ def points(read_ns=100_000, write_ns=200_000):
 
 def test_a_device_is_measured_and_can_be_simulated(tmp_path):
     said = []
-    target = tmp_path / "a:b.data"
+    disk = TemporaryDirectory()  # not in memory, which has other limits than a disk
+    target = Path(disk.name) / "a:b.data"
     text = calibrate(target, "mine", "ssd", progress=said.append, **SMALL)
     assert len(said) == 12
     assert not target.exists()
+    disk.cleanup()
     (tmp_path / "mine.toml").write_text(text)
     mine = devices.find("mine", "disk", tmp_path / "mine.toml")
     assert mine.confidence == "measured"

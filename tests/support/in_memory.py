@@ -1,0 +1,56 @@
+"""Temporary folders in memory: for tests that make many traces and do not ask for a disk.
+
+A test that only makes and reads small files waits for the disk longer than it computes. A
+folder's `conftest.py` imports both fixtures, which then take the place of pytest's in that folder.
+pytest's own folders are used if little memory is free.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+PLACE = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+"""A folder for files in memory; None: there is none."""
+_LEAST_BYTES = 4 << 30
+"""The free memory that is asked for; the tests of a folder take less than a quarter of it."""
+
+
+class Folders:
+    """Makes folders as pytest's TempPathFactory does."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._numbers = count()
+
+    def mktemp(self, name: str) -> Path:
+        """A new empty folder, with `name` and a number."""
+        found = self._base / f"{name}{next(self._numbers)}"
+        found.mkdir(0o700)
+        return found
+
+
+@pytest.fixture(scope="session")
+def tmp_path_factory(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Folders | pytest.TempPathFactory]:
+    """Makes folders in memory; they go at the end, unless a test failed."""
+    if PLACE is None or shutil.disk_usage(PLACE).free < _LEAST_BYTES:
+        yield tmp_path_factory
+        return
+    base = Path(tempfile.mkdtemp(prefix="tracer-tests-", dir=PLACE))
+    yield Folders(base)
+    if not request.session.testsfailed:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Path:
+    """An empty folder of the test's own."""
+    return tmp_path_factory.mktemp(re.sub(r"\W", "_", request.node.name)[:30])

@@ -125,10 +125,7 @@ def make_calls_before(trace: Trace, moments: str, name: str) -> None:
         names[found] = calls.what.take(pa.array(at)).to_numpy(False)
     around.close()
     known = np.flatnonzero(around.entered > -LATEST)
-    first = np.append(True, np.diff(around.entered[known]) != 0) | np.append(
-        True, np.diff(lane[known]) != 0
-    )
-    kept = known[first[: len(known)]]
+    kept = known[_is_first(lane[known], around.entered[known])]
     table = {
         "ts": pa.array(around.entered[kept]),
         "tid": pa.array(tid[kept]),
@@ -137,6 +134,13 @@ def make_calls_before(trace: Trace, moments: str, name: str) -> None:
     }
     trace.execute(f'DROP TABLE IF EXISTS "{name}"')
     trace.keep(name, pa.table(table))
+
+
+def _is_first(lane: Ints, entered: Ints) -> NDArray[np.bool_]:
+    """Return which calls are others than those before them."""
+    found = np.ones(len(lane), np.bool_)
+    found[1:] = (lane[1:] != lane[:-1]) | (entered[1:] != entered[:-1])
+    return found
 
 
 @compiled

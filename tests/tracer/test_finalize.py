@@ -3,12 +3,16 @@
 import json
 import os
 import struct
+import subprocess
 
 import pytest
 
 from probes.errors import BadTrace, UsageError
+from probes.kernel import boot_id, process_start_time
 from tests.support.pages import NEWTASK, Page, enter, execed, leave, newtask, raw_trace
-from tracer.store.trace import Trace, boot_id
+from tests.support.waiting import wait_for
+from tracer.store.files import is_held
+from tracer.store.trace import Trace
 
 GETPID, EXECVE, CLONE, EXIT_GROUP, SIGRETURN = 39, 59, 56, 231, 15
 
@@ -204,22 +208,28 @@ def test_removed_tables_are_decoded_anew(tmp_path):
         assert trace.manifest["tables"]["syscalls"]["rows"] == 1
 
 
+def recorded_by(process):
+    """What a manifest says of its recorder."""
+    start = process_start_time(process.pid)
+    return {"pid": process.pid, "start_time": start, "boot_id": boot_id()}
+
+
 def test_a_trace_that_is_being_recorded_is_left_alone(tmp_path):
-    import subprocess
-
-    from probes.kernel import process_start_time
-
-    with subprocess.Popen(["sleep", "60"]) as other:
-        recorder = {
-            "pid": other.pid,
-            "start_time": process_start_time(other.pid),
-            "boot_id": boot_id(),
-        }
-        raw_trace(tmp_path / "t", {0: [Page(0)]}, recorder=recorder)
+    (tmp_path / "t").mkdir()
+    with subprocess.Popen(["flock", "--no-fork", tmp_path / "t", "sleep", "60"]) as other:
+        wait_for(lambda: is_held(tmp_path / "t"), "the lock")
+        raw_trace(tmp_path / "t", {0: [Page(0)]}, recorder=recorded_by(other))
         with pytest.raises(UsageError, match=f"still being recorded by process {other.pid}"):
             Trace(tmp_path / "t")
         other.kill()
     Trace(tmp_path / "t").close()
+
+
+def test_a_manifest_that_names_a_process_which_records_nothing_is_not_believed(tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as other:
+        raw_trace(tmp_path / "t", {0: [Page(0)]}, recorder=recorded_by(other))
+        Trace(tmp_path / "t").close()
+        other.kill()
 
 
 @pytest.mark.parametrize(

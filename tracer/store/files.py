@@ -101,15 +101,15 @@ def hold(folder: int) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def is_held(path: Path) -> bool:
-    """Whether a process holds a folder by `hold`."""
+def is_held(path: Path) -> bool | None:
+    """Whether a process holds a folder by `hold`; None: its file system has no locks."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
-        return False
+    except OSError:
+        return None
     finally:
         os.close(folder)
     return False

@@ -255,6 +255,8 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
         and recorder.get("boot_id") == boot_id()
         and pid != os.getpid()
         and process_alive(pid, start)
+        # A manifest may name any process: a recorder holds its folder.
+        and is_held(folder) is not False
     ):
         raise UsageError(
             f"{folder} is still being recorded by process {pid}",

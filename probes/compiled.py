@@ -14,10 +14,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compiled(function: F) -> F:
     """Compile `function` when it is first called; it runs without the interpreter's lock."""
     try:
-        return cast(F, _once(numba.njit(cache=True, nogil=True)(function)))
+        return cast(F, _for_any_value(numba.njit(cache=True, nogil=True)(function)))
     except RuntimeError:
         # Neither the package's folder nor the user's cache can be written to.
-        return cast(F, _once(numba.njit(nogil=True)(function)))
+        return cast(F, _for_any_value(numba.njit(nogil=True)(function)))
 
 
 def compiled_lean(function: F) -> F:
@@ -27,27 +27,26 @@ def compiled_lean(function: F) -> F:
     """
     options: dict[str, Any] = {"_nrt": False}
     try:
-        return cast(F, _once(numba.njit(cache=True, nogil=True, **options)(function)))
+        return cast(F, _for_any_value(numba.njit(cache=True, nogil=True, **options)(function)))
     except (RuntimeError, KeyError):
         # No place to keep it, or a numba that has no such option.
         return compiled(function)
 
 
-def _once(made: Any) -> Any:
-    """Compile a function once for all whole numbers that compiled functions call it with.
+def _for_any_value(made: Any) -> Any:
+    """Compile a function once for all constants of a type that compiled functions call it with.
 
-    Otherwise numba compiles it, and all that it calls, for each constant and each width again. LLVM
-    still knows the constants where it puts a function into the place of its call.
+    Otherwise numba compiles it, and all that it calls, for each constant again. LLVM still knows
+    the constants where it puts a function into the place of its call.
     """
     template = getattr(made, "get_call_template", None)
     if template is not None:  # else numba is told to compile nothing (NUMBA_DISABLE_JIT)
         made.get_call_template = lambda args, kws: template(
-            [_wide(one) for one in args], {name: _wide(one) for name, one in kws.items()}
+            [_without_value(one) for one in args],
+            {name: _without_value(one) for name, one in kws.items()},
         )
     return made
 
 
-def _wide(given: Any) -> Any:
-    """The type of no certain value; int64 in the place of narrower whole numbers with a sign."""
-    plain = types.unliteral(given)  # type: ignore[no-untyped-call]
-    return types.int64 if plain in (types.int8, types.int16, types.int32) else plain
+def _without_value(given: Any) -> Any:
+    return types.unliteral(given)  # type: ignore[no-untyped-call]

@@ -60,7 +60,7 @@ def test_the_deployment_image_is_without_training(run, dockerd):
         box.remove()
 
 
-@pytest.mark.parametrize("model", ["mobilebert", "squeezenet"])
+@pytest.mark.parametrize("model", ["mobilebert", "squeezenet", "lstm"])
 def test_what_the_papers_deploy_is_served_from_it(dockerd, tracer, tmp_path, model):
     ran = tracer(
         *("workload", "run", model, "--mode", "serve", "-o", tmp_path / "out", "--containers", "1"),

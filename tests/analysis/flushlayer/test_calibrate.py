@@ -1,12 +1,14 @@
 """Calibration: a real fio on a small file, and what it must not touch."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from analysis.flushlayer import devices
+from analysis.flushlayer.devices import PAGE
 from analysis.flushlayer.devices.calibrate import Point, calibrate, entry
 from analysis.flushlayer.timed import Layer, simulate
 from analysis.flushlayer.timed.disk import Disk
@@ -58,6 +60,27 @@ def test_an_entry_is_what_was_measured(tmp_path):
     assert mine.value("iops_read") == 40_000
     assert mine.value("bandwidth_write") == 131072 * 0.5 * 5000
     assert mine.value("queue_depth") == 8
+
+
+def test_a_disk_that_slowed_while_it_was_measured_still_answers_one_access_in_its_latency(tmp_path):
+    """The other rates were half of what one access at a time reached."""
+    slowed = [
+        replace(point, per_s=5e8 / point.mean_ns * PAGE / point.size)
+        if (point.order, point.depth) != ("random", 1)
+        else point
+        for point in points()
+    ]
+    for kind in ("ssd", "nvm"):
+        (tmp_path / "mine.toml").write_text(entry("mine", kind, slowed, 50_000, 8))
+        mine = devices.find("mine", kind if kind == "nvm" else "disk", tmp_path / "mine.toml")
+        assert mine.value("bandwidth_write") == pytest.approx(PAGE * 5000)
+        if kind == "ssd":
+            assert mine.value("iops_read") == pytest.approx(10_000)
+            outcome = simulate(bios([(0, "write", 1, 1)]), Disk(mine))
+        else:
+            slow = Disk(devices.find("hdd-paper", "disk"))
+            outcome = simulate(bios([(0, "write", 1, 1)]), slow, Layer(10, mine))
+        assert outcome.response_ns[0] == pytest.approx(200_000, abs=2)
 
 
 def test_a_measured_disk_is_flat(tmp_path):

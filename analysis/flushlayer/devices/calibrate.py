@@ -278,7 +278,12 @@ def entry(name: str, kind: Kind, points: list[Point], flush_ns: float, depth: in
         if kind == "nvm":
             latency = max(0.0, latency - PAGE / bandwidth * 1e9)
         say(f"{op}_latency", latency, "ns", "random 4 KiB, one at a time, mean")
-        say(f"bandwidth_{op}", bandwidth, "B/s", f"sequential 128 KiB, {depth} at once, or random 4 KiB")
+        say(
+            f"bandwidth_{op}",
+            bandwidth,
+            "B/s",
+            f"sequential 128 KiB, {depth} at once, or random 4 KiB",
+        )
         if kind == "ssd":
             say(f"iops_{op}", rate, "/s", f"random 4 KiB, {depth} at once, or one at a time")
         # Little's law: so many were in work at once, at the latency that one has alone.

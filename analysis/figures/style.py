@@ -21,6 +21,8 @@ HEAT = "Cividis"
 PLOT_PX = 300
 _TOP_PX, _BOTTOM_PX = 64, 60
 _HEAD_PX = 28
+_LEGEND = {"orientation": "h", "yref": "container", "y": 1, "yanchor": "top", "x": 0}
+_AXIS = {"automargin": True, "zeroline": False, "exponentformat": "none"}
 
 
 def text(value: object) -> str:
@@ -37,20 +39,27 @@ def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
 
     Titles of panels, which stand where plotly puts them, move to the left.
     """
-    top = _TOP_PX + (_HEAD_PX if figure.layout.annotations else 0)
-    figure.update_layout(
-        template="none",
-        height=plot_px + top + _BOTTOM_PX,
-        margin={"l": 64, "r": 16, "t": top, "b": _BOTTOM_PX},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 13},
-        legend={"orientation": "h", "yref": "container", "y": 1, "yanchor": "top", "x": 0},
-        hovermode="closest",
-    )
-    figure.update_annotations(x=0, xanchor="left", font={"size": 14, "weight": "bold"})
-    figure.update_xaxes(automargin=True, zeroline=False, exponentformat="none")
-    figure.update_yaxes(automargin=True, zeroline=False, exponentformat="none")
+    # One dictionary, checked once: plotly's update methods take ten times as long.
+    layout = figure.layout.to_plotly_json()
+    notes = layout.get("annotations", ())
+    top = _TOP_PX + (_HEAD_PX if notes else 0)
+    layout |= {
+        "template": "none",
+        "height": plot_px + top + _BOTTOM_PX,
+        "margin": {"l": 64, "r": 16, "t": top, "b": _BOTTOM_PX},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": layout.get("font", {}) | {"family": "system-ui, sans-serif", "size": 13},
+        "legend": layout.get("legend", {}) | _LEGEND,
+        "hovermode": "closest",
+    }
+    for note in notes:
+        font = note.get("font", {}) | {"size": 14, "weight": "bold"}
+        note |= {"x": 0, "xanchor": "left", "font": font}
+    for name in {"xaxis", "yaxis", *layout}:
+        if name.startswith(("xaxis", "yaxis")):
+            layout[name] = layout.get(name, {}) | _AXIS
+    figure.layout = layout
     return figure
 
 

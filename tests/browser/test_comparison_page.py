@@ -25,14 +25,10 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def page(made, tab):
+def page(made, kept):
     """That page, open."""
-    with tab() as opened:
-        opened.size(1200)
-        opened.open(made)
+    with kept(made) as opened:
         yield opened
-        assert opened.console == []
-        assert opened.asked == []
 
 
 def visible(page):

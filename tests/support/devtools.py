@@ -174,6 +174,17 @@ class Tab:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.ask("Emulation.setEmulatedMedia", features=features)
 
+    def restore(self) -> None:
+        """Undo what tests do to a page: its tab, its zoom, its colours, and the media it is for."""
+        self.ask("Emulation.setEmulatedMedia", media="", features=[])
+        self.js(
+            "(() => { document.activeElement.blur(); history.replaceState(null, '', ' ');"
+            " document.querySelector('[role=tab]').click(); scrollTo(0, 0);"
+            " const all = document.querySelector('[data-zoom=all]'); if (all) all.click();"
+            " const theme = document.getElementById('theme');"
+            " while (document.documentElement.dataset.theme) theme.click(); })()"
+        )
+
     def pdf(self) -> bytes:
         """The page as it is printed."""
         told = self.ask(

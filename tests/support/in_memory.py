@@ -2,11 +2,13 @@
 
 A test that only makes and reads small files waits for the disk longer than it computes. A
 folder's `conftest.py` imports both fixtures, which then take the place of pytest's in that folder.
-pytest's own folders are used if little memory is free.
+pytest's own folders are used if little memory is free. What a session with failed tests left, to
+be looked at, goes when the next one begins.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -14,10 +16,12 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import psutil
 import pytest
 
 PLACE = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
 """A folder for files in memory; None: there is none."""
+_PREFIX = "tracer-tests-"
 _LEAST_BYTES = 4 << 30
 """The free memory that is asked for; the tests of a folder take less than a quarter of it."""
 
@@ -44,7 +48,10 @@ def tmp_path_factory(
     if PLACE is None or shutil.disk_usage(PLACE).free < _LEAST_BYTES:
         yield tmp_path_factory
         return
-    base = Path(tempfile.mkdtemp(prefix="tracer-tests-", dir=PLACE))
+    for old in PLACE.glob(f"{_PREFIX}[0-9]*-*"):
+        if not psutil.pid_exists(int(old.name.split("-")[2])):
+            shutil.rmtree(old, ignore_errors=True)
+    base = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=PLACE))
     yield Folders(base)
     if not request.session.testsfailed:
         shutil.rmtree(base, ignore_errors=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.in_memory import tmp_path, tmp_path_factory  # noqa: F401
 from tracer import phases
 from tracer.phases import format as marks_format
 from workloads.cli import main
@@ -54,7 +55,7 @@ def _spans(folder: Path) -> list[Span]:
 
 
 @pytest.fixture
-def marks(tmp_path: Path) -> Iterator[Callable[[], list[Span]]]:
+def marks(tmp_path: Path) -> Iterator[Callable[[], list[Span]]]:  # noqa: F811
     """Marks of this process are kept while the test runs; calling it gives those so far."""
     folder = tmp_path / "marks"
     folder.mkdir()

@@ -6,6 +6,7 @@ still be made when its traces have been thrown away.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -148,9 +149,23 @@ def extract(folder: Path, dev: str | None = None, budget: Budget | None = None) 
             made = of_trace(trace, dev)
     except BadTrace as error:
         raise damage or error from None
+    return parsed(kept_kind(), _keep(folder, made))  # type: ignore[no-any-return]
+
+
+def keep_extracts(folder: Path, dev: str | None, trace: Trace) -> None:
+    """Make the extracts of the run in `folder` from its open trace, if there are none yet.
+
+    What keeps them from being made is for `extract` to say.
+    """
+    if not (folder / FILE).exists():
+        with contextlib.suppress(BadTrace):
+            _keep(folder, of_trace(trace, dev))
+
+
+def _keep(folder: Path, made: dict[str, Any]) -> bytes:
     data = dump({"version": VERSION, **made}).encode()
     keep(folder, FILE, data)
-    return parsed(kept_kind(), data)  # type: ignore[no-any-return]
+    return data
 
 
 def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import pandas as pd
 
 from analysis.flushlayer import devices
@@ -11,6 +13,8 @@ from analysis.studies.papers.numbers import numbers
 from tracer.store.trace import Trace
 
 _MOST_ROWS = 120
+_curves: WeakKeyDictionary[Trace, dict[str | None, pd.DataFrame]] = WeakKeyDictionary()
+"""Of traces that are still there, by device: a run's measures and its extracts ask for one."""
 
 
 def run_writebacks(trace: Trace, dev: str | None, identity: Identity = Identity.BLOCK) -> Accesses:
@@ -28,6 +32,13 @@ def layer_curve(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     the paper's Figure 6. `dev` is a disk of the run's own: everybody's write-backs to it count,
     journal and metadata among them. Without it those of the trace's targets count. None: no rows.
     """
+    kept = _curves.setdefault(trace, {})
+    if dev not in kept:
+        kept[dev] = _layer_curve(trace, dev)
+    return kept[dev].copy()
+
+
+def _layer_curve(trace: Trace, dev: str | None) -> pd.DataFrame:
     medium = devices.find("pcm-paper", "nvm")
     disk = devices.find("hdd-paper", "disk")
     parts = []

@@ -55,12 +55,18 @@ class Kept(TypedDict):
     measures: Annotated[dict[Text, Number | Long | None], Field(max_length=1000)]
 
 
-def measure(folder: Path, dev: str | None = None, budget: Budget | None = None) -> dict[str, Value]:
-    """The measures of the run in `folder`, kept beside its trace. None: not measured there.
+def measure(
+    folder: Path,
+    dev: str | None = None,
+    budget: Budget | None = None,
+    also: Callable[[Trace], None] | None = None,
+) -> dict[str, Value]:
+    """Return the measures of the run in `folder`, kept beside its trace. None: not measured there.
 
     A measure whose name ends in _why is a text: why another is not there.
 
-    `dev` is the device of the run's own file system: others' write-backs are not its.
+    `dev` is the device of the run's own file system: others' write-backs are not its. `also` gets
+    the trace if it has to be opened: what two look at in turn is worked out once.
     """
     damage: BadTrace | None = None
     try:
@@ -72,6 +78,8 @@ def measure(folder: Path, dev: str | None = None, budget: Budget | None = None) 
     try:
         with Trace(folder / "run.trace") as trace:
             measures = of_trace(trace, dev)
+            if also is not None:
+                also(trace)
     except BadTrace as error:
         raise damage or error from None
     text = json.dumps({"version": VERSION, "measures": measures}, allow_nan=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -56,13 +57,19 @@ class LeftOut(TypedDict):
 FAILED, DAMAGED, NOT_ENDED, NOT_BEGUN = "failed", "damaged", "not ended", "not begun"
 
 
-def read_runs(folder: Path) -> tuple[StudyFacts, pd.DataFrame, list[LeftOut]]:
+Also = Callable[[Path, str | None, Trace], None]
+"""Gets the folder of a run, the device of its file system, and its trace."""
+
+
+def read_runs(
+    folder: Path, also: Also | None = None
+) -> tuple[StudyFacts, pd.DataFrame, list[LeftOut]]:
     """What was declared, a row a run that was done, and the runs that are left out, with reasons.
 
     Columns: id, the factors (model, where, mode, repeat, ...), the measures. Of the power mode
     its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and what set them
-    (power_mode_by). Raises UsageError where the folder is no study's, BadTrace where what was
-    declared is damaged.
+    (power_mode_by). `also` gets each trace that has to be opened. Raises UsageError where the
+    folder is no study's, BadTrace where what was declared is damaged.
     """
     study = facts.read_study(folder)
     if study is None:
@@ -87,7 +94,9 @@ def read_runs(folder: Path) -> tuple[StudyFacts, pd.DataFrame, list[LeftOut]]:
             if lacking:
                 raise BadTrace(f"its factors lack {', '.join(lacking)}", "run it again")
             served = of_summaries(found.get("summaries"))
-            rows.append({**row, **served, **measure(place, found.get("dev"), kept)})
+            dev = found.get("dev")
+            beside = None if also is None else partial(also, place, dev)
+            rows.append({**row, **served, **measure(place, dev, kept, beside)})
         except TracerError as error:
             left_out.append(LeftOut(id=id, state=DAMAGED, reason=str(error)))
     columns = ["id", "model", "where", "mode", "repeat"]

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.page.cells import rows
 from analysis.report.tables import records
 from analysis.studies.claims import Verdict, judge
-from analysis.studies.extracts import Extracts, read_extracts
+from analysis.studies.extracts import Extracts, keep_extracts, read_extracts
 from analysis.studies.facts import Budget, RunFacts, StudyFacts, read_run
 from analysis.studies.papers.made import made, said_lost
 from analysis.studies.papers.parts import FACTS, RUNS, Part, parts
@@ -58,7 +58,7 @@ def contents(folder: Path, drawn: bool = True) -> Contents:
 
     `drawn`: with figures, which take most of the time and which markdown has no place for.
     """
-    study, runs, left_out = read_runs(folder)
+    study, runs, left_out = read_runs(folder, keep_extracts)
     extracts = read_extracts(folder, runs)
     paper = study.get("paper")
     return Contents(

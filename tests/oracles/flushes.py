@@ -1,43 +1,15 @@
 """The view `flushes` and who dirtied what, worked out naively: one event after the other.
 
 It is written from the documentation (docs/architecture.md, docstrings), not from the views' code.
-Whole disks only, and the flusher, ext4's fsync and its journal: no btrfs, no xfs.
+Disks and partitions; the flusher, ext4's fsync and its journal: no btrfs, no xfs.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from tests.oracles.dirtied import Inodes, Place, Row, Volumes
 
-Row = dict[str, Any]
 I_DIRTY_PAGES = 4
 WHOLE = (1 << 63) - 1
-
-
-class Inode:
-    """Who may have a part in an inode's dirty pages: (ts, pid, by a folio), in order."""
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[int, int, bool]] = []
-        self.since = -1
-
-    def dirty(self, ts: int, pid: int, folio: bool) -> None:
-        self.parts.append((ts, pid, folio))
-
-    def held(self) -> list[tuple[int, int, bool]]:
-        """Those that count: marks while a page was dirty. Events of one time count together."""
-        begun = min((ts for ts, _, folio in self.parts if folio), default=None)
-        return [part for part in self.parts if begun is not None and part[0] >= begun]
-
-    def clean(self, since: int) -> None:
-        """Only what was dirtied from `since` on can be dirty."""
-        self.parts = [part for part in self.parts if part[0] >= since]
-        self.since = since
-
-    def dirtier(self) -> int | None:
-        return next((pid for _, pid, folio in reversed(self.parts) if folio), None)
-
-    def dirtiers(self) -> int:
-        return len({pid for _, pid, _ in self.held()})
 
 
 class Thread:
@@ -45,16 +17,17 @@ class Thread:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.inode: tuple[str, int] | None = None
+        self.inode: Place | None = None
         self.begun = 0
-        self.named: tuple[str, int] | None = None
+        self.named: Place | None = None
         self.whole: int | None = None
         self.syncs = False
 
 
-def flushes_of(tables: dict[str, list[Row]]) -> list[Row]:
+def flushes_of(tables: dict[str, list[Row]], manifest: dict[str, list[Row]]) -> list[Row]:
     """What `flushes` says of each write bio: reason, ino, dirtier, dirtiers, target, certainty."""
-    inodes: dict[tuple[str, int], Inode] = {}
+    volumes = Volumes(manifest["disks"], manifest["mounts"])
+    inodes = Inodes(volumes)
     threads: dict[int, Thread] = {}
     lost = [gap["to"] for gap in tables["loss"]]
     of_process = {row["pid"]: row for row in tables["processes"]}
@@ -66,18 +39,17 @@ def flushes_of(tables: dict[str, list[Row]]) -> list[Row]:
     found = []
     for ts, table, row in sorted(events, key=lambda event: event[0]):
         thread = threads.setdefault(row["tid"], Thread())
-        place = row["dev"], row.get("ino")
-        inode = inodes.setdefault(place, Inode())
+        place = row.get("dev"), row.get("ino")
         match table, row["event"]:
             case "writeback", "start":
-                thread.reason = row["reason"]
+                thread.reason, thread.bdi = row["reason"], row["bdi"]
             case "writeback", "written":
                 thread.reason = None
             case "inode_writeback", "start":
                 thread.inode, thread.begun = place, ts
             case "inode_writeback", "end":
-                if not row["state"] & I_DIRTY_PAGES:
-                    inode.clean(thread.begun)
+                if not row["state"] & I_DIRTY_PAGES and row["dev"] not in volumes.shared:
+                    inodes.clean((volumes.file_system(row["dev"]), row["ino"]), thread.begun)
                 thread.inode = None
             case "file_writes", "fsync_start":
                 thread.syncs = True
@@ -88,35 +60,40 @@ def flushes_of(tables: dict[str, list[Row]]) -> list[Row]:
                 thread.named, thread.whole = place, ts if whole else None
             case "file_writes", "writepages_end":
                 if thread.whole is not None:
-                    inode.clean(thread.whole)
+                    inodes.clean(place, thread.whole)
                 thread.named = thread.whole = None
             case "file_writes", "free_inode":
-                inode.clean(ts)
+                inodes.clean(place, ts)
             case "dirty", kind:
-                inode.dirty(ts, row["pid"], kind == "dirty_folio")
+                inodes.dirty(place, ts, row["pid"], kind == "dirty_folio")
             case "block", "bio_queue" if row["rwbs"][0] == "W":
                 found.append(row_of(row, thread, inodes, of_process, lost))
     return found
 
 
 def row_of(
-    bio: Row, thread: Thread, inodes: dict[Any, Inode], of_process: dict[int, Row], lost: list[int]
+    bio: Row, thread: Thread, inodes: Inodes, of_process: dict[int, Row], lost: list[int]
 ) -> Row:
     """The row of a write bio."""
     role = of_process.get(bio["pid"], {}).get("role")
-    reason, place = thread.reason, thread.inode or thread.named
+    volume = inodes.volumes.at(bio["dev"], bio["sector"])
+    reason, place = thread.reason, thread.named
+    if thread.inode and thread.inode[0] == bio["dev"]:
+        place = volume, thread.inode[1]
+    if place and place[0] != volume:
+        place = None
     if reason is None:
         reason = "journal" if role == "journal" else "fsync" if thread.syncs else "other"
     row = {"ts": bio["ts"], "dev": bio["dev"], "sector": bio["sector"], "reason": reason}
-    inode = inodes.get(place, Inode())
-    dirtier = inode.dirtier()
-    row |= {"ino": place and place[1], "dirtier": dirtier, "dirtiers": inode.dirtiers() or None}
-    row["target"] = None
-    parts = {of_process[pid]["target"] for _, pid, _ in inode.held()}
-    if dirtier is not None and len(parts) == 1:
-        row["target"] = parts.pop()
+    row |= {"ino": place and place[1], "dirtier": None, "dirtiers": None, "target": None}
     row["certainty"] = "exact" if place or reason == "journal" else "unknown"
-    if dirtier is not None:
-        missed = any(inode.since <= end <= bio["ts"] for end in lost)
-        row["certainty"] = "exact" if inode.dirtiers() == 1 and not missed else "ambiguous"
+    held = inodes.held(place) if place else []
+    if place and held:
+        row["dirtier"] = inodes.dirtier(place)
+        row["dirtiers"] = len({pid for _, pid, _ in held})
+        targets = {of_process[pid]["target"] for _, pid, _ in held}
+        row["target"] = targets.pop() if len(targets) == 1 else None
+        missed = any(inodes.clean_since(place) <= end <= bio["ts"] for end in lost)
+        sure = row["dirtiers"] == 1 and not missed and bio["dev"] not in inodes.volumes.shared
+        row["certainty"] = "exact" if sure else "ambiguous"
     return row

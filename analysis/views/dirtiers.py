@@ -6,6 +6,9 @@ dirty pages, since its last complete write-out may have a part in the next one. 
 flusher's bracket at whose end no page of the inode is dirty, ext4's write-out of a whole file
 that waits, and a system call fsync or fdatasync on xfs and btrfs. A file that was removed has no
 dirty pages, either.
+
+A flusher's bracket names the disk. On a disk that several file systems share, it is of those whose
+places it wrote to; one that wrote nothing is of none.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ SELECT disk, fs, ino, row_number() OVER () AS node FROM (
 _CLEANED = f"""
 CREATE OR REPLACE TEMP TABLE cleaned AS
 WITH inodes AS (
-    SELECT ts, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
+    SELECT ts, tid, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
         lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
     FROM inode_writeback_rows WHERE event IN ('start', 'end')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
@@ -72,6 +75,8 @@ WITH inodes AS (
     UNION ALL
     SELECT node, start, ts AS "end" FROM inodes JOIN nodes USING (disk, ino), dirty_pages
     WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
+        AND (disk NOT IN (FROM shared_disks) OR (tid, start, fs, ino) IN (
+            SELECT (by_tid, bracket_at, fs, ino) FROM submissions WHERE in_bracket))
 ), ordered AS (
     SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end", start
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end

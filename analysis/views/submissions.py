@@ -223,7 +223,7 @@ WITH joined AS (
 )
 SELECT id, ts, at_ns, by_tid, dev, disk, fs, sector, nr_sector, rwbs, metadata, page, pages, pid,
     tid, comm, ino, root, call, bracket_ino IS NOT NULL AS in_bracket,
-    {apart("inode_at", "age")} AS dirty_since,
+    inode_at AS bracket_at, {apart("inode_at", "age")} AS dirty_since,
     -- What a direct write writes is its caller's, but for pages that others left in its way.
     evidence = 'direct' AND latest.event IS DISTINCT FROM 'writepages_start' AS direct,
     latest.event IN ('map_blocks', 'ordered_extent') AS extents, machine_lost,
@@ -254,10 +254,10 @@ def make_submissions(trace: Trace) -> None:
     Columns: id (its row in the table block); those of the bio (ts, dev, sector, nr_sector, rwbs,
     page, pages, pid, tid, comm; metadata: whether rwbs says so); disk and fs (its volume as
     write-back events and as file systems call it); at_ns and by_tid (when it was decided on, by
-    which thread; -1: not known); reason and certainty (exact, inferred, unknown); call; ino and
-    root (null: not known); in_bracket (the inode by a write-back bracket), dirty_since (ns, of that
-    inode); direct (the caller's own data), extents (or pages of others that were in its way);
-    machine_lost (ns: the end of the last loss before it).
+    which thread; -1: not known); reason and certainty (exact, inferred, unknown); call; ino and root
+    (null: not known); in_bracket (the inode by a write-back bracket), bracket_at (ns: where it
+    begins), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages of
+    others that were in its way); machine_lost (ns: the end of the losses that began before it).
 
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), `threads`, and what `make_volumes` makes.

@@ -166,6 +166,29 @@ def test_a_write_out_on_one_partition_cleans_no_file_on_the_other(tmp_path):
     assert found(tmp_path, "ino, dirtiers", tables, BOTH) == [(11, 1), (11, 2)]
 
 
+def test_a_bracket_of_the_flusher_cleans_the_file_whose_partition_it_wrote_to(tmp_path):
+    def flushed(ts, sector=None):
+        inode = {"tid": KWORKER, "pid": KWORKER, "dev": DISK, "ino": 11, "state": 0}
+        begun, ended = ({"ts": ts, "event": "start"}, {"ts": ts + 9, "event": "end"})
+        return [begun | inode, ended | inode], [bio(ts + 5, sector, KWORKER)] if sector else []
+
+    def mark(ts, tid):
+        return {**dirtied(ts, 11, tid), "event": "mark_inode_dirty", "flags": 4}
+
+    brackets = [flushed(100), flushed(200, AT), flushed(300, FAR), flushed(400, AT)]
+    tables = {
+        "dirty": [dirtied(5, 11, OTHER), mark(5, OTHER), dirtied(250, 11), mark(250, JOB)],
+        "block": [row for _, bios in brackets for row in bios],
+        "inode_writeback": [row for rows, _ in brackets for row in rows],
+        "writeback": [{"ts": 1, "tid": KWORKER, "event": "start", "reason": "sync", "bdi": DISK}],
+    }
+    assert found(tmp_path, "dirtier, dirtiers, target, whose, certainty", tables, BOTH) == [
+        (OTHER, 1, None, "other", "ambiguous"),
+        (JOB, 2, None, "shared", "ambiguous"),
+        (JOB, 1, "job", "target", "ambiguous"),
+    ]
+
+
 def test_a_file_of_the_recorders_hides_none_on_another_partition(tmp_path):
     tables = {
         "block": [bio(30), bio(130, FAR)],

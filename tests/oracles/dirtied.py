@@ -25,9 +25,11 @@ class Volumes:
     def disk(self, dev: str) -> str:
         return next((part["partition_of"] for part in self.parts if part["dev"] == dev), dev)
 
-    def file_system(self, disk: str) -> str:
-        """The one file system of a disk: its partition's that is mounted, or the disk's own."""
-        return next((dev for dev in sorted(self.mounted) if self.disk(dev) == disk), disk)
+    def of_bracket(self, disk: str, wrote_to: set[str]) -> set[str]:
+        """The file systems that a bracket is of, which names the disk."""
+        if disk in self.shared:
+            return wrote_to
+        return {dev for dev in self.mounted if self.disk(dev) == disk}
 
     def at(self, disk: str, sector: int) -> str:
         """The file system that a sector of a disk belongs to."""

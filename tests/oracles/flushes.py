@@ -19,6 +19,7 @@ class Thread:
         self.reason: str | None = None
         self.inode: Place | None = None
         self.begun = 0
+        self.wrote_to: set[str] = set()
         self.named: Place | None = None
         self.whole: int | None = None
         self.syncs = False
@@ -42,14 +43,15 @@ def flushes_of(tables: dict[str, list[Row]], manifest: dict[str, list[Row]]) -> 
         place = row.get("dev"), row.get("ino")
         match table, row["event"]:
             case "writeback", "start":
-                thread.reason, thread.bdi = row["reason"], row["bdi"]
+                thread.reason = row["reason"]
             case "writeback", "written":
                 thread.reason = None
             case "inode_writeback", "start":
-                thread.inode, thread.begun = place, ts
+                thread.inode, thread.begun, thread.wrote_to = place, ts, set()
             case "inode_writeback", "end":
-                if not row["state"] & I_DIRTY_PAGES and row["dev"] not in volumes.shared:
-                    inodes.clean((volumes.file_system(row["dev"]), row["ino"]), thread.begun)
+                if not row["state"] & I_DIRTY_PAGES:
+                    for fs in volumes.of_bracket(row["dev"], thread.wrote_to):
+                        inodes.clean((fs, row["ino"]), thread.begun)
                 thread.inode = None
             case "file_writes", "fsync_start":
                 thread.syncs = True
@@ -80,6 +82,7 @@ def row_of(
     reason, place = thread.reason, thread.named
     if thread.inode and thread.inode[0] == bio["dev"]:
         place = volume, thread.inode[1]
+        thread.wrote_to.add(volume)
     if place and place[0] != volume:
         place = None
     if reason is None:

@@ -13,23 +13,30 @@ Place = tuple[str, int]
 
 
 class Volumes:
-    """The file systems of the manifest's disks: what places and which names of theirs they have."""
+    """The file systems of the manifest: their places, and the names that events have for them.
 
-    def __init__(self, disks: list[Row], mounts: list[Row]) -> None:
-        self.parts = [disk for disk in disks if "partition_of" in disk]
-        self.mounted = {mount["dev"] for mount in mounts}
-        names = [self.disk(dev) for dev in self.mounted]
+    A file system is called as file-system events do, a btrfs as write-back does.
+    """
+
+    def __init__(self, manifest: dict[str, list[Row]]) -> None:
+        self.parts = [disk for disk in manifest["disks"] if "partition_of" in disk]
+        self.of_btrfs: dict[str, str] = {}
+        for btrfs in manifest["btrfs"]:
+            for name in (btrfs["fsid"], btrfs["dev"], *btrfs["devices"]):
+                self.of_btrfs[name] = btrfs["bdi"]
+        self.mounted = {self.of_btrfs.get(row["dev"], row["dev"]) for row in manifest["mounts"]}
+        names = [self.bdi(fs) for fs in self.mounted]
         self.shared = {disk for disk in names if names.count(disk) > 1}
         """Disks whose name in write-back events several mounted file systems share."""
 
-    def disk(self, dev: str) -> str:
-        return next((part["partition_of"] for part in self.parts if part["dev"] == dev), dev)
+    def bdi(self, fs: str) -> str:
+        """The name that write-back has: of the whole disk, or btrfs's own."""
+        return next((part["partition_of"] for part in self.parts if part["dev"] == fs), fs)
 
-    def of_bracket(self, disk: str, wrote_to: set[str]) -> set[str]:
-        """The file systems that a bracket is of, which names the disk."""
-        if disk in self.shared:
-            return wrote_to
-        return {dev for dev in self.mounted if self.disk(dev) == disk}
+    def of_file(self, row: Row) -> str:
+        """The file system of its own event."""
+        name = row.get("fsid") or row["dev"]
+        return self.of_btrfs.get(name, name)
 
     def at(self, disk: str, sector: int) -> str:
         """The file system that a sector of a disk belongs to."""
@@ -37,8 +44,18 @@ class Volumes:
             if part["partition_of"] == disk:
                 first, end = part["start"], part["start"] + part["bytes"] // 512
                 if first <= sector < end:
-                    return part["dev"]
-        return disk
+                    disk = part["dev"]
+                    break
+        return self.of_btrfs.get(disk, disk)
+
+    def is_btrfs(self, fs: str) -> bool:
+        return fs in self.of_btrfs.values()
+
+    def of_bracket(self, bdi: str, wrote_to: set[str]) -> set[str]:
+        """The file systems that a bracket is of, which names the disk."""
+        if bdi in self.shared:
+            return wrote_to
+        return {fs for fs in self.mounted if self.bdi(fs) == bdi}
 
 
 class Inodes:
@@ -47,25 +64,26 @@ class Inodes:
     def __init__(self, volumes: Volumes) -> None:
         self.volumes = volumes
         self.parts: dict[Place, list[tuple[int, int, bool]]] = {}
-        """By disk and inode: (ts, pid, by a folio), in order."""
-        self.since: dict[Place, int] = {}
-        """By volume and inode: only what was dirtied from then on can be dirty."""
+        """By bdi and inode: (ts, pid, by a folio), in order."""
+        self.cleaned: dict[Place, list[tuple[int, int]]] = {}
+        """By file system and inode: (end, since): from `end` on, only what was dirtied from
+        `since` on can be dirty."""
+        self.roots: dict[Place, set[int]] = {}
+        """The subvolumes of a btrfs in which the inode's number was seen."""
 
     def dirty(self, place: Place, ts: int, pid: int, folio: bool) -> None:
         self.parts.setdefault(place, []).append((ts, pid, folio))
 
-    def clean(self, place: Place, since: int) -> None:
-        self.since[place] = max(since, self.clean_since(place))
+    def clean(self, place: Place, since: int, end: int) -> None:
+        self.cleaned.setdefault(place, []).append((end, since))
 
-    def clean_since(self, place: Place) -> int:
-        return self.since.get(place, -1)
+    def clean_since(self, place: Place, at: int) -> int:
+        return max((since for end, since in self.cleaned.get(place, []) if end <= at), default=-1)
 
-    def held(self, place: Place) -> list[tuple[int, int, bool]]:
+    def held(self, place: Place, at: int) -> list[tuple[int, int, bool]]:
         """Those that count: marks while a page was dirty. Events of one time count together."""
-        parts = self.parts.get((self.volumes.disk(place[0]), place[1]), [])
-        parts = [part for part in parts if part[0] >= self.clean_since(place)]
+        since = self.clean_since(place, at)
+        parts = self.parts.get((self.volumes.bdi(place[0]), place[1]), [])
+        parts = [part for part in parts if since <= part[0] <= at]
         begun = min((ts for ts, _, folio in parts if folio), default=None)
         return [part for part in parts if begun is not None and part[0] >= begun]
-
-    def dirtier(self, place: Place) -> int | None:
-        return next((pid for _, pid, folio in reversed(self.held(place)) if folio), None)

@@ -1,9 +1,11 @@
-"""Disks drawn at random: processes dirty files, and a flusher, fsyncs and a journal write them."""
+"""Writes drawn at random: processes dirty files; flushers, fsyncs, closes and a journal write."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+from tests.oracles.drawn_volumes import Volume, draw_volumes
 from tests.oracles.flushes import I_DIRTY_PAGES, WHOLE
 
 SECOND = 10**9
@@ -17,61 +19,45 @@ TABLES = (
     "block",
     "loss",
 )
-AT, FAR = 1000, 100_000
-"""Where the partitions begin, in sectors."""
 INODES = (11, 12)
 """Their numbers on each file system."""
-File = tuple[str, int]
-"""A file system's device, and an inode."""
+NUMBERS = {"fsync": 74, "close": 3, "pwrite64": 18, "sync": 162}
+EVERYTHING = {"offset": 0, "last": WHOLE, "nr_to_write": WHOLE}
+File = tuple[int, int]
+"""A file system, by its number in the case, and an inode."""
 
 
-class Disk:
-    """A disk, the file systems on it, and the threads that write to them.
+class Case:
+    """File systems on a disk, and the threads that write to them.
 
-    The file systems lie on the disk itself, on one partition, or on two. Three processes dirty
-    files; a flusher and a journal write, too.
+    Three processes dirty files; the system calls of two of them are recorded. A flusher, a journal
+    and two workers of btrfs write.
     """
 
     def __init__(self, case: int, numbers: random.Random, gaps: bool) -> None:
         """Cases follow one another in time. `gaps`: events may be lost."""
         self.numbers, self.now, self.last = numbers, (case + 1) * SECOND, ""
-        self.dev, base = f"8:{16 * case}", 100 + 10 * case
+        base = 100 + 10 * case
         self.jobs, self.flusher, self.journal = (base, base + 1, base + 2), base + 3, base + 4
+        self.workers, self.loop = (base + 5, base + 6), base + 7
         self.tables: dict[str, list] = {name: [] for name in TABLES}
-        for pid, role, target in (
-            (base, "target", "a"),
-            (base + 1, "target", "b"),
-            (base + 2, "other", None),
-            (self.flusher, "flusher", None),
-            (self.journal, "journal", None),
+        for pid, role, target, ppid in (
+            (base, "target", "a", 1),
+            (base + 1, "target", "b", 1),
+            (base + 2, "other", None, 1),
+            (self.flusher, "flusher", None, 2),
+            (self.journal, "journal", None, 2),
+            *((worker, "other", None, 2) for worker in (*self.workers, self.loop)),
         ):
-            row = {"pid": pid, "tid": pid, "role": role, "target": target, "comm": role}
-            self.tables["processes"].append(row)
-        self.lay_out(case)
-        if gaps and numbers.random() < 0.1:  # before anything of this case
-            gap = {"stream": "machine-cpu0", "cpu": 0, "cause": "buffer overrun"}
-            self.tables["loss"].append(gap | {"from": self.now - 9, "to": self.now - 1})
+            row = {"pid": pid, "tid": pid, "role": role, "target": target, "ppid": ppid}
+            self.tables["processes"].append(row | {"comm": role})
+        self.volumes, self.manifest = draw_volumes(case, numbers)
+        self.gaps = 0.04 if gaps else 0
         self.dirty_since: dict[File, int] = {}
         self.dirty_pages: set[File] = set()
-
-    def lay_out(self, case: int) -> None:
-        """Draw what the manifest tells of the disk, and `starts`: where each file system begins."""
-        disk = {"dev": self.dev, "name": f"sd{case}", "bytes": 512 * 10 * FAR}
-        self.manifest: dict[str, list] = {"disks": [disk]}
-        self.starts = {self.dev: 0}
-        in_use = self.numbers.choice([0, 1, 1, 2])
-        if in_use:
-            places = ((f"8:{16 * case + 1}", AT, FAR - AT), (f"8:{16 * case + 2}", FAR, FAR))
-            for dev, start, length in places:
-                row = {"dev": dev, "bytes": 512 * length, "partition_of": self.dev, "start": start}
-                self.manifest["disks"].append(row)
-            used = self.numbers.sample(places, in_use)
-            self.starts = {dev: start for dev, start, _ in used}
-        mounts = [{"dev": dev, "path": f"/{dev}", "source": "x"} for dev in self.starts]
-        self.manifest["mounts"] = [mount | {"type": "ext4"} for mount in mounts]
-
-    def file(self) -> File:
-        return self.numbers.choice(list(self.starts)), self.numbers.choice(INODES)
+        self.tasks: list[tuple[int, Callable[[int], None]]] = []
+        """Tasks that wait for a worker: their addresses, and what the worker does."""
+        self.addresses = [base + n for n in range(3)]
 
     def log(self, table: str, event: str, tid: int, **more) -> None:
         """Log an event. Only events of one table have one time: rows tell their order."""
@@ -79,16 +65,32 @@ class Disk:
         self.last = table
         self.tables[table].append({"ts": self.now, "event": event, "pid": tid, "tid": tid} | more)
 
+    def tick(self) -> int:
+        self.now, self.last = self.now + 1, ""
+        return self.now
+
+    def of(self, file: File) -> Volume:
+        return self.volumes[file[0]]
+
     def log_bdi(self, table: str, event: str, tid: int, file: File, **more) -> None:
-        """Log an event of write-back, which names the disk."""
-        self.log(table, event, tid, dev=self.dev, ino=file[1], **more)
+        """Log an event of write-back, which names the bdi."""
+        self.log(table, event, tid, dev=self.of(file).bdi, ino=file[1], **more)
 
     def log_file(self, event: str, tid: int, file: File, **more) -> None:
-        """Log an event of a file system, which names what is mounted."""
-        self.log("file_writes", event, tid, dev=file[0], ino=file[1], **more)
+        """Log an event of a file system, which has names of its own."""
+        volume = self.of(file)
+        if volume.roots:
+            more["root"] = self.numbers.choice(volume.roots)
+        self.log("file_writes", event, tid, ino=file[1], **volume.named, **more)
+
+    def file(self, *kinds: str) -> File:
+        """A file of any file system, or of one of these kinds."""
+        found = [n for n, each in enumerate(self.volumes) if not kinds or each.kind in kinds]
+        return self.numbers.choice(found), self.numbers.choice(INODES)
 
     def dirty(self, but: int = 0) -> None:
-        pid, file = self.numbers.choice([job for job in self.jobs if job != but]), self.file()
+        pids = [pid for pid in (*self.jobs, self.jobs[0], self.loop) if pid != but]
+        pid, file = self.numbers.choice(pids), self.file()
         if self.numbers.random() < 0.7:
             self.log_bdi("dirty", "dirty_folio", pid, file, index=self.numbers.randrange(3))
             self.dirty_since.setdefault(file, self.now)
@@ -99,70 +101,173 @@ class Disk:
             self.log_bdi("dirty", "mark_inode_dirty", pid, file, flags=flags)
         self.dirty_since.setdefault(file, self.now)
 
-    def bio(self, tid: int, fs: str, rwbs: str = "W") -> None:
-        comm = {self.flusher: "kworker/u4:1", self.journal: "jbd2/sda-8"}.get(tid, "job")
-        sector = self.starts[fs] + 8 * self.numbers.randrange(9)
-        more = {"dev": self.dev, "sector": sector, "nr_sector": 8, "rwbs": rwbs, "comm": comm}
+    def bio(self, tid: int, volume: Volume, rwbs: str = "W") -> None:
+        dev, first = self.numbers.choice(volume.places)
+        sector = first + 8 * self.numbers.randrange(9)
+        more = {"dev": dev, "sector": sector, "nr_sector": 8, "rwbs": rwbs, "comm": "x"}
         self.log("block", "bio_queue", tid, **more)
 
-    def bios(self, tid: int, file: File) -> bool:
+    def write_out(self, tid: int, file: File, **asked) -> bool:
         """Write some pages of a file. Others dirty files meanwhile: True if this one."""
-        before = len(self.tables["dirty"])
+        volume, before = self.of(file), len(self.tables["dirty"])
+        tells = volume.kind == "ext4" and (bool(asked) or self.numbers.random() < 0.5)
+        if tells:
+            self.log_file("writepages_start", tid, file, **(EVERYTHING | {"sync_mode": 0} | asked))
         for _ in range(self.numbers.randrange(3) if file in self.dirty_pages else 0):
-            self.bio(tid, file[0])
+            if volume.kind == "xfs":
+                self.log_file("map_blocks", tid, file)
+            if volume.kind == "btrfs":
+                self.write_btrfs(tid, file)
+            else:
+                self.bio(tid, volume, self.numbers.choice(["W", "W", "WS"]))
+            if self.numbers.random() < 0.1:
+                self.bio(tid, volume, "WM")
             if self.numbers.random() < 0.2:
                 self.dirty(but=tid)
+            if tells and self.numbers.random() < 0.2:
+                self.log_bdi("dirty", "mark_inode_dirty", tid, file, flags=2)
+        if tells:
+            self.log_file("writepages_end", tid, file)
         return any(row["ino"] == file[1] for row in self.tables["dirty"][before:])
+
+    def write_btrfs(self, tid: int, file: File) -> None:
+        """Write an extent, or have a worker do so: later, and perhaps by another worker."""
+        volume, how = self.of(file), self.numbers.random()
+        if how < 0.8:
+            self.log_file("ordered_extent", tid, file)
+        if how < 0.4:
+            self.bio(tid, volume)
+            return
+
+        def sum_up(worker: int) -> None:
+            for _ in range(self.numbers.randrange(3)):
+                self.bio(worker, volume)
+
+        def compress(worker: int) -> None:
+            if how > 0.9:
+                self.log_file("ordered_extent", worker, file)
+            if self.numbers.random() < 0.5:
+                self.queue(worker, volume, sum_up)
+            else:
+                sum_up(worker)
+
+        self.queue(tid, volume, compress if how > 0.7 else sum_up)
+
+    def queue(self, tid: int, volume: Volume, does: Callable[[int], None]) -> None:
+        if not self.addresses:
+            self.work(inside=True)
+        work = self.addresses.pop()
+        if self.numbers.random() < 0.95:
+            self.log("file_writes", "work_queued", tid, fsid=volume.named["fsid"], work=work)
+
+        def run(worker: int) -> None:
+            named = {"fsid": volume.named["fsid"], "work": work}
+            self.log("file_writes", "work_start", worker, **named)
+            does(worker)
+            self.log("file_writes", "work_end", worker, **named)
+            self.addresses.append(work)
+
+        self.tasks.append((work, run))
+
+    def work(self, inside: bool = False) -> None:
+        """A worker runs a task that waits. `inside`: another one, amid a task of the first."""
+        if self.tasks:
+            _, run = self.tasks.pop(0)
+            run(self.workers[1] if inside else self.numbers.choice(self.workers))
 
     def cleaned(self, file: File) -> None:
         self.dirty_pages.discard(file)
         self.dirty_since.pop(file, None)
 
     def flush(self) -> None:
+        bdi = self.numbers.choice(self.volumes).bdi
         reason = self.numbers.choice(["background", "periodic", "sync"])
-        self.log("writeback", "start", self.flusher, reason=reason, bdi=self.dev)
-        files = sorted(self.dirty_since)
+        self.log("writeback", "start", self.flusher, reason=reason, bdi=bdi)
+        files = [file for file in sorted(self.dirty_since) if self.of(file).bdi == bdi]
         for file in self.numbers.sample(files, self.numbers.randrange(min(3, len(files) + 1))):
-            self.log_bdi("inode_writeback", "start", self.flusher, file, state=7)
-            age = self.now - self.dirty_since[file]
-            self.tables["inode_writeback"][-1]["age"] = age
-            left = self.bios(self.flusher, file) or self.numbers.random() < 0.3
+            age = self.now + 1 - self.dirty_since[file]
+            self.log_bdi("inode_writeback", "start", self.flusher, file, state=7, age=age)
+            waits = {"sync_mode": 1} if self.numbers.random() < 0.2 else {}
+            left = self.write_out(self.flusher, file, **waits) or self.numbers.random() < 0.3
             state = I_DIRTY_PAGES if left and file in self.dirty_pages else 0
             self.log_bdi("inode_writeback", "end", self.flusher, file, age=age, state=state)
             if not left:
                 self.cleaned(file)
-        self.log("writeback", "written", self.flusher, reason=reason, bdi=self.dev)
+        self.log("writeback", "written", self.flusher, reason=reason, bdi=bdi)
+
+    def call(self, pid: int, name: str, does: Callable[[], None]) -> None:
+        """A system call; those of the targets are recorded."""
+        begun = self.tick()
+        does()
+        row = {"ts": begun, "pid": pid, "tid": pid, "name": name, "nr": NUMBERS[name], "ret": 0}
+        if pid != self.jobs[2]:
+            self.tables["syscalls"].append(row | {"dur_ns": self.tick() - begun})
 
     def fsync(self) -> None:
         pid, file = self.numbers.choice(self.jobs), self.file()
-        self.now += 1
-        begun = self.now
-        self.last = ""
-        self.log_file("fsync_start", pid, file)
-        whole = {"offset": 0, "last": WHOLE, "sync_mode": 1, "nr_to_write": WHOLE}
-        self.log_file("writepages_start", pid, file, **whole)
-        again = self.bios(pid, file)
-        self.log_file("writepages_end", pid, file)
-        self.log_file("fsync_end", pid, file)
-        if not again:
-            self.cleaned(file)
-        self.now += 1
-        call = {"ts": begun, "pid": pid, "tid": pid, "name": "fsync", "nr": 74, "ret": 0}
-        self.tables["syscalls"].append(call | {"dur_ns": self.now - begun})
+        kind = self.of(file).kind
 
-    def run(self) -> Disk:
-        for _ in range(self.numbers.choice([0, 1, 8, 12])):
-            what = self.numbers.random()
-            if what < 0.5:
-                self.dirty()
-            elif what < 0.75:
-                self.flush()
-            elif what < 0.9:
-                self.fsync()
-            elif what < 0.95:
-                self.bio(self.journal, self.file()[0], "WS")
-            else:
-                file = self.file()
-                self.log_file("free_inode", self.jobs[0], file)
+        def does() -> None:
+            self.log_file("fsync_start" if kind == "ext4" else "fsync", pid, file)
+            again = self.write_out(pid, file, sync_mode=1)
+            if kind == "xfs" and self.numbers.random() < 0.5:
+                self.log("file_writes", "log", pid, **self.of(file).named)
+                self.bio(pid, self.of(file), "FWFSM")
+            if kind == "btrfs" and self.numbers.random() < 0.5:
+                self.bio(pid, self.of(file), "WSM")
+            if kind == "ext4":
+                self.log_file("fsync_end", pid, file)
+            if not again:
                 self.cleaned(file)
+
+        self.call(pid, self.numbers.choice(["fsync", "fsync", "pwrite64"]), does)
+
+    def close(self) -> None:
+        pid, file = self.numbers.choice(self.jobs), self.file()
+        self.call(pid, "close", lambda: [self.write_out(pid, file)] and None)
+
+    def free(self) -> None:
+        """A file is removed; the next one may have its number."""
+        kinds = [each.kind for each in self.volumes if each.kind != "btrfs"]
+        if kinds:
+            file = self.file(*kinds)
+            self.log_file("free_inode", self.numbers.choice(self.jobs), file)
+            self.cleaned(file)
+
+    def lose(self) -> None:
+        """Events are lost: before now, or for a while from now on."""
+        scope = self.numbers.choice(["machine", "machine", "target"])
+        gap = {"stream": f"ftrace-{scope}-cpu0", "cpu": 0, "cause": "buffer overrun"}
+        begun = self.tick()
+        self.now += 2
+        self.tables["loss"].append(gap | {"from": begun, "to": self.now})
+        if self.numbers.random() < 0.5:
+            for _ in range(2):
+                self.step()
+            self.tables["loss"][-1]["to"] = self.tick()
+
+    def step(self) -> None:
+        what = self.numbers.random()
+        if what < self.gaps:
+            self.lose()
+        elif what < 0.45:
+            self.dirty()
+        elif what < 0.65:
+            self.flush()
+        elif what < 0.8:
+            self.fsync()
+        elif what < 0.85:
+            self.close()
+        elif what < 0.9:
+            self.work()
+        elif what < 0.95:
+            self.bio(self.journal, self.numbers.choice(self.volumes), "WS")
+        else:
+            self.free()
+
+    def run(self) -> Case:
+        for _ in range(self.numbers.choice([1, 8, 12, 16])):
+            self.step()
+        while self.tasks:
+            self.work()
         return self

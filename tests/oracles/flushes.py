@@ -1,102 +1,274 @@
-"""The view `flushes` and who dirtied what, worked out naively: one event after the other.
+"""The view `flushes`, worked out naively: one event after the other.
 
 It is written from the documentation (docs/architecture.md, docstrings), not from the views' code.
-Disks and partitions; the flusher, ext4's fsync and its journal: no btrfs, no xfs.
+No direct writes and no fast commits.
 """
 
 from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
 
 from tests.oracles.dirtied import Inodes, Place, Row, Volumes
 
 I_DIRTY_PAGES = 4
 WHOLE = (1 << 63) - 1
+SYNC_FILE, SYNC_ALL = ("fsync", "fdatasync"), ("sync", "syncfs")
+WRITES = ("write", "pwrite64")
+NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync")
+TABLES = ("writeback", "inode_writeback", "file_writes", "dirty", "block")
+NEVER = -(1 << 62)
 
 
+@dataclass
+class Said:
+    """What a file system said."""
+
+    ts: int
+    event: str
+    fs: str
+    ino: int | None
+    root: int | None
+
+
+@dataclass
 class Thread:
-    """The brackets that a thread is in."""
+    """What a thread is in, by its last events."""
 
-    def __init__(self) -> None:
-        self.reason: str | None = None
-        self.inode: Place | None = None
-        self.begun = 0
-        self.wrote_to: set[str] = set()
-        self.named: Place | None = None
-        self.whole: int | None = None
-        self.syncs = False
+    tid: int
+    reason: str | None = None
+    inode: Place | None = None
+    age: int = 0
+    work_at: int = NEVER
+    inode_at: int = NEVER
+    said: Said | None = None
+    synced: Said | None = None
+    whole: int | None = None
+    task: Task | None = None
+    wrote_to: set[str] | None = None
+
+
+@dataclass
+class Task:
+    """A task of a btrfs worker: who queued it and when, in what context; None: nobody known."""
+
+    ts: int
+    by: Thread | None
+    extent: Said | None = None
+
+
+class Replay:
+    """The events of a trace, one after the other."""
+
+    def __init__(self, tables: dict[str, list[Row]], manifest: dict[str, list[Row]]) -> None:
+        self.tables, self.volumes = tables, Volumes(manifest)
+        self.inodes = Inodes(self.volumes)
+        self.start = manifest["clock"]["start_ns"]
+        self.threads: dict[int, Thread] = {}
+        self.queued: dict[int, Task] = {}
+        self.of_process = {row["pid"]: row for row in tables["processes"]}
+        kernel = [row["tid"] for row in tables["processes"] if row.get("ppid") == 2]
+        self.kernel = set(kernel)
+        self.calls: dict[int, list[Row]] = {}
+        for row in tables["syscalls"]:
+            self.calls.setdefault(row["tid"], []).append(row)
+        for row in tables["file_writes"]:
+            if row.get("root") is not None:
+                place = self.volumes.of_file(row), row["ino"]
+                self.inodes.roots.setdefault(place, set()).add(row["root"])
+
+    def run(self) -> list[Row]:
+        events = [(row["ts"], name, row) for name in TABLES for row in self.tables[name]]
+        found = []
+        for ts, table, row in sorted(events, key=lambda event: event[0]):
+            thread = self.threads.setdefault(row["tid"], Thread(row["tid"]))
+            match table:
+                case "writeback":
+                    thread.reason = row["reason"] if row["event"] == "start" else None
+                    thread.work_at = ts
+                case "inode_writeback":
+                    self.bracket(ts, row, thread)
+                case "file_writes":
+                    self.file_system(ts, row, thread)
+                case "dirty":
+                    self.dirtied(ts, row, thread)
+                case "block" if row["event"] == "bio_queue" and row["rwbs"][0] in "WF":
+                    found.append(self.bio(row, thread))
+        return found
+
+    def bracket(self, ts: int, row: Row, thread: Thread) -> None:
+        if row["event"] == "start":
+            thread.inode, thread.age, thread.wrote_to = (row["dev"], row["ino"]), row["age"], set()
+        else:
+            if thread.inode == (row["dev"], row["ino"]) and not row["state"] & I_DIRTY_PAGES:
+                for fs in self.volumes.of_bracket(row["dev"], thread.wrote_to or set()):
+                    self.inodes.clean((fs, row["ino"]), thread.inode_at, ts)
+            thread.inode = None
+        thread.inode_at = ts
+
+    def dirtied(self, ts: int, row: Row, thread: Thread) -> None:
+        """In task context; who writes a file out marks it without dirtying a page."""
+        folio, said = row["event"] == "dirty_folio", thread.said
+        if said and said.event == "writepages_start" and said.ino == row["ino"] and not folio:
+            return
+        if row["tid"] not in self.kernel:
+            self.inodes.dirty((row["dev"], row["ino"]), ts, row["pid"], folio)
+
+    def file_system(self, ts: int, row: Row, thread: Thread) -> None:
+        fs, event = self.volumes.of_file(row), row["event"]
+        said = Said(ts, event, fs, row.get("ino"), row.get("root"))
+        if event == "free_inode":
+            self.inodes.clean((fs, row["ino"]), ts, ts)
+            return
+        if event.startswith("work_"):
+            self.work(ts, row, thread)
+            return
+        thread.said = said
+        if event in ("fsync", "fsync_start", "fsync_end"):
+            thread.synced = said if event != "fsync_end" else None
+        if event == "fsync":
+            call = self.call(thread.tid, ts)
+            if call and call["name"] in SYNC_FILE and call["dur_ns"] is not None:
+                self.inodes.clean((fs, row["ino"]), ts, call["ts"] + call["dur_ns"])
+        if event == "writepages_end" and thread.whole is not None:
+            self.inodes.clean((fs, row["ino"]), thread.whole, ts)
+        if event in ("writepages_start", "writepages_end", "fsync"):
+            thread.whole = None
+        if event == "writepages_start":
+            asked = row["offset"], row["last"], row["sync_mode"], row["nr_to_write"]
+            thread.whole = ts if asked == (0, WHOLE, 1, WHOLE) else None
+        if event == "ordered_extent" and thread.task:
+            thread.task.extent = said
+
+    def work(self, ts: int, row: Row, thread: Thread) -> None:
+        match row["event"]:
+            case "work_queued":
+                task = thread.task
+                if task:  # queued by a task: for whom that one works
+                    self.queued[row["work"]] = copy(task)
+                else:
+                    self.queued[row["work"]] = Task(ts, copy(thread))
+            case "work_start":
+                thread.task = copy(self.queued.get(row["work"], Task(ts, None)))
+            case "work_end":
+                thread.task = None
+
+    def call(self, tid: int, ts: int) -> Row | None:
+        """The system call that a thread is in."""
+        for row in reversed(self.calls.get(tid, [])):
+            if row["ts"] <= ts:
+                ended = row["dur_ns"] is not None and row["ts"] + row["dur_ns"] < ts
+                return None if ended else row
+        return None
+
+    def lost(self, scope: str, since: int, until: int) -> bool:
+        """Whether events may be missing between two moments."""
+        gaps = [gap for gap in self.tables["loss"] if scope in gap["stream"]]
+        return any(gap["from"] <= until and gap["to"] >= since for gap in gaps)
+
+    def bio(self, bio: Row, thread: Thread) -> Row:
+        """The row of a write bio, looked at where it was decided on."""
+        fs, ts, extent = self.volumes.at(bio["dev"], bio["sector"]), bio["ts"], None
+        if thread.inode and thread.wrote_to is not None:
+            thread.wrote_to.add(fs)
+        task = thread.task if self.volumes.is_btrfs(fs) else None
+        at: int | None = ts
+        if task:
+            thread, extent = task.by or Thread(-1), task.extent
+            at = task.ts if task.by else ts
+        call = self.call(thread.tid, at)
+        named, metadata = self.named(thread, fs, call), "M" in bio["rwbs"]
+        synced = thread.synced
+        if synced and (synced.fs != fs or call and synced.ts < call["ts"]):
+            synced = None
+        inode = thread.inode if thread.inode and thread.inode[0] == self.volumes.bdi(fs) else None
+        file = extent or (named if named and named.event in NAMING else None)
+        ino, root = (inode[1] if inode else file.ino if file else None), None
+        if metadata:
+            ino = inode[1] if inode else 1 if self.volumes.is_btrfs(fs) else None
+        elif file and file.ino == ino:
+            root = file.root
+        relied = [thread.inode_at] if inode else [file.ts] if file else []
+        relied += [at] if task else []
+        reason, certainty, by = self.reason(thread, named, synced, call, metadata, fs, ino)
+        relied += [] if by is None else [by]
+        exact_by_call = call and certainty == "exact" and by is None
+        if exact_by_call and reason in ("fsync", "sync", "other"):
+            certainty = "inferred" if self.lost("target", call["ts"], ts) else certainty
+        if relied and self.lost("machine", min(relied), ts) or thread.tid == -1:
+            certainty = "unknown"
+        row = {name: bio[name] for name in ("ts", "dev", "sector")}
+        row |= {"reason": reason, "call": call and call["name"], "ino": ino, "root": root}
+        row |= {"certainty": certainty, "dirtier": None, "dirtiers": None, "target": None}
+        if ino is not None and not metadata:
+            row |= self.dirtiers(row, (fs, ino), at, thread if inode else None)
+        return row
+
+    def named(self, thread: Thread, fs: str, call: Row | None) -> Said | None:
+        """What its file system said last, in the same call, outside of brackets ended since."""
+        said = thread.said
+        if said is None or said.fs != fs or said.ts < max(thread.work_at, thread.inode_at):
+            return None
+        return None if call and said.ts < call["ts"] else said
+
+    def reason(
+        self,
+        thread: Thread,
+        said: Said | None,
+        synced: Said | None,
+        call: Row | None,
+        metadata: bool,
+        fs: str,
+        ino: int | None,
+    ) -> tuple[str, str, int | None]:
+        """A bio's reason, how certain that is, and since which event no other may be missing."""
+        name = call["name"] if call else None
+        if thread.reason:
+            return thread.reason, "exact", thread.work_at
+        if self.of_process.get(thread.tid, {}).get("role") == "journal":
+            return "journal", "exact", None
+        if metadata and said and said.event == "log":
+            return "journal", "exact", said.ts
+        if metadata and self.volumes.is_btrfs(fs):
+            return "journal", "exact", None
+        if synced and (synced.event == "fsync_start" or call):
+            return "fsync", "exact", synced.ts
+        if name in SYNC_FILE:
+            return "fsync", "exact", None
+        if name in SYNC_ALL:
+            return "sync", "exact", None
+        if name in WRITES:
+            return "direct", "inferred", None
+        if call:
+            return "other", "inferred" if ino is None else "exact", None
+        if synced and said and said.ino == synced.ino:
+            return "fsync", "inferred", synced.ts
+        return "other", "unknown", None
+
+    def dirtiers(self, row: Row, place: Place, at: int, flusher: Thread | None) -> Row:
+        """Who dirtied it; `flusher`: the thread whose bracket it is in."""
+        held = self.inodes.held(place, at)
+        if not held:
+            return {}
+        processes = {pid for _, pid, _ in held}
+        targets = {self.of_process[pid]["target"] for pid in processes}
+        since = self.inodes.clean_since(place, at)
+        doubted = (
+            len(processes) > 1
+            or self.lost("machine", since, row["ts"])
+            or (flusher is not None and flusher.inode_at - flusher.age < self.start)
+            or self.volumes.bdi(place[0]) in self.volumes.shared
+            or len(self.inodes.roots.get(place, ())) > 1
+        )
+        doubted = doubted and row["certainty"] == "exact"
+        return {
+            "dirtier": [pid for _, pid, folio in held if folio][-1],
+            "dirtiers": len(processes),
+            "target": targets.pop() if len(targets) == 1 else None,
+            "certainty": "ambiguous" if doubted else row["certainty"],
+        }
 
 
 def flushes_of(tables: dict[str, list[Row]], manifest: dict[str, list[Row]]) -> list[Row]:
-    """What `flushes` says of each write bio: reason, ino, dirtier, dirtiers, target, certainty."""
-    volumes = Volumes(manifest["disks"], manifest["mounts"])
-    inodes = Inodes(volumes)
-    threads: dict[int, Thread] = {}
-    lost = [gap["to"] for gap in tables["loss"]]
-    of_process = {row["pid"]: row for row in tables["processes"]}
-    events = [
-        (row["ts"], name, row)
-        for name in ("writeback", "inode_writeback", "file_writes", "dirty", "block")
-        for row in tables[name]
-    ]
-    found = []
-    for ts, table, row in sorted(events, key=lambda event: event[0]):
-        thread = threads.setdefault(row["tid"], Thread())
-        place = row.get("dev"), row.get("ino")
-        match table, row["event"]:
-            case "writeback", "start":
-                thread.reason = row["reason"]
-            case "writeback", "written":
-                thread.reason = None
-            case "inode_writeback", "start":
-                thread.inode, thread.begun, thread.wrote_to = place, ts, set()
-            case "inode_writeback", "end":
-                if not row["state"] & I_DIRTY_PAGES:
-                    for fs in volumes.of_bracket(row["dev"], thread.wrote_to):
-                        inodes.clean((fs, row["ino"]), thread.begun)
-                thread.inode = None
-            case "file_writes", "fsync_start":
-                thread.syncs = True
-            case "file_writes", "fsync_end":
-                thread.syncs = False
-            case "file_writes", "writepages_start":
-                whole = (row["offset"], row["last"], row["sync_mode"]) == (0, WHOLE, 1)
-                thread.named, thread.whole = place, ts if whole else None
-            case "file_writes", "writepages_end":
-                if thread.whole is not None:
-                    inodes.clean(place, thread.whole)
-                thread.named = thread.whole = None
-            case "file_writes", "free_inode":
-                inodes.clean(place, ts)
-            case "dirty", kind:
-                inodes.dirty(place, ts, row["pid"], kind == "dirty_folio")
-            case "block", "bio_queue" if row["rwbs"][0] == "W":
-                found.append(row_of(row, thread, inodes, of_process, lost))
-    return found
-
-
-def row_of(
-    bio: Row, thread: Thread, inodes: Inodes, of_process: dict[int, Row], lost: list[int]
-) -> Row:
-    """The row of a write bio."""
-    role = of_process.get(bio["pid"], {}).get("role")
-    volume = inodes.volumes.at(bio["dev"], bio["sector"])
-    reason, place = thread.reason, thread.named
-    if thread.inode and thread.inode[0] == bio["dev"]:
-        place = volume, thread.inode[1]
-        thread.wrote_to.add(volume)
-    if place and place[0] != volume:
-        place = None
-    if reason is None:
-        reason = "journal" if role == "journal" else "fsync" if thread.syncs else "other"
-    row = {"ts": bio["ts"], "dev": bio["dev"], "sector": bio["sector"], "reason": reason}
-    row |= {"ino": place and place[1], "dirtier": None, "dirtiers": None, "target": None}
-    row["certainty"] = "exact" if place or reason == "journal" else "unknown"
-    held = inodes.held(place) if place else []
-    if place and held:
-        row["dirtier"] = inodes.dirtier(place)
-        row["dirtiers"] = len({pid for _, pid, _ in held})
-        targets = {of_process[pid]["target"] for _, pid, _ in held}
-        row["target"] = targets.pop() if len(targets) == 1 else None
-        missed = any(inodes.clean_since(place) <= end <= bio["ts"] for end in lost)
-        sure = row["dirtiers"] == 1 and not missed and bio["dev"] not in inodes.volumes.shared
-        row["certainty"] = "exact" if sure else "ambiguous"
-    return row
+    """What `flushes` says of each write bio."""
+    return Replay(tables, manifest).run()

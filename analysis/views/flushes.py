@@ -35,7 +35,8 @@ _OPTIONAL = (
 _STAGES = ("data_load", "model_load", "train", "inference")
 _KTHREADD = 2
 _STEPS_ON_THE_WAY = (
-    *("bios", "file_steps", "worked", "placed", "brackets", "in_call", "in_step", "after_loss"),
+    *("bios", "works", "file_steps", "queued", "worked", "placed"),
+    *("brackets", "in_call", "in_step", "after_loss"),
     *(
         "calls_of_bios",
         "calls_of_fsyncs",

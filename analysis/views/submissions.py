@@ -35,17 +35,31 @@ FROM {of_bios("block_rows")}
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
 """
 
-_STEPS = f"""
-CREATE OR REPLACE TEMP TABLE file_steps AS
+# Works have a number each in order of time, which of those at one time rows tell.
+_WORKS = """
+CREATE OR REPLACE TEMP TABLE works AS
+SELECT row, work, row_number() OVER (ORDER BY ts, row) AS place FROM file_writes_rows
+WHERE event IN ('work_queued', 'work_start', 'work_end')
+"""
+
+
+def _steps(table: str, threads: str, rows: str) -> str:
+    """SQL for a table of what each thread's file systems said last, at `rows` of `threads`."""
+    return f"""
+CREATE OR REPLACE TEMP TABLE {table} AS
 WITH named AS (
-    SELECT ts, row, tid, event, fs, root, ino FROM {of_files("file_writes_rows")}
-    WHERE event NOT IN ('work_queued', 'work_start', 'work_end', 'free_inode')
+    SELECT f.ts, f.row, f.tid, f.event, f.fs, f.root, f.ino, w.work, w.place
+    FROM {of_files("file_writes_rows")} f LEFT JOIN works w USING (row)
+    WHERE f.event != 'free_inode' AND {threads}
 ), packed AS (
-    SELECT ts, row, tid, event,
-        {{'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino}} AS step
+    SELECT ts, row, tid, event, work, place,
+        CASE WHEN place IS NULL
+            THEN {{'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino}} END AS step,
+        CASE WHEN event IN ('work_start', 'work_end') THEN {{'ts': ts, 'place': place,
+            'work': CASE WHEN event = 'work_start' THEN work END}} END AS run
     FROM named
 )
-SELECT ts, tid,
+SELECT ts, tid, work, place,
     -- A direct write's end may come in an interrupt, amid whatever the thread does.
     last_value(CASE WHEN event != 'direct_end' THEN step END IGNORE NULLS) OVER until AS latest,
     last_value(CASE WHEN event IN ('direct_start', 'direct_end') THEN step END IGNORE NULLS)
@@ -53,48 +67,47 @@ SELECT ts, tid,
     last_value(CASE WHEN event IN ('fsync', 'fsync_start', 'fsync_end') THEN step END
         IGNORE NULLS) OVER until AS synced,
     last_value(CASE WHEN event IN ('fast_commit_start', 'fast_commit_end') THEN step END
-        IGNORE NULLS) OVER until AS committed
+        IGNORE NULLS) OVER until AS committed,
+    last_value(run IGNORE NULLS) OVER until AS run,
+    -- Compressed extents are made by the worker itself: the last one within its task, if any.
+    last_value(CASE WHEN event = 'ordered_extent' THEN {{'made': step}}
+        WHEN run IS NOT NULL THEN {{'made': step}} END IGNORE NULLS) OVER until AS extent
 FROM packed
 WINDOW until AS (PARTITION BY tid ORDER BY ts, row ROWS UNBOUNDED PRECEDING),
     by_thread AS (PARTITION BY tid ORDER BY ts, row)
--- Of several at one time the last one knows the others.
-QUALIFY lead(ts) OVER by_thread IS DISTINCT FROM ts
+QUALIFY {rows}
 """
+
+
+# Of several at one time the last one knows the others.
+_STEPS = _steps("file_steps", "true", "lead(ts) OVER by_thread IS DISTINCT FROM ts")
+_QUEUED = _steps(
+    "queued",
+    "f.tid IN (SELECT tid FROM file_writes WHERE event = 'work_queued')",
+    "event = 'work_queued'",
+)
 
 # A worker's task may have been queued by another worker's (first compressed, then summed).
 _WORKED = """
 CREATE OR REPLACE TEMP TABLE worked AS
-WITH runs AS (
-    SELECT ts, tid, event, work FROM file_writes WHERE event IN ('work_start', 'work_end')
-), queued AS (
-    SELECT ts, tid, work FROM file_writes WHERE event = 'work_queued'
-), first_run AS (
-    SELECT b.id, b.tid, b.ts, r.ts AS run_at,
-        CASE WHEN r.event = 'work_start' THEN r.work END AS work
-    FROM (SELECT * FROM bios WHERE on_btrfs) b
-    ASOF LEFT JOIN runs r ON b.tid = r.tid AND b.ts >= r.ts
+WITH first_run AS (
+    SELECT b.id, b.ts, s.run, s.extent FROM (SELECT id, tid, ts FROM bios WHERE on_btrfs) b
+    ASOF JOIN file_steps s ON b.tid = s.tid AND b.ts >= s.ts WHERE s.run.work IS NOT NULL
 ), first_queue AS (
-    SELECT f.*, q.tid AS by_tid, q.ts AS at_ns
-    FROM (SELECT * FROM first_run WHERE work IS NOT NULL) f
-    ASOF LEFT JOIN queued q ON f.work = q.work AND f.run_at >= q.ts
-), second_run AS (
-    SELECT f.*, r.ts AS run2_at, CASE WHEN r.event = 'work_start' THEN r.work END AS work2
-    FROM first_queue f ASOF LEFT JOIN runs r ON f.by_tid = r.tid AND f.at_ns >= r.ts
+    SELECT f.id, f.ts, f.extent, q AS queue
+    FROM first_run f ASOF LEFT JOIN queued q ON f.run.work = q.work AND f.run.place >= q.place
 ), second_queue AS (
-    SELECT s.*, q.tid AS by_tid2, q.ts AS at_ns2
-    FROM second_run s ASOF LEFT JOIN queued q ON s.work2 = q.work AND s.run2_at >= q.ts
+    SELECT f.*, q AS queue2 FROM first_queue f
+    ASOF LEFT JOIN queued q ON f.queue.run.work = q.work AND f.queue.run.place >= q.place
+), begun AS (
+    SELECT id, ts, extent, queue, CASE WHEN queue.run.work IS NULL THEN queue ELSE queue2 END AS q
+    FROM second_queue
 )
 -- A task that nobody was seen to queue has no context: no thread has the number -1.
-SELECT s.id,
-    coalesce(CASE WHEN work2 IS NULL THEN by_tid ELSE by_tid2 END, -1) AS by_tid,
-    coalesce(CASE WHEN work2 IS NULL THEN at_ns ELSE at_ns2 END, s.ts) AS at_ns,
-    -- Compressed extents are made by the worker itself.
-    CASE WHEN t.latest.event = 'ordered_extent' AND t.latest.ts >= s.run_at THEN t.latest
-        WHEN u.latest.event = 'ordered_extent' AND u.latest.ts >= s.run2_at THEN u.latest
-        END AS extent
-FROM second_queue s
-ASOF LEFT JOIN file_steps t ON s.tid = t.tid AND s.ts >= t.ts
-ASOF LEFT JOIN file_steps u ON s.by_tid = u.tid AND s.at_ns >= u.ts
+SELECT id, coalesce(q.tid, -1) AS by_tid, coalesce(q.ts, ts) AS at_ns, q.latest, q.direct, q.synced,
+    q.committed,
+    coalesce(extent.made, CASE WHEN queue.run.work IS NOT NULL THEN queue.extent.made END) AS extent
+FROM begun
 """
 
 # Each join by itself and narrow: DuckDB sorts what it joins by time, with all of its columns.
@@ -141,8 +154,10 @@ ASOF LEFT JOIN calls_of_bios c ON p.by_tid = c.tid AND p.at_ns >= c.ts
 _IN_STEP = """
 CREATE OR REPLACE TEMP TABLE in_step AS
 SELECT p.id, s.latest, s.direct, s.synced, s.committed
-FROM (SELECT id, by_tid, at_ns FROM placed) p
-ASOF LEFT JOIN file_steps s ON p.by_tid = s.tid AND p.at_ns >= s.ts
+FROM (SELECT id, tid, ts FROM bios ANTI JOIN worked USING (id)) p
+ASOF LEFT JOIN file_steps s ON p.tid = s.tid AND p.ts >= s.ts
+UNION ALL
+SELECT id, latest, direct, synced, committed FROM worked
 """
 
 _LOST = """
@@ -262,7 +277,7 @@ def make_submissions(trace: Trace) -> None:
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), `threads`, and what `make_volumes` makes.
     """
-    for statement in (_BIOS, _STEPS, _WORKED, _PLACED):
+    for statement in (_BIOS, _WORKS, _STEPS, _QUEUED, _WORKED, _PLACED):
         trace.execute(statement)
     make_calls_before(trace, "SELECT by_tid AS tid, at_ns AS ts FROM placed", "calls_of_bios")
     for statement in (_BRACKETS, _CALLS, _IN_STEP, _LOST, _JOINED):

@@ -331,6 +331,30 @@ def test_a_task_queued_by_a_task_is_traced_back_to_its_beginning(tmp_path):
     ) == [("fsync", "fsync", 258, "exact")]
 
 
+def test_rows_tell_the_order_of_tasks_at_one_time(tmp_path):
+    """A clock of microseconds: one task ends as the next one, of another file, begins."""
+    assert found(
+        tmp_path,
+        "reason, ino, certainty",
+        {
+            "block": [bio(510, HELPER), bio(530, HELPER)],
+            "file_writes": [
+                of_btrfs(20, "ordered_extent", 258),
+                work(30, "work_queued", JOB, 1),
+                of_btrfs(30, "ordered_extent", 259),
+                work(30, "work_queued", JOB, 2),
+                of_btrfs(30, "ordered_extent", 260),
+                work(500, "work_start", HELPER, 1),
+                work(520, "work_end", HELPER, 1),
+                work(520, "work_start", HELPER, 2),
+                work(540, "work_end", HELPER, 2),
+            ],
+            "syscalls": [call(10, "close")],
+        },
+        btrfs=BTRFS,
+    ) == [("other", 258, "exact"), ("other", 259, "exact")]
+
+
 def test_a_task_that_nobody_was_seen_to_queue_is_nobodys(tmp_path):
     assert found(
         tmp_path,

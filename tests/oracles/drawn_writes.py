@@ -155,7 +155,7 @@ class Case:
 
     def queue(self, tid: int, volume: Volume, does: Callable[[int], None]) -> None:
         if not self.addresses:
-            self.work(inside=True)
+            self.work(but=tid)
         work = self.addresses.pop()
         if self.numbers.random() < 0.95:
             self.log("file_writes", "work_queued", tid, fsid=volume.named["fsid"], work=work)
@@ -169,11 +169,11 @@ class Case:
 
         self.tasks.append((work, run))
 
-    def work(self, inside: bool = False) -> None:
-        """A worker runs a task that waits. `inside`: another one, amid a task of the first."""
+    def work(self, but: int = 0) -> None:
+        """A worker, another one than `but`, runs a task that waits."""
         if self.tasks:
             _, run = self.tasks.pop(0)
-            run(self.workers[1] if inside else self.numbers.choice(self.workers))
+            run(self.numbers.choice([worker for worker in self.workers if worker != but]))
 
     def cleaned(self, file: File) -> None:
         self.dirty_pages.discard(file)

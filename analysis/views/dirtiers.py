@@ -73,17 +73,20 @@ WITH inodes AS (
 ), found AS (
     SELECT node, start, "end" FROM by_file_system JOIN nodes USING (fs, ino)
     UNION ALL
-    SELECT node, start, ts AS "end" FROM inodes JOIN nodes USING (disk, ino), dirty_pages
+    SELECT node, start, ts AS "end" FROM inodes i JOIN nodes USING (disk, ino), dirty_pages
     WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
-        AND (disk NOT IN (FROM shared_disks) OR (tid, start, fs, ino) IN (
-            SELECT (by_tid, bracket_at, fs, ino) FROM submissions WHERE in_bracket))
+        AND (disk NOT IN (FROM shared_disks) OR EXISTS (
+            FROM submissions s WHERE s.in_bracket AND s.by_tid = i.tid AND s.bracket_at = start
+                AND s.at_ns <= i.ts AND s.fs = nodes.fs AND s.ino = nodes.ino))
 ), ordered AS (
     SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end", start
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end
     FROM found
 )
--- Write-outs of one inode at the same time: the first counts, which leaves more in doubt.
-SELECT node, start AS since, "end" FROM ordered WHERE start >= coalesce(last_end, start)
+-- Write-outs of one inode at the same time: the first counts, which leaves more in doubt. Of those
+-- that end at one time the last begun counts.
+SELECT node, max(start) AS since, "end" FROM ordered WHERE start >= coalesce(last_end, start)
+GROUP BY node, "end"
 UNION ALL
 SELECT node, -1, -1 FROM nodes
 """

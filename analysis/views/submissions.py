@@ -171,8 +171,9 @@ WITH lost AS (
     SELECT b.id, m.until AS machine_lost FROM (SELECT id, ts FROM bios) b
     ASOF LEFT JOIN (SELECT * FROM lost WHERE machine) m ON b.ts >= m.start
 ), of_target AS (
-    SELECT b.id, k.until AS target_lost FROM (SELECT id, ts FROM bios) b
-    ASOF LEFT JOIN (SELECT * FROM lost WHERE NOT machine) k ON b.ts >= k.start
+    -- Of system calls, by which only that moment is looked at.
+    SELECT p.id, k.until AS target_lost FROM (SELECT id, at_ns FROM placed) p
+    ASOF LEFT JOIN (SELECT * FROM lost WHERE NOT machine) k ON p.at_ns >= k.start
 )
 SELECT * FROM of_machine JOIN of_target USING (id)
 """
@@ -231,6 +232,7 @@ WITH joined AS (
             CASE WHEN evidence = 'direct' THEN direct.ts END,
             CASE WHEN evidence = 'fsync' THEN synced.ts END,
             CASE WHEN evidence = 'log' AND metadata THEN committed.ts END,
+            CASE WHEN evidence = 'log' AND latest.event = 'log' THEN latest.ts END,
             CASE WHEN bracket_ino IS NULL THEN named.ts END,
             CASE WHEN at_ns < ts THEN at_ns END
         ) AS since
@@ -254,6 +256,8 @@ SELECT id, ts, at_ns, by_tid, dev, disk, fs, sector, nr_sector, rwbs, metadata, 
         -- The end of a bracket may be among events that were lost since its start.
         WHEN machine_lost >= since OR by_tid = -1 THEN 'unknown'
         WHEN evidence IN ('bracket', 'log', 'direct') THEN 'exact'
+        -- ext4 tells of the end, too: no system call is needed.
+        WHEN evidence = 'fsync' AND synced.event = 'fsync_start' THEN 'exact'
         WHEN evidence IN ('write_call', 'after_fsync') THEN 'inferred'
         WHEN target_lost >= call_at THEN 'inferred'
         WHEN evidence IN ('fsync', 'fsync_call', 'sync_call') THEN 'exact'

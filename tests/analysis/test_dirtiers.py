@@ -152,6 +152,27 @@ def test_a_whole_file_written_by_ext4_is_clean(tmp_path):
     assert dirtiers("not waiting", sync_mode=0) == [(2,)]
 
 
+def test_a_file_removed_as_its_write_out_ends_begins_anew_once(tmp_path):
+    """At one time, of a clock of microseconds: everybody who dirties it next counts."""
+    most, files = (1 << 63) - 1, 20
+    whole = {"offset": 0, "last": most, "nr_to_write": most, "sync_mode": 1}
+    dirty, told, brackets = [], [], []
+    for ino in range(1, files + 1):
+        at, named = 1000 * ino, {"tid": OTHER, "pid": OTHER, "dev": DEV, "ino": ino}
+        told += [
+            {"ts": at + 3, "event": "writepages_start", **named, **whole},
+            {"ts": at + 6, "event": "writepages_end", **named},
+            {"ts": at + 6, "event": "free_inode", **named, "tid": JOB, "pid": JOB},
+        ]
+        pages = [*page(at + 10, OTHER), *page(at + 20, JOB)]
+        dirty += [{**row, "ino": ino} for row in pages]
+        rows, written = write_out(at + 100)
+        brackets.append(([{**row, "ino": ino} for row in rows], written))
+    columns = "dirtier, dirtiers, target, certainty"
+    answers = found(tmp_path, columns, dirty, *brackets, more={"file_writes": told})
+    assert answers == [(JOB, 2, None, "ambiguous")] * files
+
+
 def test_who_writes_out_does_not_dirty(tmp_path):
     wrote = {"tid": OTHER, "pid": OTHER, "dev": DEV, "ino": INO}
     assert found(

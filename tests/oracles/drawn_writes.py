@@ -55,8 +55,8 @@ class Case:
         self.gaps = 0.04 if gaps else 0
         self.dirty_since: dict[File, int] = {}
         self.dirty_pages: set[File] = set()
-        self.tasks: list[tuple[int, Callable[[int], None]]] = []
-        """Tasks that wait for a worker: their addresses, and what the worker does."""
+        self.tasks: list[Callable[[int], None]] = []
+        """What waits for a worker to do it."""
         self.addresses = [base + n for n in range(3)]
 
     def log(self, table: str, event: str, tid: int, **more) -> None:
@@ -155,7 +155,8 @@ class Case:
 
     def queue(self, tid: int, volume: Volume, does: Callable[[int], None]) -> None:
         if not self.addresses:
-            self.work(but=tid)
+            does(tid)
+            return
         work = self.addresses.pop()
         if self.numbers.random() < 0.95:
             self.log("file_writes", "work_queued", tid, fsid=volume.named["fsid"], work=work)
@@ -167,13 +168,12 @@ class Case:
             self.log("file_writes", "work_end", worker, **named)
             self.addresses.append(work)
 
-        self.tasks.append((work, run))
+        self.tasks.append(run)
 
-    def work(self, but: int = 0) -> None:
-        """A worker, another one than `but`, runs a task that waits."""
+    def work(self) -> None:
+        """A worker runs a task that waits."""
         if self.tasks:
-            _, run = self.tasks.pop(0)
-            run(self.numbers.choice([worker for worker in self.workers if worker != but]))
+            self.tasks.pop(0)(self.numbers.choice(self.workers))
 
     def cleaned(self, file: File) -> None:
         self.dirty_pages.discard(file)
@@ -195,7 +195,7 @@ class Case:
                 self.cleaned(file)
         self.log("writeback", "written", self.flusher, reason=reason, bdi=bdi)
 
-    def call(self, pid: int, name: str, does: Callable[[], None]) -> None:
+    def call(self, pid: int, name: str, does: Callable[[], object]) -> None:
         """A system call; those of the targets are recorded."""
         begun = self.tick()
         does()
@@ -224,7 +224,7 @@ class Case:
 
     def close(self) -> None:
         pid, file = self.numbers.choice(self.jobs), self.file()
-        self.call(pid, "close", lambda: [self.write_out(pid, file)] and None)
+        self.call(pid, "close", lambda: self.write_out(pid, file))
 
     def free(self) -> None:
         """A file is removed; the next one may have its number."""

@@ -179,7 +179,7 @@ class Replay:
         call = self.call(thread.tid, at)
         named, metadata = self.named(thread, fs, call), "M" in bio["rwbs"]
         synced = thread.synced
-        if synced and (synced.fs != fs or call and synced.ts < call["ts"]):
+        if synced and (synced.fs != fs or (call and synced.ts < call["ts"])):
             synced = None
         inode = thread.inode if thread.inode and thread.inode[0] == self.volumes.bdi(fs) else None
         file = extent or (named if named and named.event in NAMING else None)
@@ -190,12 +190,11 @@ class Replay:
             root = file.root
         relied = [thread.inode_at] if inode else [file.ts] if file else []
         relied += [at] if task else []
-        reason, certainty, by = self.reason(thread, named, synced, call, metadata, fs, ino)
+        reason, certainty, by, by_call = self.reason(thread, named, synced, call, metadata, fs, ino)
         relied += [] if by is None else [by]
-        exact_by_call = call and certainty == "exact" and by is None
-        if exact_by_call and reason in ("fsync", "sync", "other"):
-            certainty = "inferred" if self.lost("target", call["ts"], ts) else certainty
-        if relied and self.lost("machine", min(relied), ts) or thread.tid == -1:
+        if by_call and call and self.lost("target", call["ts"], at):
+            certainty = "inferred"
+        if (relied and self.lost("machine", min(relied), ts)) or thread.tid == -1:
             certainty = "unknown"
         row = {name: bio[name] for name in ("ts", "dev", "sector")}
         row |= {"reason": reason, "call": call and call["name"], "ino": ino, "root": root}
@@ -220,30 +219,32 @@ class Replay:
         metadata: bool,
         fs: str,
         ino: int | None,
-    ) -> tuple[str, str, int | None]:
-        """A bio's reason, how certain that is, and since which event no other may be missing."""
+    ) -> tuple[str, str, int | None, bool]:
+        """A bio's reason, how certain that is, since which event no other may be missing, and
+        whether it is by the system call."""
         name = call["name"] if call else None
         if thread.reason:
-            return thread.reason, "exact", thread.work_at
+            return thread.reason, "exact", thread.work_at, False
         if self.of_process.get(thread.tid, {}).get("role") == "journal":
-            return "journal", "exact", None
+            return "journal", "exact", None, False
         if metadata and said and said.event == "log":
-            return "journal", "exact", said.ts
+            return "journal", "exact", said.ts, False
         if metadata and self.volumes.is_btrfs(fs):
-            return "journal", "exact", None
+            return "journal", "exact", None, False
         if synced and (synced.event == "fsync_start" or call):
-            return "fsync", "exact", synced.ts
+            # xfs and btrfs do not say where it ends.
+            return "fsync", "exact", synced.ts, synced.event == "fsync"
         if name in SYNC_FILE:
-            return "fsync", "exact", None
+            return "fsync", "exact", None, True
         if name in SYNC_ALL:
-            return "sync", "exact", None
+            return "sync", "exact", None, True
         if name in WRITES:
-            return "direct", "inferred", None
+            return "direct", "inferred", None, True
         if call:
-            return "other", "inferred" if ino is None else "exact", None
+            return "other", "inferred" if ino is None else "exact", None, True
         if synced and said and said.ino == synced.ino:
-            return "fsync", "inferred", synced.ts
-        return "other", "unknown", None
+            return "fsync", "inferred", synced.ts, False
+        return "other", "unknown", None, False
 
     def dirtiers(self, row: Row, place: Place, at: int, flusher: Thread | None) -> Row:
         """Who dirtied it; `flusher`: the thread whose bracket it is in."""

@@ -119,10 +119,17 @@ FROM bios b LEFT JOIN worked w USING (id)
 
 _BRACKETS = """
 CREATE OR REPLACE TEMP TABLE brackets AS
-WITH work AS (
-    -- One an instant, of a clock that is too coarse to tell: what goes on after it, the last one.
-    SELECT ts, tid, event, reason FROM writeback_rows WHERE event IN ('start', 'written')
-    QUALIFY row_number() OVER (PARTITION BY tid, ts ORDER BY event, row DESC) = 1
+WITH instants AS (
+    SELECT ts, tid, count(*) FILTER (event = 'start') AS begun,
+        count(*) FILTER (event = 'written') AS ended,
+        arg_max(reason, row) FILTER (event = 'start') AS reason
+    FROM writeback_rows WHERE event IN ('start', 'written') GROUP BY ALL
+), work AS (
+    -- A clock may be too coarse to tell an empty bracket from the end of one and the next one's
+    -- start: as many of both leave the thread where it was, in a bracket or in none.
+    SELECT ts, tid, CASE WHEN last_value(CASE WHEN begun != ended THEN begun > ended END
+            IGNORE NULLS) OVER (PARTITION BY tid ORDER BY ts) THEN reason END AS reason
+    FROM instants
 ), inodes AS (
     SELECT * FROM (
         SELECT ts, row, tid, event, dev, ino, age,
@@ -131,7 +138,7 @@ WITH work AS (
     ) QUALIFY row_number() OVER (
         PARTITION BY tid, ts ORDER BY event = 'start' AND NOT over DESC, row DESC) = 1
 ), in_work AS (
-    SELECT p.id, w.ts AS work_at, CASE WHEN w.event = 'start' THEN w.reason END AS work_reason
+    SELECT p.id, w.ts AS work_at, w.reason AS work_reason
     FROM (SELECT id, by_tid, at_ns FROM placed) p
     ASOF LEFT JOIN work w ON p.by_tid = w.tid AND p.at_ns >= w.ts
 ), in_inode AS (
@@ -146,7 +153,9 @@ SELECT * FROM in_work JOIN in_inode USING (id)
 _CALLS = """
 CREATE OR REPLACE TEMP TABLE in_call AS
 SELECT p.id, CASE WHEN p.at_ns <= c.returned THEN c.call END AS call,
-    CASE WHEN p.at_ns <= c.returned THEN c.ts END AS call_at
+    CASE WHEN p.at_ns <= c.returned THEN c.ts END AS call_at,
+    -- What was said in a call that has returned is over.
+    CASE WHEN p.at_ns <= c.returned THEN c.ts ELSE c.returned + 1 END AS told_from
 FROM (SELECT id, by_tid, at_ns FROM placed) p
 ASOF LEFT JOIN calls_of_bios c ON p.by_tid = c.tid AND p.at_ns >= c.ts
 """
@@ -183,7 +192,7 @@ CREATE OR REPLACE TEMP TABLE submissions AS
 WITH joined AS (
     SELECT b.*, p.by_tid, p.at_ns, p.extent, k.work_at, k.work_reason, k.inode_at, k.age,
         CASE WHEN k.inode_dev = b.disk THEN k.bracket_ino END AS bracket_ino, c.call, c.call_at,
-        t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost, l.target_lost
+        c.told_from, t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost, l.target_lost
     FROM bios b JOIN placed p USING (id) JOIN brackets k USING (id) JOIN in_call c USING (id)
     JOIN in_step s USING (id) JOIN after_loss l USING (id)
     LEFT JOIN threads t ON p.by_tid = t.tid
@@ -191,15 +200,15 @@ WITH joined AS (
     -- What a file system last said holds in the same system call, outside of brackets that have
     -- ended since, and for its own volume.
     SELECT * EXCLUDE (latest, direct, synced, committed),
-        CASE WHEN latest.fs = fs AND latest.ts >= coalesce(call_at, 0)
+        CASE WHEN latest.fs = fs AND latest.ts >= coalesce(told_from, 0)
             AND latest.ts >= coalesce(work_at, 0) AND latest.ts >= coalesce(inode_at, 0)
             THEN latest END AS latest,
         CASE WHEN direct.event = 'direct_start' AND direct.fs = fs AND NOT metadata
-            AND direct.ts >= coalesce(call_at, 0) THEN direct END AS direct,
+            AND direct.ts >= coalesce(told_from, 0) THEN direct END AS direct,
         CASE WHEN synced.event != 'fsync_end' AND synced.fs = fs
-            AND synced.ts >= coalesce(call_at, 0) THEN synced END AS synced,
+            AND synced.ts >= coalesce(told_from, 0) THEN synced END AS synced,
         CASE WHEN committed.event = 'fast_commit_start' AND committed.fs = fs
-            AND committed.ts >= coalesce(call_at, 0) THEN committed END AS committed
+            AND committed.ts >= coalesce(told_from, 0) THEN committed END AS committed
     FROM joined
 ), told AS (
     SELECT *,

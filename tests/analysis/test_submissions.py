@@ -190,6 +190,20 @@ def test_a_direct_write_of_an_earlier_call_is_over(tmp_path):
     ) == [("other", 12, "exact")]
 
 
+def test_what_was_said_in_a_call_that_has_returned_is_over(tmp_path):
+    """A page fault makes room: what it writes to a swap file is not the file last synced."""
+    assert found(
+        tmp_path,
+        "reason, ino, dirtier, certainty",
+        {
+            "block": [bio(50), bio(250)],
+            "dirty": [said(5, "dirty_folio", 11)],
+            "file_writes": [said(20, "fsync", 11), said(25, "map_blocks", 11)],
+            "syscalls": [call(10, "fsync")],
+        },
+    ) == [("fsync", 11, JOB, "exact"), ("other", None, None, "unknown")]
+
+
 def test_data_after_the_log_is_not_the_logs(tmp_path):
     assert found(
         tmp_path,

@@ -55,6 +55,7 @@ class Case:
         self.gaps = 0.04 if gaps else 0
         self.dirty_since: dict[File, int] = {}
         self.dirty_pages: set[File] = set()
+        self.ever_clean: set[File] = set()
         self.tasks: list[Callable[[int], None]] = []
         """What waits for a worker to do it."""
         self.addresses = [base + n for n in range(3)]
@@ -176,6 +177,7 @@ class Case:
             self.tasks.pop(0)(self.numbers.choice(self.workers))
 
     def cleaned(self, file: File) -> None:
+        self.ever_clean.add(file)
         self.dirty_pages.discard(file)
         self.dirty_since.pop(file, None)
 
@@ -186,6 +188,8 @@ class Case:
         files = [file for file in sorted(self.dirty_since) if self.of(file).bdi == bdi]
         for file in self.numbers.sample(files, self.numbers.randrange(min(3, len(files) + 1))):
             age = self.now + 1 - self.dirty_since[file]
+            if file not in self.ever_clean and self.numbers.random() < 0.1:
+                age = self.now  # since before the recording
             self.log_bdi("inode_writeback", "start", self.flusher, file, state=7, age=age)
             waits = {"sync_mode": 1} if self.numbers.random() < 0.2 else {}
             left = self.write_out(self.flusher, file, **waits) or self.numbers.random() < 0.3
@@ -240,7 +244,8 @@ class Case:
         gap = {"stream": f"ftrace-{scope}-cpu0", "cpu": 0, "cause": "buffer overrun"}
         begun = self.tick()
         self.now += 2
-        self.tables["loss"].append(gap | {"from": begun, "to": self.now})
+        since = None if self.numbers.random() < 0.02 else begun
+        self.tables["loss"].append(gap | {"from": since, "to": self.now})
         if self.numbers.random() < 0.5:
             for _ in range(2):
                 self.step()
@@ -262,6 +267,9 @@ class Case:
             self.work()
         elif what < 0.95:
             self.bio(self.journal, self.numbers.choice(self.volumes), "WS")
+        elif what < 0.97:
+            # Outside of system calls: a page fault that makes room in memory.
+            self.bio(self.numbers.choice(self.jobs), self.numbers.choice(self.volumes))
         else:
             self.free()
 
@@ -270,4 +278,16 @@ class Case:
             self.step()
         while self.tasks:
             self.work()
+        for gap in self.tables["loss"]:
+            self.leave_out(gap)
         return self
+
+    def leave_out(self, gap: dict) -> None:
+        """Leave out some events that a gap may have had."""
+        for name in TABLES[2:-1] if "machine" in gap["stream"] else TABLES[1:2]:
+            kept = [
+                row
+                for row in self.tables[name]
+                if not (gap["from"] or 0) < row["ts"] < gap["to"] or self.numbers.random() < 0.5
+            ]
+            self.tables[name] = kept

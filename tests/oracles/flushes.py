@@ -6,6 +6,7 @@ No direct writes and no fast commits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 
@@ -76,6 +77,7 @@ class Replay:
             if row.get("root") is not None:
                 place = self.volumes.of_file(row), row["ino"]
                 self.inodes.roots.setdefault(place, set()).add(row["root"])
+        self.waited = list(self.waits())
 
     def run(self) -> list[Row]:
         events = [(row["ts"], name, row) for name in TABLES for row in self.tables[name]]
@@ -161,10 +163,21 @@ class Replay:
                 return None if ended else row
         return None
 
+    def told_from(self, tid: int, ts: int) -> int:
+        """Since when the file system's words hold: since the call began, or the last one ended."""
+        begun = [row for row in self.calls.get(tid, []) if row["ts"] <= ts]
+        call = self.call(tid, ts)
+        if call:
+            return call["ts"]
+        return begun[-1]["ts"] + begun[-1]["dur_ns"] + 1 if begun else NEVER
+
     def lost(self, scope: str, since: int, until: int) -> bool:
         """Whether events may be missing between two moments."""
         gaps = [gap for gap in self.tables["loss"] if scope in gap["stream"]]
-        return any(gap["from"] <= until and gap["to"] >= since for gap in gaps)
+        return any(
+            (gap["from"] or 0) <= until and (gap["to"] is None or gap["to"] >= since)
+            for gap in gaps
+        )
 
     def bio(self, bio: Row, thread: Thread) -> Row:
         """The row of a write bio, looked at where it was decided on."""
@@ -177,9 +190,10 @@ class Replay:
             thread, extent = task.by or Thread(-1), task.extent
             at = task.ts if task.by else ts
         call = self.call(thread.tid, at)
-        named, metadata = self.named(thread, fs, call), "M" in bio["rwbs"]
+        told_from = self.told_from(thread.tid, at)
+        named, metadata = self.named(thread, fs, told_from), "M" in bio["rwbs"]
         synced = thread.synced
-        if synced and (synced.fs != fs or (call and synced.ts < call["ts"])):
+        if synced and (synced.fs != fs or synced.ts < told_from):
             synced = None
         inode = thread.inode if thread.inode and thread.inode[0] == self.volumes.bdi(fs) else None
         file = extent or (named if named and named.event in NAMING else None)
@@ -199,16 +213,19 @@ class Replay:
         row = {name: bio[name] for name in ("ts", "dev", "sector")}
         row |= {"reason": reason, "call": call and call["name"], "ino": ino, "root": root}
         row |= {"certainty": certainty, "dirtier": None, "dirtiers": None, "target": None}
+        row["whose"] = None
         if ino is not None and not metadata:
             row |= self.dirtiers(row, (fs, ino), at, thread if inode else None)
+        if row["dirtier"] is None:
+            row["whose"] = self.inferred(thread.tid, row, metadata)
         return row
 
-    def named(self, thread: Thread, fs: str, call: Row | None) -> Said | None:
-        """What its file system said last, in the same call, outside of brackets ended since."""
+    def named(self, thread: Thread, fs: str, since: int) -> Said | None:
+        """What its file system said last, outside of brackets that have ended since."""
         said = thread.said
-        if said is None or said.fs != fs or said.ts < max(thread.work_at, thread.inode_at):
+        if said is None or said.fs != fs or said.ts < max(thread.work_at, thread.inode_at, since):
             return None
-        return None if call and said.ts < call["ts"] else said
+        return said
 
     def reason(
         self,
@@ -253,6 +270,7 @@ class Replay:
             return {}
         processes = {pid for _, pid, _ in held}
         targets = {self.of_process[pid]["target"] for pid in processes}
+        whose = "target" if None not in targets else "shared" if len(targets) > 1 else "other"
         since = self.inodes.clean_since(place, at)
         doubted = (
             len(processes) > 1
@@ -265,9 +283,36 @@ class Replay:
         return {
             "dirtier": [pid for _, pid, folio in held if folio][-1],
             "dirtiers": len(processes),
+            "whose": whose,
             "target": targets.pop() if len(targets) == 1 else None,
             "certainty": "ambiguous" if doubted else row["certainty"],
         }
+
+    def inferred(self, tid: int, row: Row, metadata: bool) -> str | None:
+        """Whose it is, of a thread that decided on it, where nobody was seen to dirty it."""
+        process, of_all = self.of_process.get(tid), metadata or row["reason"] == "journal"
+        if process is None:
+            return None
+        if tid in self.kernel:
+            waits = any(begun <= row["ts"] <= end for begun, end in self.waited)
+            return "target" if of_all and waits else None
+        if of_all or row["reason"] in ("direct", "fsync") or row["call"] == "close":
+            return "target" if process["target"] else "other"
+        return None
+
+    def waits(self) -> Iterator[tuple[int, int]]:
+        """The calls of targets that wait for the disk: made for it, or a synchronous write."""
+        for tid, calls in self.calls.items():
+            syncs = [
+                row["ts"]
+                for row in self.tables["file_writes"]
+                if row["tid"] == tid and row["event"] in ("fsync", "fsync_start")
+            ]
+            for call in calls if self.of_process[tid]["target"] else ():
+                end = call["ts"] + call["dur_ns"]
+                within = any(call["ts"] <= ts <= end for ts in syncs)
+                if within or call["name"] in (*SYNC_FILE, *SYNC_ALL):
+                    yield call["ts"], end
 
 
 def flushes_of(tables: dict[str, list[Row]], manifest: dict[str, list[Row]]) -> list[Row]:

@@ -11,7 +11,7 @@ CASES = 100
 """Cases in a trace, each on a disk of its own, with threads of its own."""
 COLUMNS = (
     *("ts", "dev", "sector", "reason", "call", "ino", "root", "dirtier", "dirtiers", "target"),
-    "certainty",
+    *("whose", "certainty"),
 )
 
 

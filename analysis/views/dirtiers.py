@@ -128,7 +128,7 @@ WITH held AS (
     SELECT node, since, pid, min(ts) AS ts FROM held JOIN begun USING (node, since)
     WHERE ts >= first_page GROUP BY ALL
 )
-SELECT node, since, f.ts, count(*) OVER until AS dirtiers,
+SELECT node, since, f.ts, f.pid, count(*) OVER until AS dirtiers,
     count(t.target) OVER until AS mine, count(t.tid) OVER until AS known,
     CASE WHEN min(coalesce(t.target, '')) OVER until = max(coalesce(t.target, '')) OVER until
         THEN t.target END AS target,
@@ -146,13 +146,13 @@ def make_dirtiers(trace: Trace) -> None:
     `nodes`: a number (node) for each inode (disk, fs, ino). `cleaned`: node, since and end (ns):
     from `end` on only what was dirtied from `since` on can be dirty. `dirtied`: ts, row (of the
     table dirty), node, pid, folio (a page, not the inode alone). `parts`, a row for every process
-    that begins to have a part: node, since (of `cleaned`), ts, dirtiers (processes until now), mine
-    (of them of targets), known (of them in the table processes), target and container (null: not
-    the same for all of them).
+    that begins to have a part: node, since (of `cleaned`), ts, pid, dirtiers (processes until now),
+    mine (of them of targets), known (of them in the table processes), target and container (null:
+    not the same for all of them).
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """
-    fsyncs = "SELECT tid, ts FROM file_writes WHERE event = 'fsync'"
+    fsyncs = "SELECT tid, ts FROM file_writes WHERE event IN ('fsync', 'fsync_start')"
     make_calls_before(trace, fsyncs, "calls_of_fsyncs")
     for statement in (_DIRTY_PAGES, _NODES, _CLEANED, _DIRTIED, _PARTS):
         trace.execute(statement)

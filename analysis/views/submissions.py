@@ -51,19 +51,23 @@ WITH named AS (
     SELECT f.ts, f.row, f.tid, f.event, f.fs, f.root, f.ino, w.work, w.place
     FROM {of_files("file_writes_rows")} f LEFT JOIN works w USING (row)
     WHERE f.event != 'free_inode' AND {threads}
+), begun AS (
+    -- A direct write's end may come in an interrupt, amid whatever the thread does.
+    SELECT *, event = 'direct_start' OR event = 'direct_end' AND file = last_value(
+        CASE WHEN event = 'direct_start' THEN file END IGNORE NULLS)
+        OVER (PARTITION BY tid ORDER BY ts, row ROWS UNBOUNDED PRECEDING) AS own_direct
+    FROM (SELECT *, {{'fs': fs, 'ino': ino}} AS file FROM named)
 ), packed AS (
-    SELECT ts, row, tid, event, work, place,
+    SELECT ts, row, tid, event, work, place, own_direct,
         CASE WHEN place IS NULL
             THEN {{'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino}} END AS step,
         CASE WHEN event IN ('work_start', 'work_end') THEN {{'ts': ts, 'place': place,
             'work': CASE WHEN event = 'work_start' THEN work END}} END AS run
-    FROM named
+    FROM begun
 )
 SELECT ts, tid, work, place,
-    -- A direct write's end may come in an interrupt, amid whatever the thread does.
     last_value(CASE WHEN event != 'direct_end' THEN step END IGNORE NULLS) OVER until AS latest,
-    last_value(CASE WHEN event IN ('direct_start', 'direct_end') THEN step END IGNORE NULLS)
-        OVER until AS direct,
+    last_value(CASE WHEN own_direct THEN step END IGNORE NULLS) OVER until AS direct,
     last_value(CASE WHEN event IN ('fsync', 'fsync_start', 'fsync_end') THEN step END
         IGNORE NULLS) OVER until AS synced,
     last_value(CASE WHEN event IN ('fast_commit_start', 'fast_commit_end') THEN step END
@@ -192,7 +196,8 @@ CREATE OR REPLACE TEMP TABLE submissions AS
 WITH joined AS (
     SELECT b.*, p.by_tid, p.at_ns, p.extent, k.work_at, k.work_reason, k.inode_at, k.age,
         CASE WHEN k.inode_dev = b.disk THEN k.bracket_ino END AS bracket_ino, c.call, c.call_at,
-        c.told_from, t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost, l.target_lost
+        c.told_from, t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost,
+        l.target_lost
     FROM bios b JOIN placed p USING (id) JOIN brackets k USING (id) JOIN in_call c USING (id)
     JOIN in_step s USING (id) JOIN after_loss l USING (id)
     LEFT JOIN threads t ON p.by_tid = t.tid

@@ -203,6 +203,8 @@ class Case:
         """A system call; those of the targets are recorded."""
         begun = self.tick()
         does()
+        if self.numbers.random() < 0.2:
+            self.bio(self.journal, self.numbers.choice(self.volumes), "WS")
         row = {"ts": begun, "pid": pid, "tid": pid, "name": name, "nr": NUMBERS[name], "ret": 0}
         if pid != self.jobs[2]:
             self.tables["syscalls"].append(row | {"dur_ns": self.tick() - begun})
@@ -229,6 +231,34 @@ class Case:
     def close(self) -> None:
         pid, file = self.numbers.choice(self.jobs), self.file()
         self.call(pid, "close", lambda: self.write_out(pid, file))
+
+    def sync(self) -> None:
+        pid = self.numbers.choice(self.jobs)
+        self.call(pid, "sync", lambda: [self.flush(), self.bio(pid, self.volumes[0], "WS")])
+
+    def write_directly(self) -> None:
+        """A direct write; pages in its way are written out first. Other ones may end amid it."""
+        pid, file, other = self.numbers.choice(self.jobs), self.file(), self.file()
+
+        def log(event: str, file: File) -> None:
+            self.log("file_writes", event, pid, dev=self.of(file).dev, ino=file[1])
+
+        def does() -> None:
+            log("direct_start", file)
+            if self.numbers.random() < 0.4:
+                self.write_out(pid, file, last=4095)
+            for _ in range(self.numbers.randrange(3)):
+                if self.of(file).kind == "btrfs" and self.numbers.random() < 0.5:
+                    self.queue(pid, self.of(file), lambda worker: self.bio(worker, self.of(file)))
+                else:
+                    self.bio(pid, self.of(file))
+                if other != file and self.numbers.random() < 0.2:
+                    log("direct_end", other)
+            log("direct_end", file)
+            if self.numbers.random() < 0.2:
+                self.bio(pid, self.of(file))
+
+        self.call(pid, "pwrite64", does)
 
     def free(self) -> None:
         """A file is removed; the next one may have its number."""
@@ -259,8 +289,12 @@ class Case:
             self.dirty()
         elif what < 0.65:
             self.flush()
-        elif what < 0.8:
+        elif what < 0.75:
             self.fsync()
+        elif what < 0.77:
+            self.sync()
+        elif what < 0.81:
+            self.write_directly()
         elif what < 0.85:
             self.close()
         elif what < 0.9:

@@ -1,7 +1,7 @@
 """The view `flushes`, worked out naively: one event after the other.
 
 It is written from the documentation (docs/architecture.md, docstrings), not from the views' code.
-No direct writes and no fast commits.
+No fast commits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ I_DIRTY_PAGES = 4
 WHOLE = (1 << 63) - 1
 SYNC_FILE, SYNC_ALL = ("fsync", "fdatasync"), ("sync", "syncfs")
 WRITES = ("write", "pwrite64")
-NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync")
+NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync", "direct_start")
 TABLES = ("writeback", "inode_writeback", "file_writes", "dirty", "block")
 NEVER = -(1 << 62)
 
@@ -44,6 +44,7 @@ class Thread:
     inode_at: int = NEVER
     said: Said | None = None
     synced: Said | None = None
+    direct: Said | None = None
     whole: int | None = None
     task: Task | None = None
     wrote_to: set[str] | None = None
@@ -125,6 +126,13 @@ class Replay:
         if event.startswith("work_"):
             self.work(ts, row, thread)
             return
+        if event.startswith("direct_"):
+            mine = thread.direct and (thread.direct.fs, thread.direct.ino) == (fs, row["ino"])
+            if event == "direct_start":
+                thread.said = thread.direct = said
+            elif mine:
+                thread.direct = None
+            return
         thread.said = said
         if event in ("fsync", "fsync_start", "fsync_end"):
             thread.synced = said if event != "fsync_end" else None
@@ -191,12 +199,17 @@ class Replay:
             at = task.ts if task.by else ts
         call = self.call(thread.tid, at)
         told_from = self.told_from(thread.tid, at)
+        direct = thread.direct
+        if direct and (direct.fs != fs or direct.ts < told_from or "M" in bio["rwbs"]):
+            direct = None
         named, metadata = self.named(thread, fs, told_from), "M" in bio["rwbs"]
         synced = thread.synced
         if synced and (synced.fs != fs or synced.ts < told_from):
             synced = None
         inode = thread.inode if thread.inode and thread.inode[0] == self.volumes.bdi(fs) else None
         file = extent or (named if named and named.event in NAMING else None)
+        if file is None and named and named.event in ("writepages_end", "log"):
+            file = direct
         ino, root = (inode[1] if inode else file.ino if file else None), None
         if metadata:
             ino = inode[1] if inode else 1 if self.volumes.is_btrfs(fs) else None
@@ -204,7 +217,9 @@ class Replay:
             root = file.root
         relied = [thread.inode_at] if inode else [file.ts] if file else []
         relied += [at] if task else []
-        reason, certainty, by, by_call = self.reason(thread, named, synced, call, metadata, fs, ino)
+        reason, certainty, by, by_call = self.reason(
+            thread, named, synced, direct, call, metadata, fs, ino
+        )
         relied += [] if by is None else [by]
         if by_call and call and self.lost("target", call["ts"], at):
             certainty = "inferred"
@@ -215,7 +230,12 @@ class Replay:
         row |= {"certainty": certainty, "dirtier": None, "dirtiers": None, "target": None}
         row["whose"] = None
         if ino is not None and not metadata:
-            row |= self.dirtiers(row, (fs, ino), at, thread if inode else None)
+            written_out = named and named.event == "writepages_start"
+            if direct and row["reason"] == "direct" and not written_out:
+                others = bool(named and named.event in ("map_blocks", "ordered_extent"))
+                row |= self.writer(row, (fs, ino), at, thread.tid, others)
+            else:
+                row |= self.dirtiers(row, (fs, ino), at, thread if inode else None)
         if row["dirtier"] is None:
             row["whose"] = self.inferred(thread.tid, row, metadata)
         return row
@@ -232,6 +252,7 @@ class Replay:
         thread: Thread,
         said: Said | None,
         synced: Said | None,
+        direct: Said | None,
         call: Row | None,
         metadata: bool,
         fs: str,
@@ -248,6 +269,8 @@ class Replay:
             return "journal", "exact", said.ts, False
         if metadata and self.volumes.is_btrfs(fs):
             return "journal", "exact", None, False
+        if direct:
+            return "direct", "exact", direct.ts, False
         if synced and (synced.event == "fsync_start" or call):
             # xfs and btrfs do not say where it ends.
             return "fsync", "exact", synced.ts, synced.event == "fsync"
@@ -266,22 +289,27 @@ class Replay:
     def dirtiers(self, row: Row, place: Place, at: int, flusher: Thread | None) -> Row:
         """Who dirtied it; `flusher`: the thread whose bracket it is in."""
         held = self.inodes.held(place, at)
-        if not held:
-            return {}
-        processes = {pid for _, pid, _ in held}
-        targets = {self.of_process[pid]["target"] for pid in processes}
-        whose = "target" if None not in targets else "shared" if len(targets) > 1 else "other"
         since = self.inodes.clean_since(place, at)
         doubted = (
-            len(processes) > 1
-            or self.lost("machine", since, row["ts"])
+            self.lost("machine", since, row["ts"])
             or (flusher is not None and flusher.inode_at - flusher.age < self.start)
             or self.volumes.bdi(place[0]) in self.volumes.shared
             or len(self.inodes.roots.get(place, ())) > 1
         )
-        doubted = doubted and row["certainty"] == "exact"
+        last = [pid for _, pid, folio in held if folio]
+        return self.parts(row, {pid for _, pid, _ in held}, last[-1], doubted) if held else {}
+
+    def writer(self, row: Row, place: Place, at: int, pid: int, others: bool) -> Row:
+        """Who wrote it directly; `others`: it may be pages that were in the way."""
+        parts = {other for _, other, _ in self.inodes.held(place, at)} if others else set()
+        return self.parts(row, parts | {pid}, pid, False)
+
+    def parts(self, row: Row, processes: set[int], dirtier: int, doubted: bool) -> Row:
+        targets = {self.of_process[pid]["target"] for pid in processes}
+        whose = "target" if None not in targets else "shared" if len(targets) > 1 else "other"
+        doubted = (doubted or len(processes) > 1) and row["certainty"] == "exact"
         return {
-            "dirtier": [pid for _, pid, folio in held if folio][-1],
+            "dirtier": dirtier,
             "dirtiers": len(processes),
             "whose": whose,
             "target": targets.pop() if len(targets) == 1 else None,

@@ -5,7 +5,8 @@ and that once a tick: everybody who has dirtied a page of the inode, or marked i
 dirty pages, since its last complete write-out may have a part in the next one. Complete are: a
 flusher's bracket at whose end no page of the inode is dirty, ext4's write-out of a whole file
 that waits, and a system call fsync or fdatasync on xfs and btrfs. A file that was removed has no
-dirty pages, either.
+dirty pages, either. Kernel threads, and a process that marks a file amid ext4's write-out of it,
+dirty no page of their own: they have no part.
 
 A flusher's bracket names the disk. On a disk that several file systems share, it is of those whose
 places it wrote to; one that wrote nothing is of none.

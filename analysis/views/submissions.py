@@ -3,6 +3,12 @@
 Every bio is looked at where it was decided on: for one that a btrfs worker submits, that is the
 moment and the thread that queued the worker's task. Then, by the last events of that thread:
 is it in a write-back bracket, in a system call, and which inode did its file system name last?
+
+What a file system said holds until the system call ends that it was said in, and until the next
+bracket begins or ends. A clock may be too coarse for brackets: as many that begin as end at one
+time leave a thread as it was, in a bracket or in none. Lost events between what a row goes by and
+the bio make it `unknown`; lost system calls since the call began make it `inferred`, where the
+call is what tells.
 """
 
 from __future__ import annotations
@@ -244,7 +250,7 @@ WITH joined AS (
             CASE WHEN evidence = 'bracket' THEN work_at END,
             CASE WHEN bracket_ino IS NOT NULL THEN inode_at END,
             CASE WHEN evidence = 'direct' THEN direct.ts END,
-            CASE WHEN evidence = 'fsync' THEN synced.ts END,
+            CASE WHEN evidence IN ('fsync', 'after_fsync') THEN synced.ts END,
             CASE WHEN evidence = 'log' AND metadata THEN committed.ts END,
             CASE WHEN evidence = 'log' AND latest.event = 'log' THEN latest.ts END,
             CASE WHEN bracket_ino IS NULL THEN named.ts END,

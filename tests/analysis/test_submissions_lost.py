@@ -84,3 +84,18 @@ def test_system_calls_lost_after_a_task_was_queued_are_not_of_it(tmp_path):
         },
         btrfs=BTRFS,
     ) == [("fsync", "exact")]
+
+
+@pytest.mark.parametrize(("start", "certainty"), [(22, "unknown"), (40, "inferred")])
+def test_an_fsync_of_xfs_of_which_no_call_is_known_is_doubted_if_events_were_lost(
+    tmp_path, start, certainty
+):
+    assert found(
+        tmp_path,
+        "reason, ino, certainty",
+        {
+            "block": [bio(30, OTHER)],
+            "file_writes": [said(20, "fsync", 11, OTHER), said(28, "map_blocks", 11, OTHER)],
+            "loss": [gap("ftrace-machine-cpu0", start, start + 2)],
+        },
+    ) == [("fsync", 11, certainty)]

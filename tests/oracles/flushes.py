@@ -41,6 +41,9 @@ class Thread:
     inode: Place | None = None
     age: int = 0
     work_at: int = NEVER
+    before: bool = False
+    balance: int = 0
+    begun: str | None = None
     inode_at: int = NEVER
     said: Said | None = None
     synced: Said | None = None
@@ -87,8 +90,7 @@ class Replay:
             thread = self.threads.setdefault(row["tid"], Thread(row["tid"]))
             match table:
                 case "writeback":
-                    thread.reason = row["reason"] if row["event"] == "start" else None
-                    thread.work_at = ts
+                    self.pass_of_flusher(ts, row, thread)
                 case "inode_writeback":
                     self.bracket(ts, row, thread)
                 case "file_writes":
@@ -98,6 +100,17 @@ class Replay:
                 case "block" if row["event"] == "bio_queue" and row["rwbs"][0] in "WF":
                     found.append(self.bio(row, thread))
         return found
+
+    def pass_of_flusher(self, ts: int, row: Row, thread: Thread) -> None:
+        """As many that begin as end at one time leave a thread as it was, in a pass or in none."""
+        if thread.work_at != ts:
+            thread.before, thread.balance, thread.begun = thread.reason is not None, 0, None
+        thread.work_at = ts
+        if row["event"] == "start":
+            thread.begun = row["reason"]
+        thread.balance += 1 if row["event"] == "start" else -1
+        inside = thread.balance > 0 or (thread.balance == 0 and thread.before)
+        thread.reason = thread.begun if inside else None
 
     def bracket(self, ts: int, row: Row, thread: Thread) -> None:
         if row["event"] == "start":

@@ -28,16 +28,35 @@ File = tuple[int, int]
 
 
 class Case:
-    """File systems on a disk, and the threads that write to them.
+    """File systems on a disk, and one or two tracks of threads that write to them at one time."""
+
+    def __init__(self, case: int, numbers: random.Random, gaps: bool) -> None:
+        """Cases follow one another in time. `gaps`: events may be lost."""
+        volumes, self.manifest = draw_volumes(case, numbers)
+        tracks = [
+            Track(case, numbers, gaps, volumes, track) for track in range(numbers.choice([1, 2]))
+        ]
+        for track in tracks:
+            track.run()
+        self.tables: dict[str, list] = {}
+        for name in TABLES:
+            rows = [row for track in tracks for row in track.tables[name]]
+            self.tables[name] = sorted(rows, key=lambda row: row.get("ts", 0))
+
+
+class Track:
+    """Threads that write, one at a time.
 
     Three processes dirty files; the system calls of two of them are recorded. A flusher, a journal
     and two workers of btrfs write.
     """
 
-    def __init__(self, case: int, numbers: random.Random, gaps: bool) -> None:
-        """Cases follow one another in time. `gaps`: events may be lost."""
-        self.numbers, self.now, self.last = numbers, (case + 1) * SECOND, ""
-        base = 100 + 10 * case
+    def __init__(
+        self, case: int, numbers: random.Random, gaps: bool, volumes: list[Volume], track: int
+    ) -> None:
+        self.volumes = volumes
+        self.numbers, self.now, self.last = numbers, (case + 1) * SECOND + track, ""
+        base = 100 + 20 * case + 10 * track
         self.jobs, self.flusher, self.journal = (base, base + 1, base + 2), base + 3, base + 4
         self.workers, self.loop = (base + 5, base + 6), base + 7
         self.tables: dict[str, list] = {name: [] for name in TABLES}
@@ -51,7 +70,6 @@ class Case:
         ):
             row = {"pid": pid, "tid": pid, "role": role, "target": target, "ppid": ppid}
             self.tables["processes"].append(row | {"comm": role})
-        self.volumes, self.manifest = draw_volumes(case, numbers)
         self.gaps = 0.04 if gaps else 0
         self.dirty_since: dict[File, int] = {}
         self.dirty_pages: set[File] = set()
@@ -62,12 +80,12 @@ class Case:
 
     def log(self, table: str, event: str, tid: int, **more) -> None:
         """Log an event. Only events of one table have one time: rows tell their order."""
-        self.now += self.numbers.choice([0, 1, 3]) if self.last == table else 1
+        self.now += self.numbers.choice([0, 2, 6]) if self.last == table else 2
         self.last = table
         self.tables[table].append({"ts": self.now, "event": event, "pid": tid, "tid": tid} | more)
 
     def tick(self) -> int:
-        self.now, self.last = self.now + 1, ""
+        self.now, self.last = self.now + 2, ""
         return self.now
 
     def of(self, file: File) -> Volume:
@@ -187,7 +205,7 @@ class Case:
         self.log("writeback", "start", self.flusher, reason=reason, bdi=bdi)
         files = [file for file in sorted(self.dirty_since) if self.of(file).bdi == bdi]
         for file in self.numbers.sample(files, self.numbers.randrange(min(3, len(files) + 1))):
-            age = self.now + 1 - self.dirty_since[file]
+            age = self.now + 2 - self.dirty_since[file]
             if file not in self.ever_clean and self.numbers.random() < 0.1:
                 age = self.now  # since before the recording
             self.log_bdi("inode_writeback", "start", self.flusher, file, state=7, age=age)
@@ -273,7 +291,7 @@ class Case:
         scope = self.numbers.choice(["machine", "machine", "target"])
         gap = {"stream": f"ftrace-{scope}-cpu0", "cpu": 0, "cause": "buffer overrun"}
         begun = self.tick()
-        self.now += 2
+        self.now += 4
         since = None if self.numbers.random() < 0.02 else begun
         self.tables["loss"].append(gap | {"from": since, "to": self.now})
         if self.numbers.random() < 0.5:
@@ -307,14 +325,13 @@ class Case:
         else:
             self.free()
 
-    def run(self) -> Case:
+    def run(self) -> None:
         for _ in range(self.numbers.choice([1, 8, 12, 16])):
             self.step()
         while self.tasks:
             self.work()
         for gap in self.tables["loss"]:
             self.leave_out(gap)
-        return self
 
     def leave_out(self, gap: dict) -> None:
         """Leave out some events that a gap may have had."""

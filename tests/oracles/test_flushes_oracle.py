@@ -17,7 +17,7 @@ COLUMNS = (
 
 def compared(cases: list[random.Random]) -> tuple[dict, dict, list[Case]]:
     """Rows of the view and of the oracle by case, and the cases as they were drawn."""
-    drawn = [Case(n, numbers, n > 2 * CASES // 3).run() for n, numbers in enumerate(cases)]
+    drawn = [Case(n, numbers, n > 2 * CASES // 3) for n, numbers in enumerate(cases)]
     tables = {name: [row for one in drawn for row in one.tables[name]] for name in TABLES}
     names = ("disks", "mounts", "btrfs")
     manifest: dict = {name: [row for one in drawn for row in one.manifest[name]] for name in names}

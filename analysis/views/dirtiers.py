@@ -80,16 +80,17 @@ WITH inodes AS (
             FROM submissions s WHERE s.in_bracket AND s.by_tid = i.tid AND s.bracket_at = start
                 AND s.at_ns <= i.ts AND s.fs = nodes.fs AND s.ino = nodes.ino))
 ), ordered AS (
-    SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end", start
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end
-    FROM found
+    SELECT node, max(start) AS since, "end" FROM found GROUP BY node, "end"
+), later AS (
+    -- Of write-outs of an inode at the same time one that began before another that has ended says
+    -- nothing more.
+    SELECT node, since, "end", max(since) OVER (PARTITION BY node ORDER BY "end"
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS known
+    FROM ordered QUALIFY known IS NULL OR since > known
 )
--- Write-outs of one inode at the same time: the first counts, which leaves more in doubt. Of those
--- that end at one time the last begun counts.
-SELECT node, max(start) AS since, "end" FROM ordered WHERE start >= coalesce(last_end, start)
-GROUP BY node, "end"
+SELECT node, since, "end", row_number() OVER (PARTITION BY node ORDER BY "end") AS number FROM later
 UNION ALL
-SELECT node, -1, -1 FROM nodes
+SELECT node, -1, -1, 0 FROM nodes
 """
 
 _DIRTIED = """
@@ -115,13 +116,12 @@ SELECT * EXCLUDE (tid, ino, writes_out) FROM marks WHERE writes_out IS DISTINCT 
 _PARTS = """
 CREATE OR REPLACE TEMP TABLE parts AS
 WITH held AS (
-    SELECT d.*, c.since FROM dirtied d
-    ASOF JOIN cleaned c ON d.node = c.node AND d.ts >= c."end"
-    UNION ALL
-    SELECT * FROM (
-        SELECT d.*, CASE WHEN d.ts >= c.since THEN c.since END AS since FROM dirtied d
-        ASOF JOIN cleaned c ON d.node = c.node AND d.ts < c."end"
-    ) WHERE since IS NOT NULL
+    SELECT h.* EXCLUDE (number), c.since FROM (
+        -- From the last one that had ended to the last one that had begun.
+        SELECT d.*, unnest(range(o.number, greatest(o.number, b.number) + 1)) AS number
+        FROM dirtied d ASOF JOIN cleaned o ON d.node = o.node AND d.ts >= o."end"
+        ASOF JOIN cleaned b ON d.node = b.node AND d.ts >= b.since
+    ) h JOIN cleaned c ON h.node = c.node AND h.number = c.number
 ), begun AS (
     SELECT node, since, min(ts) AS first_page FROM held WHERE folio GROUP BY ALL
 ), firsts AS (
@@ -145,7 +145,8 @@ def make_dirtiers(trace: Trace) -> None:
     """Make the tables `nodes`, `cleaned`, `dirtied` and `parts`, of the inodes in `submissions`.
 
     `nodes`: a number (node) for each inode (disk, fs, ino). `cleaned`: node, since and end (ns):
-    from `end` on only what was dirtied from `since` on can be dirty. `dirtied`: ts, row (of the
+    from `end` on only what was dirtied from `since` on can be dirty; number (of the node's, in
+    order of time). `dirtied`: ts, row (of the
     table dirty), node, pid, folio (a page, not the inode alone). `parts`, a row for every process
     that begins to have a part: node, since (of `cleaned`), ts, pid, dirtiers (processes until now),
     mine (of them of targets), known (of them in the table processes), target and container (null:

@@ -9,7 +9,7 @@ dirty pages, either. Kernel threads, and a process that marks a file amid ext4's
 dirty no page of their own: they have no part.
 
 A flusher's bracket names the disk. On a disk that several file systems share, it is of those whose
-places it wrote to; one that wrote nothing is of none.
+places it wrote to; one that wrote nothing, or where nobody knows the places, is of none.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ WITH inodes AS (
     WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
         AND (disk NOT IN (FROM shared_disks) OR EXISTS (
             FROM submissions s WHERE s.in_bracket AND s.by_tid = i.tid AND s.bracket_at = start
-                AND s.at_ns <= i.ts AND s.fs = nodes.fs AND s.ino = nodes.ino))
+                AND s.at_ns <= i.ts AND s.fs = nodes.fs AND s.ino = nodes.ino AND s.fs != disk))
 ), ordered AS (
     SELECT node, max(start) AS since, "end" FROM found GROUP BY node, "end"
 ), later AS (

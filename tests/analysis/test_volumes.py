@@ -166,6 +166,26 @@ def test_a_write_out_on_one_partition_cleans_no_file_on_the_other(tmp_path):
     assert found(tmp_path, "ino, dirtiers", tables, BOTH) == [(11, 1), (11, 2)]
 
 
+def test_where_no_partition_begins_no_bracket_of_the_flusher_cleans_a_file(tmp_path):
+    """Both may have a file of the number; which one was written, nobody knows."""
+    inode = {"tid": KWORKER, "pid": KWORKER, "dev": DISK, "ino": 11, "state": 0}
+    times = (100, 200)
+    mark = {**dirtied(5, 11, OTHER), "event": "mark_inode_dirty", "flags": 4}
+    tables = {
+        "dirty": [dirtied(5, 11, OTHER), mark],
+        "block": [bio(ts + 5, FAR, KWORKER) for ts in times],
+        "inode_writeback": [
+            {"ts": at, "event": event, **inode}
+            for ts in times
+            for at, event in ((ts, "start"), (ts + 9, "end"))
+        ],
+        "writeback": [{"ts": 1, "tid": KWORKER, "event": "start", "reason": "sync", "bdi": DISK}],
+    }
+    unknown = [{k: v for k, v in disk.items() if k != "start"} for disk in DISKS]
+    answer = found(tmp_path, "dirtier, certainty", tables, {**BOTH, "disks": unknown})
+    assert answer == [(OTHER, "ambiguous")] * 2
+
+
 def test_a_bracket_of_the_flusher_cleans_the_file_whose_partition_it_wrote_to(tmp_path):
     def flushed(ts, sector=None):
         inode = {"tid": KWORKER, "pid": KWORKER, "dev": DISK, "ino": 11, "state": 0}

@@ -38,15 +38,20 @@ class Volumes:
         name = row.get("fsid") or row["dev"]
         return self.of_btrfs.get(name, name)
 
-    def at(self, disk: str, sector: int) -> str:
-        """The file system that a sector of a disk belongs to."""
-        for part in self.parts:
-            if part["partition_of"] == disk:
-                first, end = part["start"], part["start"] + part["bytes"] // 512
-                if first <= sector < end:
-                    disk = part["dev"]
-                    break
-        return self.of_btrfs.get(disk, disk)
+    def at(self, dev: str, sector: int) -> str:
+        """The file system that a sector of a device belongs to; the disk where nobody can tell."""
+        parts = [part for part in self.parts if part["partition_of"] == dev]
+        if any("start" in part for part in parts):
+            for part in parts:
+                if part["start"] <= sector < part["start"] + part["bytes"] // 512:
+                    dev = part["dev"]
+        else:
+            used = [part["dev"] for part in parts if self.in_use(part["dev"])]
+            dev = used[0] if len(used) == 1 else dev
+        return self.of_btrfs.get(dev, dev)
+
+    def in_use(self, dev: str) -> bool:
+        return self.of_btrfs.get(dev, dev) in self.mounted
 
     def is_btrfs(self, fs: str) -> bool:
         return fs in self.of_btrfs.values()
@@ -54,7 +59,7 @@ class Volumes:
     def of_bracket(self, bdi: str, wrote_to: set[str]) -> set[str]:
         """The file systems that a bracket is of, which names the disk."""
         if bdi in self.shared:
-            return wrote_to
+            return wrote_to - {bdi}
         return {fs for fs in self.mounted if self.bdi(fs) == bdi}
 
 

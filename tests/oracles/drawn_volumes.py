@@ -29,20 +29,23 @@ class Volume:
 def draw_volumes(case: int, numbers: random.Random) -> tuple[list[Volume], dict[str, list]]:
     """The file systems of a case, and what the manifest has of them.
 
-    On the disk itself, on one partition or two, on a loop device whose file is on a partition.
+    On the disk itself, on one partition or two, on a loop device whose file is on a partition. A
+    trace may not tell where partitions begin.
     """
     disk = f"8:{16 * case}"
     manifest: dict[str, list] = {"mounts": [], "btrfs": []}
     manifest["disks"] = [{"dev": disk, "name": f"sd{case}", "bytes": 512 * 10 * FAR}]
     layout = numbers.choice(["whole", "one", "one", "two", "two", "loop"])
     places = [(disk, disk, 0)]
+    told, by_disk = numbers.random() < 0.9, numbers.random() < 0.9
     if layout != "whole":
         parts = ((f"8:{16 * case + 1}", AT, FAR - AT), (f"8:{16 * case + 2}", FAR, FAR))
         for dev, start, length in parts:
-            row = {"dev": dev, "bytes": 512 * length, "partition_of": disk, "start": start}
-            manifest["disks"].append(row)
+            row = {"dev": dev, "bytes": 512 * length, "partition_of": disk}
+            manifest["disks"].append(row | ({"start": start} if told else {}))
         used = numbers.sample(parts, 2 if layout == "two" else 1)
-        places = [(dev, disk, start) for dev, start, _ in used]
+        # Somebody else's trace may name the partition in block events, too.
+        places = [(dev, *((disk, start) if by_disk else (dev, 0))) for dev, start, _ in used]
     volumes: list[Volume] = []
     for dev, on, start in places:
         kind = numbers.choice(KINDS)
@@ -57,7 +60,7 @@ def draw_volumes(case: int, numbers: random.Random) -> tuple[list[Volume], dict[
             row = {"fsid": fsid, "bdi": bdi, "dev": number, "devices": [dev]}
             manifest["btrfs"].append(row)
         else:
-            volumes.append(Volume(kind, dev, on, [(on, start)], {"dev": dev}))
+            volumes.append(Volume(kind, dev, disk, [(on, start)], {"dev": dev}))
     if layout == "loop":
         loop = f"7:{case}"
         manifest["disks"].append({"dev": loop, "name": f"loop{case}", "on": [volumes[0].dev]})

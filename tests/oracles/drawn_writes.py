@@ -239,12 +239,25 @@ class Track:
                 self.bio(pid, self.of(file), "FWFSM")
             if kind == "btrfs" and self.numbers.random() < 0.5:
                 self.bio(pid, self.of(file), "WSM")
+            if kind == "ext4" and self.numbers.random() < 0.2:
+                self.commit(pid, file)
             if kind == "ext4":
                 self.log_file("fsync_end", pid, file)
             if not again:
                 self.cleaned(file)
 
         self.call(pid, self.numbers.choice(["fsync", "fsync", "pwrite64"]), does)
+
+    def commit(self, pid: int, file: File) -> None:
+        """A fast commit of ext4, which writes out files that it needs."""
+        volume = self.of(file)
+        self.log("file_writes", "fast_commit_start", pid, **volume.named)
+        if self.numbers.random() < 0.5:
+            self.write_out(pid, (file[0], self.numbers.choice(INODES)), sync_mode=1)
+        self.bio(pid, volume, "WSM")
+        self.log("file_writes", "fast_commit_end", pid, **volume.named)
+        if self.numbers.random() < 0.5:
+            self.bio(pid, volume, "WSM")
 
     def close(self) -> None:
         pid, file = self.numbers.choice(self.jobs), self.file()

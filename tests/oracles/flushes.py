@@ -1,7 +1,6 @@
 """The view `flushes`, worked out naively: one event after the other.
 
 It is written from the documentation (docs/architecture.md, docstrings), not from the views' code.
-No fast commits.
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ class Thread:
     said: Said | None = None
     synced: Said | None = None
     direct: Said | None = None
+    commit: Said | None = None
     whole: int | None = None
     task: Task | None = None
     wrote_to: set[str] | None = None
@@ -147,6 +147,8 @@ class Replay:
                 thread.direct = None
             return
         thread.said = said
+        if event.startswith("fast_commit_"):
+            thread.commit = said if event == "fast_commit_start" else None
         if event in ("fsync", "fsync_start", "fsync_end"):
             thread.synced = said if event != "fsync_end" else None
         if event == "fsync":
@@ -220,6 +222,9 @@ class Replay:
         if synced and (synced.fs != fs or synced.ts < told_from):
             synced = None
         inode = thread.inode if thread.inode and thread.inode[0] == self.volumes.bdi(fs) else None
+        commit = thread.commit
+        if commit and (commit.fs != fs or commit.ts < told_from):
+            commit = None
         file = extent or (named if named and named.event in NAMING else None)
         if file is None and named and named.event in ("writepages_end", "log"):
             file = direct
@@ -231,7 +236,7 @@ class Replay:
         relied = [thread.inode_at] if inode else [file.ts] if file else []
         relied += [at] if task else []
         reason, certainty, by, by_call = self.reason(
-            thread, named, synced, direct, call, metadata, fs, ino
+            thread, named, synced, direct, commit, call, metadata, fs, ino
         )
         relied += [] if by is None else [by]
         if by_call and call and self.lost("target", call["ts"], at):
@@ -266,6 +271,7 @@ class Replay:
         said: Said | None,
         synced: Said | None,
         direct: Said | None,
+        commit: Said | None,
         call: Row | None,
         metadata: bool,
         fs: str,
@@ -280,6 +286,8 @@ class Replay:
             return "journal", "exact", None, False
         if metadata and said and said.event == "log":
             return "journal", "exact", said.ts, False
+        if metadata and commit:
+            return "journal", "exact", commit.ts, False
         if metadata and self.volumes.is_btrfs(fs):
             return "journal", "exact", None, False
         if direct:

@@ -60,7 +60,8 @@ class Volumes:
         """The file systems that a bracket is of, which names the disk."""
         if bdi in self.shared:
             return wrote_to - {bdi}
-        return {fs for fs in self.mounted if self.bdi(fs) == bdi}
+        # Also of what was written where nobody knows whose place it is: the name tells.
+        return {fs for fs in self.mounted if self.bdi(fs) == bdi} | {bdi}
 
 
 class Inodes:

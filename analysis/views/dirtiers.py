@@ -45,13 +45,14 @@ _CLEANED = f"""
 CREATE OR REPLACE TEMP TABLE cleaned AS
 WITH inodes AS (
     SELECT ts, tid, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
-        lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
+        lag(event) OVER by_thread AS before,
+        lag(ino) OVER by_thread = ino AND lag(dev) OVER by_thread = dev AS same
     FROM inode_writeback_rows WHERE event IN ('start', 'end')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 ), files AS (
     SELECT ts, tid, event, fs, ino, "offset", "last", nr_to_write, sync_mode,
         lead(ts) OVER by_thread AS "end", lead(event) OVER by_thread AS after,
-        lead(ino) OVER by_thread AS whose
+        lead(ino) OVER by_thread = ino AND lead(fs) OVER by_thread = fs AS same
     FROM {of_files("file_writes_rows")}
     WHERE event IN ('writepages_start', 'writepages_end', 'fsync')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
@@ -63,7 +64,7 @@ WITH inodes AS (
     SELECT fs, ino, ts AS start, ts AS "end" FROM freed
     UNION ALL
     SELECT fs, ino, ts, "end" FROM files
-    WHERE event = 'writepages_start' AND after = 'writepages_end' AND whose = ino
+    WHERE event = 'writepages_start' AND after = 'writepages_end' AND same
         AND "offset" = 0 AND "last" = 9223372036854775807 AND sync_mode = 1
         AND nr_to_write > 4611686018427387904
     UNION ALL
@@ -75,7 +76,7 @@ WITH inodes AS (
     SELECT node, start, "end" FROM by_file_system JOIN nodes USING (fs, ino)
     UNION ALL
     SELECT node, start, ts AS "end" FROM inodes i JOIN nodes USING (disk, ino), dirty_pages
-    WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
+    WHERE event = 'end' AND before = 'start' AND same AND state & bit = 0
         AND (disk NOT IN (FROM shared_disks) OR EXISTS (
             FROM submissions s WHERE s.in_bracket AND s.by_tid = i.tid AND s.bracket_at = start
                 AND s.at_ns <= i.ts AND s.fs = nodes.fs AND s.ino = nodes.ino AND s.fs != disk))

@@ -13,6 +13,9 @@ system call (`submissions`). The dirtier is whoever last dirtied a page of that 
   was last clean: `dirtiers` of them were seen;
 - inferred: the reason from a system call that can have other causes;
 - unknown: events are missing, or nothing tells.
+
+What others dirtied before the recording only the flusher tells, by the age of what it writes: an
+fsync of a file that was not clean since is `exact` by what was recorded alone.
 """
 
 from __future__ import annotations

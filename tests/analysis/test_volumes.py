@@ -149,6 +149,22 @@ def test_files_of_one_number_on_two_partitions_are_told_apart_but_for_their_dirt
     ]
 
 
+def test_a_write_out_does_not_end_on_another_partition(tmp_path):
+    """Its own end is among lost events; the thread then writes a file of that number there."""
+    whole = {"offset": 0, "last": (1 << 63) - 1, "nr_to_write": (1 << 63) - 1, "sync_mode": 1}
+    tables = {
+        "block": [bio(130)],
+        "dirty": [dirtied(5, 11, OTHER), dirtied(60, 11)],
+        "file_writes": [
+            said(20, "writepages_start", 11, **whole),
+            said(50, "writepages_end", 11, SECOND),
+            said(120, "writepages_start", 11),
+        ],
+        "syscalls": [called(110, "fsync")],
+    }
+    assert found(tmp_path, "ino, dirtiers", tables, BOTH) == [(11, 2)]
+
+
 def test_a_write_out_on_one_partition_cleans_no_file_on_the_other(tmp_path):
     whole = {"offset": 0, "last": (1 << 63) - 1, "nr_to_write": (1 << 63) - 1, "sync_mode": 1}
     tables = {

@@ -48,7 +48,7 @@ class Thread:
     synced: Said | None = None
     direct: Said | None = None
     commit: Said | None = None
-    whole: int | None = None
+    whole: tuple[int, Place] | None = None
     task: Task | None = None
     wrote_to: set[str] | None = None
 
@@ -155,13 +155,14 @@ class Replay:
             call = self.call(thread.tid, ts)
             if call and call["name"] in SYNC_FILE and call["dur_ns"] is not None:
                 self.inodes.clean((fs, row["ino"]), ts, call["ts"] + call["dur_ns"])
-        if event == "writepages_end" and thread.whole is not None:
-            self.inodes.clean((fs, row["ino"]), thread.whole, ts)
+        if event == "writepages_end" and thread.whole and thread.whole[1] == (fs, row["ino"]):
+            self.inodes.clean((fs, row["ino"]), thread.whole[0], ts)
         if event in ("writepages_start", "writepages_end", "fsync"):
             thread.whole = None
         if event == "writepages_start":
             asked = row["offset"], row["last"], row["sync_mode"], row["nr_to_write"]
-            thread.whole = ts if asked == (0, WHOLE, 1, WHOLE) else None
+            if asked == (0, WHOLE, 1, WHOLE):
+                thread.whole = ts, (fs, row["ino"])
         if event == "ordered_extent" and thread.task:
             thread.task.extent = said
 

@@ -250,7 +250,10 @@ WITH joined AS (
             CASE WHEN evidence = 'bracket' THEN work_at END,
             CASE WHEN bracket_ino IS NOT NULL THEN inode_at END,
             CASE WHEN evidence = 'direct' THEN direct.ts END,
-            CASE WHEN evidence IN ('fsync', 'after_fsync') THEN synced.ts END,
+            -- A system call that is known tells of itself.
+            CASE WHEN evidence IN ('fsync', 'after_fsync') AND NOT coalesce(
+                call IN {SYNC_FILE} AND coalesce(target_lost < call_at, true), false)
+                THEN synced.ts END,
             CASE WHEN evidence = 'log' AND metadata THEN committed.ts END,
             CASE WHEN evidence = 'log' AND latest.event = 'log' THEN latest.ts END,
             CASE WHEN bracket_ino IS NULL THEN named.ts END,

@@ -99,3 +99,19 @@ def test_an_fsync_of_xfs_of_which_no_call_is_known_is_doubted_if_events_were_los
             "loss": [gap("ftrace-machine-cpu0", start, start + 2)],
         },
     ) == [("fsync", 11, certainty)]
+
+
+@pytest.mark.parametrize(("name", "certainty"), [("fsync", "exact"), ("pwrite64", "unknown")])
+def test_a_system_call_that_is_known_tells_of_an_fsync_whatever_was_lost_in_it(
+    tmp_path, name, certainty
+):
+    assert found(
+        tmp_path,
+        "reason, ino, certainty",
+        {
+            "block": [bio(30)],
+            "file_writes": [said(15, "fsync_start", 11), said(28, "writepages_start", 11)],
+            "syscalls": [call(10, name)],
+            "loss": [gap("ftrace-machine-cpu0", 20, 25)],
+        },
+    ) == [("fsync", 11, certainty)]

@@ -237,7 +237,7 @@ class Replay:
         relied = [thread.inode_at] if inode else [file.ts] if file else []
         relied += [at] if task else []
         reason, certainty, by, by_call = self.reason(
-            thread, named, synced, direct, commit, call, metadata, fs, ino
+            thread, at, named, synced, direct, commit, call, metadata, fs, ino
         )
         relied += [] if by is None else [by]
         if by_call and call and self.lost("target", call["ts"], at):
@@ -269,6 +269,7 @@ class Replay:
     def reason(
         self,
         thread: Thread,
+        at: int,
         said: Said | None,
         synced: Said | None,
         direct: Said | None,
@@ -293,11 +294,12 @@ class Replay:
             return "journal", "exact", None, False
         if direct:
             return "direct", "exact", direct.ts, False
-        if synced and (synced.event == "fsync_start" or call):
-            # xfs and btrfs do not say where it ends.
-            return "fsync", "exact", synced.ts, synced.event == "fsync"
-        if name in SYNC_FILE:
+        # ext4 says where it ends, xfs and btrfs do not.
+        told = synced is not None and synced.event == "fsync_start"
+        if call and name in SYNC_FILE and not (told and self.lost("target", call["ts"], at)):
             return "fsync", "exact", None, True
+        if synced and (told or call):
+            return "fsync", "exact", synced.ts, not told
         if name in SYNC_ALL:
             return "sync", "exact", None, True
         if name in WRITES:

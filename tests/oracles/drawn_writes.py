@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from tests.oracles.drawn_volumes import Volume, draw_volumes
-from tests.oracles.flushes import I_DIRTY_PAGES, WHOLE
+from tests.oracles.threads import I_DIRTY_PAGES, WHOLE
 
 SECOND = 10**9
 TABLES = (

@@ -5,7 +5,11 @@ and that once a tick: everybody who has dirtied a page of the inode, or marked i
 dirty pages, since its last complete write-out may have a part in the next one. Complete are: a
 flusher's bracket at whose end no page of the inode is dirty, ext4's write-out of a whole file
 that waits, and a system call fsync or fdatasync on xfs and btrfs. A file that was removed has no
-dirty pages, either.
+dirty pages, either. Kernel threads, and a process that marks a file amid ext4's write-out of it,
+dirty no page of their own: they have no part.
+
+A flusher's bracket names the disk. On a disk that several file systems share, it is of those whose
+places it wrote to; one that wrote nothing, or where nobody knows the places, is of none.
 """
 
 from __future__ import annotations
@@ -40,14 +44,15 @@ SELECT disk, fs, ino, row_number() OVER () AS node FROM (
 _CLEANED = f"""
 CREATE OR REPLACE TEMP TABLE cleaned AS
 WITH inodes AS (
-    SELECT ts, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
-        lag(event) OVER by_thread AS before, lag(ino) OVER by_thread AS whose
+    SELECT ts, tid, event, dev AS disk, ino, state, lag(ts) OVER by_thread AS start,
+        lag(event) OVER by_thread AS before,
+        lag(ino) OVER by_thread = ino AND lag(dev) OVER by_thread = dev AS same
     FROM inode_writeback_rows WHERE event IN ('start', 'end')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 ), files AS (
     SELECT ts, tid, event, fs, ino, "offset", "last", nr_to_write, sync_mode,
         lead(ts) OVER by_thread AS "end", lead(event) OVER by_thread AS after,
-        lead(ino) OVER by_thread AS whose
+        lead(ino) OVER by_thread = ino AND lead(fs) OVER by_thread = fs AS same
     FROM {of_files("file_writes_rows")}
     WHERE event IN ('writepages_start', 'writepages_end', 'fsync')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
@@ -59,7 +64,7 @@ WITH inodes AS (
     SELECT fs, ino, ts AS start, ts AS "end" FROM freed
     UNION ALL
     SELECT fs, ino, ts, "end" FROM files
-    WHERE event = 'writepages_start' AND after = 'writepages_end' AND whose = ino
+    WHERE event = 'writepages_start' AND after = 'writepages_end' AND same
         AND "offset" = 0 AND "last" = 9223372036854775807 AND sync_mode = 1
         AND nr_to_write > 4611686018427387904
     UNION ALL
@@ -70,17 +75,23 @@ WITH inodes AS (
 ), found AS (
     SELECT node, start, "end" FROM by_file_system JOIN nodes USING (fs, ino)
     UNION ALL
-    SELECT node, start, ts AS "end" FROM inodes JOIN nodes USING (disk, ino), dirty_pages
-    WHERE event = 'end' AND before = 'start' AND whose = ino AND state & bit = 0
+    SELECT node, start, ts AS "end" FROM inodes i JOIN nodes USING (disk, ino), dirty_pages
+    WHERE event = 'end' AND before = 'start' AND same AND state & bit = 0
+        AND (disk NOT IN (FROM shared_disks) OR EXISTS (
+            FROM submissions s WHERE s.in_bracket AND s.by_tid = i.tid AND s.bracket_at = start
+                AND s.at_ns <= i.ts AND s.fs = nodes.fs AND s.ino = nodes.ino AND s.fs != disk))
 ), ordered AS (
-    SELECT node, start, "end", max("end") OVER (PARTITION BY node ORDER BY "end", start
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_end
-    FROM found
+    SELECT node, max(start) AS since, "end" FROM found GROUP BY node, "end"
+), later AS (
+    -- Of write-outs of an inode at the same time one that began before another that has ended says
+    -- nothing more.
+    SELECT node, since, "end", max(since) OVER (PARTITION BY node ORDER BY "end"
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS known
+    FROM ordered QUALIFY known IS NULL OR since > known
 )
--- Write-outs of one inode at the same time: the first counts, which leaves more in doubt.
-SELECT node, start AS since, "end" FROM ordered WHERE start >= coalesce(last_end, start)
+SELECT node, since, "end", row_number() OVER (PARTITION BY node ORDER BY "end") AS number FROM later
 UNION ALL
-SELECT node, -1, -1 FROM nodes
+SELECT node, -1, -1, 0 FROM nodes
 """
 
 _DIRTIED = """
@@ -106,13 +117,12 @@ SELECT * EXCLUDE (tid, ino, writes_out) FROM marks WHERE writes_out IS DISTINCT 
 _PARTS = """
 CREATE OR REPLACE TEMP TABLE parts AS
 WITH held AS (
-    SELECT d.*, c.since FROM dirtied d
-    ASOF JOIN cleaned c ON d.node = c.node AND d.ts >= c."end"
-    UNION ALL
-    SELECT * FROM (
-        SELECT d.*, CASE WHEN d.ts >= c.since THEN c.since END AS since FROM dirtied d
-        ASOF JOIN cleaned c ON d.node = c.node AND d.ts < c."end"
-    ) WHERE since IS NOT NULL
+    SELECT h.* EXCLUDE (number), c.since FROM (
+        -- From the last one that had ended to the last one that had begun.
+        SELECT d.*, unnest(range(o.number, greatest(o.number, b.number) + 1)) AS number
+        FROM dirtied d ASOF JOIN cleaned o ON d.node = o.node AND d.ts >= o."end"
+        ASOF JOIN cleaned b ON d.node = b.node AND d.ts >= b.since
+    ) h JOIN cleaned c ON h.node = c.node AND h.number = c.number
 ), begun AS (
     SELECT node, since, min(ts) AS first_page FROM held WHERE folio GROUP BY ALL
 ), firsts AS (
@@ -120,7 +130,7 @@ WITH held AS (
     SELECT node, since, pid, min(ts) AS ts FROM held JOIN begun USING (node, since)
     WHERE ts >= first_page GROUP BY ALL
 )
-SELECT node, since, f.ts, count(*) OVER until AS dirtiers,
+SELECT node, since, f.ts, f.pid, count(*) OVER until AS dirtiers,
     count(t.target) OVER until AS mine, count(t.tid) OVER until AS known,
     CASE WHEN min(coalesce(t.target, '')) OVER until = max(coalesce(t.target, '')) OVER until
         THEN t.target END AS target,
@@ -136,15 +146,16 @@ def make_dirtiers(trace: Trace) -> None:
     """Make the tables `nodes`, `cleaned`, `dirtied` and `parts`, of the inodes in `submissions`.
 
     `nodes`: a number (node) for each inode (disk, fs, ino). `cleaned`: node, since and end (ns):
-    from `end` on only what was dirtied from `since` on can be dirty. `dirtied`: ts, row (of the
+    from `end` on only what was dirtied from `since` on can be dirty; number (of the node's, in
+    order of time). `dirtied`: ts, row (of the
     table dirty), node, pid, folio (a page, not the inode alone). `parts`, a row for every process
-    that begins to have a part: node, since (of `cleaned`), ts, dirtiers (processes until now), mine
-    (of them of targets), known (of them in the table processes), target and container (null: not
-    the same for all of them).
+    that begins to have a part: node, since (of `cleaned`), ts, pid, dirtiers (processes until now),
+    mine (of them of targets), known (of them in the table processes), target and container (null:
+    not the same for all of them).
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """
-    fsyncs = "SELECT tid, ts FROM file_writes WHERE event = 'fsync'"
+    fsyncs = "SELECT tid, ts FROM file_writes WHERE event IN ('fsync', 'fsync_start')"
     make_calls_before(trace, fsyncs, "calls_of_fsyncs")
     for statement in (_DIRTY_PAGES, _NODES, _CLEANED, _DIRTIED, _PARTS):
         trace.execute(statement)

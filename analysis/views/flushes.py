@@ -13,6 +13,9 @@ system call (`submissions`). The dirtier is whoever last dirtied a page of that 
   was last clean: `dirtiers` of them were seen;
 - inferred: the reason from a system call that can have other causes;
 - unknown: events are missing, or nothing tells.
+
+What others dirtied before the recording only the flusher tells, by the age of what it writes: an
+fsync of a file that was not clean since is `exact` by what was recorded alone.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ _OPTIONAL = (
 _STAGES = ("data_load", "model_load", "train", "inference")
 _KTHREADD = 2
 _STEPS_ON_THE_WAY = (
-    *("bios", "file_steps", "worked", "placed", "brackets", "in_call", "in_step", "after_loss"),
+    *("bios", "works", "file_steps", "queued", "worked", "placed"),
+    *("brackets", "in_call", "in_step", "after_loss"),
     *(
         "calls_of_bios",
         "calls_of_fsyncs",
@@ -52,6 +56,7 @@ _STEPS_ON_THE_WAY = (
 _THREADS = f"""
 CREATE OR REPLACE TEMP TABLE threads AS
 SELECT tid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
+    CASE WHEN count(DISTINCT pid) = 1 THEN any_value(pid) END AS pid,
     CASE WHEN count(DISTINCT target) = 1 THEN any_value(target) END AS target,
     CASE WHEN count(DISTINCT container_id) = 1 THEN any_value(container_id) END AS container,
     -- A flusher is one even where its parent is not known.
@@ -80,8 +85,11 @@ LEFT JOIN stages s ON s.start <= m.ts AND m.ts <= s.ended GROUP BY m.ts
 _DIRTIER = """
 CREATE OR REPLACE TEMP TABLE dirtied_by AS
 WITH asked AS (
-    SELECT id, ts, at_ns, node, pid, direct, extents
-    FROM submissions JOIN nodes USING (fs, ino) WHERE NOT metadata
+    -- A direct write is its caller's, whoever submits it.
+    SELECT id, ts, at_ns, node, CASE WHEN r.tid = by_tid THEN r.pid ELSE t.pid END AS pid, direct,
+        extents
+    FROM submissions r JOIN nodes USING (fs, ino) LEFT JOIN threads t ON r.by_tid = t.tid
+    WHERE NOT metadata
 ), cleaned_at AS (
     SELECT a.*, c.since FROM asked a
     ASOF JOIN cleaned c ON a.node = c.node AND a.at_ns >= c."end"
@@ -91,31 +99,36 @@ WITH asked AS (
     ASOF JOIN (
         SELECT ts, node, arg_max(pid, row) AS pid FROM dirtied WHERE folio GROUP BY ts, node) d
         ON a.node = d.node AND a.at_ns >= d.ts
+), with_parts AS (
+    -- Pages of others may have been in the way of a direct write.
+    SELECT id, node, since, at_ns, pid, direct FROM cleaned_at WHERE NOT direct OR extents
 ), parted AS (
     SELECT a.id, p.dirtiers, p.mine, p.known, p.target, p.container
-    FROM (SELECT id, node, since, at_ns FROM cleaned_at) a ASOF JOIN parts p
+    FROM with_parts a ASOF JOIN parts p
         ON a.node = p.node AND a.since = p.since AND a.at_ns >= p.ts
+), has_part AS (
+    SELECT a.id FROM (SELECT * FROM with_parts WHERE direct) a
+    JOIN parts p ON a.node = p.node AND a.since = p.since AND a.pid = p.pid AND a.at_ns >= p.ts
+), writers AS (
+    -- Who writes directly, and has no part in the pages.
+    SELECT a.id, t.tid, t.target, t.container
+    FROM (SELECT id, pid FROM cleaned_at WHERE direct) a ANTI JOIN has_part USING (id)
+    LEFT JOIN threads t ON t.tid = a.pid
 ), whose AS (
-    SELECT a.id, a.ts, a.since, CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END
-            AS dirtier,
-        CASE WHEN NOT a.direct THEN p.dirtiers
-            -- Pages of others may have been in its way.
-            WHEN a.extents AND p.dirtiers > 0 AND d.pid != a.pid THEN p.dirtiers + 1
-            WHEN a.extents THEN coalesce(p.dirtiers, 1) ELSE 1 END AS dirtiers,
-        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.target ELSE t.target END AS target,
-        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.container ELSE t.container END
-            AS container,
-        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.mine ELSE (t.target IS NOT NULL)::BIGINT
-            END AS mine,
-        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.known ELSE (t.tid IS NOT NULL)::BIGINT
-            END AS known,
-        CASE WHEN NOT a.direct AND p.dirtiers > 1 THEN p.dirtiers ELSE 1 END AS of_them
+    SELECT a.id, a.ts, a.since,
+        CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END AS dirtier,
+        coalesce(p.dirtiers, 0) + (w.id IS NOT NULL)::BIGINT AS dirtiers,
+        CASE WHEN w.id IS NULL THEN p.target
+            WHEN p.id IS NULL OR p.target = w.target THEN w.target END AS target,
+        CASE WHEN w.id IS NULL THEN p.container
+            WHEN p.id IS NULL OR p.container = w.container THEN w.container END AS container,
+        coalesce(p.mine, 0) + (w.target IS NOT NULL)::BIGINT AS mine,
+        coalesce(p.known, 0) + (w.tid IS NOT NULL)::BIGINT AS known
     FROM cleaned_at a LEFT JOIN last_dirtied d USING (id) LEFT JOIN parted p USING (id)
-    LEFT JOIN threads t
-        ON t.tid = CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END
+    LEFT JOIN writers w USING (id)
 )
-SELECT * EXCLUDE (mine, known, of_them),
-    CASE WHEN mine = of_them THEN 'target' WHEN mine > 0 THEN 'shared'
+SELECT * EXCLUDE (mine, known),
+    CASE WHEN mine = dirtiers THEN 'target' WHEN mine > 0 THEN 'shared'
         WHEN known > 0 THEN 'other' END AS whose
 FROM whose WHERE dirtier IS NOT NULL
 """

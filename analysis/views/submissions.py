@@ -3,6 +3,12 @@
 Every bio is looked at where it was decided on: for one that a btrfs worker submits, that is the
 moment and the thread that queued the worker's task. Then, by the last events of that thread:
 is it in a write-back bracket, in a system call, and which inode did its file system name last?
+
+What a file system said holds until the system call ends that it was said in, and until the next
+bracket begins or ends. A clock may be too coarse for brackets: as many that begin as end at one
+time leave a thread as it was, in a bracket or in none. Lost events between what a row goes by and
+the bio make it `unknown`; lost system calls since the call began make it `inferred`, where the
+call is what tells.
 """
 
 from __future__ import annotations
@@ -35,66 +41,83 @@ FROM {of_bios("block_rows")}
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
 """
 
-_STEPS = f"""
-CREATE OR REPLACE TEMP TABLE file_steps AS
+# Works have a number each in order of time, which of those at one time rows tell.
+_WORKS = """
+CREATE OR REPLACE TEMP TABLE works AS
+SELECT row, work, row_number() OVER (ORDER BY ts, row) AS place FROM file_writes_rows
+WHERE event IN ('work_queued', 'work_start', 'work_end')
+"""
+
+
+def _steps(table: str, threads: str, rows: str) -> str:
+    """SQL for a table of what each thread's file systems said last, at `rows` of `threads`."""
+    return f"""
+CREATE OR REPLACE TEMP TABLE {table} AS
 WITH named AS (
-    SELECT ts, row, tid, event, fs, root, ino FROM {of_files("file_writes_rows")}
-    WHERE event NOT IN ('work_queued', 'work_start', 'work_end', 'free_inode')
-), packed AS (
-    SELECT ts, row, tid, event,
-        {{'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino}} AS step
-    FROM named
-)
-SELECT ts, tid,
+    SELECT f.ts, f.row, f.tid, f.event, f.fs, f.root, f.ino, w.work, w.place
+    FROM {of_files("file_writes_rows")} f LEFT JOIN works w USING (row)
+    WHERE f.event != 'free_inode' AND {threads}
+), begun AS (
     -- A direct write's end may come in an interrupt, amid whatever the thread does.
+    SELECT *, event = 'direct_start' OR event = 'direct_end' AND file = last_value(
+        CASE WHEN event = 'direct_start' THEN file END IGNORE NULLS)
+        OVER (PARTITION BY tid ORDER BY ts, row ROWS UNBOUNDED PRECEDING) AS own_direct
+    FROM (SELECT *, {{'fs': fs, 'ino': ino}} AS file FROM named)
+), packed AS (
+    SELECT ts, row, tid, event, work, place, own_direct,
+        CASE WHEN place IS NULL
+            THEN {{'ts': ts, 'event': event, 'fs': fs, 'root': root, 'ino': ino}} END AS step,
+        CASE WHEN event IN ('work_start', 'work_end') THEN {{'ts': ts, 'place': place,
+            'work': CASE WHEN event = 'work_start' THEN work END}} END AS run
+    FROM begun
+)
+SELECT ts, tid, work, place,
     last_value(CASE WHEN event != 'direct_end' THEN step END IGNORE NULLS) OVER until AS latest,
-    last_value(CASE WHEN event IN ('direct_start', 'direct_end') THEN step END IGNORE NULLS)
-        OVER until AS direct,
+    last_value(CASE WHEN own_direct THEN step END IGNORE NULLS) OVER until AS direct,
     last_value(CASE WHEN event IN ('fsync', 'fsync_start', 'fsync_end') THEN step END
         IGNORE NULLS) OVER until AS synced,
     last_value(CASE WHEN event IN ('fast_commit_start', 'fast_commit_end') THEN step END
-        IGNORE NULLS) OVER until AS committed
+        IGNORE NULLS) OVER until AS committed,
+    last_value(run IGNORE NULLS) OVER until AS run,
+    -- Compressed extents are made by the worker itself: the last one within its task, if any.
+    last_value(CASE WHEN event = 'ordered_extent' THEN {{'made': step}}
+        WHEN run IS NOT NULL THEN {{'made': step}} END IGNORE NULLS) OVER until AS extent
 FROM packed
 WINDOW until AS (PARTITION BY tid ORDER BY ts, row ROWS UNBOUNDED PRECEDING),
     by_thread AS (PARTITION BY tid ORDER BY ts, row)
--- Of several at one time the last one knows the others.
-QUALIFY lead(ts) OVER by_thread IS DISTINCT FROM ts
+QUALIFY {rows}
 """
+
+
+# Of several at one time the last one knows the others.
+_STEPS = _steps("file_steps", "true", "lead(ts) OVER by_thread IS DISTINCT FROM ts")
+_QUEUED = _steps(
+    "queued",
+    "f.tid IN (SELECT tid FROM file_writes WHERE event = 'work_queued')",
+    "event = 'work_queued'",
+)
 
 # A worker's task may have been queued by another worker's (first compressed, then summed).
 _WORKED = """
 CREATE OR REPLACE TEMP TABLE worked AS
-WITH runs AS (
-    SELECT ts, tid, event, work FROM file_writes WHERE event IN ('work_start', 'work_end')
-), queued AS (
-    SELECT ts, tid, work FROM file_writes WHERE event = 'work_queued'
-), first_run AS (
-    SELECT b.id, b.tid, b.ts, r.ts AS run_at,
-        CASE WHEN r.event = 'work_start' THEN r.work END AS work
-    FROM (SELECT * FROM bios WHERE on_btrfs) b
-    ASOF LEFT JOIN runs r ON b.tid = r.tid AND b.ts >= r.ts
+WITH first_run AS (
+    SELECT b.id, b.ts, s.run, s.extent FROM (SELECT id, tid, ts FROM bios WHERE on_btrfs) b
+    ASOF JOIN file_steps s ON b.tid = s.tid AND b.ts >= s.ts WHERE s.run.work IS NOT NULL
 ), first_queue AS (
-    SELECT f.*, q.tid AS by_tid, q.ts AS at_ns
-    FROM (SELECT * FROM first_run WHERE work IS NOT NULL) f
-    ASOF LEFT JOIN queued q ON f.work = q.work AND f.run_at >= q.ts
-), second_run AS (
-    SELECT f.*, r.ts AS run2_at, CASE WHEN r.event = 'work_start' THEN r.work END AS work2
-    FROM first_queue f ASOF LEFT JOIN runs r ON f.by_tid = r.tid AND f.at_ns >= r.ts
+    SELECT f.id, f.ts, f.extent, q AS queue
+    FROM first_run f ASOF LEFT JOIN queued q ON f.run.work = q.work AND f.run.place >= q.place
 ), second_queue AS (
-    SELECT s.*, q.tid AS by_tid2, q.ts AS at_ns2
-    FROM second_run s ASOF LEFT JOIN queued q ON s.work2 = q.work AND s.run2_at >= q.ts
+    SELECT f.*, q AS queue2 FROM first_queue f
+    ASOF LEFT JOIN queued q ON f.queue.run.work = q.work AND f.queue.run.place >= q.place
+), begun AS (
+    SELECT id, ts, extent, queue, CASE WHEN queue.run.work IS NULL THEN queue ELSE queue2 END AS q
+    FROM second_queue
 )
 -- A task that nobody was seen to queue has no context: no thread has the number -1.
-SELECT s.id,
-    coalesce(CASE WHEN work2 IS NULL THEN by_tid ELSE by_tid2 END, -1) AS by_tid,
-    coalesce(CASE WHEN work2 IS NULL THEN at_ns ELSE at_ns2 END, s.ts) AS at_ns,
-    -- Compressed extents are made by the worker itself.
-    CASE WHEN t.latest.event = 'ordered_extent' AND t.latest.ts >= s.run_at THEN t.latest
-        WHEN u.latest.event = 'ordered_extent' AND u.latest.ts >= s.run2_at THEN u.latest
-        END AS extent
-FROM second_queue s
-ASOF LEFT JOIN file_steps t ON s.tid = t.tid AND s.ts >= t.ts
-ASOF LEFT JOIN file_steps u ON s.by_tid = u.tid AND s.at_ns >= u.ts
+SELECT id, coalesce(q.tid, -1) AS by_tid, coalesce(q.ts, ts) AS at_ns, q.latest, q.direct, q.synced,
+    q.committed,
+    coalesce(extent.made, CASE WHEN queue.run.work IS NOT NULL THEN queue.extent.made END) AS extent
+FROM begun
 """
 
 # Each join by itself and narrow: DuckDB sorts what it joins by time, with all of its columns.
@@ -106,10 +129,17 @@ FROM bios b LEFT JOIN worked w USING (id)
 
 _BRACKETS = """
 CREATE OR REPLACE TEMP TABLE brackets AS
-WITH work AS (
-    -- One an instant, of a clock that is too coarse to tell: what goes on after it, the last one.
-    SELECT ts, tid, event, reason FROM writeback_rows WHERE event IN ('start', 'written')
-    QUALIFY row_number() OVER (PARTITION BY tid, ts ORDER BY event, row DESC) = 1
+WITH instants AS (
+    SELECT ts, tid, count(*) FILTER (event = 'start') AS begun,
+        count(*) FILTER (event = 'written') AS ended,
+        arg_max(reason, row) FILTER (event = 'start') AS reason
+    FROM writeback_rows WHERE event IN ('start', 'written') GROUP BY ALL
+), work AS (
+    -- A clock may be too coarse to tell an empty bracket from the end of one and the next one's
+    -- start: as many of both leave the thread where it was, in a bracket or in none.
+    SELECT ts, tid, CASE WHEN last_value(CASE WHEN begun != ended THEN begun > ended END
+            IGNORE NULLS) OVER (PARTITION BY tid ORDER BY ts) THEN reason END AS reason
+    FROM instants
 ), inodes AS (
     SELECT * FROM (
         SELECT ts, row, tid, event, dev, ino, age,
@@ -118,7 +148,7 @@ WITH work AS (
     ) QUALIFY row_number() OVER (
         PARTITION BY tid, ts ORDER BY event = 'start' AND NOT over DESC, row DESC) = 1
 ), in_work AS (
-    SELECT p.id, w.ts AS work_at, CASE WHEN w.event = 'start' THEN w.reason END AS work_reason
+    SELECT p.id, w.ts AS work_at, w.reason AS work_reason
     FROM (SELECT id, by_tid, at_ns FROM placed) p
     ASOF LEFT JOIN work w ON p.by_tid = w.tid AND p.at_ns >= w.ts
 ), in_inode AS (
@@ -133,7 +163,9 @@ SELECT * FROM in_work JOIN in_inode USING (id)
 _CALLS = """
 CREATE OR REPLACE TEMP TABLE in_call AS
 SELECT p.id, CASE WHEN p.at_ns <= c.returned THEN c.call END AS call,
-    CASE WHEN p.at_ns <= c.returned THEN c.ts END AS call_at
+    CASE WHEN p.at_ns <= c.returned THEN c.ts END AS call_at,
+    -- What was said in a call that has returned is over.
+    CASE WHEN p.at_ns <= c.returned THEN c.ts ELSE c.returned + 1 END AS told_from
 FROM (SELECT id, by_tid, at_ns FROM placed) p
 ASOF LEFT JOIN calls_of_bios c ON p.by_tid = c.tid AND p.at_ns >= c.ts
 """
@@ -141,8 +173,10 @@ ASOF LEFT JOIN calls_of_bios c ON p.by_tid = c.tid AND p.at_ns >= c.ts
 _IN_STEP = """
 CREATE OR REPLACE TEMP TABLE in_step AS
 SELECT p.id, s.latest, s.direct, s.synced, s.committed
-FROM (SELECT id, by_tid, at_ns FROM placed) p
-ASOF LEFT JOIN file_steps s ON p.by_tid = s.tid AND p.at_ns >= s.ts
+FROM (SELECT id, tid, ts FROM bios ANTI JOIN worked USING (id)) p
+ASOF LEFT JOIN file_steps s ON p.tid = s.tid AND p.ts >= s.ts
+UNION ALL
+SELECT id, latest, direct, synced, committed FROM worked
 """
 
 _LOST = """
@@ -156,8 +190,9 @@ WITH lost AS (
     SELECT b.id, m.until AS machine_lost FROM (SELECT id, ts FROM bios) b
     ASOF LEFT JOIN (SELECT * FROM lost WHERE machine) m ON b.ts >= m.start
 ), of_target AS (
-    SELECT b.id, k.until AS target_lost FROM (SELECT id, ts FROM bios) b
-    ASOF LEFT JOIN (SELECT * FROM lost WHERE NOT machine) k ON b.ts >= k.start
+    -- Of system calls, by which only that moment is looked at.
+    SELECT p.id, k.until AS target_lost FROM (SELECT id, at_ns FROM placed) p
+    ASOF LEFT JOIN (SELECT * FROM lost WHERE NOT machine) k ON p.at_ns >= k.start
 )
 SELECT * FROM of_machine JOIN of_target USING (id)
 """
@@ -167,7 +202,8 @@ CREATE OR REPLACE TEMP TABLE submissions AS
 WITH joined AS (
     SELECT b.*, p.by_tid, p.at_ns, p.extent, k.work_at, k.work_reason, k.inode_at, k.age,
         CASE WHEN k.inode_dev = b.disk THEN k.bracket_ino END AS bracket_ino, c.call, c.call_at,
-        t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost, l.target_lost
+        c.told_from, t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost,
+        l.target_lost
     FROM bios b JOIN placed p USING (id) JOIN brackets k USING (id) JOIN in_call c USING (id)
     JOIN in_step s USING (id) JOIN after_loss l USING (id)
     LEFT JOIN threads t ON p.by_tid = t.tid
@@ -175,15 +211,15 @@ WITH joined AS (
     -- What a file system last said holds in the same system call, outside of brackets that have
     -- ended since, and for its own volume.
     SELECT * EXCLUDE (latest, direct, synced, committed),
-        CASE WHEN latest.fs = fs AND latest.ts >= coalesce(call_at, 0)
+        CASE WHEN latest.fs = fs AND latest.ts >= coalesce(told_from, 0)
             AND latest.ts >= coalesce(work_at, 0) AND latest.ts >= coalesce(inode_at, 0)
             THEN latest END AS latest,
         CASE WHEN direct.event = 'direct_start' AND direct.fs = fs AND NOT metadata
-            AND direct.ts >= coalesce(call_at, 0) THEN direct END AS direct,
+            AND direct.ts >= coalesce(told_from, 0) THEN direct END AS direct,
         CASE WHEN synced.event != 'fsync_end' AND synced.fs = fs
-            AND synced.ts >= coalesce(call_at, 0) THEN synced END AS synced,
+            AND synced.ts >= coalesce(told_from, 0) THEN synced END AS synced,
         CASE WHEN committed.event = 'fast_commit_start' AND committed.fs = fs
-            AND committed.ts >= coalesce(call_at, 0) THEN committed END AS committed
+            AND committed.ts >= coalesce(told_from, 0) THEN committed END AS committed
     FROM joined
 ), told AS (
     SELECT *,
@@ -214,8 +250,12 @@ WITH joined AS (
             CASE WHEN evidence = 'bracket' THEN work_at END,
             CASE WHEN bracket_ino IS NOT NULL THEN inode_at END,
             CASE WHEN evidence = 'direct' THEN direct.ts END,
-            CASE WHEN evidence = 'fsync' THEN synced.ts END,
+            -- A system call that is known tells of itself.
+            CASE WHEN evidence IN ('fsync', 'after_fsync') AND NOT coalesce(
+                call IN {SYNC_FILE} AND coalesce(target_lost < call_at, true), false)
+                THEN synced.ts END,
             CASE WHEN evidence = 'log' AND metadata THEN committed.ts END,
+            CASE WHEN evidence = 'log' AND latest.event = 'log' THEN latest.ts END,
             CASE WHEN bracket_ino IS NULL THEN named.ts END,
             CASE WHEN at_ns < ts THEN at_ns END
         ) AS since
@@ -223,7 +263,7 @@ WITH joined AS (
 )
 SELECT id, ts, at_ns, by_tid, dev, disk, fs, sector, nr_sector, rwbs, metadata, page, pages, pid,
     tid, comm, ino, root, call, bracket_ino IS NOT NULL AS in_bracket,
-    {apart("inode_at", "age")} AS dirty_since,
+    inode_at AS bracket_at, {apart("inode_at", "age")} AS dirty_since,
     -- What a direct write writes is its caller's, but for pages that others left in its way.
     evidence = 'direct' AND latest.event IS DISTINCT FROM 'writepages_start' AS direct,
     latest.event IN ('map_blocks', 'ordered_extent') AS extents, machine_lost,
@@ -239,6 +279,8 @@ SELECT id, ts, at_ns, by_tid, dev, disk, fs, sector, nr_sector, rwbs, metadata, 
         -- The end of a bracket may be among events that were lost since its start.
         WHEN machine_lost >= since OR by_tid = -1 THEN 'unknown'
         WHEN evidence IN ('bracket', 'log', 'direct') THEN 'exact'
+        -- ext4 tells of the end, too: no system call is needed.
+        WHEN evidence = 'fsync' AND synced.event = 'fsync_start' THEN 'exact'
         WHEN evidence IN ('write_call', 'after_fsync') THEN 'inferred'
         WHEN target_lost >= call_at THEN 'inferred'
         WHEN evidence IN ('fsync', 'fsync_call', 'sync_call') THEN 'exact'
@@ -255,14 +297,14 @@ def make_submissions(trace: Trace) -> None:
     page, pages, pid, tid, comm; metadata: whether rwbs says so); disk and fs (its volume as
     write-back events and as file systems call it); at_ns and by_tid (when it was decided on, by
     which thread; -1: not known); reason and certainty (exact, inferred, unknown); call; ino and
-    root (null: not known); in_bracket (the inode by a write-back bracket), dirty_since (ns, of that
-    inode); direct (the caller's own data), extents (or pages of others that were in its way);
-    machine_lost (ns: the end of the last loss before it).
+    root (null: not known); in_bracket (the inode by a write-back bracket), bracket_at (ns: where it
+    begins), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages of
+    others that were in its way); machine_lost (ns: the end of the losses that began before it).
 
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), `threads`, and what `make_volumes` makes.
     """
-    for statement in (_BIOS, _STEPS, _WORKED, _PLACED):
+    for statement in (_BIOS, _WORKS, _STEPS, _QUEUED, _WORKED, _PLACED):
         trace.execute(statement)
     make_calls_before(trace, "SELECT by_tid AS tid, at_ns AS ts FROM placed", "calls_of_bios")
     for statement in (_BRACKETS, _CALLS, _IN_STEP, _LOST, _JOINED):

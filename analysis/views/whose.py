@@ -32,7 +32,7 @@ WITH calls AS (
     FROM syscalls WHERE name IN {SYNC}
     UNION ALL
     SELECT f.tid, c.ts, least(c.returned, {LATEST} - 1)
-    FROM (SELECT tid, ts FROM file_writes WHERE event = 'fsync') f
+    FROM (SELECT tid, ts FROM file_writes WHERE event IN ('fsync', 'fsync_start')) f
     ASOF JOIN calls_of_fsyncs c ON f.tid = c.tid AND f.ts >= c.ts WHERE f.ts <= c.returned
 ), mine AS (
     SELECT ts, ended FROM calls SEMI JOIN (SELECT tid FROM threads WHERE target IS NOT NULL)

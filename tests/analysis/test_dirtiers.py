@@ -152,6 +152,46 @@ def test_a_whole_file_written_by_ext4_is_clean(tmp_path):
     assert dirtiers("not waiting", sync_mode=0) == [(2,)]
 
 
+def test_write_outs_that_overlap_each_clean_what_was_dirtied_before_them(tmp_path):
+    """Two processes sync a file by turns: the end of each call lies in one of the other's."""
+    most = (1 << 63) - 1
+    whole = {"offset": 0, "last": most, "nr_to_write": most, "sync_mode": 1}
+    told = []
+    for n in range(5):
+        named = {"tid": 70 + n % 2, "pid": 70 + n % 2, "dev": DEV, "ino": INO}
+        told.append({"ts": 100 + 20 * n, "event": "writepages_start", **named, **whole})
+        told.append({"ts": 130 + 20 * n, "event": "writepages_end", **named})
+    told.sort(key=lambda row: row["ts"])
+    assert found(
+        tmp_path,
+        "dirtier, dirtiers, certainty",
+        [*page(90, OTHER), *page(125, CHILD), *page(200, JOB)],
+        *(write_out(ts, PAGES_BIT) for ts in (134, 172, 220)),
+        more={"file_writes": told},
+    ) == [(CHILD, 1, "exact"), (None, None, "exact"), (JOB, 1, "exact")]
+
+
+def test_a_file_removed_as_its_write_out_ends_begins_anew_once(tmp_path):
+    """At one time, of a clock of microseconds: everybody who dirties it next counts."""
+    most, files = (1 << 63) - 1, 20
+    whole = {"offset": 0, "last": most, "nr_to_write": most, "sync_mode": 1}
+    dirty, told, brackets = [], [], []
+    for ino in range(1, files + 1):
+        at, named = 1000 * ino, {"tid": OTHER, "pid": OTHER, "dev": DEV, "ino": ino}
+        told += [
+            {"ts": at + 3, "event": "writepages_start", **named, **whole},
+            {"ts": at + 6, "event": "writepages_end", **named},
+            {"ts": at + 6, "event": "free_inode", **named, "tid": JOB, "pid": JOB},
+        ]
+        pages = [*page(at + 10, OTHER), *page(at + 20, JOB)]
+        dirty += [{**row, "ino": ino} for row in pages]
+        rows, written = write_out(at + 100)
+        brackets.append(([{**row, "ino": ino} for row in rows], written))
+    columns = "dirtier, dirtiers, target, certainty"
+    answers = found(tmp_path, columns, dirty, *brackets, more={"file_writes": told})
+    assert answers == [(JOB, 2, None, "ambiguous")] * files
+
+
 def test_who_writes_out_does_not_dirty(tmp_path):
     wrote = {"tid": OTHER, "pid": OTHER, "dev": DEV, "ino": INO}
     assert found(

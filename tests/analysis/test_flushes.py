@@ -203,6 +203,20 @@ def test_of_brackets_that_begin_at_one_time_the_last_one_holds(tmp_path):
     ) == [("sync", 11, "exact")]
 
 
+def test_a_bracket_that_ends_as_it_begins_gives_no_reason(tmp_path):
+    # A clock of microseconds; the same thread then does another work of the kernel's.
+    empty = [work(100, "start"), work(100, "written")]
+    others = [work(200, "start"), work(300, "written"), work(300, "start", "sync")]
+    for number, rows in enumerate([empty + others, empty[::-1] + others]):
+        assert found(
+            tmp_path,
+            "reason, certainty",
+            f"{number}.trace",
+            block=[bio(130, KWORKER, 80), bio(250, KWORKER, 80), bio(350, KWORKER, 80)],
+            writeback=rows,
+        ) == [("other", "unknown"), ("periodic", "exact"), ("sync", "exact")]
+
+
 def test_what_ends_and_what_begins_at_one_time_are_told_apart_in_any_order(tmp_path):
     # A clock of microseconds: the flusher leaves inode 11 and is at inode 12 at once.
     brackets = [inode(120, "start", 11), inode(140, "end", 11), inode(140, "start", 12)]

@@ -2,54 +2,7 @@
 
 import pytest
 
-from analysis.views.flushes import flushes
-from tests.support.traces import make_trace
-
-KWORKER, HELPER, JOB, OTHER = 50, 51, 7, 8
-DEV, ANOTHER, BDI, FSID = "254:0", "254:16", "btrfs-1", "35cbcaf9-a890-4565-b69e-e6ec26acd374"
-BTRFS = [{"fsid": FSID, "bdi": BDI, "dev": "0:50", "devices": [DEV]}]
-
-PROCESSES = [
-    {"pid": JOB, "tid": JOB, "role": "target", "target": "job"},
-    {"pid": OTHER, "tid": OTHER, "role": "other"},
-    {"pid": KWORKER, "tid": KWORKER, "ppid": 2, "role": "flusher"},
-    {"pid": HELPER, "tid": HELPER, "ppid": 2, "role": "other"},
-]
-
-
-def bio(ts, tid=JOB, rwbs="W", dev=DEV):
-    return {
-        "ts": ts,
-        "tid": tid,
-        "pid": tid,
-        "event": "bio_queue",
-        "dev": dev,
-        "sector": 8 * ts,
-        "nr_sector": 8,
-        "rwbs": rwbs,
-    }
-
-
-def said(ts, event, ino=None, tid=JOB, dev=DEV, **more):
-    return {"ts": ts, "tid": tid, "pid": tid, "event": event, "dev": dev, "ino": ino, **more}
-
-
-def of_btrfs(ts, event, ino=None, tid=JOB, root=5, **more):
-    return said(ts, event, ino, tid, None, fsid=FSID, root=root, **more)
-
-
-def work(ts, event, tid, item):
-    return {"ts": ts, "tid": tid, "pid": tid, "event": event, "fsid": FSID, "work": item}
-
-
-def call(ts, name, dur=100, tid=JOB):
-    return {"ts": ts, "tid": tid, "pid": tid, "nr": 1, "name": name, "dur_ns": dur}
-
-
-def found(tmp_path, columns, tables, **manifest):
-    with make_trace(tmp_path / "t", {"processes": PROCESSES, **tables}, **manifest) as trace:
-        flushes(trace)
-        return trace.connection.execute(f"SELECT {columns} FROM flushes ORDER BY ts").fetchall()
+from tests.support.submissions import ANOTHER, DEV, JOB, KWORKER, OTHER, bio, call, found, said
 
 
 def test_an_fsync_of_ext4_needs_no_system_call(tmp_path):
@@ -165,6 +118,23 @@ def test_pages_in_the_way_of_a_direct_write_are_whoever_dirtied_thems(tmp_path):
     ) == [("direct", OTHER, 1, "exact"), ("direct", JOB, 1, "exact")]
 
 
+def test_the_end_of_another_direct_write_ends_no_other(tmp_path):
+    """It may come in an interrupt, while a thread writes another file."""
+    assert found(
+        tmp_path,
+        "reason, ino, dirtier, certainty",
+        {
+            "block": [bio(30), bio(50)],
+            "file_writes": [
+                said(20, "direct_start", 11),
+                said(25, "direct_end", 99),
+                said(40, "direct_end", 11),
+            ],
+            "syscalls": [call(10, "pwrite64")],
+        },
+    ) == [("direct", 11, JOB, "exact"), ("direct", 11, None, "inferred")]
+
+
 def test_where_they_cannot_be_told_from_its_own_it_is_ambiguous(tmp_path):
     assert found(
         tmp_path,
@@ -178,6 +148,30 @@ def test_where_they_cannot_be_told_from_its_own_it_is_ambiguous(tmp_path):
     ) == [("direct", JOB, 2, "ambiguous")]
 
 
+def test_who_writes_directly_has_one_part_in_it(tmp_path):
+    """Though others had dirtied pages that may have been in the way."""
+    assert (
+        found(
+            tmp_path,
+            "dirtier, dirtiers, target, whose, certainty",
+            {
+                "block": [bio(30), bio(130)],
+                "file_writes": [
+                    said(ts, event, ino)
+                    for at, ino in ((20, 11), (120, 12))
+                    for ts, event in ((at, "direct_start"), (at + 5, "map_blocks"))
+                ],
+                "dirty": [
+                    *(said(4, "dirty_folio", 11, JOB), said(5, "dirty_folio", 11, OTHER)),
+                    said(6, "dirty_folio", 12, OTHER),
+                ],
+                "syscalls": [call(10, "pwrite64", 50), call(110, "pwrite64")],
+            },
+        )
+        == [(JOB, 2, None, "shared", "ambiguous")] * 2
+    )
+
+
 def test_a_direct_write_of_an_earlier_call_is_over(tmp_path):
     assert found(
         tmp_path,
@@ -188,6 +182,20 @@ def test_a_direct_write_of_an_earlier_call_is_over(tmp_path):
             "syscalls": [call(10, "pwrite64"), call(1010, "close")],
         },
     ) == [("other", 12, "exact")]
+
+
+def test_what_was_said_in_a_call_that_has_returned_is_over(tmp_path):
+    """A page fault makes room: what it writes to a swap file is not the file last synced."""
+    assert found(
+        tmp_path,
+        "reason, ino, dirtier, certainty",
+        {
+            "block": [bio(50), bio(250)],
+            "dirty": [said(5, "dirty_folio", 11)],
+            "file_writes": [said(20, "fsync", 11), said(25, "map_blocks", 11)],
+            "syscalls": [call(10, "fsync")],
+        },
+    ) == [("fsync", 11, JOB, "exact"), ("other", None, None, "unknown")]
 
 
 def test_data_after_the_log_is_not_the_logs(tmp_path):
@@ -236,136 +244,11 @@ def test_a_fast_commit_of_ext4_is_the_journals_and_the_data_in_it_the_fsyncs(tmp
     ) == [("fsync", 12, "exact"), ("journal", None, "exact"), ("fsync", None, "exact")]
 
 
-def test_btrfs_is_known_by_all_of_its_names(tmp_path):
-    bracket = {"tid": KWORKER, "pid": KWORKER, "dev": BDI, "ino": 257}
-    assert found(
-        tmp_path,
-        "reason, ino, root, dirtier, certainty",
-        {
-            "block": [
-                bio(40, KWORKER),
-                *(bio(130), bio(150, rwbs="WSM")),
-                bio(230),
-            ],
-            "writeback": [
-                {"ts": 10, "tid": KWORKER, "event": "start", "reason": "sync", "bdi": BDI}
-            ],
-            "inode_writeback": [{"ts": 20, "event": "start", **bracket}],
-            "dirty": [said(5, "dirty_folio", 257, dev=BDI)],
-            "file_writes": [
-                of_btrfs(30, "ordered_extent", 257, KWORKER),
-                of_btrfs(120, "fsync", 258),
-                said(220, "direct_start", 259, dev="0:50"),
-            ],
-            "syscalls": [call(110, "fsync"), call(210, "pwrite64")],
-        },
-        btrfs=BTRFS,
-    ) == [
-        ("sync", 257, 5, JOB, "exact"),
-        ("fsync", 258, 5, None, "exact"),
-        ("journal", 1, None, None, "exact"),
-        ("direct", 259, None, JOB, "exact"),
-    ]
-
-
-def test_a_worker_of_btrfs_works_for_who_queued_its_task(tmp_path):
-    assert found(
-        tmp_path,
-        "reason, call, pid, ino, certainty",
-        {
-            "block": [bio(510, HELPER), bio(530, HELPER), bio(610, HELPER)],
-            "file_writes": [
-                of_btrfs(20, "fsync", 258),
-                work(30, "work_queued", JOB, 1),
-                work(500, "work_start", HELPER, 1),
-                work(520, "work_end", HELPER, 1),
-                # A compressed extent: made by the worker itself.
-                work(40, "work_queued", JOB, 2),
-                work(600, "work_start", HELPER, 2),
-                of_btrfs(605, "ordered_extent", 258, HELPER),
-            ],
-            "syscalls": [call(10, "fsync", 1000)],
-        },
-        btrfs=BTRFS,
-    ) == [
-        ("fsync", "fsync", HELPER, 258, "exact"),
-        ("other", None, HELPER, None, "unknown"),
-        ("fsync", "fsync", HELPER, 258, "exact"),
-    ]
-
-
-def test_what_its_owner_does_by_then_is_another_matter(tmp_path):
-    assert found(
-        tmp_path,
-        "call, ino",
-        {
-            "block": [bio(510, HELPER)],
-            "file_writes": [
-                of_btrfs(20, "ordered_extent", 258),
-                work(30, "work_queued", JOB, 1),
-                of_btrfs(450, "ordered_extent", 259),
-                work(500, "work_start", HELPER, 1),
-            ],
-            "syscalls": [call(10, "sync_file_range"), call(400, "close", 500)],
-        },
-        btrfs=BTRFS,
-    ) == [("sync_file_range", 258)]
-
-
-def test_a_task_queued_by_a_task_is_traced_back_to_its_beginning(tmp_path):
-    assert found(
-        tmp_path,
-        "reason, call, ino, certainty",
-        {
-            "block": [bio(710, KWORKER)],
-            "file_writes": [
-                work(30, "work_queued", JOB, 1),
-                work(500, "work_start", HELPER, 1),
-                of_btrfs(505, "ordered_extent", 258, HELPER),
-                work(510, "work_queued", HELPER, 2),
-                work(700, "work_start", KWORKER, 2),
-            ],
-            "syscalls": [call(10, "fsync", 1000)],
-        },
-        btrfs=BTRFS,
-    ) == [("fsync", "fsync", 258, "exact")]
-
-
-def test_a_task_that_nobody_was_seen_to_queue_is_nobodys(tmp_path):
-    assert found(
-        tmp_path,
-        "reason, ino, certainty",
-        {
-            "block": [bio(510, HELPER)],
-            "file_writes": [work(500, "work_start", HELPER, 1)],
-            "syscalls": [call(400, "fsync", 1000, HELPER)],
-        },
-        btrfs=BTRFS,
-    ) == [("other", None, "unknown")]
-
-
-def gap(stream, start, end):
-    return {"stream": stream, "cpu": 0, "from": start, "to": end, "count": 1, "cause": "overrun"}
-
-
-@pytest.mark.parametrize(
-    ("stream", "start", "certainty"),
-    [
-        ("ftrace-machine-cpu0", 26, "unknown"),
-        ("ebpf-machine", 26, "unknown"),
-        ("ftrace-machine-cpu0", 35, "exact"),
-        ("ftrace-target-cpu0", 26, "inferred"),
-        ("ftrace-target-cpu0", 5, "exact"),
-    ],
-)
-def test_what_may_have_been_lost_since_is_doubted(tmp_path, stream, start, certainty):
-    assert found(
-        tmp_path,
-        "certainty",
-        {
-            "block": [bio(30)],
-            "file_writes": [said(25, "map_blocks", 11)],
-            "syscalls": [call(10, "close")],
-            "loss": [gap(stream, start, start + 2)],
-        },
-    ) == [(certainty,)]
+@pytest.mark.parametrize(("name", "whose"), [("pwrite64", "target"), ("close", None)])
+def test_what_the_journal_writes_amid_a_synchronous_write_is_the_targets(tmp_path, name, whose):
+    tables = {
+        "block": [bio(30, KWORKER, "WSM")],
+        "file_writes": [said(20, "fsync_start", 11)] if name == "pwrite64" else [],
+        "syscalls": [call(10, name)],
+    }
+    assert found(tmp_path, "whose", tables) == [(whose,)]

@@ -149,6 +149,22 @@ def test_files_of_one_number_on_two_partitions_are_told_apart_but_for_their_dirt
     ]
 
 
+def test_a_write_out_does_not_end_on_another_partition(tmp_path):
+    """Its own end is among lost events; the thread then writes a file of that number there."""
+    whole = {"offset": 0, "last": (1 << 63) - 1, "nr_to_write": (1 << 63) - 1, "sync_mode": 1}
+    tables = {
+        "block": [bio(130)],
+        "dirty": [dirtied(5, 11, OTHER), dirtied(60, 11)],
+        "file_writes": [
+            said(20, "writepages_start", 11, **whole),
+            said(50, "writepages_end", 11, SECOND),
+            said(120, "writepages_start", 11),
+        ],
+        "syscalls": [called(110, "fsync")],
+    }
+    assert found(tmp_path, "ino, dirtiers", tables, BOTH) == [(11, 2)]
+
+
 def test_a_write_out_on_one_partition_cleans_no_file_on_the_other(tmp_path):
     whole = {"offset": 0, "last": (1 << 63) - 1, "nr_to_write": (1 << 63) - 1, "sync_mode": 1}
     tables = {
@@ -164,6 +180,49 @@ def test_a_write_out_on_one_partition_cleans_no_file_on_the_other(tmp_path):
         "syscalls": [called(10, "fsync"), called(110, "fsync")],
     }
     assert found(tmp_path, "ino, dirtiers", tables, BOTH) == [(11, 1), (11, 2)]
+
+
+def test_where_no_partition_begins_no_bracket_of_the_flusher_cleans_a_file(tmp_path):
+    """Both may have a file of the number; which one was written, nobody knows."""
+    inode = {"tid": KWORKER, "pid": KWORKER, "dev": DISK, "ino": 11, "state": 0}
+    times = (100, 200)
+    mark = {**dirtied(5, 11, OTHER), "event": "mark_inode_dirty", "flags": 4}
+    tables = {
+        "dirty": [dirtied(5, 11, OTHER), mark],
+        "block": [bio(ts + 5, FAR, KWORKER) for ts in times],
+        "inode_writeback": [
+            {"ts": at, "event": event, **inode}
+            for ts in times
+            for at, event in ((ts, "start"), (ts + 9, "end"))
+        ],
+        "writeback": [{"ts": 1, "tid": KWORKER, "event": "start", "reason": "sync", "bdi": DISK}],
+    }
+    unknown = [{k: v for k, v in disk.items() if k != "start"} for disk in DISKS]
+    answer = found(tmp_path, "dirtier, certainty", tables, {**BOTH, "disks": unknown})
+    assert answer == [(OTHER, "ambiguous")] * 2
+
+
+def test_a_bracket_of_the_flusher_cleans_the_file_whose_partition_it_wrote_to(tmp_path):
+    def flushed(ts, sector=None):
+        inode = {"tid": KWORKER, "pid": KWORKER, "dev": DISK, "ino": 11, "state": 0}
+        begun, ended = ({"ts": ts, "event": "start"}, {"ts": ts + 9, "event": "end"})
+        return [begun | inode, ended | inode], [bio(ts + 5, sector, KWORKER)] if sector else []
+
+    def mark(ts, tid):
+        return {**dirtied(ts, 11, tid), "event": "mark_inode_dirty", "flags": 4}
+
+    brackets = [flushed(100), flushed(200, AT), flushed(300, FAR), flushed(400, AT)]
+    tables = {
+        "dirty": [dirtied(5, 11, OTHER), mark(5, OTHER), dirtied(250, 11), mark(250, JOB)],
+        "block": [row for _, bios in brackets for row in bios],
+        "inode_writeback": [row for rows, _ in brackets for row in rows],
+        "writeback": [{"ts": 1, "tid": KWORKER, "event": "start", "reason": "sync", "bdi": DISK}],
+    }
+    assert found(tmp_path, "dirtier, dirtiers, target, whose, certainty", tables, BOTH) == [
+        (OTHER, 1, None, "other", "ambiguous"),
+        (JOB, 2, None, "shared", "ambiguous"),
+        (JOB, 1, "job", "target", "ambiguous"),
+    ]
 
 
 def test_a_file_of_the_recorders_hides_none_on_another_partition(tmp_path):

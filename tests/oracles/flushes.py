@@ -1,122 +1,192 @@
-"""The view `flushes` and who dirtied what, worked out naively: one event after the other.
+"""The view `flushes`, worked out naively: one event after the other.
 
 It is written from the documentation (docs/architecture.md, docstrings), not from the views' code.
-Whole disks only, and the flusher, ext4's fsync and its journal: no btrfs, no xfs.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
-Row = dict[str, Any]
-I_DIRTY_PAGES = 4
-WHOLE = (1 << 63) - 1
+from tests.oracles.dirtied import Place, Row
+from tests.oracles.threads import SYNC_ALL, SYNC_FILE, Replay, Said, Thread
 
-
-class Inode:
-    """Who may have a part in an inode's dirty pages: (ts, pid, by a folio), in order."""
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[int, int, bool]] = []
-        self.since = -1
-
-    def dirty(self, ts: int, pid: int, folio: bool) -> None:
-        self.parts.append((ts, pid, folio))
-
-    def held(self) -> list[tuple[int, int, bool]]:
-        """Those that count: marks while a page was dirty. Events of one time count together."""
-        begun = min((ts for ts, _, folio in self.parts if folio), default=None)
-        return [part for part in self.parts if begun is not None and part[0] >= begun]
-
-    def clean(self, since: int) -> None:
-        """Only what was dirtied from `since` on can be dirty."""
-        self.parts = [part for part in self.parts if part[0] >= since]
-        self.since = since
-
-    def dirtier(self) -> int | None:
-        return next((pid for _, pid, folio in reversed(self.parts) if folio), None)
-
-    def dirtiers(self) -> int:
-        return len({pid for _, pid, _ in self.held()})
+WRITES = ("write", "pwrite64")
+NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync", "direct_start")
 
 
-class Thread:
-    """The brackets that a thread is in."""
+@dataclass
+class Decision:
+    """Where a bio was decided on: by which thread, when, and what that one was in.
 
-    def __init__(self) -> None:
-        self.reason: str | None = None
-        self.inode: tuple[str, int] | None = None
-        self.begun = 0
-        self.named: tuple[str, int] | None = None
-        self.whole: int | None = None
-        self.syncs = False
+    What its file system said is None where it is of another volume, or over.
+    """
 
+    thread: Thread
+    at: int
+    fs: str
+    metadata: bool
+    of_task: bool
+    extent: Said | None
+    call: Row | None = None
+    said: Said | None = None
+    synced: Said | None = None
+    direct: Said | None = None
+    commit: Said | None = None
 
-def flushes_of(tables: dict[str, list[Row]]) -> list[Row]:
-    """What `flushes` says of each write bio: reason, ino, dirtier, dirtiers, target, certainty."""
-    inodes: dict[tuple[str, int], Inode] = {}
-    threads: dict[int, Thread] = {}
-    lost = [gap["to"] for gap in tables["loss"]]
-    of_process = {row["pid"]: row for row in tables["processes"]}
-    events = [
-        (row["ts"], name, row)
-        for name in ("writeback", "inode_writeback", "file_writes", "dirty", "block")
-        for row in tables[name]
-    ]
-    found = []
-    for ts, table, row in sorted(events, key=lambda event: event[0]):
-        thread = threads.setdefault(row["tid"], Thread())
-        place = row["dev"], row.get("ino")
-        inode = inodes.setdefault(place, Inode())
-        match table, row["event"]:
-            case "writeback", "start":
-                thread.reason = row["reason"]
-            case "writeback", "written":
-                thread.reason = None
-            case "inode_writeback", "start":
-                thread.inode, thread.begun = place, ts
-            case "inode_writeback", "end":
-                if not row["state"] & I_DIRTY_PAGES:
-                    inode.clean(thread.begun)
-                thread.inode = None
-            case "file_writes", "fsync_start":
-                thread.syncs = True
-            case "file_writes", "fsync_end":
-                thread.syncs = False
-            case "file_writes", "writepages_start":
-                whole = (row["offset"], row["last"], row["sync_mode"]) == (0, WHOLE, 1)
-                thread.named, thread.whole = place, ts if whole else None
-            case "file_writes", "writepages_end":
-                if thread.whole is not None:
-                    inode.clean(thread.whole)
-                thread.named = thread.whole = None
-            case "file_writes", "free_inode":
-                inode.clean(ts)
-            case "dirty", kind:
-                inode.dirty(ts, row["pid"], kind == "dirty_folio")
-            case "block", "bio_queue" if row["rwbs"][0] == "W":
-                found.append(row_of(row, thread, inodes, of_process, lost))
-    return found
+    @property
+    def name(self) -> str | None:
+        return self.call["name"] if self.call else None
+
+    @property
+    def file(self) -> Said | None:
+        """What names the file."""
+        if self.extent or self.said is None or self.said.event in NAMING:
+            return self.extent or self.said
+        return self.direct if self.said.event in ("writepages_end", "log") else None
 
 
-def row_of(
-    bio: Row, thread: Thread, inodes: dict[Any, Inode], of_process: dict[int, Row], lost: list[int]
-) -> Row:
-    """The row of a write bio."""
-    role = of_process.get(bio["pid"], {}).get("role")
-    reason, place = thread.reason, thread.inode or thread.named
-    if reason is None:
-        reason = "journal" if role == "journal" else "fsync" if thread.syncs else "other"
-    row = {"ts": bio["ts"], "dev": bio["dev"], "sector": bio["sector"], "reason": reason}
-    inode = inodes.get(place, Inode())
-    dirtier = inode.dirtier()
-    row |= {"ino": place and place[1], "dirtier": dirtier, "dirtiers": inode.dirtiers() or None}
-    row["target"] = None
-    parts = {of_process[pid]["target"] for _, pid, _ in inode.held()}
-    if dirtier is not None and len(parts) == 1:
-        row["target"] = parts.pop()
-    row["certainty"] = "exact" if place or reason == "journal" else "unknown"
-    if dirtier is not None:
-        missed = any(inode.since <= end <= bio["ts"] for end in lost)
-        row["certainty"] = "exact" if inode.dirtiers() == 1 and not missed else "ambiguous"
-    return row
+@dataclass
+class Reason:
+    """`since`: no event after it may be missing. `by_call`: the system call is what tells."""
+
+    reason: str
+    certainty: str = "exact"
+    since: int | None = None
+    by_call: bool = False
+
+
+class Flushes(Replay):
+    """Rows of the view, of the events of a trace."""
+
+    def decision(self, bio: Row, thread: Thread) -> Decision:
+        fs, metadata = self.volumes.at(bio["dev"], bio["sector"]), "M" in bio["rwbs"]
+        task = thread.task if self.volumes.is_btrfs(fs) else None
+        found = Decision(thread, bio["ts"], fs, metadata, task is not None, None)
+        if task:
+            found.thread, found.extent = task.by or Thread(-1), task.extent
+            found.at = task.ts if task.by else bio["ts"]
+        thread = found.thread
+        found.call = self.call(thread.tid, found.at)
+        since = self.told_from(thread.tid, found.at)
+
+        def holds(said: Said | None, since: int = since) -> Said | None:
+            return said if said and said.fs == fs and said.ts >= since else None
+
+        # Outside of brackets that have ended since.
+        found.said = holds(thread.said, max(thread.work_at, thread.inode_at, since))
+        found.synced, found.commit = holds(thread.synced), holds(thread.commit)
+        found.direct = None if metadata else holds(thread.direct)
+        return found
+
+    def bio(self, bio: Row, thread: Thread) -> Row:
+        """The row of a write bio, looked at where it was decided on."""
+        it = self.decision(bio, thread)
+        if thread.inode and thread.wrote_to is not None:
+            thread.wrote_to.add(it.fs)
+        thread, file = it.thread, it.file
+        of_disk = thread.inode and thread.inode[0] == self.volumes.bdi(it.fs)
+        inode = thread.inode if of_disk else None
+        ino, root = (inode[1] if inode else file.ino if file else None), None
+        if it.metadata:
+            ino = inode[1] if inode else 1 if self.volumes.is_btrfs(it.fs) else None
+        elif file and file.ino == ino:
+            root = file.root
+        by = self.reason(it, ino)
+        relied = [thread.inode_at] if inode else [file.ts] if file else []
+        relied += [it.at] if it.of_task else []
+        relied += [] if by.since is None else [by.since]
+        if by.by_call and it.call and self.lost("target", it.call["ts"], it.at):
+            by.certainty = "inferred"
+        if (relied and self.lost("machine", min(relied), bio["ts"])) or thread.tid == -1:
+            by.certainty = "unknown"
+        row = {name: bio[name] for name in ("ts", "dev", "sector")}
+        row |= {"reason": by.reason, "call": it.name, "ino": ino, "root": root}
+        row |= {"certainty": by.certainty, "dirtier": None, "dirtiers": None, "target": None}
+        row["whose"] = None
+        if ino is not None and not it.metadata:
+            event = it.said.event if it.said else None
+            if it.direct and row["reason"] == "direct" and event != "writepages_start":
+                others = event in ("map_blocks", "ordered_extent")
+                row |= self.writer(row, (it.fs, ino), it.at, thread.tid, others)
+            else:
+                row |= self.dirtiers(row, (it.fs, ino), it.at, thread if inode else None)
+        if row["dirtier"] is None:
+            row["whose"] = self.inferred(thread.tid, row, it.metadata)
+        return row
+
+    def reason(self, it: Decision, ino: int | None) -> Reason:
+        call, synced, said = it.call, it.synced, it.said
+        if it.thread.reason:
+            return Reason(it.thread.reason, since=it.thread.work_at)
+        if self.of_process.get(it.thread.tid, {}).get("role") == "journal":
+            return Reason("journal")
+        if it.metadata and said and said.event == "log":
+            return Reason("journal", since=said.ts)
+        if it.metadata and it.commit:
+            return Reason("journal", since=it.commit.ts)
+        if it.metadata and self.volumes.is_btrfs(it.fs):
+            return Reason("journal")
+        if it.direct:
+            return Reason("direct", since=it.direct.ts)
+        # ext4 says where it ends, xfs and btrfs do not.
+        told = synced is not None and synced.event == "fsync_start"
+        if call and it.name in SYNC_FILE and not (told and self.lost("target", call["ts"], it.at)):
+            return Reason("fsync", by_call=True)
+        if synced and (told or call):
+            return Reason("fsync", since=synced.ts, by_call=not told)
+        if it.name in SYNC_ALL:
+            return Reason("sync", by_call=True)
+        if it.name in WRITES:
+            return Reason("direct", "inferred")
+        if call:
+            return Reason("other", "inferred" if ino is None else "exact", by_call=True)
+        if synced and said and said.ino == synced.ino:
+            return Reason("fsync", "inferred", synced.ts)
+        return Reason("other", "unknown")
+
+    def dirtiers(self, row: Row, place: Place, at: int, flusher: Thread | None) -> Row:
+        """Who dirtied it; `flusher`: the thread whose bracket it is in."""
+        held = self.inodes.held(place, at)
+        since = self.inodes.clean_since(place, at)
+        doubted = (
+            self.lost("machine", since, row["ts"])
+            or (flusher is not None and flusher.inode_at - flusher.age < self.start)
+            or self.volumes.bdi(place[0]) in self.volumes.shared
+            or len(self.inodes.roots.get(place, ())) > 1
+        )
+        last = [pid for _, pid, folio in held if folio]
+        return self.parts(row, {pid for _, pid, _ in held}, last[-1], doubted) if held else {}
+
+    def writer(self, row: Row, place: Place, at: int, pid: int, others: bool) -> Row:
+        """Who wrote it directly; `others`: it may be pages that were in the way."""
+        parts = {other for _, other, _ in self.inodes.held(place, at)} if others else set()
+        return self.parts(row, parts | {pid}, pid, False)
+
+    def parts(self, row: Row, processes: set[int], dirtier: int, doubted: bool) -> Row:
+        targets = {self.of_process[pid]["target"] for pid in processes}
+        whose = "target" if None not in targets else "shared" if len(targets) > 1 else "other"
+        doubted = (doubted or len(processes) > 1) and row["certainty"] == "exact"
+        return {
+            "dirtier": dirtier,
+            "dirtiers": len(processes),
+            "whose": whose,
+            "target": targets.pop() if len(targets) == 1 else None,
+            "certainty": "ambiguous" if doubted else row["certainty"],
+        }
+
+    def inferred(self, tid: int, row: Row, metadata: bool) -> str | None:
+        """Whose it is, of a thread that decided on it, where nobody was seen to dirty it."""
+        process, of_all = self.of_process.get(tid), metadata or row["reason"] == "journal"
+        if process is None:
+            return None
+        if tid in self.kernel:
+            waits = any(begun <= row["ts"] <= end for begun, end in self.waited)
+            return "target" if of_all and waits else None
+        if of_all or row["reason"] in ("direct", "fsync") or row["call"] == "close":
+            return "target" if process["target"] else "other"
+        return None
+
+
+def flushes_of(tables: dict[str, list[Row]], manifest: dict[str, list[Row]]) -> list[Row]:
+    """What `flushes` says of each write bio."""
+    return Flushes(tables, manifest).run()

@@ -1,6 +1,7 @@
 """What one trace comes to, measure by measure, so that traces can be held against each other.
 
-What is of the jobs is per job, where several run at once. A measure that a trace cannot give is not
+What is of the jobs is per job, where several run at once. What no event gives to a target is the
+whole machine's, and its topic says so. A measure that a trace cannot give is not
 there, and `whys` tells the reason. A call that was never made is 0, and so is a reason that never
 came up.
 """
@@ -24,10 +25,17 @@ from analysis.views.calls_by_kind import SYNC
 from analysis.views.flushes import flushes
 from analysis.views.requests import requests
 from analysis.views.volumes import on_device
+from analysis.views.whose import MINE, everybody_because
 from probes.errors import BadTrace
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 
+TARGETS_PAGES = "flushed pages"
+"""Pages that a target had a part in."""
+MACHINES_PAGES = "flushed pages of the machine"
+"""Everybody's, but for what the recorder writes itself."""
+WRITEBACKS = "write-backs of the machine"
+REQUESTS = "requests of the machine"
 _LONGEST_CALLS = 20
 _SPREAD = ("p50", "p99")
 """Quantiles of times, beside their mean."""
@@ -172,25 +180,30 @@ def _writebacks(trace: Trace, dev: str | None) -> list[Row]:
     frame = writeback_reasons(trace, dev)
     minutes = _length_s(trace) / 60
     total = float(frame["writebacks"].sum())
-    rows = [Row("write-backs", "all", "1/min", total / minutes, ELSEWHERE)]
+    rows = [Row(WRITEBACKS, "all", "1/min", total / minutes, ELSEWHERE)]
     for reason, count in zip(frame["reason"], frame["writebacks"], strict=True):
         weight = ELSEWHERE * float(count) / total
-        rows.append(Row("write-backs", str(reason), "1/min", float(count) / minutes, weight, 0.0))
+        rows.append(Row(WRITEBACKS, str(reason), "1/min", float(count) / minutes, weight, 0.0))
     return rows
 
 
-def _flushed(trace: Trace, dev: str | None) -> list[Row]:
-    view = flushes(trace)
-    frame = trace.sql(
-        f"SELECT reason, sum(pages)::DOUBLE AS pages FROM {view} WHERE NOT own"
-        f" AND {on_device(trace, dev)} GROUP BY reason ORDER BY pages DESC, reason"
-    )
-    total = float(frame["pages"].sum())
-    rows = [Row("flushed pages", "all", "pages", total, ELSEWHERE)]
-    for reason, pages in zip(frame["reason"], frame["pages"], strict=True):
-        weight = ELSEWHERE * float(pages) / total if total else 0.0
-        rows.append(Row("flushed pages", str(reason), "pages", float(pages), weight, 0.0))
-    return rows
+def _flushed(topic: str, whose: str) -> Callable[[Trace, str | None], list[Row]]:
+    def make(trace: Trace, dev: str | None) -> list[Row]:
+        if topic == TARGETS_PAGES and (why := everybody_because(trace, all_writers=False)):
+            raise BadTrace(f"the targets' pages are not known: {why}")
+        view = flushes(trace)
+        frame = trace.sql(
+            f"SELECT reason, sum(pages)::DOUBLE AS pages FROM {view} WHERE {whose}"
+            f" AND {on_device(trace, dev)} GROUP BY reason ORDER BY pages DESC, reason"
+        )
+        total = float(frame["pages"].sum())
+        rows = [Row(topic, "all", "pages", total, ELSEWHERE)]
+        for reason, pages in zip(frame["reason"], frame["pages"], strict=True):
+            weight = ELSEWHERE * float(pages) / total if total else 0.0
+            rows.append(Row(topic, str(reason), "pages", float(pages), weight, 0.0))
+        return rows
+
+    return make
 
 
 def _requests(trace: Trace, dev: str | None) -> list[Row]:
@@ -206,7 +219,7 @@ def _requests(trace: Trace, dev: str | None) -> list[Row]:
     weights = {one["operation"]: ELSEWHERE * one["n"] / total for one in records(frame)}
     rows = [
         Row(
-            "requests",
+            REQUESTS,
             str(one["operation"]),
             "1/s",
             one["n"] / length,
@@ -217,7 +230,7 @@ def _requests(trace: Trace, dev: str | None) -> list[Row]:
     ]
     for one in records(operation_times(trace, dev)):
         label = f"{one['operation']}: {one['part']}"
-        rows += _times("requests", label, one, weights[one["operation"]])
+        rows += _times(REQUESTS, label, one, weights[one["operation"]])
     return rows
 
 
@@ -284,9 +297,10 @@ _MAKERS: dict[str, Callable[[Trace, str | None], list[Row]]] = {
     "stages": _stages,
     "calls": _calls,
     "page faults": _faults,
-    "write-backs": _writebacks,
-    "flushed pages": _flushed,
-    "requests": _requests,
+    WRITEBACKS: _writebacks,
+    TARGETS_PAGES: _flushed(TARGETS_PAGES, f"NOT own AND whose IN {MINE}"),
+    MACHINES_PAGES: _flushed(MACHINES_PAGES, "NOT own"),
+    REQUESTS: _requests,
     "stalls": _stalls,
     "syncs": _syncs,
     **{topic: _of_studies(topic) for topic in _OF_STUDIES},

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.compare.comparison import CHANGED, MISSING, NOISE, ROWS, UNTOLD, compare
 from analysis.compare.groups import Group, pairs, told
-from analysis.compare.measured import measured
+from analysis.compare.measured import MACHINES_PAGES, REQUESTS, TARGETS_PAGES, measured
 from analysis.compare.ratio import BOOTSTRAP, CONSTANT
 from analysis.figures.comparison import ratios
 from analysis.studies.identity import Identity, identity
@@ -16,6 +16,7 @@ from tests.support.compared import S, make_repeats
 from tests.support.compared import make_run as run
 from tests.support.studies import EVIL, make_study
 from tests.support.traces import make_trace
+from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
 
@@ -193,18 +194,18 @@ def test_times_have_their_median_and_tail_beside_the_mean(tmp_path):
     with of_times(tmp_path / "t") as trace:
         found = measured(trace).frame.set_index(["topic", "measure"])["value"]
         of_one = measured(trace, dev="8:0").frame.set_index(["topic", "measure"])["value"]
-    for topic, label in (("requests", "write: service"), ("syncs", "a call")):
+    for topic, label in ((REQUESTS, "write: service"), ("syncs", "a call")):
         # Of 1 to 100 ms, by the line between neighbours: rank 0.99 * 99 is between 99 and 100.
         known = {"": 50.5, ", p50": 50.5, ", p99": 99.01}
         for end, value in known.items():
             assert found[topic, f"{label}{end}"] == pytest.approx(value, rel=1 / 128), (label, end)
     assert found["minibatch", "train: end to end, p50"] == pytest.approx(50.5, rel=1 / 128)
     assert found["minibatch", "train: end to end, p95"] == pytest.approx(95.05, rel=1 / 128)
-    assert found["requests", "write: queue, p99"] == 2
+    assert found[REQUESTS, "write: queue, p99"] == 2
     assert found["syncs", "fsync and the like"] == pytest.approx(5.05)
     # The even ones: 2, 4, ... 100.
-    assert of_one["requests", "write: service"] == pytest.approx(51)
-    assert of_one["requests", "write: service, p50"] == pytest.approx(51, rel=1 / 128)
+    assert of_one[REQUESTS, "write: service"] == pytest.approx(51)
+    assert of_one[REQUESTS, "write: service, p50"] == pytest.approx(51, rel=1 / 128)
 
 
 def test_quantiles_have_ratios_and_intervals_as_means_have(tmp_path):
@@ -215,14 +216,59 @@ def test_quantiles_have_ratios_and_intervals_as_means_have(tmp_path):
                 paths.append(trace.folder)
     found = compare(paths)
     for topic, measure in (
-        ("requests", "write: service, p99"), ("syncs", "a call, p50"),
+        (REQUESTS, "write: service, p99"), ("syncs", "a call, p50"),
         ("minibatch", "train: end to end, p95"),
     ):  # fmt: skip
         one = row(found, topic, measure)
         assert one["ratio"] == pytest.approx(2.02 / 1.02, rel=0.01)
         assert one["ratio_low"] < one["ratio"] < one["ratio_high"]
         assert (one["verdict"], one["method"]) == (CHANGED, BOOTSTRAP)
-    assert row(found, "requests", "write: queue, p50")["method"] == CONSTANT
+    assert row(found, REQUESTS, "write: queue, p50")["method"] == CONSTANT
+
+
+def beside(folder, others, **manifest):
+    """A target that dirties and writes 5 pages, beside another job that does so with `others`."""
+    rows = {"dirty": [], "block": [], "processes": []}
+    for pid, target, pages in ((7, "job", 5), (8, None, others)):
+        process = {"pid": pid, "tid": pid, "comm": "python"}
+        role = {"role": "target", "target": target} if target else {"role": "other"}
+        rows["processes"].append(process | role)
+        at = {"pid": pid, "tid": pid, "dev": "8:0"}
+        for page in range(pages):
+            ts = S * pid + 10 * page
+            rows["dirty"].append(at | {"ts": ts, "event": "dirty_folio", "ino": pid, "index": page})
+            rows["block"].append(
+                at | {"ts": ts + 1000, "event": "bio_queue", "rwbs": "WS", "nr_sector": 8}
+                | {"sector": 8 * (page + 1000 * pid)}
+            )  # fmt: skip
+    manifest.setdefault("targets", [{"name": "job", "role": "target", "kind": "pid", "pid": 7}])
+    clock = {"name": "mono", "start_ns": 0, "end_ns": 100 * S}
+    rows["dirty"].sort(key=lambda one: one["ts"])
+    rows["block"].sort(key=lambda one: one["ts"])
+    make_trace(folder, rows | {"syscalls": [
+        {"ts": S * pid - 1, "pid": pid, "tid": pid, "name": "fsync", "dur_ns": S // 2, "ret": 0}
+        for pid in (7, 8)
+    ], "file_writes": [
+        {"ts": S * pid, "pid": pid, "tid": pid, "event": "fsync", "dev": "8:0", "ino": pid}
+        for pid in (7, 8)
+    ]}, clock=clock, **manifest).close()  # fmt: skip
+    return folder
+
+
+def test_another_job_s_pages_are_the_machine_s_and_not_the_target_s(tmp_path):
+    found = compare([beside(tmp_path / "a.trace", 5), beside(tmp_path / "b.trace", 45)])
+    assert row(found, TARGETS_PAGES, "all")["ratio"] == 1
+    assert row(found, MACHINES_PAGES, "all")["ratio"] == 5
+
+
+def test_pages_of_targets_that_nobody_can_tell_are_not_zero(tmp_path):
+    machine = [{"name": "machine", "role": "target", "kind": "machine", "pid": 0}]
+    place = beside(tmp_path / "a.trace", 5, targets=machine)
+    with Trace(place) as trace:
+        found = measured(trace)
+    assert TARGETS_PAGES not in set(found.frame["topic"])
+    assert "the whole machine was recorded" in found.whys[TARGETS_PAGES]
+    assert MACHINES_PAGES in set(found.frame["topic"])
 
 
 def test_a_trace_without_any_sync_has_no_times_of_them(tmp_path):

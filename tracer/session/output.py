@@ -58,7 +58,7 @@ class Output:
                 if path.exists():
                     shutil.rmtree(path)
                 path.mkdir(mode=0o700)
-            self._fd = os.open(path, _FOLDER)
+                self._fd = os.open(path, _FOLDER)
             self.place = Path(f"/proc/self/fd/{self._fd}")
             """Where its files are reached, in this process and those forked from it."""
             self._take()
@@ -74,12 +74,15 @@ class Output:
             ) from None
 
     def _take(self) -> None:
-        """Make it ours, if it is the one that was just made."""
-        mine = {os.geteuid(), *(invoking_user() or ())[:1]}
-        replaced = os.fstat(self._fd).st_uid not in mine
+        """Make it ours, if it is the one that was just made.
+
+        Its owner comes first: until then the user may change its mode again.
+        """
+        maker, _ = invoking_user() or (os.geteuid(), os.getegid())
+        replaced = os.fstat(self._fd).st_uid != maker
         if not replaced:
-            os.fchmod(self._fd, _WHILE_RECORDING)
             os.fchown(self._fd, os.geteuid(), os.getegid())
+            os.fchmod(self._fd, _WHILE_RECORDING)  # as it limits what an ACL gives
         if replaced or os.listdir(self._fd):
             os.close(self._fd)
             raise TracerError(
@@ -123,8 +126,9 @@ class Output:
     def _remove(self) -> None:
         for name in os.listdir(self._fd):
             shutil.rmtree(self.place / name, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
+        give_to_user(self._fd)
+        with contextlib.suppress(OSError), as_invoking_user():
+            self.path.rmdir()  # which may lead elsewhere by now
 
 
 def live_marks(path: Path) -> Path:

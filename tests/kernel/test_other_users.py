@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from analysis.studies.facts import keep
+from probes.errors import TracerError
 from tests.support.compared import make_run
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
-from probes.errors import TracerError
 from tracer.session.output import Output
 from tracer.store.trace import Trace
 from workloads.errors import JobError

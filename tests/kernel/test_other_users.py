@@ -294,6 +294,8 @@ def test_a_link_does_not_lead_out_of_a_targets_root(place):
     jail = place / "jail"
     jail.mkdir()
     (jail / "marks").symlink_to(outside.parent)
+    inside = jail / str(outside).lstrip("/")
+    inside.parent.mkdir(parents=True)
     source = f"import os, time\nos.chroot({str(jail)!r})\nos.chdir('/')\n" + (
         "print('in', flush=True)\nwhile True: os.getppid(); time.sleep(0.001)"
     )
@@ -304,11 +306,13 @@ def test_a_link_does_not_lead_out_of_a_targets_root(place):
         recorder = Tracer("record", "-e", "syscalls", "-o", "x.trace", "-p", process.pid, cwd=place)
         wait_for((place / "x.trace/raw/threads.json").exists, "the recording")
         outside.write_text(SECRET)
+        inside.write_text("of its own")
         recorder.send_signal(signal.SIGINT)
         _, err = recorder.communicate(timeout=120)
         process.kill()
     assert recorder.returncode == 0, err
     assert SECRET.encode() not in contents(place / "x.trace")
+    assert b"of its own" in contents(place / "x.trace/raw/marks")
 
 
 def test_under_sudo_a_page_is_written_with_the_users_rights(place, tracer, attack):

@@ -257,6 +257,22 @@ def test_marks_that_are_no_marks_are_left_out_and_counted(recording, place, atta
     assert cause.startswith("1 files of marks left out: ")
 
 
+DEEP = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+
+
+def test_folders_in_folders_of_marks_end_no_recording(recording, place):
+    """There are more of them than a function may call itself."""
+    trace = place / "theirs/x.trace"
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    python = [sys._base_executable, "-S", "-E", "-c", DEEP]
+    subprocess.run([*user, *python], cwd=trace / "raw/marks.live", check=True)
+    end(recording)
+    assert not (trace / "raw/marks.live").exists()
+    with Trace(trace) as opened:
+        assert opened.manifest["complete"]
+        assert opened.manifest["tables"]["syscalls"]["rows"] > 0
+
+
 MARKER = """
 import os, sys, time
 while True: os.getppid(); time.sleep(0.001)

@@ -4,6 +4,8 @@ import hashlib
 import io
 import json
 import random
+import subprocess
+import sys
 import tarfile
 
 import pyarrow as pa
@@ -52,6 +54,16 @@ def test_raw_streams_come_along_where_asked_for_and_links_never(trace, tmp_path)
     assert found["raw/marks/1-2-0.marks"] == b"mark"
     assert "raw/ftrace-target-cpu0.raw" in found
     assert "raw/link" not in found
+
+
+def test_folders_in_folders_are_passed_over(trace, tmp_path):
+    """There are more of them than a function may call itself."""
+    make = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+    subprocess.run([sys.executable, "-S", "-c", make], cwd=trace / "raw", check=True)
+    pack(trace, tmp_path / "a.tar.zst", raw=True)
+    found = contents(unpack(tmp_path / "a.tar.zst", tmp_path / "b.trace"))
+    assert found["raw/marks/1-2-0.marks"] == b"mark"
+    subprocess.run(["rm", "-r", trace / "raw/d"], check=True)
 
 
 def test_verbs_read_a_pack_as_it_is(trace, tmp_path, tracer):

@@ -358,6 +358,4 @@ def test_cgroups_in_cgroups_end_no_recording(cgroup, record):
             assert trace.manifest["complete"]
     finally:
         maker.communicate(b"\n")
-    assert maker.returncode == 0
-    assert not (cgroup / "inner/d/d").exists()
-    (cgroup / "inner/d").rmdir()
+        (cgroup / "inner/d").rmdir()

@@ -150,6 +150,14 @@ class TestHostile:
         with pytest.raises(BadTrace, match="cannot be"):
             unpack(tmp_path / "a", tmp_path / "out.trace")
 
+    def test_a_bomb_is_refused_before_it_is_unpacked(self, tmp_path):
+        """Zeros, which pack to a thousandth and less."""
+        table = ("events/syscalls.parquet", bytes(65 << 20))
+        bomb = a_pack(tmp_path / "a", [MANIFEST, table])
+        assert bomb.stat().st_size < 1 << 20
+        with pytest.raises(BadTrace, match="cannot be"):
+            unpack(bomb, tmp_path / "out.trace")
+
     def test_cut_off_anywhere_or_with_a_bit_flipped(self, trace, tmp_path):
         pack(trace, tmp_path / "a.tar.zst")
         whole = (tmp_path / "a.tar.zst").read_bytes()

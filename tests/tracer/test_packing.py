@@ -60,10 +60,12 @@ def test_folders_in_folders_are_passed_over(trace, tmp_path):
     """There are more of them than a function may call itself."""
     make = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
     subprocess.run([sys.executable, "-S", "-c", make], cwd=trace / "raw", check=True)
-    pack(trace, tmp_path / "a.tar.zst", raw=True)
+    try:
+        pack(trace, tmp_path / "a.tar.zst", raw=True)
+    finally:
+        subprocess.run(["rm", "-r", trace / "raw/d"], check=True)
     found = contents(unpack(tmp_path / "a.tar.zst", tmp_path / "b.trace"))
     assert found["raw/marks/1-2-0.marks"] == b"mark"
-    subprocess.run(["rm", "-r", trace / "raw/d"], check=True)
 
 
 def test_verbs_read_a_pack_as_it_is(trace, tmp_path, tracer):

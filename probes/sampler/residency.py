@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from probes.folders import walk
 from probes.sampler.reading import NotAvailable, Reader, Reading, Series
 
 RESIDENT = Series("resident_pages", "pages", "pages of the folder's files in the page cache")
@@ -101,9 +102,8 @@ class Residency(Reader):
 
 
 def _files(folder: Path) -> Iterator[str]:
-    for base, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
+    for base, names in walk(str(folder)):
+        for name in names:
             yield os.path.join(base, name)  # noqa: PTH118 a million Paths cost
 
 

@@ -332,3 +332,30 @@ def test_the_name_of_a_cgroup_cannot_pass_for_another_line(cgroup):
     assert found.pop(number).endswith(f"/{cgroup.name}/{folder.name}")
     del before[number]
     assert found == before
+
+
+DEEP = """
+import os
+n = 0
+try:
+    for n in range(1500): os.mkdir('d'); os.chdir('d')
+    print('made', flush=True)
+    input()
+finally:
+    for _ in range(n): os.chdir('..'); os.rmdir('d')
+"""
+
+
+def test_cgroups_in_cgroups_end_no_recording(cgroup, record):
+    """There are more of them than a function may call itself."""
+    command = [sys._base_executable, "-S", "-E", "-c", DEEP]
+    maker = subprocess.Popen(
+        command, cwd=cgroup / "inner", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert maker.stdout.readline() == b"made\n"
+        with record("--cgroup", cgroup)() as trace:
+            assert trace.manifest["complete"]
+    finally:
+        maker.communicate(b"\n")
+        (cgroup / "inner/d").rmdir()

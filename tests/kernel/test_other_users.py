@@ -18,9 +18,11 @@ from pathlib import Path
 import pytest
 
 from analysis.studies.facts import keep
+from probes.errors import TracerError
 from tests.support.compared import make_run
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.session.output import Output
 from tracer.store.trace import Trace
 from workloads.errors import JobError
 from workloads.studies import media
@@ -137,6 +139,79 @@ def test_while_it_is_recorded_nobody_else_changes_what_is_in_it(full_recording, 
     end(full_recording)
 
 
+AGAIN = """
+print(flush=True)
+while True:
+    try: act()
+    except OSError: pass
+"""
+OPEN_UP = "import os\ndef act(): os.chmod('x.trace', 0o777)"
+SWAP = """
+import ctypes
+EXCHANGE, HERE = 2, -100
+swap = ctypes.CDLL(None).renameat2
+def act(): swap(HERE, b"folder", HERE, b"link", EXCHANGE)
+"""
+TRIES = 300
+
+
+@contextlib.contextmanager
+def racing(folder, source):
+    """The attacker's process, which does the same again and again in its folder."""
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    command = [*user, sys._base_executable, "-S", "-E", "-c", source + AGAIN]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline()
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def by_sudo(monkeypatch):
+    """This process makes folders as root does that the attacker has called by sudo."""
+    for name, number in BY_SUDO.items():
+        monkeypatch.setenv(name, number)
+
+
+def test_a_folder_that_is_being_made_is_opened_to_nobody(place, by_sudo):
+    """It is the user's until root takes it."""
+    path = place / "theirs/x.trace"
+    made = 0
+    with racing(path.parent, OPEN_UP):
+        for _ in range(TRIES):
+            try:
+                output = Output(path)
+            except TracerError:
+                continue
+            made += 1
+            status = path.stat()
+            output.close()
+            shutil.rmtree(path)
+            assert (status.st_uid, status.st_mode & 0o777) == (0, 0o711)
+    assert made
+
+
+def test_no_folder_of_roots_is_taken_for_the_one_that_was_just_made(place, by_sudo):
+    """It would be given to the user at the end."""
+    theirs, roots = place / "theirs", place / "public/x.trace"
+    (theirs / "folder").mkdir()
+    os.chown(theirs / "folder", NOBODY, NOBODY)
+    (theirs / "link").symlink_to(roots.parent)
+    roots.mkdir(parents=True)
+    with racing(theirs, SWAP):
+        for _ in range(TRIES):
+            with contextlib.suppress(TracerError):
+                Output(theirs / "folder/x.trace").close()
+            assert os.listdir(roots) == []
+            for name in ("folder", "link"):
+                if not (theirs / name).is_symlink():
+                    with contextlib.suppress(OSError):
+                        shutil.rmtree(theirs / name / "x.trace")
+            roots.mkdir(exist_ok=True)
+
+
 def test_another_folder_in_the_place_of_the_trace_gets_nothing(recording, place, attack):
     assert attack(f'mv x.trace moved && ln -s "{place}/root\'s" x.trace')
     end(recording)
@@ -182,6 +257,22 @@ def test_marks_that_are_no_marks_are_left_out_and_counted(recording, place, atta
     assert cause.startswith("1 files of marks left out: ")
 
 
+DEEP = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+
+
+def test_folders_in_folders_of_marks_end_no_recording(recording, place):
+    """There are more of them than a function may call itself."""
+    trace = place / "theirs/x.trace"
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    python = [sys._base_executable, "-S", "-E", "-c", DEEP]
+    subprocess.run([*user, *python], cwd=trace / "raw/marks.live", check=True)
+    end(recording)
+    assert not (trace / "raw/marks.live").exists()
+    with Trace(trace) as opened:
+        assert opened.manifest["complete"]
+        assert opened.manifest["tables"]["syscalls"]["rows"] > 0
+
+
 MARKER = """
 import os, sys, time
 while True: os.getppid(); time.sleep(0.001)
@@ -219,6 +310,8 @@ def test_a_link_does_not_lead_out_of_a_targets_root(place):
     jail = place / "jail"
     jail.mkdir()
     (jail / "marks").symlink_to(outside.parent)
+    inside = jail / str(outside).lstrip("/")
+    inside.parent.mkdir(parents=True)
     source = f"import os, time\nos.chroot({str(jail)!r})\nos.chdir('/')\n" + (
         "print('in', flush=True)\nwhile True: os.getppid(); time.sleep(0.001)"
     )
@@ -229,11 +322,13 @@ def test_a_link_does_not_lead_out_of_a_targets_root(place):
         recorder = Tracer("record", "-e", "syscalls", "-o", "x.trace", "-p", process.pid, cwd=place)
         wait_for((place / "x.trace/raw/threads.json").exists, "the recording")
         outside.write_text(SECRET)
+        inside.write_text("of its own")
         recorder.send_signal(signal.SIGINT)
         _, err = recorder.communicate(timeout=120)
         process.kill()
     assert recorder.returncode == 0, err
     assert SECRET.encode() not in contents(place / "x.trace")
+    assert b"of its own" in contents(place / "x.trace/raw/marks")
 
 
 def test_under_sudo_a_page_is_written_with_the_users_rights(place, tracer, attack):

@@ -4,6 +4,8 @@ import hashlib
 import io
 import json
 import random
+import subprocess
+import sys
 import tarfile
 
 import pyarrow as pa
@@ -52,6 +54,18 @@ def test_raw_streams_come_along_where_asked_for_and_links_never(trace, tmp_path)
     assert found["raw/marks/1-2-0.marks"] == b"mark"
     assert "raw/ftrace-target-cpu0.raw" in found
     assert "raw/link" not in found
+
+
+def test_folders_in_folders_are_passed_over(trace, tmp_path):
+    """There are more of them than a function may call itself."""
+    make = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+    subprocess.run([sys.executable, "-S", "-c", make], cwd=trace / "raw", check=True)
+    try:
+        pack(trace, tmp_path / "a.tar.zst", raw=True)
+    finally:
+        subprocess.run(["rm", "-r", trace / "raw/d"], check=True)
+    found = contents(unpack(tmp_path / "a.tar.zst", tmp_path / "b.trace"))
+    assert found["raw/marks/1-2-0.marks"] == b"mark"
 
 
 def test_verbs_read_a_pack_as_it_is(trace, tmp_path, tracer):
@@ -137,6 +151,14 @@ class TestHostile:
         a_pack(tmp_path / "a", [MANIFEST], [entry])
         with pytest.raises(BadTrace, match="cannot be"):
             unpack(tmp_path / "a", tmp_path / "out.trace")
+
+    def test_a_bomb_is_refused_before_it_is_unpacked(self, tmp_path):
+        """Zeros, which pack to a thousandth and less."""
+        table = ("events/syscalls.parquet", bytes(65 << 20))
+        bomb = a_pack(tmp_path / "a", [MANIFEST, table])
+        assert bomb.stat().st_size < 1 << 20
+        with pytest.raises(BadTrace, match="cannot be"):
+            unpack(bomb, tmp_path / "out.trace")
 
     def test_cut_off_anywhere_or_with_a_bit_flipped(self, trace, tmp_path):
         pack(trace, tmp_path / "a.tar.zst")

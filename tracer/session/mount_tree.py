@@ -54,11 +54,12 @@ def _holds(folder: bytes, path: bytes) -> bool:
 def in_user_space(fd: int, pid: int) -> bool:
     """Whether another process answers for an open file, or place, that process `pid` can see.
 
-    Also where its mount is not among those that the process sees. OSError where it is gone.
+    Also where its mount is neither among those that the process sees nor among ours: of a process
+    that has changed its root, the kernel tells only those below that. OSError where it is gone.
     """
     told = next(line for line in lines(f"/proc/self/fdinfo/{fd}") if line.startswith("mnt_id:"))
     number = int(told.partition(":")[2])
-    mounts = read_mounts(Path(f"/proc/{pid}/mountinfo"))
+    mounts = read_mounts(Path(f"/proc/{pid}/mountinfo")) + read_mounts()
     kinds = [mount.kind for mount in mounts if mount.number == number]
     return not kinds or kinds[0].startswith(b"fuse")
 

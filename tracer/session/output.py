@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 from pathlib import Path
 
 from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store import manifest as manifests
-from tracer.store.files import as_invoking_user, give_to_user, hand_over, hold, invoking_user
+from tracer.store.files import (
+    as_invoking_user,
+    empty,
+    give_to_user,
+    hand_over,
+    hold,
+    invoking_user,
+)
 from tracer.store.finalize import EVENTS, LIVE_MARKS, LOSS, MARKS, RAW
 from tracer.store.trace import refuse_live
 
 _LAYOUT = {manifests.FILE, RAW, EVENTS, LOSS}
 _WHILE_RECORDING = 0o711
 """Others may pass through to the folder of the live marks, which is the user's."""
+_DEPTH = 3
+"""Of the files of marks: raw, their folder, a file."""
+_MOST_INODES = 200_000
+"""Those beyond, and those that lie deeper, are taken for the targets' own files."""
+_MOST_REMOVED = 2_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -58,7 +71,7 @@ class Output:
                 if path.exists():
                     shutil.rmtree(path)
                 path.mkdir(mode=0o700)
-            self._fd = os.open(path, _FOLDER)
+                self._fd = os.open(path, _FOLDER)
             self.place = Path(f"/proc/self/fd/{self._fd}")
             """Where its files are reached, in this process and those forked from it."""
             self._take()
@@ -74,12 +87,15 @@ class Output:
             ) from None
 
     def _take(self) -> None:
-        """Make it ours, if it is the one that was just made."""
-        mine = {os.geteuid(), *(invoking_user() or ())[:1]}
-        replaced = os.fstat(self._fd).st_uid not in mine
+        """Make it ours, if it is the one that was just made.
+
+        Its owner comes first: until then the user may change its mode again.
+        """
+        maker, _ = invoking_user() or (os.geteuid(), os.getegid())
+        replaced = os.fstat(self._fd).st_uid != maker
         if not replaced:
-            os.fchmod(self._fd, _WHILE_RECORDING)
             os.fchown(self._fd, os.geteuid(), os.getegid())
+            os.fchmod(self._fd, _WHILE_RECORDING)  # as it limits what an ACL gives
         if replaced or os.listdir(self._fd):
             os.close(self._fd)
             raise TracerError(
@@ -99,8 +115,18 @@ class Output:
             os.close(fd)
 
     def remove_live_marks(self) -> None:
-        """Remove the folder that a command marked into, once its marks were collected."""
-        shutil.rmtree(self.place / RAW / LIVE_MARKS, ignore_errors=True)
+        """Remove the folder that a command marked into, once its marks were collected.
+
+        What a target does not let go of is left: it is the user's.
+        """
+        live = self.place / RAW / LIVE_MARKS
+        with contextlib.suppress(OSError):
+            fd = os.open(live, _FOLDER)
+            try:
+                empty(fd, _MOST_REMOVED)
+            finally:
+                os.close(fd)
+            live.rmdir()
 
     def named(self, error: TracerError) -> TracerError:
         """The error with the trace's name as the user knows it, not by the descriptor."""
@@ -123,8 +149,9 @@ class Output:
     def _remove(self) -> None:
         for name in os.listdir(self._fd):
             shutil.rmtree(self.place / name, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
+        give_to_user(self._fd)
+        with contextlib.suppress(OSError), as_invoking_user():
+            self.path.rmdir()  # which may lead elsewhere by now
 
 
 def live_marks(path: Path) -> Path:
@@ -135,7 +162,9 @@ def live_marks(path: Path) -> Path:
 def inodes(folder: Path) -> dict[str, list[int]]:
     """Inodes of what the recorder and the marks wrote, by device (MAJOR:MINOR)."""
     found: dict[str, list[int]] = {}
-    for path in (folder, *folder.rglob("*")):
+    # A target may make any number of folders in that of its marks, one below the other.
+    below = itertools.chain(*(folder.glob("/".join("*" * depth)) for depth in range(1, _DEPTH + 1)))
+    for path in itertools.chain([folder], itertools.islice(below, _MOST_INODES)):
         with contextlib.suppress(OSError):
             stat = path.stat(follow_symlinks=path == folder)
             dev = f"{os.major(stat.st_dev)}:{os.minor(stat.st_dev)}"

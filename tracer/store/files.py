@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import itertools
 import os
 import resource
 import stat
@@ -15,6 +16,7 @@ from typing import BinaryIO
 from probes.errors import PermissionMissing
 
 _OTHER_FILES = 256
+_AT_ONCE = 10_000
 
 
 def invoking_user() -> tuple[int, int] | None:
@@ -90,6 +92,39 @@ def hand_over(folder: int, but: str) -> None:
                 os.close(fd)
     os.fchmod(folder, 0o700)
     give_to_user(folder)
+
+
+def empty(folder: int, most: int) -> None:
+    """Remove what is in an open folder, however deep it lies, after at most `most` names.
+
+    Others may add to it meanwhile. What lies in a folder in it is first moved up, so that no path
+    gets longer; through no link. OSError where something cannot be removed.
+    """
+    number = itertools.count()
+    left = most
+    while left > 0 and (names := _some_of(folder, left)):
+        left -= len(names)
+        for name, is_folder in names.items():
+            if not is_folder:
+                os.unlink(name, dir_fd=folder)
+                continue
+            below = os.open(
+                name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
+            )
+            try:
+                for inner in _some_of(below, left):
+                    os.rename(inner, f".moved-{next(number)}", src_dir_fd=below, dst_dir_fd=folder)
+            finally:
+                os.close(below)
+            with contextlib.suppress(OSError):  # there is more in it, for the next round
+                os.rmdir(name, dir_fd=folder)
+
+
+def _some_of(folder: int, most: int) -> dict[str, bool]:
+    """The first names in an open folder, and whether each is a folder."""
+    with os.scandir(folder) as entries:
+        some = itertools.islice(entries, min(most, _AT_ONCE))
+        return {entry.name: entry.is_dir(follow_symlinks=False) for entry in some}
 
 
 def hold(folder: int) -> None:

@@ -16,6 +16,7 @@ import shutil
 import tarfile
 import tempfile
 import weakref
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -111,7 +112,8 @@ def _files(folder: Path, raw: bool) -> list[str]:
     """The files of a trace that are packed."""
     names = [manifests.FILE, "loss.parquet", *sorted(_TABLES)]
     if raw:
-        found = (path.relative_to(folder).as_posix() for path in (folder / "raw").rglob("*"))
+        paths = chain(folder.glob("raw/*"), folder.glob("raw/marks/*"))
+        found = (path.relative_to(folder).as_posix() for path in paths)
         names += sorted(name for name in found if _RAW.fullmatch(name))
     return [
         name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from probes.errors import TargetGone, UsageError
+from probes.folders import walk
 from probes.proc import lines, read_mounts
 from tracer.store.manifest import CgroupFacts, TargetFacts
 from tracer.targets import containerd
@@ -55,7 +56,7 @@ class Cgroup:
     def processes(self) -> set[int]:
         """Processes in it and below it, now; none where it is gone."""
         found: set[int] = set()
-        for folder, _, _ in os.walk(self.folder or os.devnull):
+        for folder, _ in walk(str(self.folder or os.devnull)):
             found.update(_processes_in(Path(folder)))
         return found
 

@@ -14,9 +14,15 @@ from tracer.cli.main import verb
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
 
     from tracer.store.trace import Trace
+
+_MOST_BYTES = 1 << 30
+"""Of a result; less where less than 16 times as much memory is available."""
+_VECTORS = 50
+"""Of 2,048 rows each: what is fetched at once."""
 
 
 def _examples() -> str:
@@ -143,6 +149,31 @@ def _print_csv(frame: pd.DataFrame) -> None:
     safe.to_csv(sys.stdout, index=False)
 
 
+def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+    """Return the result of a query that was begun; UsageError if there is no memory for it.
+
+    DuckDB bounds its own memory, but neither a frame's nor that of what is printed of it, which
+    takes some ten times as much.
+    """
+    import pandas as pd
+    import psutil
+
+    from probes.errors import UsageError
+
+    most = min(_MOST_BYTES, psutil.virtual_memory().available // 16)
+    parts = [cursor.fetch_df_chunk(_VECTORS)]
+    held = 0
+    while len(parts[-1]):
+        held += int(parts[-1].memory_usage(deep=True).sum())
+        if held > most:
+            raise UsageError(
+                f"the result of the query takes more than {most >> 20} MiB",
+                "ask for less: count or sum in SQL, or LIMIT it",
+            )
+        parts.append(cursor.fetch_df_chunk(_VECTORS))
+    return pd.concat(parts[:-1], ignore_index=True) if len(parts) > 2 else parts[0]
+
+
 def _answer(trace: Trace, sql: str) -> pd.DataFrame:
     """What a query of the user's gives."""
     import duckdb
@@ -154,7 +185,7 @@ def _answer(trace: Trace, sql: str) -> pd.DataFrame:
     try:
         statement = reading(trace.connection, sql)
         make_named(trace, sql)
-        return trace.connection.execute(statement).df()
+        return _fetched(trace.connection.execute(statement))
     except duckdb.Error as error:
         raise UsageError(
             f"the query failed: {trace.said(error)}", f"tables here: {', '.join(trace.tables)}"

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from analysis.cli.query import _answer
@@ -25,6 +26,24 @@ def one_line(text):
 def test_no_progress_bar_is_among_the_rows(tracer):
     query = "SELECT current_setting('enable_progress_bar') AS shown"
     assert tracer("query", FIXTURE, query, "--json").json == [{"shown": False}]
+
+
+def test_a_result_without_end_is_refused_and_takes_no_memory(tracer):
+    said = one_line(
+        tracer("query", FIXTURE, "FROM generate_series(1, 1000000000000)", status=2).err
+    )
+    assert "the result of the query takes more than" in said and "LIMIT" in said
+
+
+def test_a_long_result_is_whole(tmp_path):
+    """It is fetched in parts, of which the first have nulls alone in a column."""
+    query = (
+        "SELECT CASE WHEN i > 240000 THEN i END AS late, i::VARCHAR AS said FROM range(250000) t(i)"
+    )
+    with make_trace(tmp_path / "t", {"syscalls": []}) as trace:
+        found = _answer(trace, query)
+        pd.testing.assert_frame_equal(found, trace.connection.execute(query).df())
+        assert list(_answer(trace, query + " WHERE i < 0")) == ["late", "said"]
 
 
 def test_json_is_one_list_of_rows(tracer):

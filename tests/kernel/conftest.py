@@ -14,6 +14,7 @@ import pytest
 from probes.kernel import find_tracefs
 from tests.conftest import Ran, tracer_command
 from tests.support import loads
+from tests.support.attacker import attack, place  # noqa: F401 fixtures
 from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tests.support.loads import Recorded
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture

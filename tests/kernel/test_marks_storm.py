@@ -55,6 +55,29 @@ def job(tmp_path):
         process.communicate()
 
 
+LARGE = """
+import ctypes, mmap, struct, sys, time
+size = {size}
+memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory[:] = {first!r} + bytes(size - len({first!r}))
+begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+libc = ctypes.CDLL(None, use_errno=True)
+libc.sbrk.restype = ctypes.c_void_p
+with open("/proc/self/stat") as file:
+    stat = [0] + [int(word) for word in file.read().rpartition(")")[2].split()[1:]]
+code, stack, data = stat[23:25], stat[25], stat[42:45]
+arguments = stat[45:47]
+brk = libc.sbrk(0)
+told = struct.pack(
+    "=12Q2I", *code, *data, brk, stack, *arguments, begin, begin + size, 0, 0, 0xFFFFFFFF)
+if libc.prctl(35, 14, ctypes.c_char_p(told), ctypes.c_ulong(len(told)), 0):  # PR_SET_MM_MAP
+    sys.exit("no " + str(ctypes.get_errno()))
+print(flush=True)
+time.sleep(600)
+"""
+"""Says that its environment is as large as this; `first` is in its beginning."""
+
+
 def marking(job, *arguments):
     process = job(sys.executable, "-c", MARKING, *arguments)
     process.stdout.readline()
@@ -172,3 +195,19 @@ def test_a_look_rests_after_the_last_and_is_then_made(inside, tmp_path):
 
     wait_for(named, "the name of the process")
     marks.collect()
+
+
+def test_a_large_environment_costs_the_recorder_no_more_than_its_beginning(job, tmp_path):
+    first = f"{MARKS_ENV}={tmp_path / 'theirs'}".encode() + b"\0"
+    process = job(sys.executable, "-c", LARGE.format(size=1 << 30, first=first))
+    assert process.stdout.readline() == b"\n"
+    environment = Path(f"/proc/{process.pid}/environ")
+    with environment.open("rb", buffering=0) as file:
+        file.seek(1 << 29)
+        assert file.read(1) == b"\0"
+    run_within(BYTES, found_folder, tmp_path, process.pid)
+
+
+def found_folder(folder, pid):
+    """Find the folder of this process's marks, which it names at once."""
+    assert len(found(folder, pid)._theirs) == 1

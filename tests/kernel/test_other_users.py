@@ -12,57 +12,19 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from analysis.studies.facts import keep
 from probes.errors import TracerError
+from tests.support.attacker import BY_SUDO, NOBODY, SECRET
 from tests.support.compared import make_run
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.session.output import Output
 from tracer.store.trace import Trace
-from workloads.errors import JobError
-from workloads.studies import media
-from workloads.studies.runner import run_study
-from workloads.studies.scratch import Scratch
-from workloads.studies.speeds import SpeedTest
-from workloads.studies.study import Study
 
-NOBODY = 65534
-SECRET = "root:$6$not for everybody"
 BRIEF = ("-e", "syscalls", "-d", "0.3")
-BY_SUDO = {"SUDO_UID": str(NOBODY), "SUDO_GID": str(NOBODY)}
-
-
-@pytest.fixture
-def place():
-    """A folder that everybody may pass through, with `theirs`, which is the attacker's."""
-    folder = Path(tempfile.mkdtemp(prefix="tracer-test-"))
-    folder.chmod(0o755)
-    (folder / "theirs").mkdir()
-    os.chown(folder / "theirs", NOBODY, NOBODY)
-    (folder / "root's").mkdir(mode=0o700)
-    (folder / "root's/secret").write_text(SECRET)
-    (folder / "root's/secret").chmod(0o600)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def attack(place):
-    """Run a shell command as the attacker, in its folder; returns whether it succeeded."""
-
-    def run(script: str) -> bool:
-        command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        ended = subprocess.run(
-            [*command, "sh", "-c", script], cwd=place / "theirs", capture_output=True, check=False
-        )
-        return ended.returncode == 0
-
-    return run
 
 
 @pytest.fixture
@@ -360,99 +322,6 @@ def test_root_makes_no_tables_in_another_users_folder(recording, place, attack, 
     ran = tracer("info", trace, status=3)
     assert f"sudo -u '#{NOBODY}' tracer info" in ran.err
     assert os.listdir(place / "root's") == ["secret"]
-
-
-@pytest.fixture
-def scratch(place):
-    """A study's scratch disk whose image lies in the attacker's folder."""
-    study = place / "study"
-    study.mkdir()
-    return Scratch(study, 32 << 20, media.find(str(place / "theirs")))
-
-
-def test_an_image_that_somebody_else_prepared_is_not_mounted(scratch, attack):
-    assert attack(f"truncate -s 32M {scratch.image} && /sbin/mkfs.ext4 -qF {scratch.image}")
-    with pytest.raises(JobError, match="another user's"), scratch:
-        pass
-    assert not os.path.ismount(scratch.mount)
-
-
-def test_nothing_is_mounted_over_what_a_link_names(scratch, place):
-    scratch.mount.symlink_to(place / "root's")
-    with pytest.raises(JobError, match="cannot use"), scratch:
-        pass
-    assert not os.path.ismount(place / "root's")
-
-
-def test_a_file_of_a_scratch_disk_lends_no_rights(scratch):
-    with scratch:
-        mounts = Path("/proc/self/mounts").read_text().splitlines()
-        (options,) = [line.split()[3] for line in mounts if line.split()[1] == str(scratch.mount)]
-    assert {"nosuid", "nodev"} <= set(options.split(","))
-
-
-def test_no_memory_is_mounted_over_what_a_link_names(place, attack):
-    assert attack(f'mkdir s && ln -s "{place}/root\'s" s/memory')
-    scratch = Scratch(place / "theirs/s", 32 << 20, media.find("ram"))
-    with pytest.raises(JobError, match="cannot use"), scratch:
-        pass
-    assert not os.path.ismount(place / "root's")
-
-
-def test_a_link_for_an_image_frees_no_loop_device_of_another_study(place, attack):
-    image = place / "root's/scratch.img"
-    image.write_bytes(bytes(1 << 20))
-    command = ["losetup", "--find", "--show", image]
-    device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    try:
-        assert attack(f'mkdir s && ln -s "{image}" s/scratch.img')
-        Scratch(place / "theirs/s", 32 << 20, media.find("disk")).close()
-        said = subprocess.run(["losetup", "-j", image], capture_output=True, text=True, check=True)
-        assert device in said.stdout
-    finally:
-        subprocess.run(["losetup", "-d", device], check=False)
-
-
-def test_a_speed_test_writes_over_no_file_that_a_link_names(place):
-    (place / "speed-test").symlink_to(place / "root's/secret")
-    with SpeedTest(place, media.find("sd-card").speed) as test:
-        assert test.measure().read_iops > 0
-    assert (place / "root's/secret").read_text() == SECRET
-
-
-EMPTY = Study("empty", "", "", 1, 1.0, 0, [], 1.0, None)
-
-
-@pytest.mark.parametrize(
-    "planted",
-    ["mkdir -p s/runs", "mkdir s && ln -s /etc s/runs", "mkdir -p s/runs && chmod 777 s"],
-)
-def test_root_runs_no_study_in_a_folder_that_somebody_else_made(place, planted):
-    shared = place / "shared"
-    shared.mkdir()
-    shared.chmod(0o1777)
-    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    subprocess.run([*user, "sh", "-c", planted], cwd=shared, check=True)
-    with pytest.raises(JobError, match=r"another user's|no folder"):
-        run_study(EMPTY, shared / "s", 1 << 20, print)
-    assert not (shared / "s/study.json").exists()
-
-
-@pytest.mark.parametrize("planted", ["mkfifo", "mkdir", "truncate -s 1T", "ln -s /etc/passwd"])
-def test_a_study_that_is_declared_by_no_file_is_refused(place, attack, tracer, planted):
-    """Root would wait for a FIFO for ever, or read a terabyte."""
-    assert attack(f"mkdir -p s/runs && {planted} s/study.json")
-    environment = {**os.environ, **BY_SUDO}
-    ran = tracer("study", "run", "quick", "-o", place / "theirs/s", env=environment, status=2)
-    assert "is of another study" in ran.err
-
-
-def test_nothing_is_kept_in_the_folder_of_another_user(place, attack):
-    assert attack("mkdir run")
-    keep(place / "theirs/run", "measures.json", b"{}")
-    assert os.listdir(place / "theirs/run") == []
-    keep(place / "root's", "measures.json", b"{}")
-    assert (place / "root's/measures.json").read_bytes() == b"{}"
 
 
 def test_a_job_imports_nothing_from_the_folder_that_its_user_stands_in(place, tracer):

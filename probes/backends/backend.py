@@ -12,9 +12,6 @@ from probes.schema import Event, Feed, Probe, Scope
 CLOCK = "mono"
 """CLOCK_MONOTONIC by its name in ftrace; every backend's times are of it."""
 
-GiveToUser = Callable[[int], None]
-"""Makes an open file the invoking user's."""
-
 
 def all_but(tids: Iterable[int]) -> str:
     """A filter of events, as the kernel takes it, that lets in those of all other threads."""

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -98,7 +99,37 @@ def test_while_it_is_recorded_nobody_else_changes_what_is_in_it(full_recording, 
         "chmod 777 x.trace",
     ):
         assert not attack(script), script
+    assert_closed(place, attack)
     end(full_recording)
+
+
+def assert_closed(place, attack):
+    """The attacker, who knows all names, can neither read a file of the trace nor write to it."""
+    trace = place / "theirs/x.trace"
+    names = [path.relative_to(trace.parent) for path in trace.rglob("*") if path.is_file()]
+    assert any("cpu0" in name.name or "ebpf" in name.name for name in names)
+    for name in names:
+        assert not attack(f"cat '{name}'"), name
+        assert not attack(f": >> '{name}'"), name
+
+
+EVERYTHING = 7
+ACL = ((1, None), (2, NOBODY), (4, None), (0x10, None), (0x20, None))
+"""An access list in the kernel's form: owner, the attacker, group, mask, others may do all."""
+
+
+def test_an_access_list_that_the_folder_hands_down_opens_nothing(place, victim, attack):
+    entries = (struct.pack("<HHI", kind, EVERYTHING, 0xFFFFFFFF if who is None else who)
+               for kind, who in ACL)  # fmt: skip
+    packed = struct.pack("<I", 2) + b"".join(entries)
+    try:
+        os.setxattr(place / "theirs", "system.posix_acl_default", packed)
+    except OSError as error:
+        pytest.skip(f"this file system has no access lists: {error.strerror}")
+    with recorded(victim, place / "theirs") as recorder:
+        assert not attack("touch x.trace/new") and not attack("ls x.trace/raw")
+        assert_closed(place, attack)
+        end(recorder)
 
 
 AGAIN = """

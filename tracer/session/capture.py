@@ -25,7 +25,7 @@ from probes.backends.uprobes.backend import Together, Uprobes
 from probes.errors import FeatureMissing, TargetGone, TracerError
 from probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
-from tracer.store.files import allow_open_files, give_to_user
+from tracer.store.files import allow_open_files
 from tracer.store.manifest import Ftrace, StreamFacts
 from tracer.targets import Target, threads_of
 
@@ -80,18 +80,18 @@ class Capture:
         allow_open_files(4 * (len(Scope) + 1) * len(cpus))
         self._backend: Backend
         if backend == EBPF:
-            ebpf = EbpfBackend(raw, probes, sizes, cpus, give_to_user, everybody, summed_up)
+            ebpf = EbpfBackend(raw, probes, sizes, cpus, everybody, summed_up)
             self._backend, self.programs = ebpf, ebpf.programs
         elif backend == PERF:
-            self._backend = PerfBackend(raw, probes, sizes, cpus, give_to_user)
+            self._backend = PerfBackend(raw, probes, sizes, cpus)
         else:
-            self._backend = FtraceBackend(raw, probes, sizes, cpus, give_to_user)
+            self._backend = FtraceBackend(raw, probes, sizes, cpus)
         self._filters = self._backend.filters
         self._sources = [*self._backend.sources]
         try:
             if any(event.feed is Feed.PERF for probe in probes for event in probe.events):
                 size = min(sizes[Scope.MACHINE], _KIB_FAULTS)
-                self.faults = FaultRings(raw, cpus, size, give_to_user)
+                self.faults = FaultRings(raw, cpus, size)
                 self._sources += self.faults.rings
             if libraries:
                 self._look_into(libraries, raw, cpus)
@@ -100,7 +100,7 @@ class Capture:
             raise
 
     def _look_into(self, libraries: Collection[int], raw: Path, cpus: list[int]) -> None:
-        self.uprobes = Uprobes(raw, cpus, give_to_user, libraries)
+        self.uprobes = Uprobes(raw, cpus, libraries)
         self._sources += self.uprobes.sources
         if self.uprobes.instance is not None:
             targets = self._filters.get(Scope.TARGET)

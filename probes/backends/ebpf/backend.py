@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from probes.backends.backend import Filter, GiveToUser
+from probes.backends.backend import Filter
 from probes.backends.ebpf.programs import Programs
 from probes.backends.ebpf.ring import BpfRing
 from probes.schema import Probe, Scope
@@ -22,7 +22,6 @@ class EbpfBackend:
         probes: list[Probe],
         kib: Mapping[Scope, int],
         cpus: list[int],
-        give: GiveToUser,
         everybody: bool,
         summed_up: Collection[str],
     ) -> None:
@@ -44,7 +43,6 @@ class EbpfBackend:
             for scope in Scope:
                 ring = self.programs.ring(scope, raw / f"ebpf-{scope.value}.raw")
                 self.sources.append(ring)
-                give(ring.sink)
         except BaseException:
             for ring in self.sources:
                 ring.close()

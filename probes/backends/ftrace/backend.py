@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from probes.backends.backend import CLOCK, Filter, GiveToUser, available
+from probes.backends.backend import CLOCK, Filter, available
 from probes.backends.drain import WAKE_PERCENT
 from probes.backends.event_format import parse_page
 from probes.backends.ftrace.instance import Instance
@@ -24,7 +24,6 @@ class FtraceBackend:
         probes: list[Probe],
         kib: Mapping[Scope, int],
         cpus: list[int],
-        give: GiveToUser,
     ) -> None:
         """Make the instances and switch their events on, tracing nothing yet."""
         self.filters: dict[Scope, Filter] = {}
@@ -39,7 +38,7 @@ class FtraceBackend:
                     instance = Instance(scope.value)
                     self.filters[scope] = instance
                     self._prepare(instance, mine, kib[scope])
-                    self._open(raw, instance, scope, kib, cpus, give)
+                    self._open(raw, instance, scope, kib, cpus)
         except BaseException:
             for source in self.sources:
                 source.close()
@@ -62,7 +61,6 @@ class FtraceBackend:
         scope: Scope,
         kib: Mapping[Scope, int],
         cpus: list[int],
-        give: GiveToUser,
     ) -> None:
         self.layout = {
             header: instance.read(f"events/{header}") for header in ("header_page", "header_event")
@@ -75,4 +73,3 @@ class FtraceBackend:
             source = PageSource(instance, cpu, path, page_bytes, capacity, wakes)
             self.sources.append(source)
             source.open()
-            give(source.sink)

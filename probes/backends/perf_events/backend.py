@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from probes.backends import event_format
-from probes.backends.backend import Filter, GiveToUser, available
+from probes.backends.backend import Filter, available
 from probes.backends.perf_events.tracepoints import TracepointRing
 from probes.kernel import tracefs
 from probes.schema import Probe, Scope
@@ -29,7 +29,6 @@ class PerfBackend:
         probes: list[Probe],
         kib: Mapping[Scope, int],
         cpus: list[int],
-        give: GiveToUser,
     ) -> None:
         """Open the rings, switched off. PermissionMissing or FeatureMissing."""
         self.formats: dict[str, str] = {}
@@ -54,7 +53,6 @@ class PerfBackend:
                     rings[scope].append(ring)
                     self.sources.append(ring)
                     ring.open()
-                    give(ring.sink)
         except BaseException:
             for ring in self.sources:
                 ring.close()

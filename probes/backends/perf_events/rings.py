@@ -5,7 +5,6 @@ Minor faults are told of in kernel mode alone: in user mode they are what is lef
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from probes.backends.perf_events import records
@@ -20,9 +19,7 @@ _LEAST_BYTES = 64 << 10
 class FaultRings:
     """Opened rings, and why there are none where there are none."""
 
-    def __init__(
-        self, raw: Path, cpus: list[int], kib: int, give_to_user: Callable[[int], None]
-    ) -> None:
+    def __init__(self, raw: Path, cpus: list[int], kib: int) -> None:
         """Open them, switched off: `kib` for the minor faults of each CPU."""
         self.rings: list[Ring] = []
         self.unavailable: str | None = None
@@ -37,7 +34,6 @@ class FaultRings:
         try:
             for ring in self.rings:
                 ring.open()
-                give_to_user(ring.sink)
         except (FeatureMissing, PermissionMissing) as error:
             # Faults are recorded without it, only not told apart.
             self.unavailable = str(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from probes.backends.backend import CLOCK, Filter
@@ -26,9 +26,7 @@ class Uprobes:
     `unavailable` says why there are none, where there are none.
     """
 
-    def __init__(
-        self, raw: Path, cpus: list[int], give: Callable[[int], None], libraries: Iterable[int]
-    ) -> None:
+    def __init__(self, raw: Path, cpus: list[int], libraries: Iterable[int]) -> None:
         """Put the events of `probes.torch_calls` into each of the files (descriptors)."""
         self.sources: list[PageSource] = []
         self.formats: dict[str, str] = {}
@@ -43,7 +41,7 @@ class Uprobes:
                 placed |= self._place(self._group, library)
             self.instance = Instance(SCOPE)
             self._prepare(self.instance, self._group.name, placed)
-            self._open(raw, self.instance, cpus, give)
+            self._open(raw, self.instance, cpus)
         except (FeatureMissing, PermissionMissing) as error:
             # The rest is recorded without it.
             self.unavailable = str(error)
@@ -73,9 +71,7 @@ class Uprobes:
         for event in sorted(events):
             self.formats[f"{GROUP}:{event}"] = instance.enable_event(f"{group}:{event}")
 
-    def _open(
-        self, raw: Path, instance: Instance, cpus: list[int], give: Callable[[int], None]
-    ) -> None:
+    def _open(self, raw: Path, instance: Instance, cpus: list[int]) -> None:
         self.layout = {
             header: instance.read(f"events/{header}") for header in ("header_page", "header_event")
         }
@@ -86,7 +82,6 @@ class Uprobes:
             source = PageSource(instance, cpu, path, page_bytes, _KIB << 10, wakes)
             self.sources.append(source)
             source.open()
-            give(source.sink)
 
     def close(self) -> None:
         """Remove the instance, then the uprobes. The streams are closed first."""

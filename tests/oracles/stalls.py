@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from analysis.views.calls_by_kind import READ, SUBMIT, SYNC, WRITE
+from analysis.views.calls_by_kind import SUBMIT, SYNC
 
 Row = dict[str, Any]
 NEVER = 1 << 62
-ONLY_BEGIN = (*SUBMIT, "readahead")
+ONLY_BEGIN = (*(*SUBMIT, "io_uring_setup", "readahead", "fadvise64", "madvise", "process_madvise"),)
 """Calls that begin transfers and wait for none."""
+SYNC_EVENTS = ("fsync_start", "fsync")
 STAGES = ("data_load", "model_load", "train", "inference")
-OF_A_TARGET = ("target", "child", "daemon")
 NO_PHASE = dict.fromkeys(("phase", "stage", "epoch", "step"))
 
 
@@ -36,7 +36,7 @@ def stalls_of(tables: dict[str, list[Row]]) -> list[Row]:
         | owners[event["tid"]]
         | phases.around(event)
         for event, kind, name, dur_ns, certainty in found
-        if is_of_a_target(owners.get(event["tid"]))
+        if owners.get(event["tid"], {}).get("target") is not None
     ]
 
 
@@ -64,12 +64,12 @@ def calls_with_ends(calls: list[Row]) -> list[tuple[Row, int]]:
 
 
 def kind_of_call(call: Row, end: int, tables: dict[str, list[Row]]) -> str | None:
-    def happened_in(rows: list[Row], event: str) -> list[Row]:
+    def happened_in(rows: list[Row], *events: str) -> list[Row]:
         return [
             row
             for row in rows
             if row["tid"] == call["tid"]
-            and row["event"] == event
+            and row["event"] in events
             and call["ts"] <= row["ts"] <= end
         ]
 
@@ -77,12 +77,16 @@ def kind_of_call(call: Row, end: int, tables: dict[str, list[Row]]) -> str | Non
         return "sync"
     if call["name"] in ONLY_BEGIN:
         return None
-    if happened_in(tables["file_writes"], "fsync_start"):
+    if happened_in(tables["file_writes"], *SYNC_EVENTS):
         return "sync"
-    if call["name"] in (*READ, *WRITE) and happened_in(tables["file_writes"], "direct_start"):
+    if happened_in(tables["file_writes"], "direct_start"):
         return "direct"
     queued = happened_in(tables["block"], "bio_queue")
-    return "read" if any(row["rwbs"].startswith("R") for row in queued) else None
+    return "read" if any(is_read(row) for row in queued) else None
+
+
+def is_read(bio: Row) -> bool:
+    return bio["nr_sector"] > 0 and bio["rwbs"].removeprefix("F").startswith("R")
 
 
 def owners_of(processes: list[Row]) -> dict[int, Row]:
@@ -92,9 +96,7 @@ def owners_of(processes: list[Row]) -> dict[int, Row]:
         said[row["tid"]].append(row)
     columns = {"role": "role", "target": "target", "container": "container_id"}
     return {
-        tid: {
-            column: said_alike([row[of] for row in rows]) for column, of in columns.items()
-        }
+        tid: {column: said_alike([row[of] for row in rows]) for column, of in columns.items()}
         for tid, rows in said.items()
     }
 
@@ -104,40 +106,44 @@ def said_alike(values: list[str | None]) -> str | None:
     return known.pop() if len(known) == 1 else None
 
 
-def is_of_a_target(owner: Row | None) -> bool:
-    return owner is not None and (owner["target"] is not None or owner["role"] in OF_A_TARGET)
-
-
 class Phases:
     """The phases that threads have marked."""
 
     def __init__(self, rows: list[Row]) -> None:
-        self.of_thread: dict[int, list[Row]] = defaultdict(list)
+        self.of_thread: dict[tuple[int, int], list[Row]] = defaultdict(list)
         for row in rows:
-            self.of_thread[row["tid"]].append(row)
-        self.process_of = {row["tid"]: row["pid"] for row in rows}
+            self.of_thread[row["pid"], row["tid"]].append(row)
+        jobs = {row["pid"] for row in rows if row["name"] != "fetch"}
+        self.only_job = jobs.pop() if len(jobs) == 1 else None
 
-    def whose(self, event: Row) -> int | None:
+    def whose(self, event: Row) -> tuple[int, int] | None:
         """The thread whose phases are those of the event's thread."""
-        if event["tid"] in self.of_thread:
-            return event["tid"]
-        processes = set(self.process_of.values())
-        pid = event["pid"]
-        if pid not in processes:
-            if len(processes) != 1:
-                return None
-            (pid,) = processes
-        threads = [tid for tid, process in self.process_of.items() if process == pid]
-        return max(threads, key=self.marked_ns)
+        thread = event["pid"], event["tid"]
+        if thread in self.of_thread:
+            return thread
+        for process in (event["pid"], self.only_job):
+            threads = [thread for thread in self.of_thread if thread[0] == process]
+            if threads:
+                return max(threads, key=self.marked_ns)
+        return None
 
-    def marked_ns(self, tid: int) -> int:
-        """The time from the thread's first mark to its last."""
-        phases = self.of_thread[tid]
-        return max(p["end"] for p in phases) - min(p["start"] for p in phases)
+    def marked_ns(self, thread: tuple[int, int]) -> int:
+        """For how long the thread was in any phase."""
+        marked, over = 0, -1
+        for phase in self.of_thread[thread]:
+            end = NEVER if phase["end"] is None else phase["end"]
+            marked += max(0, end - max(over, phase["start"]))
+            over = max(over, end)
+        return marked
 
     def around(self, event: Row) -> Row:
-        phases = self.of_thread.get(self.whose(event) or -1, [])
-        inside = [p for p in phases if p["start"] <= event["ts"] < p["end"]]
+        thread = self.whose(event)
+        inside = [
+            phase
+            for phase in (self.of_thread[thread] if thread else ())
+            if phase["start"] <= event["ts"]
+            and (phase["end"] is None or event["ts"] < phase["end"])
+        ]
         if not inside:
             return NO_PHASE
         innermost = inside[-1]

@@ -14,13 +14,11 @@ COLUMNS = (
     *("ts", "dur_ns", "tid", "kind", "call", "certainty", "role", "target", "container"),
     *("phase", "stage", "epoch", "step"),
 )
-TABLES = (
-    *("processes", "syscalls", "dirty", "block", "page_faults", "file_writes", "phases"),
-)
+TABLES = (*("processes", "syscalls", "dirty", "block", "page_faults", "file_writes", "phases"),)
 CALLS = (
     *("read", "pread64", "write", "pwritev2", "copy_file_range", "openat", "close", "rename"),
     *("fsync", "msync", "syncfs", "sync_file_range", "io_submit", "io_uring_enter", "readahead"),
-    *("futex", "mmap", "io_getevents", "sendfile"),
+    *("futex", "mmap", "io_getevents", "sendfile", "madvise", "fadvise64", "syscall_999"),
 )
 
 
@@ -34,7 +32,7 @@ class Case:
         self.marks = marks
         self.process(0, "target", numbers.choice("ab"), threads=2)
         self.process(4, "child", "a", threads=2)
-        self.process(8, "daemon", numbers.choice([None, "d"]), threads=1)
+        self.process(8, "daemon", "d", threads=1)
         self.process(10, "flusher", None, threads=1)
         self.process(11, "other", None, threads=2)
 
@@ -62,47 +60,58 @@ class Case:
         match numbers.choice(["throttle", "sync", "direct", "queue", "queue", "fault"]):
             case "throttle":
                 pause = numbers.choice([None, 0, 1, 4_000_000])
-                event = numbers.choice(["balance_dirty_pages", "balance_dirty_pages", "dirty_folio"])
+                event = numbers.choice(
+                    ["balance_dirty_pages", "balance_dirty_pages", "dirty_folio"]
+                )
                 self.log("dirty", thread, event=event, pause_ns=pause)
             case "sync":
-                event = numbers.choice(["fsync_start", "fsync_start", "fsync_end"])
+                event = numbers.choice(["fsync_start", "fsync", "fsync_end"])
                 self.log("file_writes", thread, event=event, ino=11)
             case "direct":
                 event = numbers.choice(["direct_start", "direct_start", "direct_end"])
                 self.log("file_writes", thread, event=event, ino=11)
             case "queue":
-                event = numbers.choice(["bio_queue", "bio_queue", "rq_issue", "rq_complete"])
-                rwbs = numbers.choice(["R", "RA", "RM", "W", "WS", "FF", "D"])
-                self.log("block", thread, event=event, rwbs=rwbs, sector=8, nr_sector=8)
+                event = numbers.choice(["bio_queue", "bio_queue", "bio_queue", "issue", "complete"])
+                rwbs = numbers.choice(["R", "RA", "RM", "FRS", "W", "WS", "FF", "D"])
+                sectors = numbers.choice([0, 8, 8, 8])
+                self.log("block", thread, event=event, rwbs=rwbs, sector=8, nr_sector=sectors)
             case "fault":
                 kind = numbers.choice(["major", "minor", "unknown"])
                 self.log("page_faults", thread, kind=kind, user=numbers.random() < 0.5)
 
-    def mark(self) -> None:
-        """Phases of some of the threads, over all that the case does."""
-        begun, ended = self.before, self.now
-        for at, names in ((0, ["train", "step"]), (1, ["inference"]), (4, ["fetch"])):
-            if not self.marks or self.numbers.random() < 0.4:
-                continue
-            pid = self.base + at - at % 4
-            inside: dict[str, Any] = {"epoch": None, "step": None}
-            start, end = begun, ended
-            for depth in range(self.numbers.randrange(1, 4)):
-                start = self.numbers.randrange(start, end)
-                end = self.numbers.randrange(start + 1, end + 1)
-                name = self.numbers.choice(names)
-                inside = {"epoch": inside["epoch"], "step": inside["step"]}
-                if name == "train":
-                    inside["epoch"] = depth
-                if name == "step":
-                    inside["step"] = self.numbers.randrange(9)
-                row = {"start": start, "end": end, "pid": pid, "tid": self.base + at}
-                self.tables["phases"].append(row | {"name": name, "source": "script"} | inside)
-                if end - start < 2:
-                    break
+    def mark(self, begun: int, ended: int) -> None:
+        """Phases of some of the threads, in what the case took."""
+        if not self.marks:
+            return
+        for at in (0, 1, 4):
+            roots = self.numbers.choice([0, 1, 1, 2])
+            middle = self.numbers.randrange(begun, ended)
+            for start, end in [(begun, middle), (middle, ended)][-roots:] if roots else ():
+                # An odd time of one thread and an even one of the other: one marks longer.
+                end -= (end - start - int(at == 0 and end == ended)) % 2
+                if start < end:
+                    self.nest(at, start, end)
+        self.tables["phases"].sort(key=lambda p: (p["start"], -(p["end"] or 1 << 62)))
+
+    def nest(self, at: int, start: int, end: int) -> None:
+        """A phase with others in it."""
+        names = ["fetch"] if at == 4 else ["train", "epoch", "step", "inference", "fetch"]
+        inherited: dict[str, Any] = {"epoch": None, "step": None}
+        never_ended = at == 4 and self.numbers.random() < 0.3
+        for _ in range(self.numbers.randrange(1, 4)):
+            name = self.numbers.choice(names)
+            if name in inherited:
+                inherited = inherited | {name: self.numbers.randrange(9)}
+            row = {"start": start, "end": None if never_ended else end, "source": "script"}
+            row |= {"pid": self.base + at - at % 4, "tid": self.base + at, "name": name}
+            self.tables["phases"].append(row | inherited)
+            if never_ended or end - start < 2:
+                return
+            start = self.numbers.randrange(start, end - 1)
+            end = self.numbers.randrange(start + 1, end + 1)
 
     def run(self) -> dict[str, list[dict[str, Any]]]:
-        self.before = self.now
+        begun = self.now
         chosen = self.numbers.sample(self.tables["processes"], 4)
         threads = [{name: row[name] for name in ("pid", "tid")} for row in chosen]
         inside: dict[int, dict[str, Any]] = {}
@@ -120,10 +129,11 @@ class Case:
                     self.now += self.numbers.choice([0, 1]) if self.last == "syscalls" else 1
                     self.last = "syscalls"
                     call["dur_ns"] = self.now - call["ts"]
-        lost = [call for call in self.tables["syscalls"] if self.numbers.random() < 0.05]
-        self.tables["syscalls"] = [c for c in self.tables["syscalls"] if c not in lost]
+        # Of a call from before the recording, or whose entry was lost, there is no row.
+        calls = [call for call in self.tables["syscalls"] if self.numbers.random() < 0.95]
+        self.tables["syscalls"] = calls
         self.now += 10
-        self.mark()
+        self.mark(begun, self.now)
         return self.tables
 
 

@@ -129,6 +129,8 @@ class Case:
                     self.now += self.numbers.choice([0, 1]) if self.last == "syscalls" else 1
                     self.last = "syscalls"
                     call["dur_ns"] = self.now - call["ts"]
+                else:
+                    self.last = ""  # two like it at one time would be one
         # Of a call from before the recording, or whose entry was lost, there is no row.
         calls = [call for call in self.tables["syscalls"] if self.numbers.random() < 0.95]
         self.tables["syscalls"] = calls

@@ -27,14 +27,17 @@ _SPANS = f"""
 SELECT lane, start, greatest(coalesce("end", {NEVER}), start) AS "end", code, epoch, step,
     CASE WHEN epoch IS NULL AND step IS NULL THEN -1
         ELSE dense_rank() OVER (ORDER BY epoch, step) END AS number
-FROM phases JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
-ORDER BY lane, start, 3 DESC, code, number
+FROM phases_rows JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
+ORDER BY lane, start, 3 DESC, row
 """
 
 
 @dataclass(frozen=True)
 class Spans:
-    """One value a phase whose thread is known, ordered by lane, start, and latest end first."""
+    """One value a phase whose thread is known, ordered by lane, start, and latest end first.
+
+    Of those that begin and end together the ones around the others come first, as in the table.
+    """
 
     lane: Ints
     """Number of its thread (pid and tid) in the table `phase_lanes`."""

@@ -1,26 +1,33 @@
 """Stalls: each time that a thread of a target waited for storage, as far as events tell.
 
-Four kinds of evidence, and what each gives:
+Five kinds of evidence, and what each gives:
 
 - throttle: the kernel put a thread to sleep that had dirtied pages (balance_dirty_pages). The
   time is the pause that the kernel set, to a millisecond: exact, but for how late it woke.
 - sync: a call that waits until data are written (fsync, msync, ...), or another in which a file
   system was asked to sync (a write to a file that is O_SYNC). The call's whole time: at most so.
-- direct: a read or write call in which a direct transfer began. The call's whole time.
+- direct: another call, as a read or a write, in which a direct transfer began. The call's whole
+  time.
 - read: any other call in which its thread queued a read of a device. The call's whole time; it
   may have been read ahead only, and not waited for.
 - major_fault: a fault that had to read. How long, no event tells: null.
+
+A throttle or a major fault in a call is a row of its own, beside that of the call. Calls that only
+begin transfers, for somebody to wait for later, count for none of sync, direct and read: io_submit,
+io_uring_enter, readahead, fadvise64, madvise and their like. What happened after a call that did
+not return, and before its thread's next one, was in it.
 
 It is evidence, and no bound: `write_waits` has all that a job may have waited for.
 
 What is not seen: who waits for a read or a write-out that another thread has begun, for a lock
 or a journal's commit that waits for storage, for a request of io_uring or libaio; a fault, where
-perf did not tell major ones; and kinds whose table was not recorded.
+perf did not tell major ones; threads whose number threads of several targets had; and kinds whose
+table was not recorded.
 """
 
 from __future__ import annotations
 
-from analysis.views.calls_around import make_calls_before
+from analysis.views.calls_around import LATEST, make_calls_before
 from analysis.views.calls_by_kind import SYNC
 from analysis.views.context import COLUMNS, make_in_context, make_owners
 from analysis.views.requests import OPERATION
@@ -48,7 +55,8 @@ SELECT * FROM (
 _EVENTS = f"""
 CREATE TEMP TABLE stall_events AS
 WITH told AS (
-    SELECT m.tid, c.ts, bool_or(m.kind = 'sync') AS synced, bool_or(m.kind = 'direct') AS direct
+    SELECT m.tid, c.ts, c.call, c.returned,
+        bool_or(m.kind = 'sync') AS synced, bool_or(m.kind = 'direct') AS direct
     FROM stall_moments m ASOF JOIN calls_at_stalls c ON m.tid = c.tid AND m.ts >= c.ts
     WHERE m.ts <= c.returned AND c.call NOT IN {_WITHOUT_WAIT} GROUP BY ALL
 ), waits AS (
@@ -56,7 +64,9 @@ WITH told AS (
         CASE WHEN t.synced OR s.name IN {SYNC} THEN 'sync'
             WHEN t.direct THEN 'direct' ELSE 'read' END AS kind
     FROM (SELECT * FROM syscalls SEMI JOIN mine USING (tid)) s
-    LEFT JOIN told t ON s.tid = t.tid AND s.ts = t.ts
+    -- Of two calls of one time it is the one that make_calls_before has chosen.
+    LEFT JOIN told t ON s.tid = t.tid AND s.ts = t.ts AND s.name = t.call
+        AND coalesce(least(s.ts::HUGEINT + s.dur_ns, {LATEST}), {LATEST}) = t.returned
     WHERE t.tid IS NOT NULL OR s.name IN {SYNC}
 )
 SELECT ts, dur_ns, pid, tid, kind, call,

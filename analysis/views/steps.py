@@ -39,7 +39,7 @@ _OF_ENDED = ", ".join(
 _MARKED = f"""
 CREATE OR REPLACE TEMP TABLE step_phases AS
 -- What lies years from the machine's start is no time, and would not add up.
-SELECT * FROM phases
+SELECT * FROM phases_rows
 WHERE start BETWEEN -{_LATEST} AND {_LATEST}
     AND coalesce("end" BETWEEN start AND {_LATEST}, true)
 """
@@ -48,7 +48,7 @@ _STAGES_SQL = f"""
 SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, name, start,
     coalesce("end", {NEVER}) AS "end"
 FROM step_phases WHERE name IN {_STAGES} AND pid IS NOT NULL AND tid IS NOT NULL
-ORDER BY lane, start, "end" DESC, name
+ORDER BY lane, start, "end" DESC, row
 """
 
 _STEPS_SQL = f"""
@@ -60,7 +60,7 @@ FROM numbered_steps WHERE tid IS NOT NULL ORDER BY lane, start, "end" DESC, id
 
 _NUMBERED = """
 CREATE OR REPLACE TEMP TABLE numbered_steps AS
-SELECT row_number() OVER (ORDER BY s.start, s."end" DESC, s.pid, s.tid) AS id, s.*,
+SELECT row_number() OVER (ORDER BY s.start, s."end" DESC, s.pid, s.tid, s.row) AS id, s.*,
     c.name AS stage,
     coalesce(c.span, -1) AS around  -- -1: in no stage
 FROM (SELECT * FROM step_phases WHERE name = 'step' AND pid IS NOT NULL) s
@@ -70,8 +70,8 @@ ASOF LEFT JOIN step_stages c ON s.pid = c.pid AND s.tid = c.tid AND s.start >= c
 _SQL = f"""
 CREATE TEMP TABLE {VIEW} AS
 WITH part AS (
-    SELECT row_number() OVER (ORDER BY start, "end" DESC) AS number, pid, tid, name, start, "end",
-        epoch, gpu_ns
+    SELECT row_number() OVER (ORDER BY start, "end" DESC, row) AS number, pid, tid, name,
+        start, "end", epoch, gpu_ns
     FROM step_phases WHERE name IN {_PARTS} AND "end" IS NOT NULL
 ), within AS (
     SELECT part.*, c.id

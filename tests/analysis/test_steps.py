@@ -226,6 +226,30 @@ def test_an_event_is_in_the_innermost_phase_of_its_thread(tmp_path, ts, expected
         assert rows(trace, f"SELECT phase, epoch, step FROM {view}") == [expected]
 
 
+def test_of_phases_that_begin_and_end_together_the_last_one_is_innermost(tmp_path):
+    """The recorder writes those around the others first."""
+    call = {"ts": 120, "pid": JOB, "tid": JOB, "nr": 1, "name": "read"}
+    whole = [
+        phase("train", 100, 200, epoch=None),
+        phase("epoch", 100, 200),
+        phase("step", 100, 200, step=0),
+        phase("forward", 100, 200, step=0),
+    ]
+    for n, expected in enumerate(
+        [("train", None, None), ("epoch", 0, None), ("step", 0, 0), ("forward", 0, 0)]
+    ):
+        tables = {"phases": whole[: n + 1], "syscalls": [call]}
+        with make_trace(tmp_path / f"{n}", tables) as trace:
+            query = f"SELECT stage, phase, epoch, step FROM {in_phase(trace, 'syscalls')}"
+            assert rows(trace, query) == [("train", *expected)]
+
+
+def test_a_step_s_stage_is_the_inner_one_of_two_that_begin_and_end_together(tmp_path):
+    phases = [phase("train", 100, 200), phase("eval", 100, 200), phase("step", 110, 150)]
+    with make_trace(tmp_path / "t", {"phases": phases}) as trace:
+        assert rows(trace, f"SELECT stage FROM {steps(trace)}") == [("eval",)]
+
+
 def test_whose_phase_it_is_where_the_thread_marks_none(tmp_path):
     """A thread of the job; a worker between its fetches; a flusher, for the only job."""
     faults = [

@@ -62,13 +62,22 @@ def steps_of_thread(phases: list[Phase]) -> list[dict[str, Any]]:
 
 def owner(part: Phase, steps: list[Phase], outer: Any, stage: Any) -> Phase | None:
     """The step that a part counts in: the one around it, or the one that takes its batch."""
-    inside = first(outer[id(part)], "step")
+    around_it = [phase for phase in outer[id(part)] if not is_left(phase, part, steps)]
+    inside = first(around_it, "step")
     if inside is not None or part["name"] != "fetch" or part["end"] is None:
         return inside if part["end"] is not None else None
     later = [s for s in steps if s["start"] >= end_of(part) and stage[id(s)] is stage[id(part)]]
     if later and None in (later[0]["epoch"], part["epoch"]):
         return later[0]
     return later[0] if later and later[0]["epoch"] == part["epoch"] else None
+
+
+def is_left(phase: Phase, part: Phase, steps: list[Phase]) -> bool:
+    """Whether it is a step that never ended, and the part comes after the begin of the next one."""
+    if phase["name"] != "step" or phase["end"] is not None:
+        return False
+    after = steps[next(n for n, step in enumerate(steps) if step is phase) + 1 :]
+    return bool(after) and after[0]["start"] <= part["start"]
 
 
 def directly_in(part: Phase, parts: list[Phase], outer: Any) -> list[Phase]:

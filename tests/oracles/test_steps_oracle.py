@@ -31,11 +31,12 @@ class Job:
         phase = {"start": self.now, "end": None, "pid": self.tid - self.tid % 3, "tid": self.tid}
         phase |= {"name": name, "gpu_ns": None, "source": self.sources} | inherited | more
         self.phases.append(phase)
-        self.now += self.numbers.choice([1, 1, 2])
+        self.now += self.numbers.choice([0, 1, 1, 2])
         return phase
 
     def over(self, phase: dict[str, Any]) -> None:
         self.tick()
+        self.now = max(self.now, phase["start"] + 1)
         phase["end"] = self.now
 
     def part(self, name: str, around: Any, depth: int = 0) -> None:
@@ -52,6 +53,7 @@ class Job:
         for _ in range(self.numbers.randrange(5)):
             self.part(self.numbers.choice(PARTS), phase)
         if depth < 1 and self.numbers.random() < 0.1:
+            self.now += 1  # of an evaluation and a step of one time the evaluation is around
             self.stage("eval", phase, depth + 1)
         self.over(phase)
 

@@ -94,6 +94,37 @@ def test_a_call_that_only_begins_a_read_is_no_stall(tmp_path):
     )
 
 
+def test_of_two_calls_of_one_time_the_last_one_began_the_read(tmp_path):
+    """Clocks of some machines, and of other programs' traces, stand still for a short call."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts  | pid | tid | nr  | name      | dur_ns | ret
+                100 | 7   | 7   | 3   | close     | 0      | 0
+                100 | 7   | 7   | 0   | read      | 50     | 1
+                200 | 7   | 7   | 187 | readahead | 0      | 0
+                200 | 7   | 7   | 1   | write     | -      | -
+            """,
+            "block": """
+                ts  | pid | tid | event     | dev   | sector | nr_sector | rwbs
+                110 | 7   | 7   | bio_queue | 254:0 | 8      | 8         | R
+            """,
+            "file_writes": """
+                ts  | pid | tid | event       | dev   | ino
+                210 | 7   | 7   | fsync_start | 254:0 | 11
+            """,
+        },
+        QUERY,
+        """
+        ts  | dur_ns | tid | kind | call  | certainty   | phase | step
+        100 | 50     | 7   | read | read  | upper bound | -     | -
+        200 | -      | 7   | sync | write | unknown     | -     | -
+        """,
+    )
+
+
 def test_a_sync_that_did_not_return_lasted_nobody_knows_how_long(tmp_path):
     check(
         tmp_path,

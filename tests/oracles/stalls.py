@@ -1,0 +1,156 @@
+"""The view `stalls`, worked out naively: one event after the other.
+
+It is written from the documentation (docs/phases.md, docstrings), not from the view's code.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from analysis.views.calls_by_kind import SUBMIT, SYNC
+
+Row = dict[str, Any]
+NEVER = 1 << 62
+ONLY_BEGIN = (*(*SUBMIT, "io_uring_setup", "readahead", "fadvise64", "madvise", "process_madvise"),)
+"""Calls that begin transfers and wait for none."""
+SYNC_EVENTS = ("fsync_start", "fsync")
+STAGES = ("data_load", "model_load", "train", "inference")
+NO_PHASE = dict.fromkeys(("phase", "stage", "epoch", "step"))
+
+
+def stalls_of(tables: dict[str, list[Row]]) -> list[Row]:
+    """What `stalls` says: ts, dur_ns, tid, kind, call, certainty, whose, and the phase."""
+    owners = owners_of(tables["processes"])
+    phases = Phases(tables["phases"])
+    found = waits_outside_of_calls(tables)
+    for call, end in calls_with_ends(tables["syscalls"]):
+        kind = kind_of_call(call, end, tables)
+        if kind is not None:
+            known = call["dur_ns"] is not None
+            certainty = "upper bound" if known else "unknown"
+            found.append((call, kind, call["name"], call["dur_ns"], certainty))
+    return [
+        {"ts": event["ts"], "dur_ns": dur_ns, "tid": event["tid"], "kind": kind, "call": name}
+        | {"certainty": certainty}
+        | owners[event["tid"]]
+        | phases.around(event)
+        for event, kind, name, dur_ns, certainty in found
+        if owners.get(event["tid"], {}).get("target") is not None
+    ]
+
+
+def waits_outside_of_calls(tables: dict[str, list[Row]]) -> list[tuple[Row, str, None, Any, str]]:
+    found: list[tuple[Row, str, None, Any, str]] = []
+    for row in tables["dirty"]:
+        if row["event"] == "balance_dirty_pages" and (row["pause_ns"] or 0) > 0:
+            found.append((row, "throttle", None, row["pause_ns"], "exact"))
+    for row in tables["page_faults"]:
+        if row["kind"] == "major":
+            found.append((row, "major_fault", None, None, "unknown"))
+    return found
+
+
+def calls_with_ends(calls: list[Row]) -> list[tuple[Row, int]]:
+    """Calls with the time at which each is over: at the latest when its thread makes the next."""
+    next_call: dict[int, int] = {}
+    found = []
+    for call in reversed(calls):
+        after = next_call.get(call["tid"], NEVER)
+        dur_ns = call["dur_ns"]
+        found.append((call, after if dur_ns is None else call["ts"] + dur_ns))
+        next_call[call["tid"]] = call["ts"]
+    return found
+
+
+def kind_of_call(call: Row, end: int, tables: dict[str, list[Row]]) -> str | None:
+    def happened_in(rows: list[Row], *events: str) -> list[Row]:
+        return [
+            row
+            for row in rows
+            if row["tid"] == call["tid"]
+            and row["event"] in events
+            and call["ts"] <= row["ts"] <= end
+        ]
+
+    if call["name"] in SYNC:
+        return "sync"
+    if call["name"] in ONLY_BEGIN:
+        return None
+    if happened_in(tables["file_writes"], *SYNC_EVENTS):
+        return "sync"
+    if happened_in(tables["file_writes"], "direct_start"):
+        return "direct"
+    queued = happened_in(tables["block"], "bio_queue")
+    return "read" if any(is_read(row) for row in queued) else None
+
+
+def is_read(bio: Row) -> bool:
+    return bio["nr_sector"] > 0 and bio["rwbs"].removeprefix("F").startswith("R")
+
+
+def owners_of(processes: list[Row]) -> dict[int, Row]:
+    """Whose each thread is; what known things of several of one number differ in is not known."""
+    said: dict[int, list[Row]] = defaultdict(list)
+    for row in processes:
+        said[row["tid"]].append(row)
+    columns = {"role": "role", "target": "target", "container": "container_id"}
+    return {
+        tid: {column: said_alike([row[of] for row in rows]) for column, of in columns.items()}
+        for tid, rows in said.items()
+    }
+
+
+def said_alike(values: list[str | None]) -> str | None:
+    known = {value for value in values if value is not None}
+    return known.pop() if len(known) == 1 else None
+
+
+class Phases:
+    """The phases that threads have marked."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.of_thread: dict[tuple[int, int], list[Row]] = defaultdict(list)
+        for row in rows:
+            self.of_thread[row["pid"], row["tid"]].append(row)
+        jobs = {row["pid"] for row in rows if row["name"] != "fetch"}
+        self.only_job = jobs.pop() if len(jobs) == 1 else None
+
+    def whose(self, event: Row) -> tuple[int, int] | None:
+        """The thread whose phases are those of the event's thread."""
+        thread = event["pid"], event["tid"]
+        if thread in self.of_thread:
+            return thread
+        for process in (event["pid"], self.only_job):
+            threads = [thread for thread in self.of_thread if thread[0] == process]
+            if threads:
+                return max(threads, key=self.marked_ns)
+        return None
+
+    def marked_ns(self, thread: tuple[int, int]) -> int:
+        """For how long the thread was in any phase."""
+        marked, over = 0, -1
+        for phase in self.of_thread[thread]:
+            end = NEVER if phase["end"] is None else phase["end"]
+            marked += max(0, end - max(over, phase["start"]))
+            over = max(over, end)
+        return marked
+
+    def around(self, event: Row) -> Row:
+        thread = self.whose(event)
+        inside = [
+            phase
+            for phase in (self.of_thread[thread] if thread else ())
+            if phase["start"] <= event["ts"]
+            and (phase["end"] is None or event["ts"] < phase["end"])
+        ]
+        if not inside:
+            return NO_PHASE
+        innermost = inside[-1]
+        stages = [p["name"] for p in inside if p["name"] in STAGES]
+        return {
+            "phase": innermost["name"],
+            "stage": stages[-1] if stages else None,
+            "epoch": innermost["epoch"],
+            "step": innermost["step"],
+        }

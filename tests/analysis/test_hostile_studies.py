@@ -30,7 +30,7 @@ ODD = os.fsdecode(b"\xff\x1b[2J<img src=x>\n")
 def reported(tmp_path_factory):
     """A study whose tables were made once, without its traces."""
     folder = make_study(tmp_path_factory.mktemp("study") / "s")
-    contents(folder)
+    contents(folder, drawn=False)
     for trace in folder.glob("runs/*/run.trace"):
         shutil.rmtree(trace)
     return folder

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.findings.finding import ELSEWHERE
-from analysis.findings.window import JOBS
+from analysis.findings.window import of_jobs
 from analysis.report.block import operation_times
 from analysis.report.histogram import buckets, spread
 from analysis.report.step_times import STEP_TIMES, WHOLE, step_quantiles
@@ -238,8 +238,8 @@ def _stalls(trace: Trace, dev: str | None) -> list[Row]:
     trace.require("dirty", "processes")
     length, jobs = _length_s(trace), _jobs(trace)
     frame = trace.sql(
-        "SELECT coalesce(sum(pause_ns), 0) / 1e9 AS s FROM dirty"
-        f" WHERE event = 'balance_dirty_pages' AND pause_ns > 0 AND tid IN {JOBS}"
+        f"SELECT coalesce(sum(pause_ns), 0) / 1e9 AS s FROM {of_jobs(trace, 'dirty')}"
+        " WHERE event = 'balance_dirty_pages' AND pause_ns > 0"
     )
     seconds = float(frame["s"].iloc[0]) / jobs
     return [Row("stalls", "write-back stalls", "s", seconds, min(1.0, seconds / length))]
@@ -249,8 +249,8 @@ def _syncs(trace: Trace, dev: str | None) -> list[Row]:
     trace.require("syscalls", "processes")
     length, jobs = _length_s(trace), _jobs(trace)
     parts = trace.sql(
-        f"SELECT 'call' AS what, {buckets('dur_ns')} FROM syscalls"
-        f" WHERE name IN {SYNC} AND dur_ns >= 0 AND tid IN {JOBS} GROUP BY ALL"
+        f"SELECT 'call' AS what, {buckets('dur_ns')} FROM {of_jobs(trace, 'syscalls')}"
+        f" WHERE name IN {SYNC} AND dur_ns >= 0 GROUP BY ALL"
     )
     seconds = float(parts["sum_ns"].sum()) / 1e9 / jobs
     weight = min(1.0, seconds / length)

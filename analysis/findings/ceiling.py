@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.findings.window import Scope, Window, lossy, window
+from analysis.views.threads import make_threads, owns
 from analysis.views.write_waits import ANY, KINDS, WRITE_WAITS
 from tracer.store.trace import Trace
 
@@ -71,6 +72,7 @@ def ceiling(trace: Trace) -> Ceiling | None:
     if over is None:
         return None
     WRITE_WAITS.make(trace)
+    make_threads(trace)
     jobs = "SELECT DISTINCT tid FROM processes WHERE role IN ('target', 'child')"
     threads, quiet = trace.rows(
         f"SELECT count(*), count(*) FILTER (WHERE tid NOT IN (SELECT DISTINCT tid FROM syscalls"
@@ -138,9 +140,9 @@ def _stretches(over: Window) -> str:
     last = f'coalesce("end", {over.end})'
     return (
         f"SELECT target, greatest(start, {over.start}) AS begun,"
-        f" least({last}, {over.end}) AS ended FROM phases p LEFT JOIN (SELECT tid,"
-        " any_value(target) AS target FROM processes WHERE role IN ('target', 'child')"
-        " GROUP BY tid HAVING count(DISTINCT target) = 1) t ON t.tid = coalesce(p.tid, p.pid)"
+        f" least({last}, {over.end}) AS ended"
+        " FROM (SELECT *, coalesce(tid, pid) AS thread FROM phases) p"
+        f" LEFT JOIN (SELECT * FROM threads WHERE job) t ON {owns('t', 'p', 'thread', 'start')}"
         f" WHERE name = '{over.stage}' AND start < {over.end} AND {last} > {over.start}"
         f" AND {last} > start"
     )

@@ -15,7 +15,7 @@ from analysis.findings.finding import (
     size,
 )
 from analysis.findings.finding import name as named
-from analysis.findings.window import JOBS, Scope, whole, window
+from analysis.findings.window import Scope, of_jobs, whole, window
 from analysis.views.requests import requests
 from tracer.store.trace import Trace
 
@@ -69,9 +69,10 @@ def reads(trace: Trace) -> list[Finding]:
     answer = ask(
         trace,
         "SELECT 100 * least(1, sum(complete_ns - coalesce(queue_ns, issue_ns)) /"
-        f" {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes FROM requests"
+        f" {over.ns}) AS value, count(*) AS requests, sum(nr_sector) * 512 AS bytes"
+        f" FROM {of_jobs(trace, 'requests', 'issue_ns')}"
         f" WHERE operation = 'read' AND complete_ns >= issue_ns AND {over.holds('issue_ns')}"
-        f" AND tid IN {JOBS} HAVING count(*) > 0",
+        " HAVING count(*) > 0",
     )
     if answer is None:
         return []

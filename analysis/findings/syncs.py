@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis.findings.finding import AT_MOST, Finding, ask, finding, percent, seconds
 from analysis.findings.finding import name as named
-from analysis.findings.window import JOBS, Scope, window
+from analysis.findings.window import Scope, of_jobs, window
 from analysis.views.calls_by_kind import SYNC
 from tracer.store.trace import Trace
 
@@ -23,8 +23,9 @@ def syncs(trace: Trace) -> list[Finding]:
     answer = ask(
         trace,
         f"SELECT 100 * least(1, sum(sum(dur_ns)) OVER () / {over.ns}) AS value, name,"
-        " sum(sum(dur_ns)) OVER () / 1e9 AS s, sum(count(*)) OVER () AS calls FROM syscalls"
-        f" WHERE name IN {SYNC} AND dur_ns >= 0 AND {over.holds()} AND tid IN {JOBS}"
+        " sum(sum(dur_ns)) OVER () / 1e9 AS s, sum(count(*)) OVER () AS calls"
+        f" FROM {of_jobs(trace, 'syscalls')}"
+        f" WHERE name IN {SYNC} AND dur_ns >= 0 AND {over.holds()}"
         " GROUP BY name ORDER BY sum(dur_ns) DESC, name LIMIT 1",
     )
     if answer is None:

@@ -16,13 +16,11 @@ from analysis.findings.finding import name as named
 from analysis.findings.window import Scope, Window, whole
 from analysis.views.calls_by_kind import SYNC
 from analysis.views.flushes import flushes
+from analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 _BOTH = (Scope.TARGET, Scope.MACHINE)
-_OWNERS = (
-    "(SELECT pid, any_value(target) AS target FROM processes WHERE role IN ('target', 'child')"
-    " AND target IS NOT NULL GROUP BY pid HAVING count(DISTINCT target) = 1)"
-)
+_JOBS = "(SELECT * FROM threads WHERE job AND target IS NOT NULL)"
 
 
 def tenants(trace: Trace) -> list[Finding]:
@@ -40,23 +38,24 @@ def tenants(trace: Trace) -> list[Finding]:
     if over is None or len(jobs) < 2:
         return []
     flushes(trace)
+    make_threads(trace)
     return [*_waits(trace, over), *_shares(trace, over)]
 
 
 def _waits(trace: Trace, over: Window) -> list[Finding]:
     answer = ask(
         trace,
-        f"WITH owners AS {_OWNERS},"
-        " calls AS (SELECT c.ts, c.dur_ns, o.target FROM syscalls c JOIN owners o"
-        f" ON c.pid = o.pid WHERE c.name IN {SYNC} AND c.dur_ns >= 0),"
+        f"WITH jobs AS {_JOBS},"
+        " calls AS (SELECT c.ts, c.dur_ns, o.target FROM syscalls c JOIN jobs o"
+        f" ON {owns('o', 'c', 'pid')} WHERE c.name IN {SYNC} AND c.dur_ns >= 0),"
         " pages AS (SELECT ts, pid, reason, target, pages, certainty FROM flushes"
         " WHERE reason IN ('fsync', 'sync', 'journal') AND ino IS NOT NULL"
         " AND NOT contains(rwbs, 'M') AND NOT own),"
         " written AS (SELECT o.target AS waiting, p.target AS dirtier, p.pages, p.certainty"
-        " FROM pages p JOIN owners o ON p.pid = o.pid UNION ALL"
-        " SELECT c.target, p.target, p.pages, 'inferred' FROM (SELECT * FROM pages WHERE pid NOT IN"
-        " (SELECT pid FROM owners)) p ASOF JOIN calls c ON p.ts >= c.ts"
-        " WHERE p.ts - c.ts <= c.dur_ns)"
+        f" FROM pages p JOIN jobs o ON {owns('o', 'p', 'pid')} UNION ALL"
+        " SELECT c.target, p.target, p.pages, 'inferred' FROM (SELECT p.* FROM pages p"
+        f" ANTI JOIN jobs o ON {owns('o', 'p', 'pid')} WHERE p.pid IS NOT NULL) p"
+        " ASOF JOIN calls c ON p.ts >= c.ts WHERE p.ts - c.ts <= c.dur_ns)"
         " SELECT 100 * n / sum(n) OVER of_call AS value, waiting, dirtier, n AS pages,"
         " sum(n) OVER of_call AS of, sum(n) FILTER (dirtier IS NULL) OVER of_call AS unknown, exact"
         " FROM (SELECT waiting, dirtier, sum(pages) AS n, bool_and(certainty = 'exact') AS exact"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from analysis.views.threads import make_threads, of_threads
 from probes.schema import Scope
 from tracer.store.trace import Trace
 
-__all__ = ["JOBS", "Scope", "Window", "lossy", "whole", "window"]
-
-JOBS = "(SELECT tid FROM processes WHERE role IN ('target', 'child'))"
-"""The threads of the jobs, without those of a Docker daemon."""
+__all__ = ["Scope", "Window", "lossy", "of_jobs", "whole", "window"]
 
 _STAGES = {"train": "training time", "inference": "inference time"}
 _FOREVER = (1 << 63) - 1
@@ -78,6 +76,15 @@ def whole(trace: Trace) -> Window | None:
     if end is None or int(end) <= start:
         return None
     return Window("the recording", "", start, int(end), str(int(end) - start))
+
+
+def of_jobs(trace: Trace, table: str, ts: str = "ts") -> str:
+    """Returns SQL for the rows of a table that are the jobs' threads', not a Docker daemon's.
+
+    `ts` is the table's column of time.
+    """
+    make_threads(trace)
+    return of_threads(table, "job", ts=ts)
 
 
 def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:

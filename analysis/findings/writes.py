@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis.findings.ceiling import ceiling
 from analysis.findings.finding import AT_MOST, Answer, Finding, ask, at_most, finding, seconds
-from analysis.findings.window import JOBS, Scope, Window, window
+from analysis.findings.window import Scope, Window, of_jobs, window
 from analysis.views.write_waits import KINDS
 from tracer.store.trace import Trace
 
@@ -51,8 +51,9 @@ def _stalls(trace: Trace, over: Window) -> list[Finding]:
     answer = ask(
         trace,
         f"SELECT 100 * least(1, sum(pause_ns) / {over.ns}) AS value, sum(pause_ns) / 1e9 AS s,"
-        " count(*) AS stalls FROM dirty WHERE event = 'balance_dirty_pages' AND pause_ns > 0"
-        f" AND {over.holds()} AND tid IN {JOBS} HAVING count(*) > 0",
+        f" count(*) AS stalls FROM {of_jobs(trace, 'dirty')}"
+        f" WHERE event = 'balance_dirty_pages' AND pause_ns > 0 AND {over.holds()}"
+        " HAVING count(*) > 0",
     )
     if answer is None:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.views.in_phase import in_phase
+from analysis.views.threads import make_threads, of_threads
 from probes.errors import UsageError
 from tracer.store.trace import Trace
 
@@ -25,7 +26,7 @@ _PARTS = (
     (
         "dirty",
         {"stalls": "count(*)", "stall_s": "sum(pause_ns) / 1e9"},
-        "pause_ns > 0 AND tid IN (SELECT tid FROM processes WHERE target IS NOT NULL)",
+        "pause_ns > 0",
     ),
     ("flushes", {"flushes": "count(*)", "flushed_pages": "sum(pages)"}, "NOT own"),
 )
@@ -55,13 +56,15 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     trace.require("phases")
     known = {"flushes": "block"}
     present = [part for part in _PARTS if known.get(part[0], part[0]) in trace.tables]
-    trace.empty_if_missing("processes")
+    make_threads(trace)
     metrics = [name for _, counted, _ in present for name in counted]
     named = ", ".join(keys)
     selects = []
     for table, counted, those in present:
         columns = ", ".join(f"{counted.get(name, 'NULL')} AS {name}" for name in metrics)
         view = in_phase(trace, table)
+        if table == "dirty":
+            view = of_threads(view, "target IS NOT NULL")
         selects.append(f"SELECT {named}, {columns} FROM {view} WHERE {those} GROUP BY ALL")
     sums = ", ".join(f"max({name}) AS {name}" for name in metrics)
     order = "coalesce(calls, 0) DESC" if by == "phase" and "calls" in metrics else named

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.report.mergeable import Mergeable
+from analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 _KINDS = {"minor": "minor", "major": "major", "neither": "unknown"}
@@ -13,21 +14,16 @@ _ACCESS = {"reads": "read", "writes": "write", "execs": "exec"}
 
 def _faults_of(trace: Trace) -> pd.DataFrame:
     trace.require("page_faults", "processes")
+    make_threads(trace)
     kinds = [f"count(*) FILTER (kind = '{kind}') AS {column}" for column, kind in _KINDS.items()]
     access = [f"count(*) FILTER (access = '{one}') AS {column}" for column, one in _ACCESS.items()]
     return trace.sql(
         f"""
-        WITH names AS (
-            SELECT pid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) ELSE 'other' END
-                AS role, arg_max(comm, coalesce(start_ns, 0)) AS comm
-            FROM processes WHERE tid = pid GROUP BY pid
-        ), counted AS (
-            SELECT pid, count(*) AS faults, {", ".join(kinds)},
-                count(*) FILTER ("user") AS "user", count(*) FILTER (NOT "user") AS kernel,
-                {", ".join(access)}, count(access) AS accesses
-            FROM page_faults GROUP BY pid
-        )
-        SELECT c.pid, t.comm, t.role, c.* EXCLUDE (pid) FROM counted c LEFT JOIN names t USING (pid)
+        SELECT f.pid, t.comm, t.role, count(*) AS faults, {", ".join(kinds)},
+            count(*) FILTER ("user") AS "user", count(*) FILTER (NOT "user") AS kernel,
+            {", ".join(access)}, count(access) AS accesses
+        FROM page_faults f LEFT JOIN threads t ON {owns("t", "f", "pid")}
+        GROUP BY f.pid, t.life, t.comm, t.role
         """
     )
 
@@ -58,19 +54,12 @@ def page_faults(trace: Trace) -> pd.DataFrame:
 
 def _causes_of(trace: Trace) -> pd.DataFrame:
     trace.require("page_faults", "processes")
+    make_threads(trace)
     return trace.sql(
-        """
-        WITH names AS (
-            SELECT tid, arg_max(comm, coalesce(start_ns, 0)) AS comm FROM processes GROUP BY tid
-        ), counted AS (
-            SELECT tid, ip_file, symbol, count(*) AS faults,
-                count(*) FILTER (kind = 'minor') AS minor,
-                count(*) FILTER (kind = 'major') AS major
-            FROM page_faults GROUP BY ALL
-        )
-        SELECT t.comm, f.ip_file AS file, f.symbol, sum(f.faults)::BIGINT AS faults,
-            sum(f.minor)::BIGINT AS minor, sum(f.major)::BIGINT AS major
-        FROM counted f LEFT JOIN names t USING (tid) GROUP BY ALL
+        f"""
+        SELECT t.comm, f.ip_file AS file, f.symbol, count(*) AS faults,
+            count(*) FILTER (kind = 'minor') AS minor, count(*) FILTER (kind = 'major') AS major
+        FROM page_faults f LEFT JOIN threads t ON {owns("t", "f")} GROUP BY ALL
         """
     )
 

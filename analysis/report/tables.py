@@ -29,6 +29,7 @@ from analysis.report.writeback import (
     writeback_intervals,
     writeback_reasons,
 )
+from analysis.views.threads import make_threads, owns
 from probes.catalogue import PROBES
 from tracer.store.trace import Trace
 
@@ -53,15 +54,10 @@ __all__ = [
 
 ROLES = ("target", "child", "daemon", "flusher", "journal", "other")
 
-_ROLE_OF_THREAD = """
-    SELECT tid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) ELSE 'other' END AS role,
-           arg_max(comm, coalesce(start_ns, 0)) AS comm
-    FROM processes GROUP BY tid
-"""
-
 
 def _events_of(trace: Trace) -> pd.DataFrame:
     trace.require("processes")
+    make_threads(trace)
     recorded = trace.manifest["ftrace"].get("formats") or {}
     parts = []
     for probe in PROBES.values():
@@ -71,9 +67,9 @@ def _events_of(trace: Trace) -> pd.DataFrame:
         label = {"syscalls": "'enter'", "page_faults": "if(user, 'user', 'kernel')"}
         source = label.get(probe.table.name, "event")
         found = trace.sql(
-            f"SELECT e.label, coalesce(t.role, 'other') AS role, sum(e.n)::BIGINT AS n "
-            f'FROM (SELECT {source} AS label, tid, count(*) AS n FROM "{probe.table.name}" '
-            f"GROUP BY ALL) e LEFT JOIN ({_ROLE_OF_THREAD}) t ON e.tid = t.tid GROUP BY ALL"
+            "SELECT label, coalesce(t.role, 'other') AS role, count(*) AS n"
+            f' FROM (SELECT {source} AS label, tid, ts FROM "{probe.table.name}") e'
+            f" LEFT JOIN threads t ON {owns('t', 'e')} GROUP BY ALL"
         )
         names = {}
         for event in probe.events:

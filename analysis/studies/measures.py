@@ -26,6 +26,7 @@ from analysis.studies.flush_layer import layer_curve, run_writebacks
 from analysis.views.call_graphs import WRITE_BACK, call_chains
 from analysis.views.energy import all_of, energy, why_none
 from analysis.views.steps import steps
+from analysis.views.threads import make_threads, owns
 from probes.errors import BadTrace
 from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
@@ -154,10 +155,11 @@ def _daemons(trace: Trace) -> list[str]:
 
 def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
     trace.require("page_faults", "processes")
+    make_threads(trace)
     frame = trace.sql(
-        """
+        f"""
         SELECT target, count(*) AS faults, count(*) FILTER (kind = 'major') AS major
-        FROM page_faults JOIN (SELECT DISTINCT tid, target FROM processes) USING (tid)
+        FROM page_faults f JOIN threads t ON {owns("t", "f")}
         WHERE target IS NOT NULL GROUP BY target
         """
     ).set_index("target")

@@ -8,6 +8,7 @@ from analysis.timeline.lane import Kind, Lane
 from analysis.views.flushes import flushes
 from analysis.views.stalls import STALLS
 from analysis.views.steps import steps
+from analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 MIB = 1 << 20
@@ -20,8 +21,7 @@ _FAULTS = (
 )
 _FOLIOS = (
     "SELECT d.ts, coalesce(t.role, 'other') AS series, 1 AS amount"
-    " FROM dirty d LEFT JOIN (SELECT tid, CASE WHEN count(DISTINCT role) = 1"
-    " THEN any_value(role) ELSE 'other' END AS role FROM processes GROUP BY tid) t USING (tid)"
+    f" FROM dirty d LEFT JOIN threads t ON {owns('t', 'd')}"
     " WHERE d.event = 'dirty_folio'"
 )
 _STALLS = {"throttle": "dirty throttling", "direct": "direct transfer"}
@@ -72,6 +72,7 @@ def dirtied(trace: Trace, axis: Axis) -> Lane:
     The frame is that of `counted`.
     """
     trace.require("dirty", "processes")
+    make_threads(trace)
     return Lane(
         "Write-back",
         "Folios made dirty, by role",

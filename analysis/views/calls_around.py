@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -35,26 +36,43 @@ class Calls:
     """What was asked for of each call's name."""
 
 
-def calls_of(trace: Trace, tids: Ints, what: str) -> Iterator[Calls]:
-    """Yield all calls of a trace, batch by batch, with those of `tids` (ascending) numbered.
+class Lanes(Protocol):
+    """A numbering of threads."""
 
-    `what` is SQL over the column `name`. Until the last batch no other query of the trace may be
-    asked. Needs table syscalls.
+    def of(self, tid: Ints, ts: Ints) -> Ints:
+        """Returns the lanes of events by their threads and times (ns); -1: in none."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A lane per thread number."""
+
+    tid: Ints
+    """Ascends."""
+
+    def of(self, tid: Ints, ts: Ints) -> Ints:
+        """Returns the place of each event's thread in `self.tid`; -1: it is not among them."""
+        if not len(self.tid):
+            return np.full(len(tid), -1)
+        at = np.minimum(np.searchsorted(self.tid, tid), len(self.tid) - 1)
+        return np.where(self.tid[at] == tid, at, -1)
+
+
+def calls_of(trace: Trace, lanes: Lanes, what: str) -> Iterator[Calls]:
+    """Yields all calls of a trace, batch by batch, with their lanes.
+
+    `what` is SQL over the column `name`. No other query of the trace is possible before the last
+    batch. Needs table syscalls.
     """
-    query = f"SELECT tid, ts, coalesce(dur_ns, {_NEVER}) AS length, {what} AS what FROM syscalls"
+    query = (
+        "SELECT tid::BIGINT AS tid, ts,"
+        f" coalesce(dur_ns, {_NEVER}) AS length, {what} AS what FROM syscalls"
+    )
     for batch in trace.batches(query):
         tid, ts, length = (batch[name].to_numpy() for name in ("tid", "ts", "length"))
         returned = np.empty(len(ts), np.int64)
         _add_up(ts, length, returned)
-        yield Calls(lanes_of(tids, tid), ts, returned, length != _NEVER, batch["what"])
-
-
-def lanes_of(tids: Ints, of: Ints) -> Ints:
-    """Return the place of each thread in `tids`, which ascends; -1: it is not among them."""
-    if not len(tids):
-        return np.full(len(of), -1)
-    at = np.minimum(np.searchsorted(tids, of), len(tids) - 1)
-    return np.where(tids[at] == of, at, -1)
+        yield Calls(lanes.of(tid, ts), ts, returned, length != _NEVER, batch["what"])
 
 
 class CallsAround:
@@ -120,7 +138,7 @@ def make_calls_before(trace: Trace, moments: str, name: str) -> None:
     tids, lane = np.unique(tid, return_inverse=True)
     around = CallsAround(lane, ts)
     names = np.full(len(ts), None, object)
-    for calls in calls_of(trace, tids, "name") if len(tids) else ():
+    for calls in calls_of(trace, Numbers(tids), "name") if len(tids) else ():
         found, at = around.see(calls)
         names[found] = calls.what.take(pa.array(at)).to_numpy(False)
     around.close()

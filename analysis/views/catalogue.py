@@ -11,12 +11,14 @@ from analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
 from analysis.views.requests import REQUESTS
 from analysis.views.stalls import STALLS
 from analysis.views.steps import STEPS
+from analysis.views.threads import THREADS
 from analysis.views.view import View
 from analysis.views.write_waits import WRITE_WAITS
 from tracer.store.trace import Trace
 
 VIEWS: dict[str, View] = {
-    view.name: view for view in (CALLS, FAULTS, FLUSHES, REQUESTS, STALLS, STEPS, WRITE_WAITS)
+    view.name: view
+    for view in (CALLS, FAULTS, FLUSHES, REQUESTS, STALLS, STEPS, THREADS, WRITE_WAITS)
 }
 """Every view that `tracer query` and figures can ask for."""
 

@@ -15,6 +15,7 @@ places it wrote to; one that wrote nothing, or where nobody knows the places, is
 from __future__ import annotations
 
 from analysis.views.calls_around import LATEST, make_calls_before
+from analysis.views.threads import owns
 from analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
@@ -94,13 +95,14 @@ UNION ALL
 SELECT node, -1, -1, 0 FROM nodes
 """
 
-_DIRTIED = """
+_DIRTIED = f"""
 CREATE OR REPLACE TEMP TABLE dirtied AS
 WITH asked AS (
     -- In task context: kernel threads dirty inodes as they write them, or for somebody else.
-    SELECT ts, row, tid, node, d.ino, d.pid, event = 'dirty_folio' AS folio
+    SELECT ts, row, d.tid, node, d.ino, d.pid, p.life, event = 'dirty_folio' AS folio
     FROM dirty_rows d JOIN nodes n ON d.dev = n.disk AND d.ino = n.ino
-    ANTI JOIN (SELECT tid FROM threads WHERE kernel) k ON d.tid = k.tid
+    ANTI JOIN (SELECT * FROM threads WHERE kernel) k ON {owns("k", "d")}
+    LEFT JOIN threads p ON {owns("p", "d", "pid")}
     WHERE event IN ('dirty_folio', 'mark_inode_dirty')
 ), marks AS (
     -- So does who writes out what others have dirtied.
@@ -127,17 +129,17 @@ WITH held AS (
     SELECT node, since, min(ts) AS first_page FROM held WHERE folio GROUP BY ALL
 ), firsts AS (
     -- Where no page is dirty yet, whose pages could an inode's mark stand for?
-    SELECT node, since, pid, min(ts) AS ts FROM held JOIN begun USING (node, since)
+    SELECT node, since, pid, life, min(ts) AS ts FROM held JOIN begun USING (node, since)
     WHERE ts >= first_page GROUP BY ALL
 )
-SELECT node, since, f.ts, f.pid, count(*) OVER until AS dirtiers,
-    count(t.target) OVER until AS mine, count(t.tid) OVER until AS known,
+SELECT node, since, f.ts, f.pid, f.life, count(*) OVER until AS dirtiers,
+    count(t.target) OVER until AS mine, count(f.life) OVER until AS known,
     CASE WHEN min(coalesce(t.target, '')) OVER until = max(coalesce(t.target, '')) OVER until
         THEN t.target END AS target,
     CASE WHEN min(coalesce(t.container, '')) OVER until = max(coalesce(t.container, '')) OVER until
         THEN t.container END AS container
-FROM firsts f LEFT JOIN threads t ON f.pid = t.tid
--- Who begins at one and the same time counts together: of these none is first.
+FROM firsts f LEFT JOIN threads t ON f.life = t.life
+-- Processes whose parts begin at the same time count together.
 WINDOW until AS (PARTITION BY node, since ORDER BY f.ts RANGE UNBOUNDED PRECEDING)
 """
 
@@ -147,11 +149,11 @@ def make_dirtiers(trace: Trace) -> None:
 
     `nodes`: a number (node) for each inode (disk, fs, ino). `cleaned`: node, since and end (ns):
     from `end` on only what was dirtied from `since` on can be dirty; number (of the node's, in
-    order of time). `dirtied`: ts, row (of the
-    table dirty), node, pid, folio (a page, not the inode alone). `parts`, a row for every process
-    that begins to have a part: node, since (of `cleaned`), ts, pid, dirtiers (processes until now),
-    mine (of them of targets), known (of them in the table processes), target and container (null:
-    not the same for all of them).
+    order of time). `dirtied`: ts, row (of the table dirty), node, pid, life (of the process, in
+    `threads`; null: not known), folio (a page, not the inode alone). `parts`, a row for every
+    process that begins to have a part: node, since (of `cleaned`), ts, pid, life, dirtiers
+    (processes until now), mine (of them of targets), known (of them in the table processes), target
+    and container (null: not the same for all of them).
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """

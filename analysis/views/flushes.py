@@ -23,6 +23,7 @@ from __future__ import annotations
 from analysis.views.calls_around import LATEST
 from analysis.views.dirtiers import make_dirtiers
 from analysis.views.submissions import make_submissions
+from analysis.views.threads import make_threads, owns
 from analysis.views.view import View
 from analysis.views.volumes import make_volumes, of_files
 from analysis.views.whose import COLUMN, make_undirtied
@@ -36,7 +37,6 @@ _OPTIONAL = (
     *("processes", "syscalls", "phases", "files"),
 )
 _STAGES = ("data_load", "model_load", "train", "inference")
-_KTHREADD = 2
 _STEPS_ON_THE_WAY = (
     *("bios", "works", "file_steps", "queued", "worked", "placed"),
     *("brackets", "in_call", "in_step", "after_loss"),
@@ -50,19 +50,8 @@ _STEPS_ON_THE_WAY = (
         "dirtied",
         "parts",
     ),
-    *("stage_steps", "dirtied_by", "in_phase", "undirtied", "threads", "own_inodes"),
+    *("stage_steps", "dirtied_by", "in_phase", "undirtied", "own_inodes"),
 )
-
-_THREADS = f"""
-CREATE OR REPLACE TEMP TABLE threads AS
-SELECT tid, CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
-    CASE WHEN count(DISTINCT pid) = 1 THEN any_value(pid) END AS pid,
-    CASE WHEN count(DISTINCT target) = 1 THEN any_value(target) END AS target,
-    CASE WHEN count(DISTINCT container_id) = 1 THEN any_value(container_id) END AS container,
-    -- A flusher is one even where its parent is not known.
-    bool_and(ppid IS NOT DISTINCT FROM {_KTHREADD} OR role IN ('flusher', 'journal')) AS kernel
-FROM processes GROUP BY tid
-"""
 
 # The innermost stage at any moment, of each process and of the only one that marks any.
 _STAGES_SQL = f"""
@@ -82,13 +71,14 @@ FROM (SELECT DISTINCT ts FROM moments) m
 LEFT JOIN stages s ON s.start <= m.ts AND m.ts <= s.ended GROUP BY m.ts
 """
 
-_DIRTIER = """
+_DIRTIER = f"""
 CREATE OR REPLACE TEMP TABLE dirtied_by AS
 WITH asked AS (
     -- A direct write is its caller's, whoever submits it.
-    SELECT id, ts, at_ns, node, CASE WHEN r.tid = by_tid THEN r.pid ELSE t.pid END AS pid, direct,
+    SELECT id, ts, at_ns, node, CASE WHEN r.tid = by_tid THEN r.pid ELSE o.pid END AS pid, direct,
         extents
-    FROM submissions r JOIN nodes USING (fs, ino) LEFT JOIN threads t ON r.by_tid = t.tid
+    FROM submissions r JOIN nodes USING (fs, ino)
+    LEFT JOIN threads o ON {owns("o", "r", "by_tid", "at_ns")}
     WHERE NOT metadata
 ), cleaned_at AS (
     SELECT a.*, c.since FROM asked a
@@ -101,19 +91,22 @@ WITH asked AS (
         ON a.node = d.node AND a.at_ns >= d.ts
 ), with_parts AS (
     -- Pages of others may have been in the way of a direct write.
-    SELECT id, node, since, at_ns, pid, direct FROM cleaned_at WHERE NOT direct OR extents
+    SELECT id, node, since, at_ns, direct FROM cleaned_at WHERE NOT direct OR extents
+), writers AS (
+    SELECT a.id, a.pid, o.life, o.target, o.container
+    FROM (SELECT id, pid, at_ns FROM cleaned_at WHERE direct) a
+    LEFT JOIN threads o ON {owns("o", "a", "pid", "at_ns")}
 ), parted AS (
     SELECT a.id, p.dirtiers, p.mine, p.known, p.target, p.container
     FROM with_parts a ASOF JOIN parts p
         ON a.node = p.node AND a.since = p.since AND a.at_ns >= p.ts
 ), has_part AS (
-    SELECT a.id FROM (SELECT * FROM with_parts WHERE direct) a
-    JOIN parts p ON a.node = p.node AND a.since = p.since AND a.pid = p.pid AND a.at_ns >= p.ts
-), writers AS (
+    SELECT w.id FROM (SELECT * FROM with_parts WHERE direct) a JOIN writers w USING (id)
+    JOIN parts p ON a.node = p.node AND a.since = p.since AND w.pid = p.pid
+        AND w.life IS NOT DISTINCT FROM p.life AND a.at_ns >= p.ts
+), strangers AS (
     -- Who writes directly, and has no part in the pages.
-    SELECT a.id, t.tid, t.target, t.container
-    FROM (SELECT id, pid FROM cleaned_at WHERE direct) a ANTI JOIN has_part USING (id)
-    LEFT JOIN threads t ON t.tid = a.pid
+    SELECT * FROM writers ANTI JOIN has_part USING (id)
 ), whose AS (
     SELECT a.id, a.ts, a.since,
         CASE WHEN a.direct THEN a.pid WHEN d.ts >= a.since THEN d.pid END AS dirtier,
@@ -123,9 +116,9 @@ WITH asked AS (
         CASE WHEN w.id IS NULL THEN p.container
             WHEN p.id IS NULL OR p.container = w.container THEN w.container END AS container,
         coalesce(p.mine, 0) + (w.target IS NOT NULL)::BIGINT AS mine,
-        coalesce(p.known, 0) + (w.tid IS NOT NULL)::BIGINT AS known
+        coalesce(p.known, 0) + (w.life IS NOT NULL)::BIGINT AS known
     FROM cleaned_at a LEFT JOIN last_dirtied d USING (id) LEFT JOIN parted p USING (id)
-    LEFT JOIN writers w USING (id)
+    LEFT JOIN strangers w USING (id)
 )
 SELECT * EXCLUDE (mine, known),
     CASE WHEN mine = dirtiers THEN 'target' WHEN mine > 0 THEN 'shared'
@@ -184,7 +177,7 @@ def _build(trace: Trace) -> None:
     for table in _OPTIONAL:
         trace.empty_if_missing(table)
     make_volumes(trace)
-    trace.execute(_THREADS)
+    make_threads(trace)
     make_submissions(trace)
     make_dirtiers(trace)
     for statement in (_STAGES_SQL, _DIRTIER, _PHASE):

@@ -21,16 +21,16 @@ It is evidence, and no bound: `write_waits` has all that a job may have waited f
 
 What is not seen: who waits for a read or a write-out that another thread has begun, for a lock
 or a journal's commit that waits for storage, for a request of io_uring or libaio; a fault, where
-perf did not tell major ones; threads whose number threads of several targets had; and kinds whose
-table was not recorded.
+perf did not tell major ones; and kinds whose table was not recorded.
 """
 
 from __future__ import annotations
 
 from analysis.views.calls_around import LATEST, make_calls_before
 from analysis.views.calls_by_kind import SYNC
-from analysis.views.context import COLUMNS, make_in_context, make_owners
+from analysis.views.context import COLUMNS, make_in_context
 from analysis.views.requests import OPERATION
+from analysis.views.threads import make_threads, owns
 from analysis.views.view import View
 from probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
@@ -43,13 +43,13 @@ _WITHOUT_WAIT = (
 
 _MOMENTS = f"""
 CREATE OR REPLACE TEMP TABLE stall_moments AS
-SELECT * FROM (
+SELECT m.*, o.begun FROM (
     SELECT tid, ts, 'read' AS kind FROM block
     WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read'
     UNION ALL
     SELECT tid, ts, CASE WHEN event = 'direct_start' THEN 'direct' ELSE 'sync' END
     FROM file_writes WHERE event IN ('direct_start', 'fsync_start', 'fsync')
-) SEMI JOIN mine USING (tid)
+) m JOIN mine o ON {owns("o", "m")}
 """
 
 _EVENTS = f"""
@@ -58,12 +58,13 @@ WITH told AS (
     SELECT m.tid, c.ts, c.call, c.returned,
         bool_or(m.kind = 'sync') AS synced, bool_or(m.kind = 'direct') AS direct
     FROM stall_moments m ASOF JOIN calls_at_stalls c ON m.tid = c.tid AND m.ts >= c.ts
-    WHERE m.ts <= c.returned AND c.call NOT IN {_WITHOUT_WAIT} GROUP BY ALL
+    -- A call of an earlier thread of the same number is over.
+    WHERE m.ts <= c.returned AND c.ts >= m.begun AND c.call NOT IN {_WITHOUT_WAIT} GROUP BY ALL
 ), waits AS (
     SELECT s.ts, s.dur_ns, s.pid, s.tid, s.name AS call,
         CASE WHEN t.synced OR s.name IN {SYNC} THEN 'sync'
             WHEN t.direct THEN 'direct' ELSE 'read' END AS kind
-    FROM (SELECT * FROM syscalls SEMI JOIN mine USING (tid)) s
+    FROM (SELECT s.* FROM syscalls s SEMI JOIN mine o ON {owns("o", "s")}) s
     -- Of two calls of one time it is the one that make_calls_before has chosen.
     LEFT JOIN told t ON s.tid = t.tid AND s.ts = t.ts AND s.name = t.call
         AND coalesce(least(s.ts::HUGEINT + s.dur_ns, {LATEST}), {LATEST}) = t.returned
@@ -72,11 +73,12 @@ WITH told AS (
 SELECT ts, dur_ns, pid, tid, kind, call,
     CASE WHEN dur_ns IS NULL THEN 'unknown' ELSE 'upper bound' END AS certainty FROM waits
 UNION ALL
-SELECT ts, pause_ns, pid, tid, 'throttle', NULL, 'exact' FROM dirty SEMI JOIN mine USING (tid)
+SELECT ts, pause_ns, pid, tid, 'throttle', NULL, 'exact'
+FROM dirty d SEMI JOIN mine o ON {owns("o", "d")}
 WHERE event = 'balance_dirty_pages' AND pause_ns > 0
 UNION ALL
 SELECT ts, NULL, pid, tid, 'major_fault', NULL, 'unknown'
-FROM page_faults SEMI JOIN mine USING (tid) WHERE kind = 'major'
+FROM page_faults f SEMI JOIN mine o ON {owns("o", "f")} WHERE kind = 'major'
 ORDER BY ts, tid
 """
 
@@ -84,10 +86,8 @@ ORDER BY ts, tid
 def _build(trace: Trace) -> None:
     for table in ("block", "file_writes", "dirty", "page_faults"):
         trace.empty_if_missing(table)
-    make_owners(trace)
-    trace.execute(
-        "CREATE OR REPLACE TEMP TABLE mine AS SELECT tid FROM owners WHERE target IS NOT NULL"
-    )
+    make_threads(trace)
+    trace.execute("CREATE OR REPLACE TEMP TABLE mine AS FROM threads WHERE target IS NOT NULL")
     trace.execute(_MOMENTS)
     make_calls_before(trace, "SELECT tid, ts FROM stall_moments", "calls_at_stalls")
     trace.execute(_EVENTS)

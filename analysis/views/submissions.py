@@ -16,6 +16,7 @@ from __future__ import annotations
 from analysis.views.calls_around import make_calls_before
 from analysis.views.calls_by_kind import SYNC_ALL, SYNC_FILE
 from analysis.views.requests import OPERATION
+from analysis.views.threads import owns
 from analysis.views.view import apart
 from analysis.views.volumes import of_bios, of_files
 from tracer.store.trace import Trace
@@ -121,10 +122,14 @@ FROM begun
 """
 
 # Each join by itself and narrow: DuckDB sorts what it joins by time, with all of its columns.
-_PLACED = """
+_PLACED = f"""
 CREATE OR REPLACE TEMP TABLE placed AS
-SELECT b.id, b.ts, coalesce(w.by_tid, b.tid) AS by_tid, coalesce(w.at_ns, b.ts) AS at_ns, w.extent
-FROM bios b LEFT JOIN worked w USING (id)
+WITH placed AS (
+    SELECT b.id, b.ts, coalesce(w.by_tid, b.tid) AS by_tid, coalesce(w.at_ns, b.ts) AS at_ns,
+        w.extent
+    FROM bios b LEFT JOIN worked w USING (id)
+)
+SELECT p.*, o.begun, o.role FROM placed p LEFT JOIN threads o ON {owns("o", "p", "by_tid", "at_ns")}
 """
 
 _BRACKETS = """
@@ -162,12 +167,18 @@ SELECT * FROM in_work JOIN in_inode USING (id)
 
 _CALLS = """
 CREATE OR REPLACE TEMP TABLE in_call AS
-SELECT p.id, CASE WHEN p.at_ns <= c.returned THEN c.call END AS call,
-    CASE WHEN p.at_ns <= c.returned THEN c.ts END AS call_at,
-    -- What was said in a call that has returned is over.
-    CASE WHEN p.at_ns <= c.returned THEN c.ts ELSE c.returned + 1 END AS told_from
-FROM (SELECT id, by_tid, at_ns FROM placed) p
-ASOF LEFT JOIN calls_of_bios c ON p.by_tid = c.tid AND p.at_ns >= c.ts
+WITH found AS (
+    SELECT p.id, p.begun, c.call, c.ts, c.returned,
+        p.at_ns <= c.returned AND c.ts >= coalesce(p.begun, c.ts) AS lasts
+    FROM (SELECT id, by_tid, at_ns, begun FROM placed) p
+    ASOF LEFT JOIN calls_of_bios c ON p.by_tid = c.tid AND p.at_ns >= c.ts
+)
+SELECT id, CASE WHEN lasts THEN call END AS call, CASE WHEN lasts THEN ts END AS call_at,
+    -- What was said in a call that has returned is over, and so is what an earlier thread said.
+    CASE WHEN lasts THEN ts
+        ELSE greatest(CASE WHEN ts >= coalesce(begun, ts) THEN returned + 1 END, begun)
+        END AS told_from
+FROM found
 """
 
 _IN_STEP = """
@@ -202,11 +213,10 @@ CREATE OR REPLACE TEMP TABLE submissions AS
 WITH joined AS (
     SELECT b.*, p.by_tid, p.at_ns, p.extent, k.work_at, k.work_reason, k.inode_at, k.age,
         CASE WHEN k.inode_dev = b.disk THEN k.bracket_ino END AS bracket_ino, c.call, c.call_at,
-        c.told_from, t.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost,
+        c.told_from, p.role, s.latest, s.direct, s.synced, s.committed, l.machine_lost,
         l.target_lost
     FROM bios b JOIN placed p USING (id) JOIN brackets k USING (id) JOIN in_call c USING (id)
     JOIN in_step s USING (id) JOIN after_loss l USING (id)
-    LEFT JOIN threads t ON p.by_tid = t.tid
 ), fresh AS (
     -- What a file system last said holds in the same system call, outside of brackets that have
     -- ended since, and for its own volume.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from analysis.views.calls_around import LATEST
 from analysis.views.calls_by_kind import ENDINGS, SYNC
+from analysis.views.threads import owns
 from probes.schema import Column, Type
 from tracer.store.trace import Trace
 
@@ -32,11 +33,15 @@ WITH calls AS (
     FROM syscalls WHERE name IN {SYNC}
     UNION ALL
     SELECT f.tid, c.ts, least(c.returned, {LATEST} - 1)
-    FROM (SELECT tid, ts FROM file_writes WHERE event IN ('fsync', 'fsync_start')) f
-    ASOF JOIN calls_of_fsyncs c ON f.tid = c.tid AND f.ts >= c.ts WHERE f.ts <= c.returned
+    FROM (
+        SELECT f.tid, f.ts, o.begun FROM file_writes f LEFT JOIN threads o ON {owns("o", "f")}
+        WHERE event IN ('fsync', 'fsync_start')
+    ) f ASOF JOIN calls_of_fsyncs c ON f.tid = c.tid AND f.ts >= c.ts
+    -- A call of an earlier thread of the same number is over.
+    WHERE f.ts <= c.returned AND c.ts >= coalesce(f.begun, c.ts)
 ), mine AS (
-    SELECT ts, ended FROM calls SEMI JOIN (SELECT tid FROM threads WHERE target IS NOT NULL)
-        USING (tid)
+    SELECT ts, ended FROM calls c
+    SEMI JOIN (SELECT * FROM threads WHERE target IS NOT NULL) o ON {owns("o", "c")}
 ), edges AS (
     SELECT ts, 1 AS change FROM mine UNION ALL SELECT ended + 1, -1 FROM mine
 )
@@ -48,7 +53,8 @@ CREATE OR REPLACE TEMP TABLE undirtied AS
 WITH asked AS (
     SELECT r.id, r.ts, r.metadata OR r.reason = 'journal' AS of_all, r.reason, r.call, t.tid,
         t.target, coalesce(t.kernel, false) AS kernel
-    FROM submissions r ANTI JOIN dirtied_by d USING (id) LEFT JOIN threads t ON r.by_tid = t.tid
+    FROM submissions r ANTI JOIN dirtied_by d USING (id)
+    LEFT JOIN threads t ON {owns("t", "r", "by_tid", "at_ns")}
 ), meanwhile AS (
     SELECT a.id, s.calls FROM (SELECT id, ts FROM asked WHERE of_all AND kernel) a
     ASOF JOIN syncing s ON a.ts >= s.ts

@@ -19,8 +19,10 @@ which a thread of the job may have waited for writes. `write_waits` has all of t
   writes to do: it may have been in a call.
 - lost: events were lost.
 
-Calls count whole. One that did not return lasts until its thread's next call, until the thread's
-end, or until the recording's.
+A call of the kinds sync and write counts whole; of the kinds async, disk and begun count the times
+in which a disk had such things to do, or in which events were lost, so that it may have had. A call
+that did not return lasts until its thread's next call, until the thread's end, or until the
+recording's, and one that writes counts then, however short that is.
 
 No event tells, and these times leave out: what a job waits for that another program does for it;
 memory that had to be written out before it could be used; a read from memory that waited for the
@@ -35,19 +37,20 @@ made no call at all while they were recorded, which were asleep.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.views.calls_around import LATEST, Calls, CallsAround, calls_of, lanes_of
+from analysis.views.calls_around import LATEST, Calls, CallsAround, calls_of
 from analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, WRITE
 from analysis.views.cuts import Cuts
 from analysis.views.disk_writing import NOTHING, DiskUse, disk_use
+from analysis.views.job_threads import JobThreads, job_threads, make_job_threads
 from analysis.views.requests import OPERATION
 from analysis.views.stretches import NO_TIME, Ints, Stretches, at_most, in_any, in_both, joined
+from analysis.views.threads import owns
 from analysis.views.view import View
 from probes.compiled import compiled
 from probes.schema import Column, Scope, Type
@@ -98,34 +101,26 @@ _FAULT, _BEGUN, _TRANSFER, _BY_WORKER = range(-4, 0)
 _KIND_OF |= {_FAULT: "disk", _BEGUN: "begun"}
 _TRANSFER_KINDS = np.array([_TRANSFER, _BY_WORKER], np.int8)
 
-_THREADS = """
-CREATE OR REPLACE TEMP TABLE job_threads AS
-SELECT tid, target, was_there, ended, dense_rank() OVER (ORDER BY target NULLS FIRST) - 1 AS job
-FROM (
-    SELECT tid, arg_max(target, coalesce(start_ns, 0)) AS target,
-        bool_or(start_ns IS NULL) AS was_there,
-        CASE WHEN count(end_ns) = count(*) THEN max(end_ns) END AS ended
-    FROM processes WHERE role IN ('target', 'child') AND tid IS NOT NULL GROUP BY tid
+_NOT_RETURNED = (
+    f"SELECT tid::BIGINT AS tid, ts, {_NUMBER} AS kind FROM syscalls WHERE dur_ns IS NULL"
 )
-"""
-
-_NOT_RETURNED = f"SELECT tid, ts, {_NUMBER} AS kind FROM syscalls WHERE dur_ns IS NULL"
 
 _FAULTS = """
-SELECT tid, ts FROM page_faults
+SELECT tid::BIGINT AS tid, ts FROM page_faults
 WHERE kind = 'major'
     OR ((access = 'write' OR kind = 'unknown') AND file IS NOT NULL AND file NOT LIKE '[%')
 """
 
 _PAUSES = f"""
 SELECT job, ts AS begin, least(ts::HUGEINT + pause_ns, {LATEST})::BIGINT AS end
-FROM dirty JOIN job_threads USING (tid) WHERE event = 'balance_dirty_pages' AND pause_ns > 0
+FROM dirty d JOIN job_threads o ON {owns("o", "d")}
+WHERE event = 'balance_dirty_pages' AND pause_ns > 0
 """
 
 _TRANSFERS = f"""
-SELECT tid, ts,
+SELECT tid::BIGINT AS tid, ts,
     coalesce(starts_with(comm, 'iou-'), false)::TINYINT AS kind
-FROM block SEMI JOIN job_threads USING (tid)
+FROM block b SEMI JOIN job_threads o ON {owns("o", "b")}
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} IN ('read', 'write')
 """
 
@@ -138,19 +133,6 @@ class _Moments(NamedTuple):
     """ns."""
     kind: NDArray[np.int8]
     """The kind of a call that did not return; _FAULT, _BEGUN, _TRANSFER or _BY_WORKER."""
-
-
-@dataclass(frozen=True)
-class _Threads:
-    """The threads of all jobs: arrays, by their lanes."""
-
-    tid: Ints
-    """Ascends."""
-    job: Ints
-    ended: Ints
-    """ns: the end of the thread or of the recording."""
-    was_there: Ints
-    """Lanes of threads that began before the recording."""
 
 
 class _Waits:
@@ -185,7 +167,7 @@ class _Waits:
 def _build(trace: Trace) -> None:
     for table in ("block", "dirty", "page_faults", "loss"):
         trace.empty_if_missing(table)
-    trace.execute(_THREADS)
+    make_job_threads(trace)
     targets = dict(trace.rows("SELECT DISTINCT job, target FROM job_threads"))
     clock = trace.manifest["clock"]
     begun = int(clock["start_ns"])
@@ -195,7 +177,7 @@ def _build(trace: Trace) -> None:
     waits = _Waits(begun, ended)
     for job in targets:
         waits.add("lost", np.full(len(lost), job), lost[:, 0], lost[:, 1])
-    _add_calls(trace, waits, _threads(trace, ended), use, begun, ended)
+    _add_calls(trace, waits, job_threads(trace, ended), use, begun, ended)
     for batch in trace.batches(_PAUSES):
         waits.add("throttle", *(batch[name].to_numpy() for name in ("job", "begin", "end")))
     found = waits.of(len(targets), use or NOTHING)
@@ -210,15 +192,6 @@ def _build(trace: Trace) -> None:
     trace.execute("DROP TABLE job_threads")
 
 
-def _threads(trace: Trace, ended: int) -> _Threads:
-    rows = trace.arrow(
-        f"SELECT tid::BIGINT AS tid, job, least(ended, {ended}) AS ended, was_there"
-        " FROM job_threads ORDER BY tid"
-    )
-    tid, job, until, was_there = (rows[name].to_numpy() for name in rows.column_names)
-    return _Threads(tid, job, until, np.flatnonzero(was_there))
-
-
 def _gaps(trace: Trace, scopes: tuple[str, ...]) -> Stretches:
     """Return when events of these scopes were lost."""
     of_scopes = " OR ".join(f"contains(stream, '{scope}')" for scope in scopes)
@@ -230,7 +203,7 @@ def _gaps(trace: Trace, scopes: tuple[str, ...]) -> Stretches:
 
 
 def _add_calls(
-    trace: Trace, waits: _Waits, threads: _Threads, use: DiskUse | None, begun: int, ended: int
+    trace: Trace, waits: _Waits, threads: JobThreads, use: DiskUse | None, begun: int, ended: int
 ) -> None:
     """Add calls, page faults, and the transfers that threads of jobs began."""
     writing = (use or NOTHING).writing.ravel()
@@ -238,7 +211,7 @@ def _add_calls(
     moments = _moments(trace, threads, disks, begun)
     around = CallsAround(moments.lane, moments.ts)
     last_kind = np.full(len(moments.ts), _OTHER_CALL, np.int8)
-    for calls in calls_of(trace, threads.tid, _NUMBER):
+    for calls in calls_of(trace, threads, _NUMBER):
         kind = _KINDS_OF_NAMES[calls.what.to_numpy()]
         found, rows = around.see(calls)
         last_kind[found] = kind[rows]
@@ -258,31 +231,31 @@ def _may_have_waited(
     lasted = calls.did_return & (calls.returned > calls.entered) & (calls.lane >= 0)
     writes = (kind == _WRITE_CALL) | (kind == _SUBMIT_CALL)
     if known:
-        writes &= calls.entered < calls.returned - _SHORT_NS
+        writes &= calls.entered <= calls.returned - _SHORT_NS
     whole = writes | (kind == _SYNC_CALL)
     maybe = np.flatnonzero(lasted & ~whole & (kind != _IDLE_CALL))
     disk = np.zeros(len(maybe), np.int64)
     first = disks.last(disk, calls.entered[maybe])
-    # Writing goes on from an edge of an even number to the next one.
-    meanwhile = (first % 2 == 0) | (first != disks.last(disk, calls.returned[maybe]))
+    # Writing goes on from an edge of an even number until right before the next one.
+    meanwhile = (first % 2 == 0) | (first != disks.last(disk, calls.returned[maybe] - 1))
     found: NDArray[np.bool_] = lasted & whole
     found[maybe[meanwhile]] = True
     return found
 
 
-def _moments(trace: Trace, threads: _Threads, disks: Cuts, begun: int) -> _Moments:
+def _moments(trace: Trace, threads: JobThreads, disks: Cuts, begun: int) -> _Moments:
     """Return all moments from which a thread may have waited for a time that no event tells."""
     found = []
     for batch in trace.batches(_FAULTS):
         tid, ts = (batch[name].to_numpy() for name in ("tid", "ts"))
-        lane = lanes_of(threads.tid, tid)
+        lane = threads.of(tid, ts)
         gap = disks.last(np.zeros(len(ts), np.int64), ts)
         chosen = _last_in_gaps(lane, ts, gap, len(threads.tid))
         found.append(_Moments(lane[chosen], ts[chosen], np.full(len(chosen), _FAULT)))
     for query, kinds in ((_NOT_RETURNED, _KINDS_OF_NAMES), (_TRANSFERS, _TRANSFER_KINDS)):
         rows = trace.arrow(query)
         tid, ts, kind = (rows[name].to_numpy() for name in ("tid", "ts", "kind"))
-        found.append(_Moments(lanes_of(threads.tid, tid), ts, kinds[kind]))
+        found.append(_Moments(threads.of(tid, ts), ts, kinds[kind]))
     there = threads.was_there
     found.append(_Moments(there, np.full(len(there), begun - 1), np.full(len(there), _BEGUN)))
     lane, ts, kind = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -297,7 +270,7 @@ def _add_kinds(waits: _Waits, jobs: Ints, begin: Ints, end: Ints, kinds: NDArray
         waits.add(kind, jobs[chosen], begin[chosen], end[chosen])
 
 
-def _add_unfinished(waits: _Waits, threads: _Threads, moments: _Moments, next_call: Ints) -> None:
+def _add_unfinished(waits: _Waits, threads: JobThreads, moments: _Moments, next_call: Ints) -> None:
     """Add faults, calls that did not return, and calls from before the recording."""
     until = next_call.copy()
     faults = np.flatnonzero(moments.kind == _FAULT)
@@ -310,7 +283,7 @@ def _add_unfinished(waits: _Waits, threads: _Threads, moments: _Moments, next_ca
 
 def _add_transfers(
     waits: _Waits,
-    threads: _Threads,
+    threads: JobThreads,
     moments: _Moments,
     around: CallsAround,
     last_kind: NDArray[np.int8],

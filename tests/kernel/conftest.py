@@ -75,7 +75,7 @@ def unable(tmp_path):
 
 @pytest.fixture
 def backend():
-    """The cheapest backend; a test marked `every_backend` gets each in turn."""
+    """The cheapest backend; a module with a fixture of the same name tries others."""
     return "ftrace"
 
 

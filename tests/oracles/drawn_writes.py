@@ -42,13 +42,25 @@ class Case:
         for name in TABLES:
             rows = [row for track in tracks for row in track.tables[name]]
             self.tables[name] = sorted(rows, key=lambda row: row.get("ts", 0))
+        self.number = {pid: number for track in tracks for pid, number in track.number.items()}
+
+    def with_numbers(self) -> dict[str, list]:
+        """The tables as the kernel would tell them: the numbers of dead threads are used again."""
+        return {
+            name: [
+                row | {key: self.number[row[key]] for key in ("pid", "tid") if key in row}
+                for row in rows
+            ]
+            for name, rows in self.tables.items()
+        }
 
 
 class Track:
     """Threads that write, one at a time.
 
     Three processes dirty files; the system calls of two of them are recorded. A flusher, a journal
-    and two workers of btrfs write.
+    and two workers of btrfs write. Processes may exit, and others get their numbers. So do all
+    threads of every second case.
     """
 
     def __init__(
@@ -69,7 +81,11 @@ class Track:
             *((worker, "other", None, 2) for worker in (*self.workers, self.loop)),
         ):
             row = {"pid": pid, "tid": pid, "role": role, "target": target, "ppid": ppid}
-            self.tables["processes"].append(row | {"comm": role})
+            start = self.now - 1 if case % 2 else None
+            self.tables["processes"].append(row | {"comm": role, "start_ns": start})
+        self.number = {base + n: base + n - 20 * (case % 2) for n in range(8)}
+        """Of each thread."""
+        self.recorded, self.unused = {base, base + 1}, [base + 8, base + 9]
         self.gaps = 0.04 if gaps else 0
         self.dirty_since: dict[File, int] = {}
         self.dirty_pages: set[File] = set()
@@ -224,7 +240,7 @@ class Track:
         if self.numbers.random() < 0.2:
             self.bio(self.journal, self.numbers.choice(self.volumes), "WS")
         row = {"ts": begun, "pid": pid, "tid": pid, "name": name, "nr": NUMBERS[name], "ret": 0}
-        if pid != self.jobs[2]:
+        if pid in self.recorded:
             self.tables["syscalls"].append(row | {"dur_ns": self.tick() - begun})
 
     def fsync(self) -> None:
@@ -299,6 +315,24 @@ class Track:
             self.log_file("free_inode", self.numbers.choice(self.jobs), file)
             self.cleaned(file)
 
+    def exit(self) -> None:
+        """A process exits, and another one gets its number."""
+        if not self.unused:
+            return
+        pid, new = self.numbers.choice(self.jobs), self.unused.pop()
+        first, second, third = (new if job == pid else job for job in self.jobs)
+        self.jobs = first, second, third
+        if pid in self.recorded:
+            row = {"ts": self.tick(), "pid": pid, "tid": pid, "name": "exit_group", "nr": 231}
+            self.tables["syscalls"].append(row | {"dur_ns": None, "ret": None})
+        target = self.numbers.choice(["a", "b", None])
+        if target:
+            self.recorded.add(new)
+        row = {"pid": new, "tid": new, "role": "child" if target else "other", "target": target}
+        row |= {"ppid": 1, "comm": "sh", "start_ns": self.tick()}
+        self.tables["processes"].append(row)
+        self.number[new] = self.number[pid]
+
     def lose(self) -> None:
         """Events are lost: before now, or for a while from now on."""
         scope = self.numbers.choice(["machine", "machine", "target"])
@@ -335,8 +369,10 @@ class Track:
         elif what < 0.97:
             # Outside of system calls: a page fault that makes room in memory.
             self.bio(self.numbers.choice(self.jobs), self.numbers.choice(self.volumes))
-        else:
+        elif what < 0.98:
             self.free()
+        else:
+            self.exit()
 
     def run(self) -> None:
         for _ in range(self.numbers.choice([1, 8, 12, 16])):

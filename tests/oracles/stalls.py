@@ -16,16 +16,20 @@ ONLY_BEGIN = (*(*SUBMIT, "io_uring_setup", "readahead", "fadvise64", "madvise", 
 """Calls that begin transfers and wait for none."""
 SYNC_EVENTS = ("fsync_start", "fsync")
 STAGES = ("data_load", "model_load", "train", "inference")
+WHOSE = {"role": "role", "target": "target", "container": "container_id"}
+"""Columns of the view, and where the table processes has them."""
+NOBODY = dict.fromkeys(WHOSE)
+Lives = dict[int, list[Row]]
 NO_PHASE = dict.fromkeys(("phase", "stage", "epoch", "step"))
 
 
 def stalls_of(tables: dict[str, list[Row]]) -> list[Row]:
     """What `stalls` says: ts, dur_ns, tid, kind, call, certainty, whose, and the phase."""
-    owners = owners_of(tables["processes"])
+    lives = lives_of(tables["processes"])
     phases = Phases(tables["phases"])
     found = waits_outside_of_calls(tables)
     for call, end in calls_with_ends(tables["syscalls"]):
-        kind = kind_of_call(call, end, tables)
+        kind = kind_of_call(call, end, tables, lives)
         if kind is not None:
             known = call["dur_ns"] is not None
             certainty = "upper bound" if known else "unknown"
@@ -33,10 +37,10 @@ def stalls_of(tables: dict[str, list[Row]]) -> list[Row]:
     return [
         {"ts": event["ts"], "dur_ns": dur_ns, "tid": event["tid"], "kind": kind, "call": name}
         | {"certainty": certainty}
-        | owners[event["tid"]]
+        | {column: owner[column] for column in WHOSE}
         | phases.around(event)
         for event, kind, name, dur_ns, certainty in found
-        if owners.get(event["tid"], {}).get("target") is not None
+        if (owner := owner_of(lives, event))["target"] is not None
     ]
 
 
@@ -63,7 +67,7 @@ def calls_with_ends(calls: list[Row]) -> list[tuple[Row, int]]:
     return found
 
 
-def kind_of_call(call: Row, end: int, tables: dict[str, list[Row]]) -> str | None:
+def kind_of_call(call: Row, end: int, tables: dict[str, list[Row]], lives: Lives) -> str | None:
     def happened_in(rows: list[Row], *events: str) -> list[Row]:
         return [
             row
@@ -71,6 +75,7 @@ def kind_of_call(call: Row, end: int, tables: dict[str, list[Row]]) -> str | Non
             if row["tid"] == call["tid"]
             and row["event"] in events
             and call["ts"] <= row["ts"] <= end
+            and owner_of(lives, row) is owner_of(lives, call)
         ]
 
     if call["name"] in SYNC:
@@ -89,21 +94,30 @@ def is_read(bio: Row) -> bool:
     return bio["nr_sector"] > 0 and bio["rwbs"].removeprefix("F").startswith("R")
 
 
-def owners_of(processes: list[Row]) -> dict[int, Row]:
-    """Whose each thread is; what known things of several of one number differ in is not known."""
-    said: dict[int, list[Row]] = defaultdict(list)
+def lives_of(processes: list[Row]) -> Lives:
+    """The threads that had each number, in order. What two of one start differ in is not known."""
+    rows: dict[int, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in processes:
-        said[row["tid"]].append(row)
-    columns = {"role": "role", "target": "target", "container": "container_id"}
+        rows[row["tid"]][-1 if row["start_ns"] is None else row["start_ns"]].append(row)
     return {
-        tid: {column: said_alike([row[of] for row in rows]) for column, of in columns.items()}
-        for tid, rows in said.items()
+        tid: [
+            {"start": start} | {one: alike([row[of] for row in same]) for one, of in WHOSE.items()}
+            for start, same in sorted(by_start.items())
+        ]
+        for tid, by_start in rows.items()
     }
 
 
-def said_alike(values: list[str | None]) -> str | None:
-    known = {value for value in values if value is not None}
-    return known.pop() if len(known) == 1 else None
+def owner_of(lives: Lives, event: Row) -> Row:
+    """The thread that had the event's number then; the first one also has what was before it."""
+    mine = lives.get(event["tid"])
+    if not mine:
+        return NOBODY
+    return [mine[0], *(life for life in mine[1:] if life["start"] <= event["ts"])][-1]
+
+
+def alike(values: list[str | None]) -> str | None:
+    return values[0] if len(set(values)) == 1 else None
 
 
 class Phases:

@@ -22,9 +22,14 @@ def compared(cases: list[random.Random]) -> tuple[dict, dict, list[Case]]:
     names = ("disks", "mounts", "btrfs")
     manifest: dict = {name: [row for one in drawn for row in one.manifest[name]] for name in names}
     manifest["clock"] = {"name": "mono", "start_ns": SECOND // 2, "end_ns": 1000 * SECOND}
-    rows = rows_of_view(FLUSHES, tables, **manifest)
+    numbered = [one.with_numbers() for one in drawn]
+    told = {name: [row for one in numbered for row in one[name]] for name in TABLES}
+    rows = rows_of_view(FLUSHES, told, **manifest)
     found = [{name: row[name] for name in COLUMNS} for row in rows]
-    expected = flushes_of(tables, manifest)
+    number = {pid: number for one in drawn for pid, number in one.number.items()} | {None: None}
+    expected = [
+        row | {"dirtier": number[row.get("dirtier")]} for row in flushes_of(tables, manifest)
+    ]
 
     def case(row: dict) -> int:
         return row["ts"] // SECOND - 1

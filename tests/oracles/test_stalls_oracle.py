@@ -40,12 +40,13 @@ class Case:
         container = self.numbers.choice([None, "c1", "c2"])
         for thread in range(threads):
             row = {"pid": self.base + at, "tid": self.base + at + thread, "comm": role}
-            row |= {"role": role, "target": target, "container_id": container}
+            row |= {"role": role, "target": target, "container_id": container, "start_ns": None}
             self.tables["processes"].append(row)
-            if self.numbers.random() < 0.1:  # its number was another one's before
+            if self.numbers.random() < 0.2:  # another thread gets its number, or had it
                 other = {"role": "other", "target": None, "comm": "sh"}
                 again = self.numbers.choice([other, {"container_id": "c3"}, {"target": "z"}])
-                self.tables["processes"].append(row | again)
+                start = self.numbers.choice([None, self.now, self.now + self.numbers.randrange(99)])
+                self.tables["processes"].append(row | again | {"start_ns": start})
 
     def log(self, table: str, row: dict[str, Any], **more: Any) -> dict[str, Any]:
         """Log an event. Only events of one table have one time: rows tell their order."""

@@ -210,6 +210,8 @@ class Replay:
                 if row["tid"] == tid and row["event"] in ("fsync", "fsync_start")
             ]
             for call in calls if self.of_process[tid]["target"] else ():
+                if call["dur_ns"] is None:
+                    continue
                 end = call["ts"] + call["dur_ns"]
                 within = any(call["ts"] <= ts <= end for ts in syncs)
                 if within or call["name"] in (*SYNC_FILE, *SYNC_ALL):

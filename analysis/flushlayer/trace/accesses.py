@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
 from analysis.flushlayer.trace.page_count import check_pages
 from analysis.flushlayer.trace.writers import Writers, taken, writers
-from analysis.views.context import make_owners
 from analysis.views.flushes import flushes
 from analysis.views.requests import OPERATION
 from analysis.views.submissions import SECTORS_PER_PAGE
+from analysis.views.threads import make_threads, owns
 from analysis.views.volumes import on_devices
 from analysis.views.whose import everybody_because
 from tracer.store.trace import Trace
@@ -24,6 +24,7 @@ from tracer.store.trace import Trace
 _SECTOR, _PAGE = 512, 4096
 _SUBMITTER = "CASE WHEN target IS NOT NULL THEN 'target' WHEN role IS NOT NULL THEN 'other' END"
 """SQL: whose a read or a flush is, by the thread that submitted it."""
+_WITH_THREAD = f"block_rows b LEFT JOIN threads o ON {owns('o', 'b')}"
 
 
 class Identity(StrEnum):
@@ -171,7 +172,7 @@ def page_writebacks(
 
 def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: bool) -> pd.DataFrame:
     view = flushes(trace)
-    make_owners(trace)
+    make_threads(trace)
     chosen = on_devices(trace, devices)
     query = (
         "SELECT ts, row, dev, sector, page, pages, rwbs, pid, reason,"
@@ -184,14 +185,14 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
         query += (
             f" UNION ALL SELECT ts, row, dev, sector, sector // {SECTORS_PER_PAGE} AS page,"
             f" (sector + nr_sector - 1) // {SECTORS_PER_PAGE} - sector // {SECTORS_PER_PAGE} + 1,"
-            " rwbs, block_rows.pid, NULL, NULL, NULL, false, false, nr_sector,"
-            f" {_SUBMITTER}, false FROM block_rows LEFT JOIN owners USING (tid)"
+            " rwbs, b.pid, NULL, NULL, NULL, false, false, nr_sector,"
+            f" {_SUBMITTER}, false FROM {_WITH_THREAD}"
             f" WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read' AND {chosen}"
         )
     if flushes_too:
         query += (
-            " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, pid, NULL, NULL, NULL, false, true,"
-            f" 0, {_SUBMITTER}, true FROM block_rows LEFT JOIN owners USING (tid)"
+            " UNION ALL SELECT ts, row, dev, 0, 0, 0, rwbs, b.pid, NULL, NULL, NULL, false, true,"
+            f" 0, {_SUBMITTER}, true FROM {_WITH_THREAD}"
             " WHERE event = 'bio_queue' AND nr_sector = 0"
             f" AND rwbs LIKE 'F%' AND {on_devices(trace, devices, whole=True)}"
         )

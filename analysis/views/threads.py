@@ -1,0 +1,93 @@
+"""Whose a thread number is at a time: the kernel gives the numbers of dead threads to new ones.
+
+One row per life of a number. A life lasts from its thread's start until the next thread of that
+number starts. The first life also takes the events before it, since a recording need not have seen
+its start.
+"""
+
+from __future__ import annotations
+
+from analysis.views.calls_around import LATEST
+from analysis.views.view import View, is_made
+from probes.schema import Column, Type
+from tracer.store.trace import Trace
+
+_KTHREADD = 2
+
+_SQL = f"""
+CREATE OR REPLACE TEMP TABLE threads AS
+WITH lives AS (
+    SELECT *, coalesce(start_ns, -{LATEST}) AS start FROM processes WHERE tid IS NOT NULL
+), named AS (
+    SELECT tid, start,
+        CASE WHEN count(DISTINCT pid) = 1 THEN any_value(pid) END AS pid,
+        any_value(comm) AS comm,
+        CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
+        CASE WHEN count(DISTINCT coalesce(target, '')) = 1 THEN any_value(target) END AS target,
+        CASE WHEN count(DISTINCT coalesce(container_id, '')) = 1
+            THEN any_value(container_id) END AS container,
+        -- A flusher is a kernel thread even if its parent is not known.
+        bool_and(ppid IS NOT DISTINCT FROM {_KTHREADD} OR role IN ('flusher', 'journal')) AS kernel,
+        bool_or(role IN ('target', 'child')) AS job,
+        bool_or(start_ns IS NULL) AS was_there,
+        CASE WHEN count(end_ns) = count(*) THEN max(end_ns) END AS ended
+    FROM lives GROUP BY tid, start
+)
+SELECT tid, CASE WHEN row_number() OVER by_number = 1 THEN -{LATEST} - 1 ELSE start END AS begun,
+    coalesce(lead(start) OVER by_number, {LATEST}) AS until,
+    row_number() OVER (ORDER BY tid, start) AS life, * EXCLUDE (tid, start)
+FROM named WINDOW by_number AS (PARTITION BY tid ORDER BY start)
+"""
+
+
+def _build(trace: Trace) -> None:
+    trace.execute(_SQL)
+
+
+THREADS = View(
+    "threads",
+    "One row per thread: a number that several threads had, one after the other, has several rows.",
+    (
+        Column("tid", Type.INT32, "number of the thread"),
+        Column("begun", Type.INT64, "first time at which the number is this thread's", "ns"),
+        Column("until", Type.INT64, "first time at which it is another thread's", "ns"),
+        Column("life", Type.INT64, "number of the row, from 1"),
+        Column("pid", Type.INT32, "process (thread group)"),
+        Column("comm", Type.TEXT, "last known name"),
+        Column("role", Type.TEXT, "as in processes; null: processes has several"),
+        Column("target", Type.TEXT, "name of its target; null: none, or several"),
+        Column("container", Type.TEXT, "its container, by id; null: none, or several"),
+        Column("kernel", Type.BOOL, "a kernel thread"),
+        Column("job", Type.BOOL, "belongs to a target that is no Docker daemon"),
+        Column("was_there", Type.BOOL, "lived when the recording began"),
+        Column("ended", Type.INT64, "when it exited; null: not known to have", "ns"),
+    ),
+    needs=("processes",),
+    build=_build,
+    example="SELECT t.comm, count(*) FROM dirty d JOIN threads t ON d.tid = t.tid"
+    " AND d.ts >= t.begun AND d.ts < t.until GROUP BY ALL",
+)
+
+
+def make_threads(trace: Trace) -> None:
+    """Makes the view `threads`, which is empty for a trace without the table processes."""
+    trace.empty_if_missing("processes")
+    if not is_made(trace, THREADS.name):
+        _build(trace)
+
+
+def owns(owner: str, row: str, tid: str = "tid", ts: str = "ts") -> str:
+    """Returns the SQL condition that OWNER, a row of `threads`, is the life of ROW's thread."""
+    moment = f"{row}.{ts}"
+    return f"{owner}.tid = {row}.{tid} AND {moment} >= {owner}.begun AND {moment} < {owner}.until"
+
+
+def of_threads(table: str, which: str, tid: str = "tid", ts: str = "ts") -> str:
+    """Returns SQL for the rows of a table of threads for whose owner WHICH, a condition, holds.
+
+    `which` names columns of `threads`.
+    """
+    return (
+        f"(SELECT e.* FROM {table} e SEMI JOIN (SELECT * FROM threads WHERE {which}) o"
+        f" ON {owns('o', 'e', tid, ts)})"
+    )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from analysis.flushlayer.flusher.dirtying import dirtyings
 from analysis.flushlayer.trace.accesses import page_writebacks
 from analysis.report.block import operation_times
 from analysis.report.page_heat import page_heat
@@ -147,6 +148,25 @@ def test_files_of_one_number_on_two_partitions_are_told_apart_but_for_their_dirt
         ("/8:1/11", 2, "ambiguous"),
         ("/8:2/11", 2, "ambiguous"),
     ]
+
+
+@pytest.mark.parametrize("number, noted", [(11, True), (12, False)])
+def test_the_flusher_s_model_notes_files_that_it_cannot_tell_apart(tmp_path, number, noted):
+    tables = {
+        "block": [bio(30), bio(130, FAR)],
+        "dirty": [dirtied(5, 11), dirtied(6, number)],
+        "file_writes": [
+            said(20, "writepages_start", 11),
+            said(120, "writepages_start", number, SECOND),
+        ],
+        "syscalls": [called(10, "fsync"), called(110, "fsync")],
+    }
+    with make_trace(tmp_path / "t", {"processes": PROCESSES, **tables}, **BOTH) as trace:
+        notes = dirtyings(trace).notes
+    assert (
+        any(note.startswith("1 inode numbers belong to files on several") for note in notes)
+        is noted
+    )
 
 
 def test_a_write_out_does_not_end_on_another_partition(tmp_path):

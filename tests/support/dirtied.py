@@ -57,7 +57,7 @@ def dirtyings(
     ).astype({"ts": "int64", "inode": "int64", "pages": "int64"})
     return Dirtyings(
         inodes, pieces, _frame(marks), was, pd.DataFrame(), 0, ns(end),
-        {"elsewhere": 0, "uncertain": 0, "pages_told": 0},
+        {"elsewhere": 0, "mixed": 0, "uncertain": 0, "pages_told": 0},
     )  # fmt: skip
 
 

@@ -73,6 +73,12 @@ class Dirtyings:
                 f"{self.counts['elsewhere']} dirtyings of devices without a recorded write-back"
                 " are left out (network, memory)"
             )
+        if self.counts["mixed"]:
+            said.append(
+                f"{self.counts['mixed']} inode numbers belong to files on several file systems of"
+                " one disk: an event of dirtying does not tell these files apart, and the model"
+                " takes each such number for one file"
+            )
         return said
 
 
@@ -115,6 +121,7 @@ def dirtyings(trace: Trace) -> Dirtyings:
                 "SELECT count(*) n FROM dirtied_folios ANTI JOIN written_devices USING (dev)"
             )["n"].iloc[0]
         ),
+        "mixed": int(trace.rows(_MIXED)[0][0]),
         "uncertain": int((cached["certainty"] == "unknown").sum()),
         "pages_told": int((told >= 0).sum()),
     }
@@ -172,6 +179,14 @@ SELECT c.*, CASE WHEN {apart("c.ts", "b.ts")} < 60000000000 THEN b.ts ELSE c.ts 
     coalesce(b.since, {pairing.NEVER}) AS since
 FROM cached c ASOF LEFT JOIN last_begun b ON c.dev = b.dev AND c.ino = b.ino AND c.ts >= b.ts
 ORDER BY c.ts, c.row
+"""
+
+_MIXED = f"""
+SELECT count(*) FROM (
+    SELECT disk, ino FROM {of_bios("flushes")}
+    WHERE NOT own AND ino IS NOT NULL AND NOT contains(rwbs, 'M')
+    GROUP BY ALL HAVING count(DISTINCT fs) > 1
+)
 """
 
 _PASSED = """

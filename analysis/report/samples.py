@@ -20,7 +20,8 @@ def samples(trace: Trace) -> pd.DataFrame:
         """
         WITH steps AS (
             SELECT *, value - lag(value) OVER w AS grown, ts::HUGEINT - lag(ts) OVER w AS ns
-            FROM samples WINDOW w AS (PARTITION BY target, name, instance ORDER BY ts)
+            FROM samples WHERE value IS NOT NULL
+            WINDOW w AS (PARTITION BY target, name, instance ORDER BY ts)
         )
         SELECT target, name, instance, unit, count(*) AS samples, min(value) AS min,
             -- In order of time: sums of fractions differ by their order.

@@ -79,7 +79,7 @@ def sample_lanes(trace: Trace, axis: Axis) -> list[Lane]:
         CREATE OR REPLACE TEMP TABLE timeline_samples AS
         SELECT target, name, instance, {axis.bin("ts")} AS bin, avg(ts - {axis.start_ns}) / 1e9
             AS at_s, avg(value) AS value
-        FROM samples WHERE {axis.within("ts")} AND isfinite(value)
+        FROM samples WHERE {axis.within("ts")} AND value IS NOT NULL
             AND abs(value) < 1e100 GROUP BY ALL
         """
     )

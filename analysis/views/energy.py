@@ -28,7 +28,7 @@ steps AS (
     SELECT s.reader, s.name, s.counter, instance, ts, value,
         value - lag(value) OVER w AS grown, (ts::HUGEINT - lag(ts) OVER w) / 1e9 AS s
     FROM samples JOIN sources s USING (name)
-    WHERE target IS NULL AND ts BETWEEN {since} AND {until}
+    WHERE value IS NOT NULL AND target IS NULL AND ts BETWEEN {since} AND {until}
     WINDOW w AS (PARTITION BY name, instance ORDER BY ts)
 ),
 parts AS (

@@ -1,6 +1,7 @@
 """Tables and views of a trace that means harm: they are made, and say what fits in 64 bits."""
 
 import json
+import math
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +40,18 @@ def test_a_view_is_made(hostile, name):
 @pytest.mark.parametrize("by", BY)
 def test_what_the_kernel_did_is_grouped(hostile, by):
     assert len(by_phase(hostile, by))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
+def test_what_is_no_number_was_not_sampled(tmp_path, tracer, value):
+    named = {"name": "memory_used", "unit": "bytes"}
+    values = [3.0, value, 5.0, None]
+    rows = [{"ts": n, "value": one} | named for n, one in enumerate(values)]
+    rows += [{"ts": 9, "value": value, "name": "cpu_use", "unit": "%"}]
+    make_trace(tmp_path / "t", {"samples": rows}).close()
+    told = json.loads(tracer("report", "--json", tmp_path / "t").out)["tables"]["samples"]
+    assert [(row["name"], row["samples"], row["mean"]) for row in told] == [("memory_used", 2, 4.0)]
+    assert "memory_used" in tracer("report", tmp_path / "t").out
 
 
 TYPES = [

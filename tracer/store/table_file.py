@@ -72,7 +72,8 @@ class TableFile:
         `numbered`: with the column `row` behind them, the row's place in the file (from 0): the
         order in which events of one and the same time were recorded.
 
-        A text that is longer than its column's `longest` is an error where it is read.
+        A text that is longer than its column's `longest` is an error where it is read. A
+        number that is not finite is null: nothing measures infinity.
         """
         columns = ", ".join(self._column(column) for column in self.table.columns)
         if numbered:
@@ -84,6 +85,8 @@ class TableFile:
         name = f'"{column.name}"'
         if column.name in self.absent:
             return f"NULL::{SQL_TYPES[column.type]} AS {name}"
+        if column.type is Type.FLOAT64:
+            return f"CASE WHEN isfinite({name}) THEN {name} END AS {name}"
         if column.type is not Type.TEXT:
             return name
         long = f"a text of the column {column.name} has more than {column.longest} bytes"

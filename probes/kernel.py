@@ -136,6 +136,8 @@ def jiffies() -> tuple[int, int] | None:
 
 
 _MAX_SYSCALL = 1024
+_COMPAT_ARCHS = {"x86_64": 0x40000003, "aarch64": 0x40000028}
+"""The 32-bit architecture whose programs a machine runs, too: SCMP_ARCH_X86, SCMP_ARCH_ARM."""
 
 
 @cache
@@ -150,7 +152,18 @@ def syscall_names() -> dict[int, str]:
     return dict(sorted(names.items()))
 
 
-def _from_libseccomp() -> dict[int, str]:
+@cache
+def compat_syscall_names() -> dict[int, str]:
+    """Returns the numbers and names of the calls that 32-bit programs make on this machine.
+
+    Empty where the machine runs none, or without libseccomp.
+    """
+    arch = _COMPAT_ARCHS.get(platform.machine())
+    return {} if arch is None else _from_libseccomp(arch)
+
+
+def _from_libseccomp(arch: int | None = None) -> dict[int, str]:
+    """Returns what libseccomp knows of an architecture (SCMP_ARCH_*). None: this machine's."""
     library = ctypes.util.find_library("seccomp") or "libseccomp.so.2"
     try:
         seccomp = ctypes.CDLL(library)
@@ -162,10 +175,10 @@ def _from_libseccomp() -> dict[int, str]:
     resolve.restype = ctypes.c_void_p
     seccomp.seccomp_arch_native.restype = ctypes.c_uint32
     libc.free.argtypes = [ctypes.c_void_p]
-    native = seccomp.seccomp_arch_native()
+    arch = seccomp.seccomp_arch_native() if arch is None else arch
     names = {}
     for number in range(_MAX_SYSCALL):
-        pointer = resolve(native, number)
+        pointer = resolve(arch, number)
         if pointer:
             value = ctypes.cast(pointer, ctypes.c_char_p).value
             libc.free(pointer)

@@ -88,6 +88,15 @@ class Mapped:
         return self.permissions[2] == "x"
 
 
+def runs_32_bits(pid: int) -> bool:
+    """Returns whether a process runs a 32-bit program; False if it cannot be looked at."""
+    try:
+        with Path(f"/proc/{pid}/exe").open("rb") as program:
+            return program.read(5) == b"\x7fELF\x01"
+    except OSError:
+        return False
+
+
 def read_maps(pid: int | str = "self") -> list[Mapped]:
     """The mappings of a process, by address. Raises OSError."""
     return parse_maps(Path(f"/proc/{pid}/maps").read_bytes())

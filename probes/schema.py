@@ -220,7 +220,7 @@ class AssemblyContext:
     manifest: Mapping[str, Any]
     """Of the trace, checked (`tracer.store.manifest.Manifest`), and `threads`: every thread at
     the start as (tid, pid, ppid, comm, cgroup); and `maps`, to be iterated over: each target's
-    mappings at the start (`tracer.store.maps.Maps`)."""
+    mappings at the start (`tracer.store.maps.Maps`); and `compat`: its pids of 32-bit programs."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
     membership: Any = None

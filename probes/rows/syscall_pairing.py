@@ -7,6 +7,12 @@ recording, so neither is a row. Where events were lost between a call's entry an
 seems to be its own, the exit may be another call's: then duration and result are null, too.
 An exec of a thread that is not its process' first one returns as that first thread, whose number
 it takes (kernel: de_thread in fs/exec.c); the row has the number that called.
+
+A 32-bit program has numbers of its own for its calls. On x86 an exec returns with the number that
+execve has for the new program (kernel: __set_personality_ia32 in arch/x86/kernel/process_64.c),
+which tells what that is; children are what their parents are; the recorder looks at the programs of
+processes that were there before (elsewhere it does so alone). No event tells whether a 64-bit
+program makes a 32-bit call (int 0x80): such a call has the name of the 64-bit call of its number.
 """
 
 from __future__ import annotations
@@ -24,10 +30,16 @@ from probes.loss import Gap
 from probes.rows import columns
 from probes.schema import AssemblyContext, Scope
 
+_NO_NR = -2
 _UNKNOWN_NR = -1
 """What sys_exit has after a signal return, which replaces the registers."""
 
 _EXECS = ("execve", "execveat")
+_FORKS = ("clone", "clone3", "fork", "vfork")
+_DIGITS = 10
+"""A number of fewer digits has 32 bits."""
+_COMPAT = 1 << 33
+"""Added to the numbers of 32-bit calls, to tell them from the others."""
 _FOREVER = np.iinfo(np.int64).max
 _NONE = 0
 _OPEN = 1
@@ -44,17 +56,26 @@ class SyscallPairing:
         formats = {e.label: context.formats.get(e.name) for e in context.probe.events}
         self._enter = formats["enter"]
         self._exit = formats["exit"]
-        names = context.manifest.get("syscall_names", {})
-        self._names = {int(nr): name for nr, name in names.items() if nr.isdecimal()}
+        self._names = _by_number(context.manifest.get("syscall_names", {}))
         # Of each thread's open call, indexed by thread id; untouched pages cost no memory.
         self._state = np.zeros(PID_LIMIT, np.uint8)
         self._ts = np.zeros(PID_LIMIT, np.int64)
         self._nr = np.zeros(PID_LIMIT, np.int32)
         self._pid = np.zeros(PID_LIMIT, np.int32)
         self._cpu = np.zeros(PID_LIMIT, np.int16)
-        self._execs = np.array(sorted(n for n, name in self._names.items() if name in _EXECS))
-        # Of each process, the thread that called exec last.
+        self._compat_names = _by_number(context.manifest.get("compat_syscall_names", {}))
+        # For 64-bit and for 32-bit programs.
+        self._execs, self._forks, execve = (
+            tuple(_numbers(names, asked) for names in (self._names, self._compat_names))
+            for asked in (_EXECS, _FORKS, _EXECS[:1])
+        )
+        self._execve = tuple(int(numbers[0]) if len(numbers) else _NO_NR for numbers in execve)
+        # Of each process, the thread that called exec last, and whether it is a 32-bit program.
         self._exec_tid = np.zeros(PID_LIMIT, np.int32)
+        self._compat = np.zeros(PID_LIMIT, np.bool_)
+        self._compat[[pid for pid in context.manifest.get("compat", ()) if pid < PID_LIMIT]] = True
+        # Of each thread's open call, whether it is a 32-bit one.
+        self._open_compat = np.zeros(PID_LIMIT, np.bool_)
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows of the calls that ended in this batch."""
@@ -92,7 +113,11 @@ class SyscallPairing:
             self._pid,
             self._cpu,
             self._execs,
+            self._execve,
+            self._forks,
             self._exec_tid,
+            self._compat,
+            self._open_compat,
             out.ts,
             out.cpu,
             out.pid,
@@ -101,6 +126,7 @@ class SyscallPairing:
             out.dur,
             out.ret,
             out.ended,
+            out.compat,
         )
         if count and batch.gaps:
             _doubt(out, count, [gap for gap in batch.gaps if gap.of_scope(Scope.TARGET)])
@@ -119,13 +145,17 @@ class SyscallPairing:
         out.tid[:] = tids
         out.nr[:] = self._nr[tids]
         out.ended[:] = False
+        out.compat[:] = self._open_compat[tids]
         self._state[tids] = _NONE
         return self._batch(out, len(tids))
 
     def _batch(self, out: _Rows, n: int) -> pa.RecordBatch:
         numbers = pa.array(out.nr[:n])
-        unique = numbers.dictionary_encode()  # by hashing: np.unique would sort
-        names = [self._names.get(nr, f"syscall_{nr}") for nr in unique.dictionary.to_pylist()]
+        called = numbers
+        if out.compat[:n].any():
+            called = pa.array(out.nr[:n] + _COMPAT * out.compat[:n])
+        unique = called.dictionary_encode()  # by hashing: np.unique would sort
+        names = [self._name(number) for number in unique.dictionary.to_pylist()]
         codes = unique.indices.to_numpy()
         running = ~out.ended[:n]
         mask = running if running.any() else None
@@ -142,6 +172,19 @@ class SyscallPairing:
             ],
             schema=self.schema,
         )
+
+    def _name(self, number: int) -> str:
+        if number < _COMPAT // 2:
+            return self._names.get(number, f"syscall_{number}")
+        return self._compat_names.get(number - _COMPAT, f"compat_syscall_{number - _COMPAT}")
+
+
+def _by_number(names: dict[str, str]) -> dict[int, str]:
+    return {int(nr): name for nr, name in names.items() if nr.isdecimal() and len(nr) < _DIGITS}
+
+
+def _numbers(names: dict[int, str], asked: tuple[str, ...]) -> NDArray[np.int64]:
+    return np.array(sorted(nr for nr, name in names.items() if name in asked), np.int64)
 
 
 def _doubt(out: _Rows, n: int, gaps: list[Gap]) -> None:
@@ -169,6 +212,7 @@ class _Rows:
         self.dur = np.zeros(room, np.int64)
         self.ret = np.zeros(room, np.int64)
         self.ended = np.empty(room, np.bool_)
+        self.compat = np.zeros(room, np.bool_)
 
 
 @compiled
@@ -188,7 +232,11 @@ def _pair(
     open_pid: Any,
     open_cpu: Any,
     execs: Any,
+    execve: Any,
+    forks: Any,
     exec_tid: Any,
+    compat: Any,
+    open_compat: Any,
     out_ts: Any,
     out_cpu: Any,
     out_pid: Any,
@@ -197,15 +245,27 @@ def _pair(
     out_dur: Any,
     out_ret: Any,
     out_ended: Any,
+    out_compat: Any,
 ) -> int:
     n = 0
+    some_compat = compat.any()
     for i in range(len(ts)):
         tid = tids[i]
         if not valid[i] or tid < 0 or tid >= len(open_state):
             continue
         state = open_state[tid]
+        pid = pids[i] if 0 < pids[i] < len(compat) else 0
+        launched = -1  # by an exec: 0 a 64-bit program, 1 a 32-bit one
+        if not is_entry[i] and ret[i] == 0:
+            launched = 0 if nr[i] == execve[0] else 1 if nr[i] == execve[1] else -1
         returned = (
-            not is_entry[i] and state != _NONE and (nr[i] == open_nr[tid] or nr[i] == _UNKNOWN_NR)
+            not is_entry[i]
+            and state != _NONE
+            and (
+                nr[i] == open_nr[tid]
+                or nr[i] == _UNKNOWN_NR
+                or (launched >= 0 and _contains(execs[int(open_compat[tid])], open_nr[tid]))
+            )
         )
         # The call that was open has either returned now, or never will.
         if (returned and not launching[i]) or (not returned and state == _OPEN):
@@ -217,20 +277,40 @@ def _pair(
             out_ended[n] = returned
             out_dur[n] = ts[i] - open_ts[tid] if returned else 0
             out_ret[n] = ret[i] if returned else 0
+            out_compat[n] = open_compat[tid]
             n += 1
-        if not returned and not is_entry[i] and ret[i] == 0 and _contains(execs, nr[i]):
+        if returned:
+            if launched >= 0 and _contains(execs[int(open_compat[tid])], open_nr[tid]):
+                compat[pid] = launched == 1
+                some_compat = some_compat or launched == 1
+        elif not is_entry[i] and ret[i] == 0 and some_compat and pid == tid:
+            # A child's return from its parent's fork.
+            if _contains(forks[1], nr[i]):
+                compat[pid] = True
+            elif _contains(forks[0], nr[i]):
+                compat[pid] = False
+        if not returned and (launched >= 0 or (not is_entry[i] and ret[i] == 0)):
             caller = exec_tid[tid]
-            if caller and open_state[caller] == _OPEN and open_nr[caller] == nr[i]:
+            if (
+                caller
+                and open_state[caller] == _OPEN
+                and (launched >= 0 or nr[i] == open_nr[caller])
+                and _contains(execs[int(open_compat[caller])], open_nr[caller])
+            ):
                 out_ts[n] = open_ts[caller]
                 out_cpu[n] = open_cpu[caller]
                 out_pid[n] = open_pid[caller]
                 out_tid[n] = caller
-                out_nr[n] = nr[i]
+                out_nr[n] = open_nr[caller]
+                out_compat[n] = open_compat[caller]
                 out_ended[n] = True
                 out_dur[n] = ts[i] - open_ts[caller]
                 out_ret[n] = 0
                 n += 1
                 open_state[caller] = _NONE
+                if launched >= 0:
+                    compat[pid] = launched == 1
+                    some_compat = some_compat or launched == 1
         open_state[tid] = _NONE
         if is_entry[i]:
             open_state[tid] = _OPEN_IN_LAUNCH if launching[i] else _OPEN
@@ -238,8 +318,9 @@ def _pair(
             open_nr[tid] = nr[i]
             open_pid[tid] = pids[i]
             open_cpu[tid] = cpus[i]
-            if 0 < pids[i] < len(exec_tid) and _contains(execs, nr[i]):
-                exec_tid[pids[i]] = tid
+            open_compat[tid] = compat[pid]
+            if pid and _contains(execs[int(compat[pid])], nr[i]):
+                exec_tid[pid] = tid
     return n
 
 

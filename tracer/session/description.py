@@ -8,7 +8,13 @@ import time
 from pathlib import Path
 
 from probes.backends.backend import CLOCK
-from probes.kernel import boot_id, jiffies, process_start_time, syscall_names
+from probes.kernel import (
+    boot_id,
+    compat_syscall_names,
+    jiffies,
+    process_start_time,
+    syscall_names,
+)
 from tracer.session import environment, extent_maps, output
 from tracer.session.capture import Capture, Stats
 from tracer.session.failures import DISK, ERROR
@@ -54,6 +60,7 @@ def first_manifest(
         "backend": capture.name,
         "backend_why": why,
         "ftrace": capture.describe(),
+        "compat_syscall_names": {str(nr): name for nr, name in compat_syscall_names().items()},
         "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
         "vm": environment.vm(),
         "mounts": environment.mounts(),

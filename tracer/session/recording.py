@@ -11,6 +11,7 @@ from probes import summaries
 from probes.backends.choice import AUTO, EBPF, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import TracerError, UsageError
+from probes.proc import runs_32_bits
 from probes.torch_calls import PROBE as TORCH_PROBE
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
@@ -43,7 +44,7 @@ from tracer.session.summary import Summary
 from tracer.session.torch_libraries import open_libraries
 from tracer.store import left_out, listed
 from tracer.store import manifest as manifests
-from tracer.store.finalize import LIVE_MARKS, MARKS, RAW, THREADS, finalize
+from tracer.store.finalize import COMPAT, LIVE_MARKS, MARKS, RAW, THREADS, finalize
 from tracer.store.manifest import Manifest
 from tracer.store.maps import FILE as MAPS
 from tracer.store.samples import FILE as SAMPLES
@@ -225,9 +226,10 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         perf.enable()
         listed.write(folder / RAW, THREADS, environment.threads())
         members.first_look(companions)
+        there = target_finder.processes_with_memory(targets)
+        listed.write(folder / RAW, COMPAT, filter(runs_32_bits, there))
         if capture.sees_mappings:
-            pids = target_finder.processes_with_memory(targets)
-            left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, pids))
+            left_out.note(folder / RAW, "maps", write_mappings(folder / RAW / MAPS, there))
         sampler.begin()
         capture.start_targets()
         if launch is not None:

@@ -43,6 +43,7 @@ from probes.symbols.mappings import MappedFile
 from probes.symbols.resolver import Resolver
 from tracer.store import left_out, listed, loss, perf, phases, samples, summary
 from tracer.store import manifest as manifests
+from tracer.store.checked import Pid
 from tracer.store.files import allow_open_files, make_folder
 from tracer.store.lists import (
     ExtentFacts,
@@ -62,6 +63,8 @@ EVENTS = "events"
 LOSS = "loss.parquet"
 THREADS = "threads.json"
 MEMBERS = "members.jsonl"
+COMPAT = "compat.json"
+"""The list of the targets' processes that ran a 32-bit program at the start."""
 FILES = "files.json"
 EXTENTS = "extents.json"
 MARKS = "marks"
@@ -168,7 +171,12 @@ def _decode(
     formats, streams = raw_streams(folder, manifest)
     threads = listed.read(folder / RAW / THREADS, ThreadFacts)
     members = listed.read(folder / RAW / MEMBERS, MemberFacts)
-    context_manifest = {**manifest, "threads": threads, "maps": Maps(folder / RAW / MAPS)}
+    context_manifest = {
+        **manifest,
+        "threads": threads,
+        "maps": Maps(folder / RAW / MAPS),
+        "compat": listed.read(folder / RAW / COMPAT, Pid),
+    }
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
     ]

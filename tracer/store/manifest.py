@@ -334,6 +334,7 @@ class Manifest(TypedDict):
     perf: NotRequired[Perf]
     samples: NotRequired[Sampling]
     syscall_names: NotRequired[dict[str, str]]
+    compat_syscall_names: NotRequired[dict[str, str]]
     vm: dict[str, Whole]
     mounts: NotRequired[Listed[Mount]]
     disks: NotRequired[Listed[Disk]]

@@ -14,6 +14,8 @@ from tests.support import foreign
 from tests.support.budget import within_budget
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 FIO = b"fio version 3 iolog\n5 a write 0 4096\n6 a read 4096 4096\n"
 CSV = b"ts_ns,dev,page,pages,op\n1,8:0,5,2,W\n2,8:0,5,1,W\n"
 ORACLE = bytes(range(48))

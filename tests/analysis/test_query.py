@@ -28,6 +28,7 @@ def test_no_progress_bar_is_among_the_rows(tracer):
     assert tracer("query", FIXTURE, query, "--json").json == [{"shown": False}]
 
 
+@pytest.mark.slow
 def test_a_result_without_end_is_refused_and_takes_no_memory(tracer):
     said = one_line(
         tracer("query", FIXTURE, "FROM generate_series(1, 1000000000000)", status=2).err

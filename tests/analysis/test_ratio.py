@@ -66,6 +66,7 @@ def test_runs_that_are_mostly_0_have_no_bootstrap():
     assert found.method == STUDENT and found.low < found.ratio < found.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "paired"), [(3, False), (5, False), (5, True), (10, False)])
 def test_intervals_hold_the_truth_in_about_95_of_100_cases(runs, paired):
     """Runs whose logarithms are normal: 10 % of spread, pairs with 50 % between them."""

@@ -10,6 +10,8 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Target, every_target
 from tests.fuzz.worker import tried
 
+pytestmark = pytest.mark.slow
+
 _TARGETS = every_target()
 _SEED = 23
 _FEW = 10

@@ -309,6 +309,7 @@ class TestSimulate:
         assert said in one_line(tracer("simulate", FIXTURE, *arguments, status=2).err)
 
 
+@pytest.mark.slow
 class TestCalibrate:
     QUICK = ("--size", "1M", "--seconds", "0.1", "--depth", "4")
 

@@ -19,6 +19,8 @@ from tracer.store.lists import SampleFacts
 from tracer.store.trace import Trace
 from tracer.targets import Target
 
+pytestmark = pytest.mark.slow
+
 BYTES, SECONDS = 1 << 30, 10
 MANY = 2_000_000
 MOST = (1 << 63) - 1

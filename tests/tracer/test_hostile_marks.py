@@ -8,6 +8,8 @@ from tests.support.phases import read_phases
 from tracer.phases.format import ABSENT, AUTOMATIC, BEGIN, COMMITTED, END
 from tracer.store.marks import _RECORD
 
+pytestmark = pytest.mark.slow
+
 MANY = 120_000
 """Records, in 7.7 MB. What costs their square takes minutes."""
 SECONDS = 10

@@ -32,6 +32,8 @@ from tests.support.findings import (
     start,
 )
 
+pytestmark = pytest.mark.slow
+
 LENET = Path(__file__).parents[3] / "fixtures/lenet.trace"
 
 

@@ -15,6 +15,8 @@ from analysis.flushlayer.timed.disk import Disk
 from probes.errors import FeatureMissing, TracerError, UsageError
 from tests.support.bios import bios
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"size": 1 << 20, "seconds": 0.1, "depth": 4}
 MS = 1_000_000
 

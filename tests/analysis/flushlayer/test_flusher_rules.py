@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from probes.errors import UsageError
 from tests.support.dirtied import DEFAULTS, regenerated, said
 
+pytestmark = pytest.mark.slow
+
 PAGE = 4096
 
 

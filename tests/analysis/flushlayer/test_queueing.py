@@ -14,6 +14,8 @@ from analysis.flushlayer.timed.disk import Disk
 from analysis.flushlayer.timed.requests import Requests
 from tests.support.bios import bios, flat
 
+pytestmark = pytest.mark.slow
+
 HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
 MS = 1_000_000
 

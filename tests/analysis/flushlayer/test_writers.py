@@ -8,6 +8,8 @@ from analysis.report.writeback import flushed_pages
 from analysis.views.flushes import flushes
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 DEV = "254:0"
 JOB, CHILD, OTHER, FLUSHER, JOURNAL = 7, 8, 9, 50, 60
 PROCESSES = [

@@ -14,7 +14,7 @@ from tests.support.binaries import PROGRAM, compile_c, needs_binutils
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tests.support.elf_images import linked_to, pyramid, stubs
 
-pytestmark = needs_binutils
+pytestmark = [needs_binutils, pytest.mark.slow]
 
 
 @pytest.fixture

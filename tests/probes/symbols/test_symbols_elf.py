@@ -68,6 +68,7 @@ def raw_names(table, addresses):
     return [table.raw_name(i) if i >= 0 else None for i in index.tolist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", REAL)
 def test_every_function_of_a_real_file_has_one_of_its_names(which):
     path = REAL[which]

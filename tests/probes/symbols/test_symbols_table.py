@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from probes.symbols.demangle import Demangler, shared_demangler
 from probes.symbols.table import MAX_NAME, SymbolColumns, build_table, readable_names
 
+pytestmark = pytest.mark.slow
+
 Symbol = namedtuple("Symbol", "start end sized rank")
 
 

@@ -17,6 +17,8 @@ import torch
 from tests.support.serving import Server, Trained, receive_all
 from workloads.serving.protocol import encode
 
+pytestmark = pytest.mark.slow
+
 
 def all_samples(trained: Trained) -> torch.Tensor:
     return torch.stack([sample for sample, _ in (trained.test[i] for i in range(40))])

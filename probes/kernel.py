@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from probes.errors import FeatureMissing, PermissionMissing
-from probes.proc import read_mounts
+from probes.proc import read_mounts, read_stat
 
 _MOUNT = "mount -t tracefs nodev /sys/kernel/tracing"
 
@@ -80,12 +80,8 @@ def process_start_time(pid: int) -> int | None:
 
     With the pid it names a process for good, pids being used again.
     """
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The name, in parentheses, may hold anything.
-    return int(text.rpartition(")")[2].split()[19])
+    stat = read_stat(pid)
+    return None if stat is None else stat.start_time
 
 
 def process_start_ns(pid: int) -> int | None:
@@ -102,13 +98,8 @@ def process_start_ns(pid: int) -> int | None:
 
 def process_alive(pid: int, start_time: int | None) -> bool:
     """Whether that very process still runs (a zombie does not)."""
-    if start_time is None or process_start_time(pid) != start_time:
-        return False
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
+    stat = None if start_time is None else read_stat(pid)
+    return stat is not None and stat.start_time == start_time and stat.state not in "ZX"
 
 
 def boot_id() -> str:

@@ -88,6 +88,30 @@ class Mapped:
         return self.permissions[2] == "x"
 
 
+@dataclass(frozen=True)
+class ProcessStat:
+    """A process as /proc/PID/stat describes it (proc_pid_stat(5))."""
+
+    state: str
+    """A letter: R, S, D, Z, ..."""
+    ppid: int
+    flags: int
+    """PF_* of the kernel."""
+    start_time: int
+    """Clock ticks since boot."""
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """Returns what /proc/PID/stat says; None if the process is gone. Raises OSError."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name, in parentheses, may hold anything.
+    fields = text.rpartition(")")[2].split()
+    return ProcessStat(fields[0], int(fields[1]), int(fields[6]), int(fields[19]))
+
+
 def runs_32_bits(pid: int) -> bool:
     """Returns whether a process runs a 32-bit program; False if it cannot be looked at."""
     try:

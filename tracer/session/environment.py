@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from probes.kernel import boot_id
-from probes.proc import MountPoint, lines, read_mounts
+from probes.proc import MountPoint, lines, read_mounts, read_stat
 from tracer.session.mount_tree import device_of, mount_of
 from tracer.store.manifest import Btrfs, Disk, Host, Kernel, Mount, Tool
 from tracer.version import VERSION
@@ -214,8 +214,9 @@ def threads() -> list[tuple[int, int, int, str, str | None]]:
             continue
         pid = int(entry)
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text(errors="backslashreplace")
-            ppid = int(stat.rpartition(")")[2].split()[1])
+            process = read_stat(pid)
+            if process is None:
+                continue
             cgroup = _cgroup(pid)
             tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
         except (OSError, ValueError, IndexError):
@@ -223,7 +224,7 @@ def threads() -> list[tuple[int, int, int, str, str | None]]:
         for tid in tids:
             with contextlib.suppress(OSError):
                 comm = Path(f"/proc/{pid}/task/{tid}/comm").read_text(errors="backslashreplace")
-                found.append((tid, pid, ppid, _plain(comm.removesuffix("\n")), cgroup))
+                found.append((tid, pid, process.ppid, _plain(comm.removesuffix("\n")), cgroup))
     return found
 
 

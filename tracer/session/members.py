@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from probes.errors import FeatureMissing, PermissionMissing
+from probes.proc import read_stat
 from tracer.session.capture import Capture
 from tracer.session.joins import Joins
 from tracer.store.finalize import MEMBERS
@@ -27,8 +28,6 @@ _LEAST_S = 0.005
 _SETTLE_ROUNDS = 20
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD in include/linux/sched.h"""
-_FLAGS, _START = 6, 19
-"""Of the fields of /proc/PID/stat after the name."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +154,5 @@ class Members:
 
 
 def _process(pid: int) -> _Process | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The name, in parentheses, may hold anything.
-    fields = text.rpartition(")")[2].split()
-    return _Process(int(fields[_START]), bool(int(fields[_FLAGS]) & _KERNEL_THREAD))
+    stat = read_stat(pid)
+    return None if stat is None else _Process(stat.start_time, bool(stat.flags & _KERNEL_THREAD))

@@ -65,7 +65,7 @@ def test_traces_named_one_by_one_keep_their_order_and_get_names_of_their_own(run
 
 
 def test_a_folder_without_traces_is_no_trace(runs: Path) -> None:
-    with pytest.raises(BadTrace, match="is no trace, and holds none"):
+    with pytest.raises(BadTrace, match="is not a trace and contains none"):
         find([str(runs / "notes")])
 
 

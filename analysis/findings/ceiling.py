@@ -41,9 +41,9 @@ class Ceiling:
     what: str
     """Name of the time considered: the training, the inference, or the recording."""
     length_s: float
-    """Its length in s. If several jobs train at once, the sum of their lengths."""
+    """Length of that time in s. If several jobs train at once, the sum of their lengths."""
     by_kind: dict[str, float]
-    """For each of KINDS, the time in s in which some thread of the job may have waited so."""
+    """Time in s in which some thread of the job may have waited, for each of KINDS."""
     total_s: float
     """Time in s in which some thread may have waited in any of these ways."""
     percent: float

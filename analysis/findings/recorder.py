@@ -59,7 +59,7 @@ def losses(trace: Trace) -> list[Finding]:
     where = "one gap" if gaps == 1 else f"{gaps:,} gaps"
     sentence = (
         f"{said} were lost in {where} over {percent(answer.value)} of the recording:"
-        " counts over this time are too low (use a larger buffer, -b, or fewer probes, -e)"
+        " counts in this time are too low (use a larger buffer, -b, or fewer probes, -e)"
     )
     certainty = INFERRED if unknown else EXACT
     weight = max(answer.value / 100, 0.01)  # losses affect the other findings, so never last

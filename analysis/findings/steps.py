@@ -51,7 +51,7 @@ def _overhead(trace: Trace, over: Window) -> list[Finding]:
         return []
     sentence = (
         f"{percent(answer.value)} of a minibatch's time is neither waiting for data nor computing"
-        f" ({seconds(answer.number('s'))} each), but for example moving data, reading the loss, or"
+        f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss, or"
         " logging"
     )
     weight = answer.value / 100

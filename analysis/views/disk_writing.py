@@ -35,8 +35,8 @@ def disk_use(trace: Trace, ended: int, not_known: Stretches) -> DiskUse:
     """Returns the use of disks until `ended` (ns). The times `not_known` count as all three kinds.
 
     A request without a recorded completion lasts until `ended`. A write may delay a read that is
-    under way at the same time. It may also delay the first read after it, which finds the disk's
-    arm elsewhere. A delayed read counts from the time at which both exist until its completion.
+    under way at the same time. It may also delay the first read after it, because the write moved
+    the disk's arm. A delayed read counts from the time at which both exist until its completion.
 
     Needs the table block, which may be empty.
     """

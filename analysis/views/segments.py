@@ -14,7 +14,8 @@ _TABLE = "phase_segments"
 
 _STATEMENTS = (
     # For each process, the thread whose phases last longest. A process that only marks "fetch"
-    # (a loader's worker) is not a job. If there is one job, it counts for all other processes.
+    # (a loader's worker) is not a job. If there is exactly one job, it counts for all processes
+    # that mark nothing.
     """
     CREATE TEMP TABLE marking AS
     SELECT pid, arg_max(lane, coalesce(length, 0)) AS lane, bool_or(of_job) AS of_job

@@ -1,20 +1,20 @@
-"""What a trace comes to: ranked sentences, each with a number and the query that gives it.
+"""Findings of a trace: ranked sentences, each with a number and the query that gives the number.
 
-finding.py      what a finding is; values and names as words
-window.py       the time that shares are of, and whether events were lost in it
-writes.py       write-back stalls, and the most that waiting for writes can cost
-ceiling.py      the bound on that, which `tracer simulate` prints, too
-syncs.py        fsync and the like, checkpoints
-loading.py      waiting for data: how long, who waits, the first epoch
-steps.py        what a minibatch is spent on, and how even minibatches are
-calls.py        the training's own time in system calls
+finding.py      the class Finding; formatting of values and names
+window.py       the time over which shares are computed, and losses of events in it
+writes.py       write-back stalls, and an upper bound on the cost of waiting for writes
+ceiling.py      the calculation of that bound, which `tracer simulate` prints too
+syncs.py        sync calls (fsync and similar) and checkpoints
+loading.py      waiting for data: its share, the loading processes, the first epoch
+steps.py        the parts of a minibatch's time, and slow minibatches
+calls.py        the training thread's own time in system calls
 faults.py       page faults by file, function and phase
-writeback.py    why write-backs begin, how often, and for whom nobody waits
-tenants.py      what one target dirties and another one's fsync waits for
-devices.py      queue and service latency, use, reads
-pressure.py     waiting for CPUs or memory, of the two below
+writeback.py    reasons and frequency of write-backs, and the writes that were waited for
+tenants.py      pages that one target dirties and another target's fsync waits for
+devices.py      queue latency and service latency, use, reads
+pressure.py     waiting for CPUs or memory; used by processors.py and memory.py
 processors.py   CPU pressure and use
 memory.py       swap, memory pressure, reclaim
-recorder.py     what the recorder itself took, and what it lost
-catalogue.py    all of them, ranked
+recorder.py     the recorder's own cost, and lost events
+catalogue.py    all findings, ranked
 """

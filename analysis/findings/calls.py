@@ -1,4 +1,4 @@
-"""What of the training's own time is spent in system calls."""
+"""The training threads' own time in system calls."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tracer.store.trace import Trace
 
 
 def calls(trace: Trace) -> list[Finding]:
-    """System calls of the very threads that train (or infer), most of them by name.
+    """Returns the share of time that the training (or inferring) threads spend in system calls.
 
-    Calls of one thread do not overlap: it is their share, and no bound. Needs tables syscalls,
-    phases, with a stage marked.
+    The sentence names the call with the most time. The calls of one thread do not overlap, so the
+    share is exact. Needs the tables syscalls and phases, with a stage marked.
     """
     over = window(trace)
     if over is None or not over.stage:
@@ -27,10 +27,10 @@ def calls(trace: Trace) -> list[Finding]:
     )
     if answer is None:
         return []
-    most = named(answer.row["name"], "a call that is not known")
+    most = named(answer.row["name"], "an unknown call")
     sentence = (
         f"the training thread spends {percent(answer.value)} of {over.what} in system calls"
-        f" ({answer.count('calls'):,} of them), {percent(answer.number('of_most'))} in {most}"
+        f" ({answer.count('calls'):,} calls), {percent(answer.number('of_most'))} in {most}"
         f"{_MEANING.get(most, '')}"
     )
     weight = answer.value / 100
@@ -39,9 +39,9 @@ def calls(trace: Trace) -> list[Finding]:
 
 _MEANING = {
     "futex": ", where threads wait for each other",
-    "poll": ", where it waits for a pipe or a socket, as for a worker's batch",
-    "select": ", where it waits for a pipe or a socket, as for a worker's batch",
+    "poll": ", where it waits for a pipe or a socket, for example for a worker's batch",
+    "select": ", where it waits for a pipe or a socket, for example for a worker's batch",
     "epoll_wait": ", where it waits for a pipe or a socket",
-    "ioctl": ", where it talks to a device, as to a GPU",
-    "sched_yield": ", where it waits for other threads by asking again and again",
+    "ioctl": ", where it controls a device, for example a GPU",
+    "sched_yield": ", where it polls until other threads are done",
 }

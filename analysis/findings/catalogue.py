@@ -23,15 +23,15 @@ from analysis.findings.finding import Finding
 from tracer.store.trace import Trace
 
 TRIVIAL = 0.005
-"""Findings that weigh less are left out, but for those of `ALWAYS`."""
+"""Least weight of a finding that is shown. Topics in `ALWAYS` are shown with any weight."""
 
 ALWAYS = (writes.CEILING, recorder.COST, recorder.LOSSES)
-"""Topics that are asked about even where the answer is "nothing"."""
+"""Topics that are shown even if their number is 0."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A function that finds something in a trace, and the tables without which it does not."""
+    """A function that returns findings of a trace, and the tables that it requires."""
 
     find: Callable[[Trace], list[Finding]]
     needs: tuple[str, ...]
@@ -61,9 +61,9 @@ TOPICS = (
 
 
 def findings(trace: Trace) -> list[Finding]:
-    """What this trace comes to, what weighs most first.
+    """Returns the findings of a trace, the greatest weight first.
 
-    A finding whose tables the trace lacks is not there. Raises BadTrace where a table is damaged.
+    Findings whose tables the trace lacks are left out. Raises BadTrace if a table is damaged.
     """
     found = [
         one

@@ -1,14 +1,14 @@
-"""The most that a flush layer or a faster disk can do for the training's time.
+"""An upper bound on the training time that a flush layer or a faster disk can save.
 
-A write-back that nobody waits for costs a job nothing, however slow the disk. So the time that
-could be saved lies within the times in which a thread of the job may have waited for a disk's
-writing. The view `write_waits` (`analysis.views.write_waits`) has these times, says what is among
-them and what no event tells. The share is
+A write-back that nobody waits for costs a job nothing, however slow the disk is. The time that can
+be saved therefore lies within the times in which a thread of the job may have waited for a disk's
+writes. The view `write_waits` (`analysis.views.write_waits`) has these times. It documents the
+waits that are included, and the waits that no event shows. The share is
 
-    sum of the waits of its job, of any kind, that lie in a stretch / sum of the stretches' lengths
+    sum of the waits of any kind of the stretch's job that lie in a stretch / sum of all lengths
 
-where a stretch is a phase `train` (else `inference`, else the recording). Threads of a job that
-wait at once count once.
+A stretch is a phase `train` (else `inference`, else the recording). If several threads of a job
+wait at once, their time counts once.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from analysis.views.write_waits import ANY, KINDS, WRITE_WAITS
 from tracer.store.trace import Trace
 
 NO_EVENT = (
-    "what other programs or a shortage of memory make the job wait for",
-    "what a disk does with its own cache",
+    "waits that other programs or a shortage of memory cause",
+    "writes within a disk's own cache",
 )
-"""The ceiling leaves these out in any recording."""
+"""Waits that the ceiling never includes."""
 _FEW = 64
-"""Stretches that are each compared with every wait; of more, the edges are looked up in order."""
+"""Most stretches that are each compared with every wait. Beyond it, an ASOF join is used."""
 _TABLES = {
     "block": "other calls and page faults while a disk wrote (no table block)",
-    "dirty": "sleeps of who dirties pages through a mapping (no table dirty)",
+    "dirty": "throttling of threads that dirty pages through a mapping (no table dirty)",
     "page_faults": "page faults (no table page_faults)",
 }
-"""The ceiling leaves these out where a table is missing."""
+"""Waits that the ceiling leaves out if a table is missing."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The time in a stretch in which a job may have waited for writes; no layer saves more."""
+    """The time in which a job may have waited for writes. No flush layer can save more."""
 
     what: str
-    """The stretch: the training, the inference, or the recording."""
+    """Name of the time considered: the training, the inference, or the recording."""
     length_s: float
-    """Its length; of several jobs that train at once the sum."""
+    """Length of that time in s. If several jobs train at once, the sum of their lengths."""
     by_kind: dict[str, float]
-    """For each of KINDS: s in which some thread of the job may have waited so."""
+    """Time in s in which some thread of the job may have waited, for each of KINDS."""
     total_s: float
-    """s in which some thread may have waited in any of these ways."""
+    """Time in s in which some thread may have waited in any of these ways."""
     percent: float
-    """Share of the stretch's time, 0 to 100: the first cell of what `query` gives."""
+    """Share of the time considered, 0 to 100: the first cell of the result of `query`."""
     query: str
     """SQL over the view write_waits, as `tracer query` runs it."""
     left_out: tuple[str, ...]
-    """Waits that are not in it."""
+    """Waits that are not included."""
     lossy: bool
-    """Events were lost in it. The time of the loss counts as waited for."""
+    """True if events were lost in this time. The time of the loss counts as waited for."""
 
     @property
     def share(self) -> float:
-        """Of the stretch's time, 0 to 1."""
+        """Share of the time considered, 0 to 1."""
         return self.percent / 100
 
 
 def ceiling(trace: Trace) -> Ceiling | None:
-    """Return the ceiling for all jobs of a trace together.
+    """Returns the ceiling for all jobs of a trace together.
 
-    None where the recording has no length, or no job's threads. Needs tables processes and
-    syscalls; what it leaves out without block, dirty or page_faults it says.
+    Returns None if the recording has no length or has no threads of a job. Needs the tables
+    processes and syscalls. Without block, dirty or page_faults, `left_out` names the missing waits.
     """
     over = window(trace)
     if over is None:
@@ -85,7 +85,7 @@ def ceiling(trace: Trace) -> Ceiling | None:
     row = trace.sql(query).iloc[0]
     left_out = [said for table, said in _TABLES.items() if table not in trace.tables]
     if quiet:
-        left_out.append(f"{quiet} threads that made no call")
+        left_out.append(f"threads without any system call ({quiet})")
     return Ceiling(
         over.what,
         float(row["length_s"]),
@@ -99,7 +99,7 @@ def ceiling(trace: Trace) -> Ceiling | None:
 
 
 def _query(over: Window, few: bool) -> str:
-    """Return SQL for one row: value (%), length_s, and KIND_s of each kind and of any."""
+    """Returns SQL for one row: value (%), length_s, and KIND_s of each kind and of any."""
     if few:
         inside = (
             f"WITH stretches AS ({_stretches(over)}), inside AS (SELECT kind,"
@@ -134,7 +134,7 @@ def _sums(over: Window) -> str:
 
 
 def _stretches(over: Window) -> str:
-    """Return SQL for the stretches that count: target (null: all of them), begun, ended (ns)."""
+    """Returns SQL for the stretches: target (null: all targets), begun, ended (ns)."""
     if not over.stage:
         return f"SELECT NULL AS target, {over.start} AS begun, {over.end} AS ended"
     last = f'coalesce("end", {over.end})'

@@ -1,4 +1,4 @@
-"""Disks: where a request's time goes, how busy they are, what the jobs read."""
+"""Findings about disks: request latency, use, and the jobs' reads."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HALF = 50.0
 
 
 def latency(trace: Trace) -> list[Finding]:
-    """Of the device and operation that take most time: waiting in the queue against service.
+    """Returns the share of queueing for the device and operation with the most request time.
 
-    Needs table block.
+    Needs the table block.
     """
     over = whole(trace)
     if over is None:
@@ -45,22 +45,22 @@ def latency(trace: Trace) -> list[Finding]:
         return []
     queue, service = (seconds(answer.number(one)) for one in ("queue_s", "service_s"))
     sentence = (
-        f"a {named(answer.row['operation'], 'request')} on {_disk(trace, answer.row['dev'])} waits"
-        f" {queue} in the queue and {service} for the device ({percent(answer.value)} queueing,"
-        f" {answer.count('requests'):,} requests)"
+        f"on average, a {named(answer.row['operation'], 'request')} on"
+        f" {_disk(trace, answer.row['dev'])} waits {queue} in the queue and {service} for the"
+        f" device ({percent(answer.value)} queueing, {answer.count('requests'):,} requests)"
     )
     if answer.value >= _HALF:
-        sentence += ": requests come faster, or in larger bursts, than the device takes them"
+        sentence += ": requests come faster, or in larger bursts, than the device can serve them"
     told = answer.number("requests") >= FEW_EVENTS
     weight = ELSEWHERE * min(1.0, answer.number("at_once")) if told else 0.0
     return [finding(trace, over, _MACHINE, "request latency", answer, sentence, "%", weight)]
 
 
 def reads(trace: Trace) -> list[Finding]:
-    """All the time that requests to read took which threads of the jobs had sent.
+    """Returns the total time of the read requests that threads of the jobs issued.
 
-    At most, as what they wait for: requests overlap, and read-ahead is not waited for. Needs tables
-    block, processes.
+    It is an upper bound on their waiting time, because requests overlap and nobody waits for
+    read-ahead. Needs the tables block and processes.
     """
     over = window(trace)
     if over is None:
@@ -85,7 +85,7 @@ def reads(trace: Trace) -> list[Finding]:
 
 
 def use(trace: Trace) -> list[Finding]:
-    """The busiest disk, where it is busy half of the time or more. Needs table samples."""
+    """Returns the use of the busiest disk if it is at least 50 %. Needs the table samples."""
     over = whole(trace)
     if over is None:
         return []
@@ -98,8 +98,8 @@ def use(trace: Trace) -> list[Finding]:
     if answer is None or answer.value < _HALF:
         return []
     sentence = (
-        f"{named(answer.row['instance'], 'a disk')} has a request in flight"
-        f" {percent(answer.value)} of the time: what else is to be read or written waits for it"
+        f"{named(answer.row['instance'], 'a disk')} has a request in flight for"
+        f" {percent(answer.value)} of the time: other reads and writes wait behind it"
     )
     weight = ELSEWHERE * answer.value / 100
     return [finding(trace, over, (), "disk use", answer, sentence, "%", weight)]
@@ -108,5 +108,5 @@ def use(trace: Trace) -> list[Finding]:
 def _disk(trace: Trace, dev: object) -> str:
     names = {disk.get("dev"): disk.get("name") for disk in trace.manifest.get("disks", [])}
     found = names.get(str(dev))
-    said = named(dev, "a disk that is not known")
+    said = named(dev, "an unknown disk")
     return f"{named(found)} ({said})" if found else said

@@ -1,4 +1,4 @@
-"""Page faults: of which file, in which function, in which phase."""
+"""Findings about page faults, by file, function and phase."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _TARGET = (Scope.TARGET,)
 
 
 def faults(trace: Trace) -> list[Finding]:
-    """The file (and stage) with most major faults, and the file and function that take most faults.
+    """Returns the file and stage with the most major faults, and the code with the most faults.
 
-    A major fault waited for a disk; its file is what lay behind the address, that of other faults
-    where the instruction lay. Where none of these is known there is no finding. Needs table
-    page_faults; `phases` tells the stage.
+    A major fault waits for a disk. For major faults, the file is the one mapped at the faulting
+    address. For all faults, file and function are those of the faulting instruction. There is no
+    finding if no file is known. Needs the table page_faults. The table phases gives the stage.
     """
     over = whole(trace)
     if over is None:
@@ -37,8 +37,8 @@ def _major(trace: Trace, over: Window) -> list[Finding]:
     where = named(answer.row["stage"], "")
     during = f" in {where}" if where else ""
     sentence = (
-        f"{percent(answer.value)} of major faults are {file_name(answer.row['file'])}{during}"
-        f" ({answer.count('faults'):,} of {answer.count('of'):,}): pages of it were not in memory"
+        f"{percent(answer.value)} of major faults read {file_name(answer.row['file'])}{during}"
+        f" ({answer.count('faults'):,} of {answer.count('of'):,}): its pages were not in memory"
         " and had to be read from disk"
     )
     weight = of_events(answer.value / 100, answer.number("of"))

@@ -1,4 +1,4 @@
-"""What a finding is: a sentence with a number, and the query that gives the number."""
+"""The class of findings: a sentence with a number, and the query that gives the number."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from analysis.findings.window import Scope, Window, lossy
 from tracer.store.trace import Trace
 
 EXACT, AT_MOST, AT_LEAST, INFERRED = "exact", "at most", "at least", "inferred"
-"""How certain a finding is: as recorded; a bound from above; one from below; by inference."""
+"""Certainty of a finding: as recorded, an upper bound, a lower bound, or inferred."""
 
 ELSEWHERE = 0.25
-"""What a share of events, or of another clock than the training's, weighs of a share of the
-training's own time: what an event costs the training nobody has measured."""
+"""Weight of a share of events, or of a time other than the training's, relative to a share of the
+training's own time. It is below 1 because the cost of such an event to the training is unknown."""
 FEW_EVENTS = 20
-"""Shares of fewer events than this are chance: they weigh nothing."""
+"""Least number of events for a share to have a weight. Shares of fewer events are chance."""
 
-_LOST = "events were lost meanwhile, so the number is not complete"
+_LOST = "events were lost in this time, so the number is incomplete"
 _MOST_CHARACTERS = 80
 
 
@@ -26,10 +26,11 @@ _MOST_CHARACTERS = 80
 class Finding:
     """A sentence about a trace.
 
-    `value` (in `unit`) is the first cell of what `query` gives, run by `tracer query` on the same
-    trace. `weight` (0 to 1) orders findings: the share of the training's time that it is about, or
-    `ELSEWHERE` times the share of something else. `lossy`: events were lost in the time that it is
-    over, which the sentence then says. `certainty`: exact, at most, at least, or inferred.
+    `value` (in `unit`) is the first cell of the result of `query`, run by `tracer query` on the
+    same trace. `weight` (0 to 1) ranks findings: it is the share of the training's time that the
+    finding is about, or `ELSEWHERE` times the share of something else. `lossy`: events were lost
+    in the finding's time, and the sentence says so. `certainty`: exact, at most, at least, or
+    inferred.
     """
 
     topic: str
@@ -44,28 +45,29 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """The first row of what a query gives; `value` is its first cell, in the finding's unit."""
+    """The first row of a query's result. `value` is its first cell, in the finding's unit."""
 
     query: str
     value: float
     row: dict[str, Any]
 
     def number(self, name: str) -> float:
-        """A cell as a number; 0 where there is none."""
+        """Returns a cell as a number; 0 if it holds none."""
         found = _number(self.row[name])
         return 0.0 if found is None else found
 
     def count(self, name: str) -> int:
-        """A cell as a whole number; 0 where there is none."""
+        """Returns a cell as a whole number; 0 if it holds none."""
         return int(self.number(name))
 
 
 def ask(trace: Trace, query: str) -> Answer | None:
-    """The first row of a query; None where there is none, or its first cell is no number.
+    """Returns the first row of a query, or None if there is no row or its first cell is no number.
 
-    A query that bounds a share by `least(1, x)` has a HAVING: DuckDB's least passes over null.
+    A query that bounds a share by `least(1, x)` needs a HAVING, because DuckDB's least ignores
+    nulls.
 
-    Raises BadTrace where a table is damaged.
+    Raises BadTrace if a table is damaged.
     """
     frame = trace.sql(query)
     if not len(frame):
@@ -86,8 +88,10 @@ def finding(
     weight: float,
     certainty: str = EXACT,
 ) -> Finding:
-    """The finding of an answer. `scopes`: whose events it counts, in `window`: losses of these
-    touch it."""
+    """Makes the finding of an answer. `scopes` are the scopes of the events that it counts.
+
+    The finding is lossy if events of these scopes were lost in `window`.
+    """
     lost = lossy(trace, window, scopes)
     said = f"{sentence}; {_LOST}" if lost else sentence
     bounded = min(1.0, max(0.0, weight))
@@ -95,31 +99,31 @@ def finding(
 
 
 def of_events(share: float, events: float) -> float:
-    """The weight of a finding about a share (0 to 1) of so many events."""
+    """Returns the weight of a finding about a share (0 to 1) of a number of events."""
     return ELSEWHERE * share if events >= FEW_EVENTS else 0.0
 
 
 def percent(value: float) -> str:
-    """A percentage with the digits that matter: "71 %", "0.4 %", "less than 0.1 %"."""
+    """Formats a percentage with the digits that matter: "71 %", "0.4 %", "less than 0.1 %"."""
     if value == 0:
         return "0 %"
     if 0 < value < 0.1:
         return "less than 0.1 %"
     if -0.05 <= value < 0:
-        return "below 0.1 %, negative"
+        return "slightly below 0 %"
     if 99.5 <= value < 100:
         return "more than 99 %"
     return f"{value:.0f} %" if abs(value) >= 10 else f"{value:.1f} %"
 
 
 def at_most(value: float) -> str:
-    """A percentage that is a bound: "at most 71 %", "less than 0.1 %"."""
+    """Formats a percentage that is an upper bound: "at most 71 %", "less than 0.1 %"."""
     said = percent(value)
     return said if said.startswith("less") else f"at most {said}"
 
 
 def seconds(value: float) -> str:
-    """A time in s, ms or us, with three digits."""
+    """Formats a time (s) in s, ms, us or ns, with three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if abs(value) * size >= 1:
             return f"{value * size:,.3g} {unit}" if value * size < 1000 else f"{value:,.0f} s"
@@ -127,17 +131,17 @@ def seconds(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes in KiB, MiB, GiB or TiB."""
+    """Formats bytes in KiB, MiB, GiB or TiB."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20)):
         if value >= 1 << power:
             return f"{value / (1 << power):,.1f} {unit}"
     return f"{value / 1024:,.1f} KiB"
 
 
-def name(value: object, otherwise: str = "a file that is not known") -> str:
-    """A name of the trace's as part of a sentence: short, and without control characters.
+def name(value: object, otherwise: str = "an unknown file") -> str:
+    """Returns a name from the trace for use in a sentence: short, without control characters.
 
-    Of a long one the end is kept: of a path that is the file.
+    A long name keeps its end, which for a path is the file name. A null gives `otherwise`.
     """
     if value is None or value != value:
         return otherwise
@@ -148,7 +152,7 @@ def name(value: object, otherwise: str = "a file that is not known") -> str:
 
 
 def file_name(value: object) -> str:
-    """The last part of a path of the trace's, or all of a name such as [anon]."""
+    """Returns the last part of a path from the trace, or the whole of a name such as [anon]."""
     known = value is not None and value == value
     return name(str(value).rpartition("/")[2] or value if known else None)
 

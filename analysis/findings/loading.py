@@ -1,4 +1,4 @@
-"""How long a training waits for its data, and what its workers do meanwhile."""
+"""Findings about waiting for data, and about the workers that load it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from analysis.views.steps import steps
 from tracer.store.trace import Trace
 
 _NO_EVENTS = ()
-"""Marks are no events of the kernel's: none are lost with these."""
+"""No scopes: marks are not kernel events, so lost kernel events do not affect them."""
 _MUCH = 10.0
 _HALF = 50.0
 _MANY_TIMES = 1.5
 _WORKERS = "(SELECT pid FROM phases GROUP BY pid HAVING bool_and(name = 'fetch') AND count(*) > 0)"
-"""Processes that do nothing but fetch: a DataLoader's workers."""
+"""SQL for the processes that only mark fetches: a DataLoader's workers."""
 _AT_ONCE = (
     "SELECT max(n) FROM (SELECT sum(more) OVER (ORDER BY ts, more DESC) AS n FROM"
     ' (SELECT pid, unnest([min(start), max("end")]) AS ts, unnest([1, -1]) AS more'
     f" FROM phases WHERE pid IN {_WORKERS} GROUP BY pid))"
 )
-"""How many of them there are at once: each epoch may have new ones."""
+"""SQL for the greatest number of workers that exist at once. Each epoch may have new workers."""
 
 
 def stalls(trace: Trace) -> list[Finding]:
-    """The share of minibatches' time in which the training thread itself waits for its data.
+    """Returns the share of the minibatches' time in which the training thread waits for data.
 
-    Needs table phases, with steps marked.
+    Also returns a finding about the first epoch. Needs the table phases, with steps marked.
     """
     over = window(trace)
     if over is None:
@@ -54,12 +54,12 @@ def stalls(trace: Trace) -> list[Finding]:
     )
     if answer.value >= _MUCH:
         sentence += (
-            f": the {workers} processes that load data do not keep up (more workers, or less work"
-            " for each sample)"
+            f": the {workers} processes that load data do not keep up (use more workers, or do"
+            " less work for each sample)"
             if workers > 1
-            else ": the one process that loads data does not keep up (more workers)"
+            else ": the one process that loads data does not keep up (use more workers)"
             if workers
-            else ": no process of its own loads data (give the DataLoader workers)"
+            else ": the training process loads its data itself (set num_workers of the DataLoader)"
         )
     weight = answer.value / 100
     found = [finding(trace, over, _NO_EVENTS, "data loading", answer, sentence, "%", weight)]
@@ -80,16 +80,17 @@ def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
     first, later = (seconds(answer.number(name)) for name in ("first_s", "later_s"))
     sentence = (
         f"minibatches of the first epoch wait {answer.value:.3g} times as long for their data as"
-        f" later ones ({first}, then {later}): from then on it is in the page cache"
+        f" later ones ({first}, then {later}): later epochs find the data in the page cache"
     )
     weight = answer.number("share")
     return [finding(trace, over, _NO_EVENTS, "first epoch", answer, sentence, "times", weight)]
 
 
 def readers(trace: Trace) -> list[Finding]:
-    """How much of the workers' time of loading is in calls that read.
+    """Returns the share of the workers' loading time that is spent in read calls.
 
-    The rest is decoding and copying, or page faults of mapped files. Needs tables phases, syscalls.
+    The rest is decoding, copying, or page faults of mapped files. Needs the tables phases and
+    syscalls.
     """
     over = window(trace)
     if over is None:
@@ -109,13 +110,13 @@ def readers(trace: Trace) -> list[Finding]:
     if answer is None:
         return []
     rest = (
-        "faster storage, or data that fit the page cache, would help"
+        "faster storage, or data that fit in the page cache, would help"
         if answer.value >= _HALF
-        else "the rest is decoding and copying, or pages of mapped files"
+        else "the rest is decoding, copying, or page faults of mapped files"
     )
     sentence = (
-        f"processes that load data spend {percent(answer.value)} of loading in calls that read:"
-        f" {rest}"
+        f"processes that load data spend {percent(answer.value)} of their loading time in read"
+        f" calls: {rest}"
     )
     weight = ELSEWHERE * min(1.0, answer.number("share"))
     target = (Scope.TARGET,)

@@ -1,4 +1,4 @@
-"""Memory that is short: swap, tasks that wait for memory, pages written to reclaim them."""
+"""Findings about memory shortage: swap, tasks that wait for memory, pages written for reclaim."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from analysis.views.flushes import flushes
 from tracer.store.trace import Trace
 
 _PAGE_BYTES = 4096
-_MORE = "more memory, a smaller batch, or fewer workers"
+_MORE = "add memory, or use a smaller batch or fewer workers"
 
 
 def pressure(trace: Trace) -> list[Finding]:
-    """What went to and from swap, and the share of time in which a task waits for memory.
+    """Returns the data moved to or from swap, and the share of time in which a task lacks memory.
 
-    Needs table samples.
+    Needs the table samples.
     """
     over = whole(trace)
     if over is None:
@@ -42,13 +42,16 @@ def _swap(trace: Trace, over: Window) -> list[Finding]:
         return []
     swapped = answer.value * (1 << 20)
     memory = trace.manifest["host"].get("memory_bytes") or 0
-    sentence = f"{size(swapped)} went to swap or came back: memory is short ({_MORE})"
+    sentence = f"{size(swapped)} moved to or from swap: memory is short ({_MORE})"
     weight = ELSEWHERE * min(1.0, swapped / memory if memory else 1.0)
     return [finding(trace, over, (), "swap", answer, sentence, "MiB", weight)]
 
 
 def reclaim(trace: Trace) -> list[Finding]:
-    """Pages that were written because memory was to be had back. Needs tables block, writeback."""
+    """Returns the share of written pages that were written for memory reclaim.
+
+    Needs the tables block and writeback.
+    """
     over = whole(trace)
     if over is None:
         return []
@@ -61,7 +64,7 @@ def reclaim(trace: Trace) -> list[Finding]:
     if answer is None:
         return []
     sentence = (
-        f"{percent(answer.value)} of what was written to disks was written because memory was"
+        f"{percent(answer.value)} of the data written to disks was written because memory was"
         f" short ({_MORE})"
     )
     weight = of_events(answer.value / 100, answer.number("bios"))

@@ -1,4 +1,4 @@
-"""The share of the time in which a task waits for CPUs or memory, as the kernel's PSI has it."""
+"""Findings about pressure: the share of time in which a task waits for CPUs or memory (PSI)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _TOPICS = {"cpu": "CPU pressure", "memory": "memory pressure"}
 def waiting(
     trace: Trace, over: Window, resource: str, what: str, weighs: float = 1.0
 ) -> list[Finding]:
-    """How long some task waited for `resource` (cpu, memory): of the target that waited most.
+    """Returns the share of time in which some task waits for `resource` (cpu or memory).
 
-    Of the machine where no target's is known. `what`: what it waited for, in words, and what helps;
-    `weighs`: of the share. Needs table samples.
+    The share is that of the target that waits most. If no target's share is known, it is that of
+    the machine. `what`: words for the resource, followed by a remedy. `weighs`: weight of the share
+    in the ranking. Needs the table samples.
     """
     answer = ask(
         trace,
@@ -28,6 +29,6 @@ def waiting(
         return []
     of = answer.row["target"]
     whose = f"of {named(of)}" if of is not None and of == of else "of the machine"
-    sentence = f"in {percent(answer.value)} of the time a task {whose} waits for {what}"
+    sentence = f"for {percent(answer.value)} of the time, a task {whose} waits for {what}"
     weight = weighs * answer.value / 100
     return [finding(trace, over, (), _TOPICS[resource], answer, sentence, "%", weight)]

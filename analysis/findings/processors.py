@@ -1,4 +1,4 @@
-"""CPUs: who waits for one, and how much of them is used."""
+"""Findings about CPUs: tasks that wait for a CPU, and CPU use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from analysis.findings.window import Window, whole
 from tracer.store.trace import Trace
 
 _SHORT = 80.0
-_FOR = "a CPU (a higher CPU limit, more CPUs, or fewer threads and workers)"
+_FOR = "a CPU (raise the CPU limit, add CPUs, or use fewer threads and workers)"
 
 
 def processors(trace: Trace) -> list[Finding]:
-    """The share of time in which a task of a target waits for a CPU, and CPUs in use.
+    """Returns the share of time in which a task of a target waits for a CPU, and the CPU use.
 
-    A cgroup's limit shows as such waiting, too: the kernel's own count of throttled periods is not
-    sampled. Needs table samples.
+    Throttling by a cgroup's CPU limit also counts as such waiting. The kernel's own count of
+    throttled periods is not sampled. Needs the table samples.
     """
     over = whole(trace)
     if over is None:
@@ -35,7 +35,7 @@ def _use(trace: Trace, over: Window) -> list[Finding]:
     )
     if answer is None:
         return []
-    short = ": they are what there is not enough of" if answer.value >= _SHORT else ""
-    sentence = f"{percent(answer.value)} of the machine's {cpus} CPUs is used{short}"
+    short = ": the CPUs are the bottleneck" if answer.value >= _SHORT else ""
+    sentence = f"{percent(answer.value)} of the time of the machine's {cpus} CPUs is used{short}"
     weight = ELSEWHERE * answer.value / 100
     return [finding(trace, over, (), "CPU use", answer, sentence, "%", weight)]

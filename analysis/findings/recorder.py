@@ -1,4 +1,4 @@
-"""What the recorder itself took of the machine, and what it lost."""
+"""Findings about the recorder itself: its CPU time, and lost events."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ COST, LOSSES = "own cost", "losses"
 
 
 def cost(trace: Trace) -> list[Finding]:
-    """The recorder's CPU time while events were let in, of all CPUs' time; from the manifest.
+    """Returns the recorder's share of all CPUs' time during capture, from the manifest.
 
-    A trace from before that was measured has the CPU time of all its work, decoding among it, which
-    is no answer: it gives none.
+    Traces of older versions only have the CPU time of the recorder's whole work, including
+    decoding. They give no finding.
     """
     over = whole(trace)
     own, cpus = trace.manifest["own_cost"], trace.manifest["host"].get("cpus")
@@ -26,13 +26,16 @@ def cost(trace: Trace) -> list[Finding]:
         return []
     sentence = (
         f"recording took {percent(answer.value)} of the machine's CPU time"
-        f" ({seconds(float(used))} of {cpus} CPUs)"
+        f" ({seconds(float(used))} on {cpus} CPUs)"
     )
     return [finding(trace, over, (), COST, answer, sentence, "%", answer.value / 100)]
 
 
 def losses(trace: Trace) -> list[Finding]:
-    """How much of the recording has a gap in some stream of events. Needs table loss."""
+    """Returns the share of the recording in which some stream of events has a gap.
+
+    Needs the table loss.
+    """
     over = whole(trace)
     if over is None:
         return []
@@ -50,15 +53,15 @@ def losses(trace: Trace) -> list[Finding]:
     gaps, unknown = answer.count("gaps"), answer.count("unknown")
     said = f"{answer.count('events'):,} events"
     if unknown == gaps:
-        said = "events nobody counted"
+        said = "an unknown number of events"
     elif unknown:
-        said = f"{said} and more that nobody counted"
+        said = f"more than {said}"
     where = "one gap" if gaps == 1 else f"{gaps:,} gaps"
     sentence = (
-        f"{said} are missing, in {where} over {percent(answer.value)} of the recording:"
-        " counts over these are too low (a larger buffer, -b; fewer probes, -e)"
+        f"{said} were lost in {where} over {percent(answer.value)} of the recording:"
+        " counts in this time are too low (use a larger buffer, -b, or fewer probes, -e)"
     )
     certainty = INFERRED if unknown else EXACT
-    weight = max(answer.value / 100, 0.01)  # never the last of all: it is about the others
+    weight = max(answer.value / 100, 0.01)  # losses affect the other findings, so never last
     made = finding(trace, over, (), LOSSES, answer, sentence, "%", weight, certainty)
     return [made]

@@ -1,4 +1,4 @@
-"""What minibatches are spent on, and how even they are."""
+"""Findings about minibatches: the parts of their time, and slow minibatches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MUCH = 5.0
 
 
 def steps(trace: Trace) -> list[Finding]:
-    """What of a minibatch is computing, what is neither that nor waiting, what slow ones cost.
+    """Returns the shares of compute and overhead in a minibatch, and the cost of slow minibatches.
 
-    Of the CPU's time, as the view `steps` has it. Needs table phases, with steps marked.
+    Times are CPU times, as in the view `steps`. Needs the table phases, with steps marked.
     """
     over = window(trace)
     if over is None:
@@ -35,7 +35,7 @@ def _computing(trace: Trace, over: Window) -> list[Finding]:
     said = ", ".join(f"{part} {percent(answer.number(part))}" for part in _PARTS)
     sentence = (
         f"computing takes {percent(answer.value)} of a minibatch's {seconds(answer.number('s'))}"
-        f" ({said}; {answer.count('steps'):,} minibatches)"
+        f" on average ({said}; {answer.count('steps'):,} minibatches)"
     )
     weight = answer.value / 100
     return [finding(trace, over, (), "computing", answer, sentence, "%", weight)]
@@ -51,7 +51,8 @@ def _overhead(trace: Trace, over: Window) -> list[Finding]:
         return []
     sentence = (
         f"{percent(answer.value)} of a minibatch's time is neither waiting for data nor computing"
-        f" ({seconds(answer.number('s'))} each): moving data, reading the loss out, logging"
+        f" ({seconds(answer.number('s'))} each), for example moving data, reading the loss, or"
+        " logging"
     )
     weight = answer.value / 100
     return [finding(trace, over, (), "overhead", answer, sentence, "%", weight)]
@@ -71,7 +72,8 @@ def _slow(trace: Trace, over: Window) -> list[Finding]:
     sentence = (
         f"{answer.count('slow'):,} of {answer.count('steps'):,} minibatches take more than twice"
         f" the median of {seconds(answer.number('s'))} (the longest"
-        f" {seconds(answer.number('longest_s'))}), which costs {percent(answer.value)} of the time"
+        f" {seconds(answer.number('longest_s'))}): the time beyond the median is"
+        f" {percent(answer.value)} of all minibatches' time"
     )
     weight = answer.value / 100
     return [finding(trace, over, (), "slow minibatches", answer, sentence, "%", weight)]

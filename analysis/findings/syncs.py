@@ -1,4 +1,4 @@
-"""What making data durable costs a training: fsync and the like, and checkpoints."""
+"""Findings about making data durable: sync calls (fsync and similar) and checkpoints."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TARGET = (Scope.TARGET,)
 
 
 def syncs(trace: Trace) -> list[Finding]:
-    """The jobs' time in fsync, fdatasync, sync, syncfs, msync and sync_file_range.
+    """Returns the jobs' time in fsync, fdatasync, sync, syncfs, msync and sync_file_range.
 
-    At most, since threads that wait at the same time add up, and the training may go on meanwhile.
-    Needs tables syscalls, processes.
+    It is an upper bound, because the times of threads that wait at once add up, and the training
+    may go on meanwhile. Needs the tables syscalls and processes.
     """
     over = window(trace)
     if over is None:
@@ -32,16 +32,19 @@ def syncs(trace: Trace) -> list[Finding]:
         return []
     calls, total = answer.count("calls"), answer.number("s")
     sentence = (
-        f"making data durable ({named(answer.row['name'])} and the like) takes at most"
+        f"making data durable (mainly {named(answer.row['name'])}) takes at most"
         f" {percent(answer.value)} of {over.what}: {calls:,} calls of {seconds(total / calls)} on"
-        " average (sync less often, or from a thread that the training does not wait for)"
+        " average (sync less often, or in a thread that the training does not wait for)"
     )
     weight = answer.value / 100
     return [finding(trace, over, _TARGET, "sync", answer, sentence, "%", weight, AT_MOST)]
 
 
 def checkpoints(trace: Trace) -> list[Finding]:
-    """The share of the training in checkpoints, nested ones counted once. Needs table phases."""
+    """Returns the share of the training in checkpoints. Nested checkpoints count once.
+
+    Needs the table phases.
+    """
     over = window(trace)
     if over is None:
         return []
@@ -58,9 +61,9 @@ def checkpoints(trace: Trace) -> list[Finding]:
         return []
     made, total = answer.count("checkpoints"), answer.number("s")
     sentence = (
-        f"checkpoints take {percent(answer.value)} of {over.what}: {made:,} of"
-        f" {seconds(total / made)} on average (save less often, or from another thread)"
+        f"checkpoints take {percent(answer.value)} of {over.what}: {made:,} saved,"
+        f" {seconds(total / made)} each on average (save less often, or in another thread)"
     )
     weight = answer.value / 100
-    # Marks are no events of the kernel's: none are lost with these.
+    # No scopes: marks are not kernel events, so lost kernel events do not affect them.
     return [finding(trace, over, (), "checkpoints", answer, sentence, "%", weight)]

@@ -1,4 +1,4 @@
-"""What targets do to each other: whose pages are written while another one waits."""
+"""Findings about targets that wait for each other's writes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ _JOBS = "(SELECT * FROM threads WHERE job AND target IS NOT NULL)"
 
 
 def tenants(trace: Trace) -> list[Finding]:
-    """Pages of files that were written for a target's fsync or sync, by who had dirtied them.
+    """Returns the share of pages written for one target's fsync or sync that another one dirtied.
 
-    For a target are written: what its own processes write out in such a call, and what a kernel
-    thread writes out for a sync or as part of a journal's commit while the last such call that was
-    made lasts (that is inferred). A page's dirtier is its inode's, as `flushes` has it: where
-    several targets had a part, it is nobody's, and the share of any is at least what it says.
+    A page is written for a target if one of its processes writes it out in such a call. It is also
+    written for the target (an inference) if a kernel thread writes it out for a sync or a journal
+    commit, the last such call before it is the target's, and this call still lasts. The dirtier of
+    a page is that of its inode, as in the view `flushes`. If several targets dirtied it, the
+    dirtier is null, and all shares are lower bounds.
 
-    Needs tables block, syscalls, processes, and two targets.
+    Also returns the target that dirtied the most pages. Needs the tables block, syscalls and
+    processes, and two targets.
     """
     over = whole(trace)
     jobs = [one for one in trace.manifest["targets"] if one["role"] != "daemon"]
@@ -70,9 +72,9 @@ def _waits(trace: Trace, over: Window) -> list[Finding]:
     certainty = AT_LEAST if partly else EXACT if exact else INFERRED
     dirtier, waiting = (_called(trace, answer.row[one]) for one in ("dirtier", "waiting"))
     sentence = (
-        f"{dirtier} dirtied {'at least ' if partly else ''}{percent(answer.value)} of what was"
-        f" written for {waiting}'s fsync ({answer.count('pages'):,} of {answer.count('of'):,}"
-        " pages): it waits for the other's writes (give them disks or file systems of their own)"
+        f"{dirtier} dirtied {'at least ' if partly else ''}{percent(answer.value)} of the pages"
+        f" written for {waiting}'s fsync ({answer.count('pages'):,} of {answer.count('of'):,}):"
+        f" {waiting} waits for {dirtier}'s writes (give each a disk or file system of its own)"
     )
     weight = of_events(answer.value / 100, answer.number("of"))
     return [finding(trace, over, _BOTH, "tenants", answer, sentence, "%", weight, certainty)]
@@ -89,7 +91,7 @@ def _shares(trace: Trace, over: Window) -> list[Finding]:
         return []
     sentence = (
         f"{_called(trace, answer.row['target'])} dirtied at least {percent(answer.value)} of all"
-        f" that was written to disks ({answer.count('pages'):,} of {answer.count('of'):,} pages)"
+        f" pages written to disks ({answer.count('pages'):,} of {answer.count('of'):,})"
     )
     weight = of_events(answer.value / 100, answer.number("of"))
     return [finding(trace, over, _BOTH, "writers", answer, sentence, "%", weight, AT_LEAST)]
@@ -99,4 +101,4 @@ def _called(trace: Trace, target: object) -> str:
     kinds = {one["name"]: one for one in trace.manifest["targets"]}
     facts = kinds.get(str(target))
     is_container = facts is not None and (facts["kind"] == "container" or "container" in facts)
-    return f"{'container ' if is_container else ''}{named(target, 'somebody')}"
+    return f"{'container ' if is_container else ''}{named(target, 'an unknown target')}"

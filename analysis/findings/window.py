@@ -1,4 +1,4 @@
-"""The time that findings take shares of: the training's, or else all of the recording."""
+"""The time over which findings compute shares: the training, or else the whole recording."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FOREVER = (1 << 63) - 1
 class Window:
     """A stretch of time.
 
-    `what` it is called; `stage`: the phase that it is of, "" for the whole recording. `start` and
-    `end` (ns): the first and the last of it. `ns`: SQL for its length, of several jobs that train
-    at once the sum; where `start` to `end` is longer than that, what is summed up over it is too
-    much and not too little.
+    `what`: its name in a sentence. `stage`: its phase, "" for the whole recording. `start` and
+    `end` (ns): its first and last moment. `ns`: SQL for its length; if several jobs train at once,
+    the sum of their lengths. If `start` to `end` is longer than `ns`, sums over the window are too
+    high, never too low.
     """
 
     what: str
@@ -31,20 +31,20 @@ class Window:
     ns: str
 
     def holds(self, ts: str = "ts") -> str:
-        """SQL: whether a time lies in it."""
+        """Returns an SQL condition: a time lies in the window."""
         return f"{ts} BETWEEN {self.start} AND {self.end}"
 
     @property
     def steps(self) -> str:
-        """SQL: whether a row of the view `steps` is of it, whole and ended."""
+        """SQL condition: a row of the view `steps` began in the window's stage and ended."""
         stage = f"stage = '{self.stage}' AND " if self.stage else ""
         return f"{stage}total_ns > 0 AND start >= {self.start}"
 
 
 def window(trace: Trace) -> Window | None:
-    """When the jobs trained; if none did, when they inferred; else the recording as a whole.
+    """Returns the training time of the jobs, else their inference time, else the whole recording.
 
-    None where the recording has no length.
+    Returns None if the recording has no length.
     """
     recording = whole(trace)
     if recording is None or "phases" not in trace.tables:
@@ -70,7 +70,7 @@ def window(trace: Trace) -> Window | None:
 
 
 def whole(trace: Trace) -> Window | None:
-    """All of the recording; None where it has no length."""
+    """Returns the whole recording, or None if it has no length."""
     clock = trace.manifest["clock"]
     start, end = int(clock["start_ns"]), clock["end_ns"]
     if end is None or int(end) <= start:
@@ -88,9 +88,9 @@ def of_jobs(trace: Trace, table: str, ts: str = "ts") -> str:
 
 
 def lossy(trace: Trace, window: Window, scopes: tuple[Scope, ...]) -> bool:
-    """Whether a gap in events of these scopes, or of a stream that tells none, touches it.
+    """Returns whether events of these scopes, or of a stream without a scope, were lost in it.
 
-    Without scopes nothing does: marks and samples are no events of the kernel's.
+    Without scopes the result is False: marks and samples are not kernel events.
     """
     if not scopes:
         return False

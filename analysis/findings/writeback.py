@@ -1,4 +1,4 @@
-"""Why write-backs begin and how often, and what of them anybody waits for."""
+"""Findings about write-backs: their reasons, their frequency, and the share waited for."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _UNCERTAIN = 1.0
 
 _WHY = {
     "periodic": "the timer found pages that were dirty for too long (vm.dirty_expire_centisecs)",
-    "background": "more was dirty than vm.dirty_background_ratio allows",
-    "sync": "somebody called sync",
+    "background": "more memory was dirty than vm.dirty_background_ratio allows",
+    "sync": "a process called sync",
     "vmscan": "memory was short",
 }
 
 
 def reasons(trace: Trace) -> list[Finding]:
-    """The reason of most write-backs, and the mean time between two on one device.
+    """Returns the most frequent reason of write-backs, and the mean time between two on a device.
 
-    Needs table writeback.
+    Needs the table writeback.
     """
     over = whole(trace)
     if over is None:
@@ -52,7 +52,7 @@ def _reason(trace: Trace, over: Window) -> list[Finding]:
     )
     if answer is None:
         return []
-    reason = named(answer.row["reason"], "of a reason that is not known")
+    reason = named(answer.row["reason"], "of an unknown reason")
     why = f": {_WHY[reason]}" if reason in _WHY else ""
     sentence = (
         f"{percent(answer.value)} of write-backs are {reason} ({answer.count('n'):,} of"
@@ -76,7 +76,7 @@ def _intervals(trace: Trace, over: Window) -> list[Finding]:
         f"a write-back begins every {seconds(answer.value)} on average,"
         f" {'more' if often else 'no more'} often than the timer's {seconds(timer)}"
         f" (vm.dirty_writeback_centisecs)"
-        f"{': something else than the timer asks for them' if often else ''}"
+        f"{': the timer is not their only cause' if often else ''}"
     )
     rarer = min(1.0, answer.value / timer)
     weight = of_events(1 - rarer, answer.number("n"))
@@ -84,11 +84,11 @@ def _intervals(trace: Trace, over: Window) -> list[Finding]:
 
 
 def waited_for(trace: Trace) -> list[Finding]:
-    """How much of what reaches the disk a thread of somebody's waits for, and what is not known.
+    """Returns the share of written data that a thread may have waited for, and the unknown share.
 
-    The flusher's pages nobody waits for, unless the kernel puts writers to sleep meanwhile, which
-    are stalls. The recorder's own files do not count. The number is the machine's, and the targets'
-    pages stand beside it. Needs table block.
+    Nobody waits for the flusher's pages, unless the kernel throttles writers meanwhile (see the
+    stalls). The recorder's own files do not count. The number is that of the whole machine; the
+    sentence also gives the targets' share. Needs the table block.
     """
     over = whole(trace)
     if over is None:
@@ -106,8 +106,8 @@ def waited_for(trace: Trace) -> list[Finding]:
         return []
     written = size(answer.number("pages") * _PAGE_BYTES)
     sentence = (
-        f"somebody waits, or may wait, for {percent(answer.value)} of the {written} that were"
-        " written to disks (fsync, sync, direct writes, the journal): the rest is written in the"
+        f"up to {percent(answer.value)} of the {written} written to disks was waited for (fsync,"
+        " sync, direct I/O, journal): the rest was written in the"
         f" background{_of_targets(trace, answer)}"
     )
     weight = of_events(answer.value / 100, answer.number("bios"))
@@ -118,7 +118,9 @@ def waited_for(trace: Trace) -> list[Finding]:
         " count(*) AS bios FROM flushes WHERE NOT own",
     )
     if unknown is not None and unknown.value >= _UNCERTAIN:
-        sentence = f"of {percent(unknown.value)} of what was written the reason is not known"
+        sentence = (
+            f"the reason is unknown for {percent(unknown.value)} of the data written to disks"
+        )
         weight = of_events(unknown.value / 100, unknown.number("bios"))
         found.append(finding(trace, over, _MACHINE, "unknown", unknown, sentence, "%", weight))
     return found
@@ -129,8 +131,8 @@ def _of_targets(trace: Trace, answer: Answer) -> str:
         return ""
     pages = answer.number("target_pages")
     if not pages:
-        return "; none of it is known to be the targets'"
+        return "; none of the data is known to be the targets'"
     return (
-        f"; of the targets' {size(pages * _PAGE_BYTES)} it is"
-        f" {percent(answer.number('target_value'))}"
+        f"; of the targets' {size(pages * _PAGE_BYTES)}, up to"
+        f" {percent(answer.number('target_value'))} was waited for"
     )

@@ -1,4 +1,4 @@
-"""What waiting for writes costs a training: the sleeps that the kernel imposes, and a ceiling."""
+"""Findings about waiting for writes: an upper bound on its cost, and throttling by the kernel."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tracer.store.trace import Trace
 
 CEILING = "write waits"
 _NAMED = 2
-"""Kinds of waits that the sentence names."""
+"""Number of kinds of waits that the sentence names."""
 _BOTH = (Scope.TARGET, Scope.MACHINE)
 
 
 def writes(trace: Trace) -> list[Finding]:
-    """How much of the training waiting for writes can take, and write-back stalls in it.
+    """Returns an upper bound on the share of waiting for writes, and the write-back stalls.
 
-    The ceiling is `analysis.findings.ceiling`, which says what is in it and what is not.
+    `analysis.findings.ceiling` computes the bound, and documents the waits that it includes.
 
-    Needs tables syscalls, processes; dirty tells of stalls.
+    Needs the tables syscalls and processes. The table dirty gives the stalls.
     """
     over = window(trace)
     if over is None:
@@ -39,7 +39,7 @@ def _ceiling(trace: Trace, over: Window) -> list[Finding]:
     named = f" ({'; '.join(parts)})" if parts else ""
     sentence = (
         f"waiting for writes takes {at_most(most.percent)} of {most.what}{named}:"
-        " a faster disk or a flush layer cannot save more of it; not in it:"
+        " a faster disk or a flush layer cannot save more; not included:"
         f" {'; '.join(most.left_out)}"
     )
     answer = Answer(most.query, most.percent, {})
@@ -59,9 +59,9 @@ def _stalls(trace: Trace, over: Window) -> list[Finding]:
         return []
     sentence = (
         f"write-back stalls account for {at_most(answer.value)} of {over.what}: the kernel"
-        f" put the job to sleep {answer.count('stalls'):,} times, {seconds(answer.number('s'))} in"
-        " all, because it dirtied pages faster than they were written (write less, write from"
-        " another process, or raise vm.dirty_ratio)"
+        f" put threads of the job to sleep {answer.count('stalls'):,} times,"
+        f" {seconds(answer.number('s'))} in total, because they dirtied pages faster than the pages"
+        " were written (write less, write in another process, or raise vm.dirty_ratio)"
     )
     machine = (Scope.MACHINE,)
     weight = answer.value / 100

@@ -1,7 +1,7 @@
-"""Many traces: where they are found, and one function mapped over them, here or by Dask.
+"""Many traces: finding them, and mapping one function over them in this process or by Dask.
 
 sources.py    traces in folders, packed or not, or at a URL
-remote.py     those at URLs (fsspec)
-mapping.py    a function of one trace over many: in this process, in others, on a cluster
-worker.py     how a worker of ours starts
+remote.py     traces at URLs (fsspec)
+mapping.py    maps a function over traces: in this process, in others, or on a cluster
+worker.py     start of a local Dask worker
 """

@@ -1,7 +1,7 @@
-"""One function of a trace over many traces: in this process, in others, or on a cluster.
+"""Mapping of one function over many traces: in this process, in others, or on a cluster.
 
-Whichever it is, it is the same function, and results come in the order of the traces: what is
-made of them is the same, too.
+The function is the same everywhere, and the results come in the order of the traces. Everything
+derived from the results is therefore the same, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Each = Callable[[Trace], Result] | Sequence[Callable[[Trace], Result]]
-"""A function for all traces, or one for each."""
+"""One function for all traces, or one function per trace."""
 
 _LOCAL = re.compile(r"local(?::(?P<workers>[1-9]\d{0,3}))?")
 _ADDRESS = re.compile(r"(tcp|tls|wss?|ucx)://(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?")
@@ -38,7 +38,7 @@ def map_traces(
     scheduler: str | Client | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> list[Result]:
-    """`function` of each trace, in the order of the sources; otherwise as `results`."""
+    """Returns the list of `results`."""
     return list(results(function, sources, scheduler, done))
 
 
@@ -48,16 +48,18 @@ def results(
     scheduler: str | Client | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Iterator[Result]:
-    """`function` of one trace after the other, in the order of the sources; or one for each.
+    """Yields the result of `function` for each trace, in the order of the sources.
 
-    `scheduler`: None, here, one after the other, each with all CPUs; `local` or `local:N`, in N
-    processes on this machine (its CPUs), each with one CPU; else the address of a Dask scheduler,
-    whose workers have this package and see the same paths; or what `connected` gave. There
-    `function` must be one that can be imported, and it gets a trace that uses one CPU. `done` is
-    told how many of how many are.
+    `function` may also be a sequence with one function per trace. `scheduler`: None runs them in
+    this process, one after the other, each with all CPUs. `local` or `local:N` runs them in N
+    processes on this machine (default: one per CPU), each with one CPU. Other strings are the
+    address of a Dask scheduler whose workers have this package and see the same paths. A client
+    that `connected` yielded also works. With a scheduler, `function` must be importable, and it
+    gets a trace that uses one CPU. `done` is called with the number of finished traces and the
+    number of all traces.
 
-    An error of a trace is raised as it is; of one among many it names the trace. Raises UsageError
-    for an address that does not answer, FeatureMissing without Dask.
+    An error of a trace is raised; if there are several traces, it names the trace. Raises
+    UsageError for an address that does not answer, FeatureMissing without Dask.
     """
     functions = [function] * len(sources) if callable(function) else list(function)
     with contextlib.ExitStack() as stack:
@@ -84,18 +86,18 @@ def _there(
         client = stack.enter_context(connected(scheduler, len(sources)))
     else:
         here, client = False, scheduler
-    # Elsewhere the current folder is another one.
+    # The current folder of workers elsewhere is a different one.
     asked = list(sources) if here else [source.absolute() for source in sources]
     futures = client.map(_outcome, asked, functions, cpus=1, pure=False)
     stack.callback(client.cancel, futures)
-    # Once a result is here, no worker need keep it.
+    # Popping a future lets its worker drop the result.
     return (_result(futures.pop(0), source) for source in sources)
 
 
 def _outcome(
     source: Source, function: Callable[[Trace], Result], cpus: int | None = None
 ) -> Result | TracerError:
-    """The result, or the error of the trace: one that a worker raises, Dask logs at length."""
+    """Returns the result, or the trace's error: Dask would log a raised error at length."""
     try:
         with opened(source) as trace:
             if cpus is not None:
@@ -112,26 +114,28 @@ def _result(future: Any, source: Source) -> Any:
         return future.result()
     except (CancelledError, OSError):
         return TracerError(
-            "the Dask scheduler went away while it was at work", "see that it runs, and try again"
+            "the connection to the Dask scheduler was lost",
+            "check that the scheduler runs, and try again",
         )
     except KilledWorker:
         return TracerError(
-            f"the workers that read {source.location} were killed, again and again",
-            "see whether there is memory for so many: --scheduler local:1",
+            f"the workers that read {source.location} were killed repeatedly",
+            "memory may be short: try fewer workers, --scheduler local:1",
         )
 
 
 @contextlib.contextmanager
 def connected(scheduler: str, most: int | None = None) -> Iterator[Client]:
-    """Workers as `results` describes them, for as long as they are needed.
+    """Connects to a scheduler as `results` describes it, or starts local workers.
 
-    `most`: more of them than traces would have nothing to do. Raises UsageError for what is no
-    scheduler or does not answer, FeatureMissing without Dask.
+    `most`: most local workers to start, for example the number of traces. Raises UsageError for a
+    string that is no scheduler or an address that does not answer, FeatureMissing without Dask.
     """
     local = _LOCAL.fullmatch(scheduler)
     if local is None and not _ADDRESS.fullmatch(scheduler):
         raise UsageError(
-            f"{scheduler!r} is no scheduler", "give local, local:N or an address: tcp://HOST:8786"
+            f"{scheduler!r} is not a scheduler",
+            "give local, local:N or an address: tcp://HOST:8786",
         )
     try:
         import distributed
@@ -154,11 +158,11 @@ def connected(scheduler: str, most: int | None = None) -> Iterator[Client]:
 
 @contextlib.contextmanager
 def _cluster(workers: int) -> Iterator[LocalCluster]:
-    """Workers on this machine, that nobody else may talk to: they do what they are told.
+    """Starts workers on this machine that nobody else can connect to, because they run any code.
 
-    A trace's memory is bounded by DuckDB's, so that Dask need not pause workers for theirs. What
-    they write to disk goes with them, however they end. The folder is nobody else's: Dask looks for
-    modules there.
+    DuckDB bounds the memory of a trace, so Dask need not pause workers to limit memory. Everything
+    that the workers write to disk lies in one folder, which is removed however they end. The folder
+    is private, because Dask imports modules from it.
     """
     import distributed
 
@@ -173,7 +177,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
             threads_per_worker=1,
             memory_limit=0,
             security=security,
-            dashboard_address="127.0.0.1:0",  # of any number, since another may be taken
+            dashboard_address="127.0.0.1:0",  # any free port, because a fixed one may be in use
             scheduler_kwargs={"dashboard": False, "local_directory": folder, "allowed_failures": 1},
             silence_logs=logging.CRITICAL,
             local_directory=folder,
@@ -190,13 +194,13 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
 
 
 def _kill_workers(cluster: LocalCluster) -> None:
-    """End workers in the middle of their work, which Dask would wait for for seconds."""
+    """Kills workers in the middle of their work. Dask would wait several seconds for them."""
     from distributed.core import Status
 
-    # What it was about to send them cannot be sent, and nobody need know.
+    # Messages to the killed workers fail; their errors are not shown.
     logging.getLogger("distributed.batched").setLevel(logging.CRITICAL)
     for nanny in cluster.workers.values():
-        nanny.status = Status.closing_gracefully  # so that it does not start another one
+        nanny.status = Status.closing_gracefully  # keeps the nanny from starting a new worker
         if nanny.pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(nanny.pid, signal.SIGKILL)

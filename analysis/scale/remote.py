@@ -1,8 +1,8 @@
-"""Traces and packs at URLs, by fsspec: found, and copied to be read.
+"""Traces and packs at URLs, by fsspec: finding them, and copying them to be read.
 
-What lies there may be anybody's. Names alone are taken from a listing, of so many entries at most.
-Nothing but the tables of a trace is copied, no more of a file than the bytes that it was said to
-have, and no more than there is room for.
+The content of a URL is untrusted. Only names are taken from a listing, and the number of entries is
+limited. Only the tables of a trace are copied, at most as many bytes of a file as its stated size,
+and at most as many as fit on the disk.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 MOST_BYTES = 1 << 40
-"""What is copied of a trace or a pack: no more, whatever room there is."""
+"""Most bytes that are copied of a trace or a pack, even if there is more room."""
 _SPARE_BYTES = 64 << 20
-"""What a copy of a trace from elsewhere has to leave free."""
+"""Bytes of the disk that a copy leaves free."""
 _MOST_ENTRIES = 100_000
 _AT_ONCE = 8 << 20
 _MOST_ANSWER = 64 << 20
-"""An answer over HTTP that is read as a whole (a listing) is no longer."""
+"""Most bytes of an HTTP answer that is read as a whole (a listing)."""
 _HTTP = ("http", "https")
 _MOST_CHARACTERS = 100
 _ODD = re.compile(r"[^\w.+-]")
 
 
 def is_url(location: str) -> bool:
-    """Whether a location is a URL, not a path."""
+    """Returns whether a location is a URL, not a path."""
     return "://" in location
 
 
 def find(url: str, deepest: int) -> list[tuple[str, str]]:
-    """URL and name of each trace and pack at a URL, or so many folders below it at most.
+    """Returns URL and name of each trace and pack at a URL, or at most `deepest` folders below it.
 
-    Raises BadTrace where there is none or nothing can be read, UsageError where nothing can open
-    such a URL.
+    Raises BadTrace if there is none or the URL cannot be read, UsageError if this kind of URL is
+    not supported.
     """
     with _reading(url):
         system, root = _file_system(url)
@@ -58,34 +58,35 @@ def find(url: str, deepest: int) -> list[tuple[str, str]]:
         found = [path.removesuffix(ends[0]) for path in paths if path.endswith(ends)]
         if not found:
             raise BadTrace(
-                f"{url} is no trace, and holds none", "name a folder that `tracer record` made"
+                f"{url} is not a trace and contains none", "name a folder that `tracer record` made"
             )
         return [(system.unstrip_protocol(path), path.removeprefix(root)) for path in found]
 
 
 def _listed(system: AbstractFileSystem, url: str, root: str, deepest: int) -> list[str]:
-    """The files below a folder, by name."""
+    """Returns the files below a folder, sorted by name."""
     paths: list[str] = []
     entries = 0
     for folder, folders, files in system.walk(root, maxdepth=deepest + 1, on_error=_refuse):
         entries += len(folders) + len(files)
         if entries > _MOST_ENTRIES:
             raise UsageError(
-                f"{url} holds more than {_MOST_ENTRIES} files and folders", "name one below it"
+                f"{url} holds more than {_MOST_ENTRIES} files and folders",
+                "name one of its folders",
             )
         paths += [f"{folder.rstrip('/')}/{name}" for name in files if name]
     return sorted(paths)
 
 
 def _refuse(error: OSError) -> None:
-    """A folder that cannot be looked into may hold traces: to pass over it would be a loss."""
+    """Raises the error of an unreadable folder: it may contain traces, so it is not skipped."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
 @contextlib.contextmanager
 def copied(url: str) -> Iterator[Path]:
-    """A copy of the trace or the pack at a URL, removed afterwards, called as it is there."""
+    """Copies the trace or the pack at a URL under its own name. The copy is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="tracer-") as folder:
         with _reading(url):
             system, root = _file_system(url)
@@ -117,9 +118,9 @@ def _copy(system: AbstractFileSystem, url: str, files: Mapping[str, Path]) -> No
                 copied += len(data)
                 if known is not None and copied > known:
                     raise BadTrace(
-                        f"{url}: {copy.name} is longer than the {known} bytes that it was said"
-                        " to have",
-                        "see what serves it",
+                        f"{url}: {copy.name} is longer than the {known} bytes that the server"
+                        " stated",
+                        "check the server",
                     )
                 if copied > room:
                     raise _no_room(url, copied, room)
@@ -129,9 +130,9 @@ def _copy(system: AbstractFileSystem, url: str, files: Mapping[str, Path]) -> No
 
 def _no_room(url: str, size: int, room: int) -> UsageError:
     return UsageError(
-        f"{url} has {size} bytes of tables or more, {tempfile.gettempdir()} room for"
-        f" {max(0, room)}",
-        "set TMPDIR to a folder with more",
+        f"{url} has at least {size} bytes of tables, but {tempfile.gettempdir()} has room for"
+        f" {max(0, room)} bytes",
+        "set TMPDIR to a folder with more room",
     )
 
 
@@ -139,30 +140,30 @@ def _file_system(url: str) -> tuple[AbstractFileSystem, str]:
     import fsspec
 
     if "::" in url:
-        raise UsageError(f"{url} leads to another URL", "name that one")
+        raise UsageError(f"{url} contains another URL", "name one URL, without ::")
     try:
         options: dict[str, Any] = {}
         if url.partition("://")[0] in _HTTP:
             options = {
                 "client_kwargs": {"response_class": _bounded_answer()},
-                "headers": {"Accept-Encoding": "identity"},  # as the size that is told
-                "block_size": 0,  # as a stream, not in pieces, each of which a server may lengthen
+                "headers": {"Accept-Encoding": "identity"},  # the stated size is uncompressed
+                "block_size": 0,  # one stream: a server could lengthen each of several pieces
             }
         system, path = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError) as error:
         raise UsageError(
-            f"{url} cannot be opened: {_line(error)}", "install what it needs"
+            f"{url} cannot be opened: {_line(error)}", "install the package that it needs"
         ) from None
     return system, str(path).rstrip("/")
 
 
 def _bounded_answer() -> Any:
-    """What aiohttp makes of an answer, but for one that has no end."""
+    """Returns aiohttp's response class with a limit on the length of an answer."""
     import aiohttp
 
     class Answer(aiohttp.ClientResponse):
         async def read(self) -> bytes:
-            """All of it; an error where that is more than an answer can be."""
+            """Returns the whole body. Raises ValueError if it is too long."""
             parts, size = [], 0
             async for part in self.content.iter_any():
                 size += len(part)
@@ -177,13 +178,13 @@ def _bounded_answer() -> Any:
 
 @contextlib.contextmanager
 def _reading(url: str) -> Iterator[None]:
-    """Errors of a file system as BadTrace: each raises those of its own library."""
+    """Turns the errors of a file system's library into BadTrace."""
     try:
         yield
     except TracerError:
         raise
     except Exception as error:  # noqa: BLE001 (botocore's, ftplib's, ... have nothing in common)
-        raise BadTrace(f"{url} cannot be read: {_line(error)}", "see that it can be had") from None
+        raise BadTrace(f"{url} cannot be read: {_line(error)}", "check the URL") from None
 
 
 def _line(error: Any) -> str:

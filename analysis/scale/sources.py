@@ -1,4 +1,4 @@
-"""Where traces are: a trace or a pack, a folder that holds some below, or a URL of traces."""
+"""Locations of traces: a trace, a pack, a folder that contains some, or a URL of one of these."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
     from tracer.store.finalize import Progress
 
 _DEEPEST = 4
-"""How many folders below the given one a trace may lie."""
+"""Most levels of folders below the given one in which traces are searched."""
 _MOST = 100_000
 
 
 @dataclass(frozen=True)
 class Source:
-    """One trace. `location` is a path or a URL; `name` tells it from the others, to be shown."""
+    """One trace. `location` is a path or a URL. `name` is unique among the sources, for display."""
 
     location: str
     name: str
 
     def absolute(self) -> Source:
-        """The same, wherever the current folder is."""
+        """Returns the source with an absolute path, which does not depend on the current folder."""
         if remote.is_url(self.location):
             return self
         return Source(str(Path(self.location).absolute()), self.name)
 
     def place(self) -> str:
-        """What two names of one and the same place have in common."""
+        """Returns the resolved location, which is equal for all names of the same place."""
         return self.location if remote.is_url(self.location) else str(Path(self.location).resolve())
 
 
 def find(locations: Sequence[str]) -> list[Source]:
-    """The traces at these locations, in their order, those of a folder by name.
+    """Returns the traces at these locations, in their order. Traces of a folder are sorted by name.
 
-    Raises BadTrace where a location holds none or cannot be read, UsageError where nothing can
-    open its kind of URL.
+    Raises BadTrace if a location contains no trace or cannot be read, UsageError if its kind of URL
+    is not supported.
     """
     found: list[tuple[str, str]] = []
     for location in locations:
@@ -56,16 +56,16 @@ def find(locations: Sequence[str]) -> list[Source]:
         else:
             found += _find_in_folder(Path(location))
         if len(found) > _MOST:
-            raise UsageError(f"{location} holds more than {_MOST} traces", "name fewer of them")
+            raise UsageError(f"{location} holds more than {_MOST} traces", "name fewer traces")
     names = _names([escaped(path) for _, path in found])
     return [Source(where, name) for (where, _), name in zip(found, names, strict=True)]
 
 
 @contextlib.contextmanager
 def opened(source: Source, progress: Progress | None = None) -> Iterator[Trace]:
-    """The trace, open. What is at a URL is copied to a folder that is removed afterwards.
+    """Opens the trace. A trace at a URL is copied to a folder that is removed afterwards.
 
-    An error inside tells of the source's location: of a copy nobody has heard.
+    Errors inside name the source's location, not that of the copy, which the user does not know.
     """
     with contextlib.ExitStack() as stack:
         if remote.is_url(source.location):
@@ -86,7 +86,7 @@ def opened(source: Source, progress: Progress | None = None) -> Iterator[Trace]:
 
 
 def naming(source: Source, error: TracerError) -> TracerError:
-    """An error of one trace among many, with the trace's location in it."""
+    """Returns the error of one trace among many, with the trace's location in its text."""
     there = rf"(?<![\w./-]){re.escape(source.location)}(?![\w.-])"
     if re.search(there, error.what):
         return error
@@ -98,7 +98,7 @@ def _find_in_folder(folder: Path) -> list[tuple[str, str]]:
         alone = (folder / MANIFEST).exists() or not folder.is_dir()
     except OSError:
         alone = True
-    if alone:  # a trace, or what opening it will find wrong
+    if alone:  # a trace, or a location whose opening will raise the error
         return [(str(folder), folder.name)]
     found = []
     top = len(folder.parts)
@@ -115,21 +115,21 @@ def _find_in_folder(folder: Path) -> list[tuple[str, str]]:
         folders.sort()
     if not found:
         raise BadTrace(
-            f"{folder} is no trace, and holds none", "name a folder that `tracer record` made"
+            f"{folder} is not a trace and contains none", "name a folder that `tracer record` made"
         )
     return found
 
 
 def _refuse(error: OSError) -> None:
-    """A folder that cannot be looked into may hold traces: to pass over it would be a loss."""
+    """Raises an error for an unreadable folder: it may contain traces, so it is not skipped."""
     said = f"{error.filename} cannot be read: {error.strerror}"
     if isinstance(error, PermissionError):
         raise PermissionMissing(said, "run as its owner, or as root")
-    raise BadTrace(said, "see that it can be read")
+    raise BadTrace(said, "make it readable, or name another folder")
 
 
 def _names(paths: list[str]) -> list[str]:
-    """A name for each that no other has: its folder's, or a number behind it."""
+    """Returns a unique name for each path: the path, with a number appended if it is taken."""
     names: list[str] = []
     taken: set[str] = set()
     for path in paths:

@@ -1,4 +1,4 @@
-"""What a worker of ours does when it starts: Dask calls `dask_setup`."""
+"""Start of a local Dask worker: Dask calls `dask_setup`."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any
 
 
 def dask_setup(worker: Any) -> None:
-    """Leave Ctrl-C, which reaches every process of the terminal, to the one that ends workers."""
+    """Ignores Ctrl-C, which reaches all processes of the terminal: the main one ends workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -13,7 +13,7 @@ _EVENT_TABLES = ("syscalls", "page_faults", "writeback", "dirty", "block", "phas
 
 @dataclass(frozen=True)
 class Axis:
-    """A recording's time in bins of one width. Times are ns of the trace's clock."""
+    """A recording's time in bins of equal width. Times are ns of the trace's clock."""
 
     start_ns: int
     end_ns: int
@@ -21,47 +21,48 @@ class Axis:
 
     @property
     def bins(self) -> int:
-        """How many bins there are."""
+        """Number of bins."""
         return (self.end_ns - self.start_ns) // self.width_ns + 1
 
     @property
     def width_s(self) -> float:
-        """The width of a bin, in s."""
+        """Width of a bin in s."""
         return self.width_ns / 1e9
 
     @property
     def length_s(self) -> float:
-        """The time that is drawn, in s."""
+        """Length in s of the time that is drawn."""
         return (self.end_ns - self.start_ns) / 1e9
 
     def coarser(self, most: int) -> Axis:
-        """The same time in at most `most` bins, that are no narrower than these."""
+        """Returns the same time in at most `most` bins, which are at least as wide as these."""
         width = max(self.width_ns, _width(self.end_ns - self.start_ns, most))
         return Axis(self.start_ns, self.end_ns, width)
 
     def within(self, column: str) -> str:
-        """SQL: whether a time lies on the axis."""
+        """Returns an SQL condition: a time lies on the axis."""
         return f"{column} BETWEEN {self.start_ns} AND {self.end_ns}"
 
     def bin(self, column: str) -> str:
-        """SQL: the number of the bin of a time that lies on the axis."""
+        """Returns SQL for the number of the bin of a time on the axis."""
         return f"(({column} - {self.start_ns}) // {self.width_ns})"
 
     def span(self, column: str) -> str:
-        """SQL: from_s and to_s, the bounds in s of the bin of that number."""
+        """Returns SQL for from_s and to_s: the bounds in s of the bin with that number."""
         width = f"{self.width_s!r}::DOUBLE"
         return f"{column} * {width} AS from_s, ({column} + 1) * {width} AS to_s"
 
     def second(self, column: str) -> str:
-        """SQL: a time that lies on the axis, in s since the recording began."""
+        """Returns SQL for a time on the axis, in s since the start of the recording."""
         return f"(({column} - {self.start_ns}) / 1e9)"
 
 
 def axis(trace: Trace, most: int = MOST_BINS) -> Axis:
-    """The recording's time in at most `most` bins, each 1, 2 or 5 times a power of ten ns wide.
+    """Returns the recording's time in at most `most` bins of 1, 2 or 5 times a power of ten ns.
 
-    The time is that of the manifest, and so are its ends: an event outside of them, as of a clock
-    that jumped, is on no bin. Where the manifest has no end, it is the last event's time.
+    The start and the end are those of the manifest. Events outside of them (for example after a
+    jump of the clock) are in no bin. If the manifest has no end, the time of the last event is the
+    end.
     """
     start = int(trace.manifest["clock"]["start_ns"])
     end = trace.manifest["clock"]["end_ns"]
@@ -81,7 +82,7 @@ def _width(length_ns: int, most: int) -> int:
 
 
 def _last(trace: Trace) -> int:
-    """The time of the last event; 0 where there is none."""
+    """Returns the time of the last event; 0 without events."""
     found = [0]
     for name in _EVENT_TABLES:
         if name in trace.tables:
@@ -92,13 +93,16 @@ def _last(trace: Trace) -> int:
 
 
 def outside(trace: Trace, axis: Axis) -> dict[str, int]:
-    """How many rows of each table lie outside of the recording's time; none: not in it."""
+    """Returns the number of rows outside of the recording's time, for tables that have such rows.
+
+    A phase that began before the recording and reached into it is not outside.
+    """
     found = {}
     for name in _EVENT_TABLES:
         if name not in trace.tables:
             continue
         column = "start" if name == "phases" else "ts"
-        # What began before the recording and reached into it is drawn from its begin.
+        # A phase that reached into the recording is drawn from the recording's start.
         early = '("end" IS NULL OR "end" >= {0})' if name == "phases" else "false"
         rows = trace.sql(
             f'SELECT count(*) AS n FROM "{name}" WHERE "{column}" > {axis.end_ns} OR '
@@ -110,7 +114,7 @@ def outside(trace: Trace, axis: Axis) -> dict[str, int]:
 
 
 def show_width(axis: Axis) -> str:
-    """A bin's width for people: 20 ms."""
+    """Formats a bin's width, for example "20 ms"."""
     for unit, ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if axis.width_ns >= ns:
             return f"{axis.width_ns // ns:,} {unit}"

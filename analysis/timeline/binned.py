@@ -1,7 +1,7 @@
-"""Events, and time within intervals, in bins by a series.
+"""Binning of events and of intervals, by series.
 
-A table is grouped in the database: what comes back has a row a bin and series, however many rows
-the table has.
+The database groups the table. The result has one row per bin and series, independent of the length
+of the table.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from analysis.timeline.axis import Axis
 from tracer.store.trace import Trace
 
 MOST_SERIES = 6
-"""So many are drawn apart; the rest is `REST`."""
+"""Most series that are drawn. If there are more, the last one is `REST`, the sum of the others."""
 REST = "the rest"
 UNKNOWN = "not known"
 
 
 def count_query(axis: Axis, rows: str) -> str:
-    """SQL: the sums of counts; see `counted`."""
+    """Returns SQL for the sums of `counted`."""
     return (
         f"SELECT {axis.bin('ts')} AS bin, coalesce(series, '{UNKNOWN}') AS series,"
         f" sum(amount)::DOUBLE AS amount FROM ({rows}) WHERE {axis.within('ts')} GROUP BY ALL"
@@ -28,12 +28,12 @@ def count_query(axis: Axis, rows: str) -> str:
 
 
 def counted(trace: Trace, axis: Axis, rows: str, a_second: float | None = None) -> pd.DataFrame:
-    """Sum amounts by bin and series.
+    """Sums amounts by bin and series.
 
-    `rows`: a query of ts (ns), series (null: not known) and amount (1 for each: their number).
-    `a_second`: the sums are multiplied by it and divided by the bins' width.
+    `rows`: a query for ts (ns), series (null: not known) and amount (1 to count the rows). With
+    `a_second`, the sums are multiplied by it and divided by the width of a bin in s.
 
-    Columns: from_s, to_s, and one a series, the greatest first; a row a bin, 0 where nothing was.
+    Columns: from_s, to_s, and one per series, the greatest first. One row per bin; 0 in empty bins.
     """
     found = _largest(trace, count_query(axis, rows))
     scale = 1.0 if a_second is None else a_second / axis.width_s
@@ -41,9 +41,9 @@ def counted(trace: Trace, axis: Axis, rows: str, a_second: float | None = None) 
 
 
 def cover_query(axis: Axis, intervals: str) -> str:
-    """SQL: what is opened and closed in each bin; see `covered`."""
+    """Returns SQL for the intervals that begin and end in each bin; see `covered`."""
     width = axis.width_ns
-    # The next bin's begin less the time: what of its own bin lies behind it.
+    # The start of the next bin minus the time: the part of its own bin after the time.
     rest = f"({{bin}} + 1)::DOUBLE * {width} - ({{at}} - {axis.start_ns})"
     edge = (
         "SELECT {bin} AS bin, series, {sign} * count(*) AS n, {sign} * sum({rest}) AS ns,"
@@ -64,13 +64,14 @@ def cover_query(axis: Axis, intervals: str) -> str:
 
 
 def covered(trace: Trace, axis: Axis, intervals: str) -> pd.DataFrame:
-    """How many intervals of each series were open on average, bin by bin.
+    """Returns the mean number of open intervals of each series in each bin.
 
-    `intervals`: a query of series, start and ns (null: not known, does not count). What reaches
-    beyond the axis is cut at its end. An interval counts in each of its bins with the part of the
-    bin that it covers; the sum over the bins times their width is the sum of all lengths.
+    `intervals`: a query for series, start and ns (null: not known; such rows do not count).
+    Intervals are cut at the end of the axis. An interval counts in each of its bins with the
+    fraction of the bin that it covers. The sum over all bins times the width of a bin is the sum of
+    all lengths.
 
-    Columns: from_s, to_s, and one a series, the one with most time first.
+    Columns: from_s, to_s, and one per series, the series with the most time first.
     """
     series = {}
     for name, own in _largest(trace, cover_query(axis, intervals)):
@@ -82,7 +83,7 @@ def covered(trace: Trace, axis: Axis, intervals: str) -> pd.DataFrame:
 
 
 def _largest(trace: Trace, grouped: str) -> list[tuple[str, pd.DataFrame]]:
-    """Frames of the series with the greatest amounts, and one of all others together."""
+    """Returns (name, frame) of the series with the greatest amounts, and of all others together."""
     found = trace.sql(
         f"""
         WITH grouped AS MATERIALIZED ({grouped}), ranked AS (
@@ -108,6 +109,6 @@ def _dense(axis: Axis, own: pd.DataFrame, column: str) -> NDArray[np.float64]:
 def _wide(axis: Axis, series: dict[str, NDArray[np.float64]]) -> pd.DataFrame:
     begins = np.arange(axis.bins) * axis.width_s
     columns = {"from_s": begins, "to_s": begins + axis.width_s}
-    # A series is named by the trace: it may have the name of a column of ours.
+    # The names of series come from the trace. One may equal the name of another column.
     named = {f"{name} " if name in columns else name: values for name, values in series.items()}
     return pd.DataFrame({**columns, **named})

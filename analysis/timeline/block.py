@@ -1,6 +1,7 @@
-"""Lanes of block requests, of each device: how long they take, and what they carry.
+"""Lanes of block requests, by device: latency and throughput.
 
-Quantiles are those of `analysis.report.histogram`, made where the requests are: no value is held.
+Quantiles are those of `analysis.report.histogram`. The database computes them, so that no single
+values are kept in memory.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from tracer.store.trace import Trace
 
 MOST_DEVICES = 4
 MOST_BINS = 500
-"""Of latencies: a quantile of few requests says little."""
+"""Most bins of a latency lane. Wider bins have more requests, which a quantile needs."""
 _MIB = 1 << 20
 _MOST_NAME = 40
 _PARTS = {"queued to issued": "queue_latency_ns", "issued to completed": "service_latency_ns"}
 
 
 def devices(trace: Trace) -> tuple[list[str], int]:
-    """The devices with most requests, and how many more there are. Needs table block.
+    """Returns the devices with the most requests, and the number of other devices.
 
-    A device that has no number (MAJOR:MINOR) is among the others.
+    A device without a number (MAJOR:MINOR) counts among the others. Needs the table block.
     """
     found = trace.sql(
         f"SELECT dev, regexp_full_match(coalesce(dev, ''), '[0-9]{{1,9}}:[0-9]{{1,9}}') AS known"
@@ -37,15 +38,17 @@ def devices(trace: Trace) -> tuple[list[str], int]:
 
 
 def block_lanes(trace: Trace, axis: Axis) -> list[Lane]:
-    """Two lanes a device: latencies (frame of `latencies`), and throughput by operation (frame of
-    `counted`, MiB/s). Needs table block."""
+    """Returns two lanes per device: latency, and throughput by operation in MiB/s.
+
+    Their frames are those of `latencies` and `counted`. Needs the table block.
+    """
     shown, more = devices(trace)
     coarse = axis.coarser(MOST_BINS)
     names = {disk.get("dev"): disk.get("name") for disk in trace.manifest.get("disks", [])}
     lanes = []
     for number, dev in enumerate(shown):
         title = f"{dev} ({str(names[dev])[:_MOST_NAME]})" if names.get(dev) else dev
-        note = f"{more} more devices are in the tables." if more and number == 0 else ""
+        note = f"The tables have {more} more devices." if more and number == 0 else ""
         lanes.append(
             Lane(
                 "Block devices",
@@ -53,7 +56,7 @@ def block_lanes(trace: Trace, axis: Axis) -> list[Lane]:
                 "ms",
                 Kind.LATENCIES,
                 latencies(trace, coarse, dev),
-                f"By when a request completed, over {show_width(coarse)} each. {note}".strip(),
+                f"By time of completion, in bins of {show_width(coarse)}. {note}".strip(),
                 latency_query(trace, coarse, dev),
             )
         )
@@ -65,7 +68,7 @@ def block_lanes(trace: Trace, axis: Axis) -> list[Lane]:
                 "MiB/s",
                 Kind.AREAS,
                 counted(trace, axis, rows, a_second=1 / _MIB),
-                "By when a request completed.",
+                "By time of completion.",
                 count_query(axis, rows),
             )
         )
@@ -73,16 +76,16 @@ def block_lanes(trace: Trace, axis: Axis) -> list[Lane]:
 
 
 def latencies(trace: Trace, axis: Axis, dev: str) -> pd.DataFrame:
-    """How long a device's requests took, by the bin in which they completed.
+    """Returns the latencies of a device's requests, by the bin in which they completed.
 
     Columns: series (queued to issued, issued to completed), from_s, to_s, requests, p50_ms, p99_ms,
-    max_ms; a row a bin with requests. Quantiles as `histogram.spread`.
+    max_ms. One row per series and bin with requests. Quantiles are those of `histogram.spread`.
     """
     return trace.sql(latency_query(trace, axis, dev))
 
 
 def latency_query(trace: Trace, axis: Axis, dev: str) -> str:
-    """SQL: see `latencies`."""
+    """Returns the SQL of `latencies`."""
     rows = " UNION ALL ".join(
         f"SELECT '{name}' AS series, complete_ns AS ts, {column} AS ns FROM {requests(trace)}"
         f" WHERE dev = '{dev}' AND {column} >= 0"

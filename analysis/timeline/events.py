@@ -1,4 +1,4 @@
-"""Lanes of events: write-backs, what is written back, faults, dirtying, system calls, stalls."""
+"""Lanes of events: write-backs, data written back, faults, dirtying, system calls, stalls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE_BYTES = 4096
 
 _STARTS = "SELECT ts, reason AS series, 1 AS amount FROM writeback WHERE event = 'start'"
 _FAULTS = (
-    "SELECT ts, CASE kind WHEN 'unknown' THEN 'neither minor nor major, or not told'"
+    "SELECT ts, CASE kind WHEN 'unknown' THEN 'neither minor nor major, or not known'"
     " ELSE kind END AS series, 1 AS amount FROM page_faults"
 )
 _FOLIOS = (
@@ -25,31 +25,31 @@ _FOLIOS = (
     " WHERE d.event = 'dirty_folio'"
 )
 _STALLS = {"throttle": "dirty throttling", "direct": "direct transfer"}
-"""Kinds of stalls whose names say too little on their own."""
+"""Longer names for kinds of stalls whose own names are too short to be understood."""
 _CALLS = "SELECT name AS series, ts AS start, dur_ns AS ns FROM syscalls"
 
 
 def writebacks(trace: Trace, axis: Axis) -> Lane:
-    """Write-backs by reason: `writeback_start` events in each bin. Needs table writeback.
+    """Returns the write-backs by reason: the number of `writeback_start` events in each bin.
 
-    The frame is that of `counted`.
+    The frame is that of `counted`. Needs the table writeback.
     """
     trace.require("writeback")
     return Lane(
         "Write-back",
-        "Write-backs begun, by reason",
+        "Write-backs started, by reason",
         f"write-backs in {show_width(axis)}",
         Kind.AREAS,
         counted(trace, axis, _STARTS),
-        "writeback_start events of the flusher; an fsync writes without any.",
+        "writeback_start events of the flusher. An fsync raises no such event.",
         count_query(axis, _STARTS),
     )
 
 
 def written(trace: Trace, axis: Axis) -> Lane:
-    """What is written back, by reason, in MiB/s; without the recorder's own files.
+    """Returns the data written back by reason, in MiB/s, without the recorder's own files.
 
-    The frame is that of `counted`, of the view `flushes`. Needs table block.
+    The data are those of the view `flushes`; the frame is that of `counted`. Needs the table block.
     """
     rows = (
         f"SELECT ts, reason AS series, pages::DOUBLE * {PAGE_BYTES} AS amount"
@@ -61,31 +61,34 @@ def written(trace: Trace, axis: Axis) -> Lane:
         "MiB/s",
         Kind.AREAS,
         counted(trace, axis, rows, a_second=1 / MIB),
-        "Write bios as they are queued, without the recorder's own files.",
+        "Write bios by time of queueing, without the recorder's own files.",
         count_query(axis, rows),
     )
 
 
 def dirtied(trace: Trace, axis: Axis) -> Lane:
-    """Folios made dirty a second, by the role of the thread. Needs tables dirty and processes.
+    """Returns the folios dirtied per second, by the role of the thread.
 
-    The frame is that of `counted`.
+    The frame is that of `counted`. Needs the tables dirty and processes.
     """
     trace.require("dirty", "processes")
     make_threads(trace)
     return Lane(
         "Write-back",
-        "Folios made dirty, by role",
+        "Folios dirtied, by role",
         "folios/s",
         Kind.AREAS,
         counted(trace, axis, _FOLIOS, a_second=1),
-        "A large folio counts once, whatever of it is written.",
+        "A large folio counts once, even if only a part of it is written.",
         count_query(axis, _FOLIOS),
     )
 
 
 def faults(trace: Trace, axis: Axis) -> Lane:
-    """Page faults a second, by kind. Needs table page_faults. The frame is that of `counted`."""
+    """Returns the page faults per second, by kind.
+
+    The frame is that of `counted`. Needs the table page_faults.
+    """
     trace.require("page_faults")
     return Lane(
         "Memory",
@@ -93,15 +96,15 @@ def faults(trace: Trace, axis: Axis) -> Lane:
         "faults/s",
         Kind.AREAS,
         counted(trace, axis, _FAULTS, a_second=1),
-        "Of the targets.",
+        "Faults of the targets.",
         count_query(axis, _FAULTS),
     )
 
 
 def calls(trace: Trace, axis: Axis) -> Lane:
-    """How many threads of the targets are in each system call, on average over a bin.
+    """Returns the mean number of the targets' threads in each system call in a bin.
 
-    The frame is that of `covered`. Needs table syscalls.
+    The frame is that of `covered`. Needs the table syscalls.
     """
     trace.require("syscalls")
     return Lane(
@@ -110,17 +113,19 @@ def calls(trace: Trace, axis: Axis) -> Lane:
         "threads",
         Kind.AREAS,
         covered(trace, axis, _CALLS),
-        "Of the targets; waiting counts. A call that did not return does not count.",
+        "Calls of the targets, including the time in which they wait. Calls that did not return are"
+        " left out.",
         cover_query(axis, _CALLS),
     )
 
 
 def stalls(trace: Trace, axis: Axis) -> Lane | None:
-    """How many threads wait for storage or data, on average over a bin, by what holds them.
+    """Returns the mean number of threads that wait for storage or data in a bin, by kind of wait.
 
-    The times of the view `stalls`, by its kinds, where the trace has the tables that it needs; and
-    those in which a step's own thread waits for its next batch. What has no time, as a major
-    fault, does not count. The frame is that of `covered`. None where no table tells of any.
+    The waits are those of the view `stalls`, by kind, if the trace has the tables that the view
+    needs, and those in which a step's own thread waits for its next batch. Stalls without a
+    duration, such as major faults, are left out. The frame is that of `covered`. Returns None if
+    the trace has no table for either.
     """
     parts, notes = [], []
     if all(need in trace.tables for need in STALLS.needs):
@@ -130,13 +135,13 @@ def stalls(trace: Trace, axis: Axis) -> Lane | None:
             f" FROM {STALLS.make(trace)} WHERE dur_ns IS NOT NULL"
         )
         notes.append(
-            "Dirty throttling: put to sleep for dirtying pages. Sync, direct transfer, read: the"
-            " whole call, so at most so long."
+            "Dirty throttling: the kernel put the thread to sleep because it dirtied pages. Sync,"
+            " direct transfer, read: the whole call counts, so the waits are at most that long."
         )
     else:
         notes.append(f"Waiting for storage needs the tables {' and '.join(STALLS.needs)}.")
     if "phases" in trace.tables:
-        # A fetch lies at the begin of its step, as the view has it.
+        # In the view, a step begins with its fetch.
         parts.append(
             "SELECT 'fetch' AS series, start, fetch_stall_ns AS ns"
             f" FROM {steps(trace)} WHERE fetch_stall_ns > 0"

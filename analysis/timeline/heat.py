@@ -1,9 +1,9 @@
-"""Write-backs by place on the disk and time, and by file and time, in cells.
+"""Heat maps of write-backs: by place on the disk and time, and by file and time.
 
-A page number says little by itself: disks are large, and most of them is never written. So the
-disk is cut into pieces of one size, a power of two of pages, as small as leaves at most so many
-pieces that anything was written to; those pieces, in the order in which they lie, are the rows.
-What lies between them is left out, however far that is.
+Disks are large, and most of their pages are never written. Each disk is therefore cut into pieces
+of equal size (a power of two of pages). The size is the smallest one for which the number of
+written pieces is within the limit. The written pieces, in the order of their place, are the rows.
+Pieces without writes are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_COLUMNS = 600
 MOST_ROWS = 400
 MOST_FILES = 25
 _LARGEST_RUN = 1 << 17
-"""Pages of one write bio that are drawn: 512 MiB."""
+"""Most pages of one write bio that are drawn: 512 MiB."""
 _MOST_PARTS = 20_000_000
 _FIRST_SHIFT = 8
 _LAST_SHIFT = 62
@@ -28,9 +28,9 @@ _NO_FILE = "no file known (metadata, journal, or gone)"
 
 
 def heat_lanes(trace: Trace, axis: Axis) -> list[Lane]:
-    """Both heat maps, in wider bins than `axis` has; none where nothing was written.
+    """Returns both heat maps, in at most `MOST_COLUMNS` bins. Empty heat maps are left out.
 
-    Needs table block.
+    Needs the table block.
     """
     coarse = axis.coarser(MOST_COLUMNS)
     lanes = [places(trace, coarse), files(trace, coarse)]
@@ -38,11 +38,11 @@ def heat_lanes(trace: Trace, axis: Axis) -> list[Lane]:
 
 
 def places(trace: Trace, axis: Axis, most_rows: int = MOST_ROWS) -> Lane:
-    """Pages written back, by where they lie and when; without the recorder's own files.
+    """Returns the pages written back by place and time, without the recorder's own files.
 
-    Columns: from_s, to_s, row (of pieces of the disks, from 0, in the order of dev and page), dev,
+    Columns: from_s, to_s, row (number of the piece, from 0, in the order of dev and page), dev,
     first_page and last_page of the piece, pages (written back to it in that time; a page that is
-    written twice counts twice). A cell without any is no row. Needs table block.
+    written twice counts twice). Cells without pages have no row. Needs the table block.
     """
     _make_runs(trace, axis)
     shift = _make_pieces(trace, most_rows)
@@ -65,11 +65,11 @@ def places(trace: Trace, axis: Axis, most_rows: int = MOST_ROWS) -> Lane:
         trace.execute(f"DROP TABLE {table}")
     size = (1 << shift) * 4096
     notes = [
-        f"A row is a piece of {_size(size)} of a disk, aligned to its size; pieces that nothing was"
-        " written to are left out."
+        f"Each row is a piece of a disk of {_size(size)}, aligned to its size. Pieces without"
+        " writes are left out."
     ]
     if n := int(long["n"].iloc[0]):
-        notes.append(f"Of {n:,} write bios only the first 512 MiB are drawn.")
+        notes.append(f"{n:,} write bios are longer than 512 MiB; only their start is drawn.")
     query = (
         f"SELECT dev, page // {1 << shift} AS piece, {axis.bin('ts')} AS bin, sum(pages) AS pages"
         " FROM flushes WHERE NOT own GROUP BY ALL"
@@ -79,7 +79,7 @@ def places(trace: Trace, axis: Axis, most_rows: int = MOST_ROWS) -> Lane:
 
 
 def _make_runs(trace: Trace, axis: Axis) -> None:
-    """Write-backs by place and column, those of one place at one time as one row."""
+    """Makes the table `heat_runs` of runs of pages: one row per place, length and bin."""
     view = flushes(trace)
     trace.execute(
         f"""
@@ -97,13 +97,13 @@ def _make_runs(trace: Trace, axis: Axis) -> None:
 
 
 def _make_pieces(trace: Trace, most_rows: int) -> int:
-    """Make the table of pieces that were written to; returns the power of two of their pages."""
+    """Makes the table of written pieces. Returns the power of two of the pages in a piece."""
     shift = _FIRST_SHIFT
     while shift < _LAST_SHIFT and _parts(trace, shift) > _MOST_PARTS:
         shift += 2
     _cut(trace, shift)
     if _pieces(trace) <= most_rows:
-        # So few that what they hold can be looked at page by page, at most 2^shift in each.
+        # There are few pieces, so smaller ones are tried while the intermediate rows stay few.
         finer = shift
         while finer > 0 and _parts(trace, finer - 1) <= _MOST_PARTS:
             _cut(trace, finer - 1)
@@ -123,7 +123,7 @@ def _make_pieces(trace: Trace, most_rows: int) -> int:
 
 
 def _parts(trace: Trace, shift: int) -> float:
-    """How many rows `_cut` would make on the way."""
+    """Returns the number of intermediate rows that `_cut` would make."""
     found = trace.sql(
         f"SELECT sum((least(pages, {_LARGEST_RUN}) >> {shift}) + 2)::DOUBLE AS n FROM heat_runs"
     )["n"].iloc[0]
@@ -136,7 +136,7 @@ def _pieces(trace: Trace) -> int:
 
 
 def _cut(trace: Trace, shift: int) -> None:
-    """Cut runs of pages where pieces of 2^shift pages begin."""
+    """Cuts the runs of pages at the boundaries of pieces of 2^shift pages."""
     size = f"(1::UBIGINT << {shift})"
     trace.execute(
         f"""
@@ -159,11 +159,11 @@ def _cut(trace: Trace, shift: int) -> None:
 
 
 def files(trace: Trace, axis: Axis, most: int = MOST_FILES) -> Lane:
-    """Pages written back, by file and time; without the recorder's own files.
+    """Returns the pages written back by file and time, without the recorder's own files.
 
-    Columns: from_s, to_s, row (from 0: the file with most pages; the last row may be of all
-    others), file (its path; "inode N of DEV" where none is known), pages. A cell without any is no
-    row. Needs table block.
+    Columns: from_s, to_s, row (0 is the file with the most pages; the last row may be all other
+    files), file (path, or "inode N of DEV" if the path is not known), pages. Cells without pages
+    have no row. Needs the table block.
     """
     name = (
         "CASE WHEN path IS NOT NULL THEN path WHEN ino IS NOT NULL"
@@ -192,14 +192,17 @@ def files(trace: Trace, axis: Axis, most: int = MOST_FILES) -> Lane:
 
 
 def _size(bytes_: int) -> str:
-    """A power of two of bytes: 64 KiB."""
+    """Formats a power of two of bytes, for example "64 KiB"."""
     units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
     power = (bytes_.bit_length() - 1) // 10
     return f"{bytes_ >> 10 * power} {units[power]}"
 
 
 def table_of(lane: Lane) -> pd.DataFrame:
-    """The files of `files` by pages. Columns: file, pages, share (of all pages; sums to 1)."""
+    """Returns the files of the lane `files` by pages.
+
+    Columns: row (from 1), file, pages, share (of all pages; the shares sum to 1).
+    """
     sums = lane.frame.groupby(["row", "file"], as_index=False)["pages"].sum()
     sums["row"] += 1
     whole = max(1, int(sums["pages"].sum()))

@@ -1,4 +1,4 @@
-"""What a lane of the timeline is."""
+"""The class of lanes of the timeline."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import pandas as pd
 
 
 class Kind(Enum):
-    """How a lane's frame is laid out, and so how it can be drawn."""
+    """The layout of a lane's frame, which decides how it is drawn."""
 
     AREAS = "areas"
-    """Columns from_s, to_s, and one a series that add up; a row a bin, all of them."""
+    """Columns from_s, to_s, and one per series; the series add up. One row per bin."""
     LINES = "lines"
-    """Columns series, at_s, value; a row a bin that has a value."""
+    """Columns series, at_s, value. One row per series and bin with a value."""
     LATENCIES = "latencies"
-    """Columns series, from_s, to_s, requests, p50_ms, p99_ms, max_ms; a row a bin with requests."""
+    """Columns series, from_s, to_s, requests, p50_ms, p99_ms, max_ms. One row per series and bin
+    with requests."""
     SPANS = "spans"
     """Columns thread, depth, name, epoch, step, from_s, to_s, spans, ended."""
     PLACES = "places"
@@ -27,10 +28,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Lane:
-    """Something over time. Times in s since the recording began, `unit` that of the values.
+    """Values over time. Times are in s since the start of the recording; values are in `unit`.
 
-    `note`: what has to be known of it, what was left out, too; else "". `query`: the SQL that gives
-    the numbers, for `tracer query`; "" where no single one does.
+    `note`: remarks for the reader, for example on values that are left out, or "". `query`: the SQL
+    that gives the numbers, for `tracer query`; "" if no single query does.
     """
 
     group: str

@@ -30,20 +30,23 @@ _MAKERS: tuple[tuple[Callable[[Trace, Axis], Lane | list[Lane] | None], tuple[st
     (sample_lanes, ("samples",)),
     (heat_lanes, ("block",)),
 )
-"""What makes lanes, with the tables that it needs."""
+"""Functions that make lanes, each with the tables that it needs."""
 
 _GROUPS = (
     *("Phases", "Write-back", "Stalls", "Memory", "Block devices", "System calls", "Samples"),
     "Heat maps",
 )
-"""In which order lanes are shown."""
+"""Groups of lanes, in the order in which they are shown."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A trace over time: `losses` is the frame of `losses`, `empty` names lanes without any row,
-    `failed` those that could not be made of what the trace holds, and why, `outside` the tables
-    with rows that lie outside of the recording's time, and how many."""
+    """A trace over time.
+
+    `losses`: the frame of the function `losses`. `empty`: titles of the lanes without rows.
+    `failed`: lanes that could not be made from the trace, with the reason. `outside`: number of
+    rows outside of the recording's time, by table.
+    """
 
     axis: Axis
     lanes: list[Lane]
@@ -54,9 +57,9 @@ class Timeline:
 
 
 def timeline(trace: Trace, progress: Callable[[str], None] = lambda what: None) -> Timeline:
-    """Every lane that this trace can give, in the order in which they are read.
+    """Makes all lanes that this trace has tables for, in the order in which they are shown.
 
-    `progress` is called with what comes next.
+    `progress` is called with the name of each next part.
     """
     shown = axis(trace)
     lanes: list[Lane] = []
@@ -78,7 +81,7 @@ def timeline(trace: Trace, progress: Callable[[str], None] = lambda what: None) 
 
 
 def _has_rows(lane: Lane) -> bool:
-    """Whether there is anything to draw: bins alone, without a series, are nothing."""
+    """Returns whether there is something to draw. Bins without a series do not count."""
     if lane.kind is Kind.AREAS:
         return len(lane.frame.columns) > 2
     return len(lane.frame) > 0

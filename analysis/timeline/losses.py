@@ -1,4 +1,4 @@
-"""When events were lost."""
+"""The times in which events were lost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ MOST_SPANS = 200
 
 
 def losses(trace: Trace, axis: Axis) -> pd.DataFrame:
-    """Stretches of time in which any stream lacks events, to whole bins.
+    """Returns the stretches of time in which any stream lacks events, rounded to whole bins.
 
-    Columns: from_s, to_s, gaps (rows of the table loss that begin in it), events (lost in them;
-    null: of some the kernel did not say how many), streams (how many lack events). At most 200
-    stretches: those with the least time between them become one. Needs table loss.
+    Columns: from_s, to_s, gaps (number of rows of the table loss), events (lost in these gaps;
+    null: the kernel did not count some of them), streams (number of streams that lack events).
+    There are at most 200 stretches: those with the least time between them are joined. Needs the
+    table loss.
     """
     trace.require("loss")
     begin = f'least(greatest(coalesce("from", {axis.start_ns}), {axis.start_ns}), {axis.end_ns})'

@@ -1,4 +1,4 @@
-"""Phases as spans, nested as they were marked, thread by thread."""
+"""Phases as nested spans, thread by thread."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WITH marked AS (
         least(coalesce("end", {end}), {end}) AS until
     FROM phases WHERE start <= {end} AND coalesce("end", {end}) >= greatest(start, {start})
 ), edges AS (
-    -- At one moment what ends comes before what begins, but for a span without length; and of what
-    -- begins the longer comes first.
+    -- At the same moment, ends come before starts, except for spans without length. Of several
+    -- starts, that of the longest span comes first.
     SELECT id, pid, tid, start AS moment, 1 AS kind, -until AS then_by, 1 AS change FROM marked
     UNION ALL
     SELECT id, pid, tid, until, CASE WHEN until > start THEN 0 ELSE 2 END, 0, -1 FROM marked
@@ -57,7 +57,7 @@ FROM timeline_spans JOIN timeline_threads USING (pid, tid) WHERE depth < {levels
 ORDER BY place, depth, start, id
 """
 
-# Spans of one name in a row, with less than a bin between them, as one.
+# Joins consecutive spans of the same name with less than {gap} ns between them.
 _MERGED = """
 WITH outermost AS (
     SELECT *, lag(name) OVER w AS last_name, lag(until) OVER w AS last_until
@@ -80,15 +80,15 @@ FROM merged ORDER BY place, start
 
 
 def phases(trace: Trace, axis: Axis, most: int = MOST_SPANS, threads: int = MOST_THREADS) -> Lane:
-    """Phases of the threads that spend most time in any, at most `most` spans.
+    """Returns the phases of the `threads` threads with the most time in phases.
 
-    Columns: thread (its name and pid, and tid where that is another), depth (0: in no other phase),
-    name, epoch, step, from_s, to_s, spans (more than 1: so many of one name, with less than a bin
-    between them, as one), ended (it did, or all of them did). Threads in the order in which they
-    began, `place` numbers them.
+    Columns: thread (name and pid, and tid if it differs), place (number of the thread, in the order
+    in which threads began), depth (0: in no other phase), name, epoch, step, from_s, to_s, spans
+    (number of joined phases), ended (all of them ended).
 
-    Where there are too many spans, whole levels are left out, the innermost first; where even the
-    outermost has too many, neighbours are drawn as one. `note` says so. Needs table phases.
+    The frame has at most `most` spans. If there are more, whole levels are left out, the innermost
+    first. If even the outermost level has too many, neighbouring spans of the same name are joined.
+    `note` says so. Needs the table phases.
     """
     trace.require("phases")
     trace.empty_if_missing("processes")
@@ -118,7 +118,7 @@ def _merged(trace: Trace, axis: Axis, most: int, seconds: dict[str, str]) -> pd.
         frame = trace.sql(_MERGED.format(gap=gap, **seconds))
         if len(frame) <= most:
             return frame
-        if gap > axis.end_ns - axis.start_ns:  # different names by turns
+        if gap > axis.end_ns - axis.start_ns:  # the names alternate, so nothing more can be joined
             return frame.sort_values("to_s", key=lambda to_s: frame["from_s"] - to_s)[:most]
         gap *= 4
 
@@ -130,12 +130,12 @@ def _notes(trace: Trace, levels: pd.DataFrame, kept: int, frame: pd.DataFrame) -
         spans = int(dropped["spans"].sum())
         which = "level is" if len(dropped) == 1 else f"{len(dropped)} levels are"
         said.append(
-            f"There are too many phases to draw: the innermost {which} left out ({spans:,} phases)."
+            f"There are too many phases to draw. The innermost {which} left out ({spans:,} phases)."
         )
     if not kept and len(levels):
         said.append(
-            f"{int(levels['spans'].iloc[0]):,} phases are drawn as {len(frame):,}: neighbours of"
-            " one name as one."
+            f"{int(levels['spans'].iloc[0]):,} phases are drawn as {len(frame):,} spans:"
+            " neighbours with the same name are joined."
         )
     others = trace.sql(
         "SELECT count(DISTINCT (pid, tid)) - (SELECT count(*) FROM timeline_threads) AS n"

@@ -1,4 +1,4 @@
-"""Lanes of samples: what was read of the machine and of each target, by topic and unit."""
+"""Lanes of samples of the machine and of each target, by topic and unit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class _Topic:
-    """Series that one lane draws: in `unit`, of which a sample's own makes `scale`."""
+    """The series of one lane. A sample times `scale` is its value in `unit`."""
 
     title: str
     unit: str
@@ -67,11 +67,11 @@ _TOPICS = (
 
 
 def sample_lanes(trace: Trace, axis: Axis) -> list[Lane]:
-    """A lane a topic, each with at most six lines; what never was above 0 is left out.
+    """Returns one lane per topic, with at most six lines each. All-zero series are left out.
 
-    Columns: series (of which target, disk, GPU, ...), at_s (mean time of the bin's samples), value
-    (their mean; without what is not a number). Lines in the order of the topic's series, the
-    targets' before the machine's. Needs table samples.
+    Columns: series (its target, disk, GPU, ...), at_s (mean time of the bin's samples), value (mean
+    of the samples that are finite numbers). The targets' lines come before the machine's, each in
+    the order of the topic's series. Needs the table samples.
     """
     trace.require("samples")
     trace.execute(
@@ -125,9 +125,9 @@ def _lane(trace: Trace, topic: _Topic) -> Lane | None:
         return None
     said = []
     if more := len(used) - len(shown):
-        said.append(f"{more} more series are in the table of samples.")
+        said.append(f"The table of samples has {more} more series.")
     if idle := len(ranked) - len(used):
-        said.append(f"{idle} that were 0 throughout are not drawn.")
+        said.append(f"{idle} series that were always 0 are not drawn.")
     query = (
         f"SELECT target, name, instance, ts, value, unit FROM samples WHERE name IN ({names})"
         " ORDER BY ts"

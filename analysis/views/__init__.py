@@ -1,19 +1,23 @@
 """Derived tables, each a named function over a trace's tables: DuckDB does the joins.
 
-view.py       what a view is; catalogue.py: all of them, by name
-calls_by_kind.py  names of calls, by what they may wait for
-calls.py      one row a system call, with whose it is and its phase
-faults.py     one row a page fault, likewise
-stalls.py     one row each time that a thread waited for storage
-write_waits.py  one row each time in which a job may have waited for a disk's writing
-requests.py   one row a block request, with queue and service latency
-flushes.py    one row a page run written back: reason, inode, dirtier, certainty
-steps.py      one row a minibatch: fetch stall, forward, backward, optimizer, overhead
-in_phase.py   any table with the phase, epoch and step that each row fell in
+view.py            the class View
+catalogue.py       all views, by name
+calls.py           one row per system call: owner and phase
+calls_by_kind.py   names of system calls, by the kind of wait
+faults.py          one row per page fault: owner and phase
+stalls.py          one row per wait of a thread for storage
+write_waits.py     one row per time in which a job may have waited for a disk's writes
+requests.py        one row per block request: queue latency and service latency
+flushes.py         one row per page run written back: reason, inode, dirtier, certainty
+steps.py           one row per minibatch: fetch stall, forward, backward, optimizer, overhead
+in_phase.py        any table with the phase, epoch and step of each row
+energy.py          energy of a recording, by source
+call_graphs.py     kernel call graphs, by the path that led to an event
 
-Tables that these are made of: cuts.py looks up which stretch of its thread's time a row lies in,
-so that long tables are never sorted; nesting.py, spans.py, segments.py cut time by phases;
-holding.py finds the calls around some moments; disk_writing.py says when disks had
-writes to do, stretches.py joins stretches of time; submissions.py and dirtiers.py tell flushes;
-volumes.py joins tables that name devices differently, devices.py says what counts twice.
+Other modules build the tables that the views read. cuts.py finds the interval of a thread's time
+that a row lies in, without sorting long tables. nesting.py, spans.py and segments.py cut time by
+phases. calls_around.py finds the system calls around given times. disk_writing.py finds the times
+in which disks had writes to do. stretches.py joins intervals of time. submissions.py, dirtiers.py
+and whose.py explain flushes. volumes.py joins tables that name devices differently. devices.py
+names the writes that count twice.
 """

@@ -1,9 +1,9 @@
-"""Call graphs by the way that led to an event: write-back, journal, fsync, reads and so on.
+"""Call graphs by the path that led to an event: write-back, journal, fsync, reads and so on.
 
-A chain is recognised by kernel functions that only lie on that way, wherever they are in the
-stack. The first way of `CHAINS` that has one counts: a flusher that reads a block map on its way
-is still write-back. Functions are those of Linux 4.18 to 6.18; `.isra.0` and the like, which the
-compiler adds, do not matter. User frames are never looked at.
+A chain is recognised by kernel functions that occur on its path only, at any depth of the stack.
+The first chain in `CHAINS` with such a function counts: a flusher that reads a block map is still
+write-back. The functions are those of Linux 4.18 to 6.18. Suffixes that the compiler adds, such as
+`.isra.0`, are ignored. User frames are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tracer.store.trace import Trace
 WRITE_BACK = "write-back by flusher"
 
 CHAINS: dict[str, tuple[str, ...]] = {
-    # What interrupts a task has nothing to do with what the task does.
+    # An interrupt is unrelated to the task that it interrupts.
     "interrupt": (
         "handle_softirqs",
         "__do_softirq",
@@ -37,9 +37,9 @@ CHAINS: dict[str, tuple[str, ...]] = {
         "xfsaild",
         "transaction_kthread",
     ),
-    # drivers/block/loop.c: what a loop device was given, done on the file below it
+    # drivers/block/loop.c: I/O of a loop device, done on its backing file
     "loop device": ("loop_workfn", "loop_rootcg_workfn", "loop_process_work", "loop_kthread"),
-    # block/blk-mq.c: queued by somebody before, dispatched by the block layer's own thread
+    # block/blk-mq.c: queued earlier by another task, dispatched by the block layer's own thread
     "dispatched later": ("blk_mq_run_work_fn", "blk_mq_requeue_work", "blk_mq_timeout_work"),
     # mm/vmscan.c
     "reclaim": ("shrink_folio_list", "shrink_page_list", "pageout", "balance_pgdat"),
@@ -54,7 +54,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
         "__blkdev_direct_IO_async",
         "btrfs_direct_write",
     ),
-    # fs/sync.c, mm/msync.c; a write to a file that is O_SYNC ends in vfs_fsync_range, too
+    # fs/sync.c, mm/msync.c; a write to an O_SYNC file also ends in vfs_fsync_range
     "fsync": (
         "vfs_fsync_range",
         "vfs_fsync",
@@ -64,7 +64,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
         "__do_sys_msync",
     ),
     "sync": ("ksys_sync", "sync_filesystem", "__do_sys_syncfs", "sync_inodes_sb"),
-    # mm/page-writeback.c: truncated and rewritten files at close, and the like
+    # mm/page-writeback.c: for example truncated and rewritten files at close
     "write-back by caller": ("do_writepages", "filemap_fdatawrite_wbc", "writeback_inodes_sb"),
     # mm/memory.c, mm/filemap.c
     "page fault": ("handle_mm_fault", "exc_page_fault", "do_user_addr_fault", "do_page_fault"),
@@ -80,7 +80,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
         "__kernel_read",
     ),
 }
-"""Ways to an event, and the kernel functions that tell each, in the order in which they count."""
+"""Chains that lead to an event, by priority, each with the kernel functions that identify it."""
 
 OTHER = "other"
 
@@ -88,13 +88,13 @@ VIEW = "call_chains"
 
 
 def call_chains(trace: Trace) -> str:
-    """Make the view `call_chains`; returns its name.
+    """Makes the view `call_chains` and returns its name.
 
-    One row an event, thread name, process and stack. Columns: event, chain (one of `CHAINS` or
+    One row per event, thread name, process and stack. Columns: event, chain (one of `CHAINS` or
     "other"), comm, pid, role and target of the process (null: not known), stack (as in table
     call_graphs), count, share (of all counts of that event).
 
-    Needs table call_graphs; `processes` gives the roles.
+    Needs the table call_graphs. The table processes gives the roles.
     """
     trace.require("call_graphs")
     trace.empty_if_missing("processes")
@@ -103,15 +103,16 @@ def call_chains(trace: Trace) -> str:
 
 
 def call_graphs(trace: Trace) -> pd.DataFrame:
-    """Every stack, most frequent first. Columns: those of the view `call_chains`."""
+    """Returns every stack, most frequent first, with the columns of the view `call_chains`."""
     view = call_chains(trace)
     return trace.sql(f"SELECT * FROM {view} ORDER BY event, count DESC, stack, comm, pid")
 
 
 def path(stack: str, chain: str) -> str:
-    """The kernel functions of a stack from the one that tells its chain on to the event.
+    """Returns the kernel functions of a stack, from the one that identifies its chain to the event.
 
-    Joined by " > "; all kernel functions where no chain is told, "" where there is none.
+    The functions are joined by " > ". Without an identified chain, all kernel functions are
+    returned. Without kernel functions, the result is "".
     """
     frames = [frame for frame in stack.split(";") if frame.endswith(KERNEL)]
     names = [frame.removesuffix(KERNEL).partition(".")[0] for frame in frames]
@@ -129,7 +130,7 @@ def _cases() -> str:
 
 
 _MARK = re.escape(KERNEL)
-# A kernel function's name has no dot of its own; those of other frames do not end in the mark.
+# Kernel function names contain no dot, except for compiler suffixes. User frames lack the mark.
 _PLAIN = rf"regexp_replace(stack, '\.[^;]*{_MARK}', '{KERNEL}', 'g')"
 
 _SQL = f"""

@@ -1,4 +1,4 @@
-"""System calls with whose they are and the phase that they were entered in."""
+"""System calls with their owner (process, role, target) and the phase at their entry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _build(trace: Trace) -> None:
 
 CALLS = View(
     "calls",
-    "One row a system call, in the order in which calls ended.",
+    "One row per system call, in the order in which calls ended.",
     (*TABLE.columns, *COLUMNS),
     needs=(TABLE.name,),
     build=_build,

@@ -1,4 +1,4 @@
-"""The system calls before and after some moments of threads, out of a table of any length."""
+"""The system calls before and after given times of threads, from a table of any length."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from probes.compiled import compiled
 from tracer.store.trace import Trace
 
 LATEST = (1 << 63) - 1
-"""The latest time there is, in ns."""
+"""The latest possible time, in ns."""
 _NEVER = -LATEST - 1
-"""Stands for the length of a call that did not return."""
+"""Marks the length of a call that did not return."""
 
 
 @dataclass(frozen=True)
 class Calls:
-    """Some system calls: arrays of equal length."""
+    """System calls, as arrays of equal length."""
 
     lane: Ints
-    """The place of the thread among those that were asked for; -1: it is none of them."""
+    """Index of the call's thread among the requested threads; -1: not requested."""
     entered: Ints
-    """ns."""
+    """Time of entry in ns."""
     returned: Ints
-    """ns; LATEST for a call that did not."""
+    """Time of return in ns; LATEST for a call that did not return."""
     did_return: NDArray[np.bool_]
     what: pa.Array
-    """What was asked for of each call's name."""
+    """Value of the requested SQL expression for each call's name."""
 
 
 class Lanes(Protocol):
@@ -76,29 +76,29 @@ def calls_of(trace: Trace, lanes: Lanes, what: str) -> Iterator[Calls]:
 
 
 class CallsAround:
-    """For each of some moments of threads, the last call up to it and the first one after it.
+    """The last call up to each given moment of a thread, and the first call after it.
 
-    All are arrays of as many values as moments, and right once `close` was called.
+    Each array has one value per moment. The values are final after `close`.
     """
 
     def __init__(self, lane: Ints, ts: Ints) -> None:
-        """`lane` (from 0) ascends, and so does `ts` (ns) in each."""
+        """Takes the moments: `lane` (from 0) ascends, and `ts` (ns) ascends within each lane."""
         lanes = int(lane[-1]) + 1 if len(lane) else 0
         self._lane = lane
         self._first = np.searchsorted(lane, np.arange(lanes + 1))
         self._cuts = Cuts(lane, ts)
         self._row = np.full(len(ts), -1)
         self.entered = np.full(len(ts), -LATEST)
-        """When the last call was entered, ns; -LATEST: there was none."""
+        """Time in ns at which the last call was entered; -LATEST: there was no call."""
         self.returned = np.full(len(ts), -LATEST)
-        """When it returned, ns; LATEST: it did not. -LATEST: there was none."""
+        """Time in ns at which the last call returned; LATEST: it did not; -LATEST: no call."""
         self.next = np.full(len(ts), LATEST)
-        """When the first call after the moment was entered, ns; LATEST: there was none."""
+        """Time in ns at which the first call after the moment was entered; LATEST: no call."""
 
     def see(self, calls: Calls) -> tuple[Ints, Ints]:
-        """Take these calls into account.
+        """Takes a batch of calls into account.
 
-        Returns moments and rows: of these moments, these rows of `calls` are the last call so far.
+        Returns the moments whose last call so far is in this batch, and the rows of these calls.
         """
         if len(self._lane):
             before = self._cuts.last(calls.lane, calls.entered, before=True)
@@ -111,9 +111,9 @@ class CallsAround:
         return moments, rows
 
     def close(self) -> Ints:
-        """Complete the moments between which there was no call; after the last of all calls.
+        """Completes the moments between which there was no call. Call it after the last batch.
 
-        Returns for each moment the one that `see` told its last call for.
+        Returns for each moment the number of the moment for which `see` returned its last call.
         """
         told_for = np.arange(len(self._lane))
         _carry_back(self._lane, self.next)
@@ -122,13 +122,13 @@ class CallsAround:
 
 
 def make_calls_before(trace: Trace, moments: str, name: str) -> None:
-    """Make the table NAME: the last system call of a thread up to each of its `moments`.
+    """Makes the table NAME: the last system call of a thread up to each of its `moments`.
 
     `moments` is a query for tid and ts. Columns: ts (entered), tid, call, returned (ns, LATEST for
-    a call that did not). An ASOF join with it finds what one with syscalls would, but for a few
-    calls at most as many as moments, whatever the trace's length.
+    a call that did not return). An ASOF join of the moments with this table finds the same calls as
+    one with syscalls. The table has at most one row per moment, whatever the trace's length.
 
-    Needs table syscalls, which may be empty.
+    Needs the table syscalls, which may be empty.
     """
     rows = trace.arrow(
         f"SELECT DISTINCT tid::BIGINT AS tid, ts FROM ({moments})"
@@ -155,7 +155,7 @@ def make_calls_before(trace: Trace, moments: str, name: str) -> None:
 
 
 def _is_first(lane: Ints, entered: Ints) -> NDArray[np.bool_]:
-    """Return which calls are others than those before them."""
+    """Returns a mask of the calls that differ from the call before them."""
     found = np.ones(len(lane), np.bool_)
     found[1:] = (lane[1:] != lane[:-1]) | (entered[1:] != entered[:-1])
     return found

@@ -1,26 +1,26 @@
-"""System calls by what they may wait for."""
+"""Names of system calls, grouped by the kind of wait."""
 
 from __future__ import annotations
 
 SYNC_FILE = ("fsync", "fdatasync", "sync_file_range", "sync_file_range2", "msync")
 SYNC_ALL = ("sync", "syncfs")
 SYNC = (*SYNC_FILE, *SYNC_ALL)
-"""Calls that are made to wait until data are on the disk: of a file, of all of them."""
+"""Calls that wait until data are on the disk: SYNC_FILE for one file, SYNC_ALL for all files."""
 
 WRITE = (
     *("write", "pwrite64", "writev", "pwritev", "pwritev2", "sendfile", "copy_file_range"),
     *("splice", "io_getevents", "io_pgetevents"),
 )
-"""Calls that may be slowed down for dirtying pages, or wait for a page, a journal or a device."""
+"""Calls that may be throttled for dirtying pages, or wait for a page, a journal or a device."""
 
 SUBMIT = ("io_submit", "io_uring_enter")
-"""Calls that begin asynchronous transfers, and may be slowed down or wait as those of WRITE."""
+"""Calls that begin asynchronous transfers. They may be throttled or wait like those in WRITE."""
 
 ENDINGS = (
     *("close", "rename", "renameat", "renameat2", "truncate", "ftruncate", "fallocate"),
     *("unlink", "unlinkat"),
 )
-"""Calls in which file systems may write out a file that was rewritten (ext4: auto_da_alloc)."""
+"""Calls in which a file system may write out a rewritten file (ext4: auto_da_alloc)."""
 
 READ = ("read", "pread64", "readv", "preadv", "preadv2")
 
@@ -33,4 +33,4 @@ IDLE = (
     *("sendto", "sendmsg", "sendmmsg", "msgrcv", "msgsnd", "mq_timedreceive", "mq_timedsend"),
     *("semop", "semtimedop"),
 )
-"""Calls that wait for other threads, for a time, or for a network alone."""
+"""Calls that wait only for other threads, for a time to pass, or for a network."""

@@ -20,20 +20,20 @@ VIEWS: dict[str, View] = {
     view.name: view
     for view in (CALLS, FAULTS, FLUSHES, REQUESTS, STALLS, STEPS, THREADS, WRITE_WAITS)
 }
-"""Every view that `tracer query` and figures can ask for."""
+"""All views that `tracer query` and figures can use, by name."""
 
 
 def make_named(trace: Trace, query: str) -> None:
-    """Make the views, and the TABLE_in_phase, that a query names.
+    """Makes the views and the TABLE_in_phase views that a query names.
 
-    Raises BadTrace where the trace lacks a table that one of them needs.
+    Raises BadTrace if the trace lacks a table that one of these views needs.
     """
     import duckdb
 
     try:
         asked = {name.lower() for name in trace.connection.get_table_names(query)}
     except duckdb.Error:
-        # Nothing that DuckDB takes apart without the tables: any word may be a name.
+        # DuckDB cannot parse the query without the tables, so any word may be a view's name.
         asked = {
             word
             for word in re.findall(r"\w+", query.lower())

@@ -1,7 +1,7 @@
-"""Which of a thread's cuts a moment lies after: for SQL over tables of any length.
+"""A search for the last cut of a thread before a moment, for SQL over tables of any length.
 
-DuckDB's ASOF join sorts both of its sides. Here only the cuts lie in memory; rows come as they
-are, and what comes in some order of time is found next to what was found before.
+DuckDB's ASOF join sorts both of its sides. Here only the cuts are in memory, and the rows keep
+their order. The search starts at the previous result, so rows roughly in order of time are fast.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tracer.store.trace import Trace
 
 
 class Cuts:
-    """Moments at which the time of each lane (a thread, say) is cut."""
+    """Moments at which the time of each lane (for example a thread) is cut."""
 
     def __init__(self, lane: NDArray[np.int64], ts: NDArray[np.int64]) -> None:
-        """`lane` (from 0) ascends, and so does `ts` (ns) in each."""
+        """Takes the cuts: `lane` (from 0) ascends, and `ts` (ns) ascends within each lane."""
         lanes = int(lane[-1]) + 1 if len(lane) else 0
         self._first = np.searchsorted(lane, np.arange(lanes + 1)).astype(np.int64)
         self._ts = np.ascontiguousarray(ts, np.int64)
@@ -32,9 +32,9 @@ class Cuts:
     def last(
         self, lane: NDArray[np.int64], ts: NDArray[np.int64], before: bool = False
     ) -> NDArray[np.int64]:
-        """Of each moment, the number of the last cut of its lane that is not after it.
+        """Returns for each moment the number of the last cut of its lane at or before it.
 
-        `before`: that is before it. -1: there is none, or no such lane.
+        With `before`, a cut at the moment itself does not count. -1: no such cut, or no such lane.
         """
         found = np.empty(len(ts), np.int64)
         _last(lane, ts, before, self._first, self._ts, self._hint, found)
@@ -43,10 +43,11 @@ class Cuts:
     def sums_before(
         self, rows: Iterable[tuple[NDArray[np.int64], ...]], values: int
     ) -> NDArray[np.float64]:
-        """Sums of rows by where they lie: [value, n] of all rows before cut n, lane after lane.
+        """Returns cumulated sums over the rows: [value, n] sums all rows before cut n.
 
-        A row's values lie between two cuts of its lane, so that the difference between two sums is
-        what lies between those. `rows` are batches of lane, ts and then `values` columns.
+        Lanes follow one another. A row's values lie between two cuts of its lane, so the difference
+        between the sums at two cuts is the sum of the rows between them. `rows` are batches of
+        lane, ts and then `values` columns.
         """
         between = np.zeros((values, len(self._ts) + 1))
         for lane, ts, *columns in rows:
@@ -57,7 +58,7 @@ class Cuts:
 
 
 def define(trace: Trace, name: str, cuts: Cuts, before: bool = False) -> None:
-    """Give SQL the function NAME(lane BIGINT, ts BIGINT): `Cuts.last`; null where either is."""
+    """Adds `Cuts.last` to SQL as NAME(lane BIGINT, ts BIGINT). A null argument gives null."""
 
     def last(lane: pa.ChunkedArray, ts: pa.ChunkedArray) -> pa.Array:
         return pa.array(cuts.last(lane.to_numpy(), ts.to_numpy(), before))
@@ -87,7 +88,7 @@ def _last(
     hint: NDArray[np.int64],
     found: NDArray[np.int64],
 ) -> None:
-    # Threads may share `hint`: whatever it says of a lane is somewhere in that lane.
+    # DuckDB's threads may share `hint`: any value that one of them leaves lies within the lane.
     for row in range(len(ts)):
         at = lane[row]
         if at < 0 or at >= len(first) - 1:

@@ -1,4 +1,4 @@
-"""What has to be said about the devices of a trace."""
+"""Notes on the devices of a trace."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tracer.store.manifest import Manifest
 
 
 def notes(manifest: Manifest, written: set[str]) -> list[str]:
-    """Sentences on devices that count twice, and on what cannot be told apart.
+    """Returns notes on writes that count twice and on writes that cannot be told apart.
 
-    `written` are the disks (MAJOR:MINOR) with write-backs, as block events name them.
+    `written`: the disks (MAJOR:MINOR) with write-backs, as block events name them.
     """
     devices = Devices(manifest)
     said = []
@@ -17,24 +17,24 @@ def notes(manifest: Manifest, written: set[str]) -> list[str]:
         for name, below in devices.below(disk).items():
             if not written.isdisjoint(below):
                 said.append(
-                    f"{disk} lies on {_called(name, below)}: what is written to the one is written"
-                    " to the other again, and counts twice"
+                    f"{disk} lies on {_called(name, below)}: each write to {disk} is also a write"
+                    f" to {name}, and is counted twice"
                 )
     for disk in sorted(written):
         if parts := devices.without_place(disk):
             said.append(
-                f"the trace does not tell where {', '.join(parts)} begin on {disk}: of write-backs"
-                " there, file, dirtier and reason may not be known"
+                f"the trace does not say where {', '.join(parts)} begin on {disk}: the file, the"
+                " dirtier and the reason of write-backs there may be unknown"
             )
     known = {disk.get("dev") for disk in manifest.get("disks", [])}
     if any(devices.names(dev).fs not in known for dev in manifest["own_files"]):
         said.append(
-            "the trace lay on a file system whose device number is no block device's (btrfs,"
-            " overlay, network): the tracer's own writes could not be told apart"
+            "the trace was recorded to a file system whose device number is not that of a block"
+            " device (btrfs, overlay, network): the tracer's own writes could not be left out"
         )
     return said
 
 
 def _called(name: str, disks: list[str]) -> str:
-    """A device with its disks, where it goes by another name than they."""
+    """Returns the name of a device, followed by its disks if their names differ."""
     return name if disks == [name] else f"{name} (on {', '.join(disks)})"

@@ -1,4 +1,4 @@
-"""The times in which disks had writes to do, or reads that had to wait for them."""
+"""The times in which disks had writes to do, or reads that may have waited for writes."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ ORDER BY disk, issue_ns
 
 @dataclass(frozen=True)
 class DiskUse:
-    """The work that the disks of a machine had to do, all of them together."""
+    """The times of work on the disks of a machine, all disks together."""
 
     busy: Stretches
-    """A disk had reads, writes or flushes queued or in service."""
+    """Times in which a disk had reads, writes or flushes queued or in service."""
     writing: Stretches
-    """A disk had writes or flushes to do, or reads that these may have made late."""
+    """Times in which a disk had writes, flushes, or reads that these may have delayed."""
     late: Stretches
-    """A disk had such reads."""
+    """Times in which a disk had reads that writes or flushes may have delayed."""
 
 
 def disk_use(trace: Trace, ended: int, not_known: Stretches) -> DiskUse:
-    """Return what disks had to do until `ended` (ns); at times that are `not_known`, everything.
+    """Returns the use of disks until `ended` (ns). The times `not_known` count as all three kinds.
 
-    A request that was not seen to be complete lasts until then. A write may make a read late that
-    is under way at the same time, or is the first one after it, which finds the arm elsewhere: such
-    a read counts from when both were there until it is complete.
+    A request without a recorded completion lasts until `ended`. A write may delay a read that is
+    under way at the same time. It may also delay the first read after it, because the write moved
+    the disk's arm. A delayed read counts from the time at which both exist until its completion.
 
-    Needs table block, which may be empty.
+    Needs the table block, which may be empty.
     """
     REQUESTS.make(trace)
     rows = trace.arrow(_REQUESTS.format(ended=ended))
@@ -58,7 +58,7 @@ def disk_use(trace: Trace, ended: int, not_known: Stretches) -> DiskUse:
 
 
 def _late_since(queued: Ints, issued: Ints, completed: Ints, written: Stretches) -> Ints:
-    """Return since when each read may be late for writes; its completion where it is not.
+    """Returns the time from which writes may delay each read; its completion if none does.
 
     The reads are in order of their issue.
     """
@@ -76,4 +76,4 @@ def _late_since(queued: Ints, issued: Ints, completed: Ints, written: Stretches)
 
 
 NOTHING = DiskUse(NO_TIME, NO_TIME, NO_TIME)
-"""The use of disks where no requests were recorded: nothing is known."""
+"""The use of disks if no requests were recorded."""

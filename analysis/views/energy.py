@@ -1,7 +1,7 @@
-"""Energy of a recording, and what of it the machine would have used without the job.
+"""Energy of a recording, and the part that the machine would have used without the job.
 
-Power that was sampled becomes energy as in seed 002, section 4.5: the sum of each sample's power
-times the time since the sample before. A counter of energy is taken where there is one.
+Sampled power becomes energy as in Prashanthi et al. 2022, section 4.5: the sum over all samples of
+the power times the time since the previous sample. An energy counter is used if there is one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SOURCES = [
     for series in reader.series
     if series.unit == ("J" if series.rate is not None else "W")
 ]
-"""(reader, series, whether it is a counter of energy) of all that tells of energy."""
+"""(reader, series, is an energy counter) for each series of energy or power."""
 
 TOTAL = "total"
 
@@ -48,18 +48,19 @@ ORDER BY source, instance
 def energy(
     trace: Trace, baseload: Trace | None = None, between: tuple[int, int] | None = None
 ) -> pd.DataFrame:
-    """Energy by source; empty where the machine gave no power.
+    """Returns the energy by source. The frame is empty if the machine reported no power.
 
-    `between` takes the samples of that time alone, in ns of the trace's clock.
+    `between` limits the samples to a time (ns of the trace's clock).
 
-    Columns: source (gpu, jetson, rapl, or total: of all that is no part of another), instance (GPU,
-    rail, domain), part (within another row's), method (counter, or power x interval), samples,
-    duration_s (from the first sample to the last), longest_s (between two), energy_j, mean_w.
+    Columns: source (gpu, jetson, rapl, or total: the sum of all rows that are not part of another),
+    instance (GPU, rail, domain), part (true: another row includes this one), method (counter, or
+    power x interval), samples, duration_s (from the first sample to the last), longest_s (longest
+    time between two samples), energy_j, mean_w.
 
-    With a `baseload`, a recording without a target, its mean power is scaled by the run's duration
-    (seeds 000, section 5.1.5, and 002, section 5.6.2). Columns: baseload_w, baseload_j, increment_j
-    (energy beyond it; below 0 the machine drew less), baseload_share (of energy_j). Null for a
-    source that the baseload lacks.
+    A `baseload` is a recording without a target. Its mean power is scaled by the run's duration
+    (Prashanthi et al. 2023, section 5.1.5; Prashanthi et al. 2022, section 5.6.2). It adds the
+    columns baseload_w, baseload_j, increment_j (energy beyond the baseload; below 0 the machine
+    drew less), baseload_share (of energy_j). They are null for a source that the baseload lacks.
 
     Raises BadTrace for a trace without samples, UsageError for a baseload with a target.
     """
@@ -68,8 +69,8 @@ def energy(
         return found
     if baseload.manifest["targets"]:
         raise UsageError(
-            f"{baseload.folder} has a target, and a baseload has none",
-            "record one: tracer record --baseload -d 600 -o idle.trace",
+            f"{baseload.folder} has a target, but a baseload is recorded without one",
+            "record a baseload: tracer record --baseload -d 600 -o idle.trace",
         )
     idle = _by_source(baseload)[["source", "instance", "mean_w"]]
     found = found.merge(
@@ -82,7 +83,7 @@ def energy(
 
 
 def all_of(found: pd.DataFrame) -> pd.Series[float] | None:
-    """The row of `energy` that has all of it: the total, or the only source; None without any."""
+    """Returns the row of `energy` for the whole machine: the total, or the only source, or None."""
     whole = found[~found["part"].astype(bool)]
     total = whole[whole["source"] == TOTAL]
     rows = total if len(total) else whole
@@ -115,10 +116,10 @@ def _by_source(trace: Trace, between: tuple[int, int] | None = None) -> pd.DataF
 
 
 def _part(source: str, instance: str | None, names: list[tuple[str, str | None]]) -> bool:
-    """Whether what a source measures is measured by another one, too.
+    """Returns whether another source includes the energy of this one.
 
-    RAPL's psys holds packages, a package its cores and uncore, but not its memory (kernel:
-    drivers/powercap/intel_rapl_common.c). A Jetson's *_IN rail feeds all others.
+    RAPL's psys includes the packages. A package includes its cores and uncore, but not its memory
+    (kernel: drivers/powercap/intel_rapl_common.c). A Jetson's *_IN rail feeds all other rails.
     """
     if instance is None:
         return False
@@ -133,11 +134,11 @@ def _part(source: str, instance: str | None, names: list[tuple[str, str | None]]
 
 
 def why_none(trace: Trace) -> str:
-    """Why a trace tells of no energy, source by source."""
+    """Returns the reason, source by source, for which a trace has no energy."""
     reasons = trace.manifest.get("samples", {}).get("not_available", {})
     readers = {reader: name for reader, name, _ in _SOURCES}
     told = [
-        f"{reader}: {reasons.get(reader) or reasons.get(name) or 'gave no power'}"
+        f"{reader}: {reasons.get(reader) or reasons.get(name) or 'reported no power'}"
         for reader, name in readers.items()
     ]
     return f"energy is not available: {'; '.join(told)}"

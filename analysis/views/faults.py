@@ -1,4 +1,4 @@
-"""Page faults with whose they are and the phase that they were taken in."""
+"""Page faults with their owner (process, role, target) and the phase at their time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _build(trace: Trace) -> None:
 
 FAULTS = View(
     "faults",
-    "One row a page fault taken in a target's context.",
+    "One row per page fault taken in a target's context.",
     (*TABLE.columns, *COLUMNS),
     needs=(TABLE.name,),
     build=_build,

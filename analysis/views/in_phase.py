@@ -1,4 +1,4 @@
-"""Any table with the phase that each of its rows fell in."""
+"""Any table with the phase of each of its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUFFIX = "_in_phase"
 
 @dataclass(frozen=True)
 class _Where:
-    """The columns that say when and in whose context a row was."""
+    """The columns with the time, process and thread of a row."""
 
     ts: str = "ts"
     pid: str = "pid"
@@ -25,7 +25,7 @@ class _Where:
 _WHERE = {
     **{name: _Where() for name in PROBES if name != "processes"},
     "requests": _Where(ts="issue_ns"),
-    # Whoever made the pages dirty, not who wrote them back.
+    # The phase is that of the thread that dirtied the pages, not of the thread that wrote them.
     "flushes": _Where(pid="dirtier", tid="dirtier"),
     "stall_events": _Where(),
 }
@@ -33,7 +33,7 @@ _WHERE = {
 IN_PHASE = tuple(name for name in _WHERE if name != "stall_events")
 """Tables and views whose rows have a time and a thread."""
 
-# Rows come and go one vector after another: nothing of the table is sorted or kept.
+# The rows stream through: the table is neither sorted nor kept in memory.
 _VIEW = """
 CREATE OR REPLACE TEMP VIEW "{view}" AS
 SELECT w.* EXCLUDE ("marking lane"{shadowed}), n.name AS phase, s.name AS stage, g.epoch, g.step
@@ -49,23 +49,26 @@ LEFT JOIN phase_names s ON g.stage = s.code
 
 
 def in_phase(trace: Trace, table: str) -> str:
-    """Make the view `TABLE_in_phase` of a table, or of requests or flushes; returns its name.
+    """Makes the view `TABLE_in_phase` of a table, or of requests or flushes; returns its name.
 
-    Columns: those of the table, and phase (the innermost that the row's time lies in), stage
-    (data_load, model_load, train or inference around it), epoch, step. The phase is that of the
-    row's own thread or, where that marks none, of the thread of its process that marks longest;
-    else, as for kernel threads, of the only process that marks a job's phases, if it is the
-    only one. A flush's is that of its dirtier, at the time of the flush. Null: outside of
-    phases, or not known whose.
+    Columns: those of the table, phase (the innermost phase at the row's time), stage (data_load,
+    model_load, train or inference around it), epoch, step. Null: the row lies outside of phases, or
+    its thread is not known.
 
-    Needs the table and table phases. Raises KeyError for a table that has no phases.
+    The phase is that of the row's own thread. If that thread marks no phases, it is the phase of
+    the thread of the same process whose phases last longest in total. If that process marks no
+    phases either (kernel threads do not), it is the phase of the job's process, provided that only
+    one process marks a job's phases. For a flush, it is the phase of its dirtier at the time of the
+    flush.
+
+    Needs the table and the table phases. Raises KeyError for a table whose rows have no phase.
     """
     trace.require("phases")
     return with_phase(trace, table)
 
 
 def with_phase(trace: Trace, table: str) -> str:
-    """As `in_phase`; where the trace lacks the table phases, every phase is null."""
+    """Makes the same view as `in_phase`, with null phases if the trace lacks the table phases."""
     where = _WHERE[table]
     if table == "requests":
         requests(trace)

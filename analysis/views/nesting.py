@@ -1,6 +1,6 @@
-"""Phases of a thread lie within each other: which one is innermost when, and what lies in which.
+"""Nested phases of a thread: the innermost phase at each time, and the steps within each phase.
 
-Spans are arrays of one length, ordered by lane (a thread's number), start, and latest end first.
+Spans are arrays of equal length, ordered by lane (a thread's number), start, and latest end first.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ Ints = NDArray[np.int64]
 
 NEVER = 2**63 - 1
 DEEPEST = 64
-"""Of so many phases around it, the innermost, a span is looked for."""
+"""Number of enclosing phases, the innermost ones, that `numbers_within` considers for a span."""
 
 
 def cut(lane: Ints, start: Ints, end: Ints, stage: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Each lane's time, cut where its innermost span changes.
+    """Cuts each lane's time where its innermost span changes.
 
-    `stage` is a span's own stage, or -1. Returns lane and ts of each cut, the span that is
-    innermost from then on (-1: none) and its stage: its own, or that of the spans around it. The
-    end of a span that never ends is `NEVER`.
+    `stage` is a span's own stage, or -1. Returns four arrays: lane and ts of each cut, the span
+    that is innermost from then on (-1: none) and its stage (its own, or that of the nearest span
+    around it with a stage). The end of a span that never ends is `NEVER`.
     """
     room = 2 * len(lane)
     out = [np.empty(room, np.int64) for _ in range(4)]
@@ -52,7 +52,7 @@ def _cut(
         while depth and end[stack[depth - 1]] <= now:
             ended = end[stack[depth - 1]]
             of = lane[stack[depth - 1]]
-            # What lies around it may have ended before it.
+            # A span around it may have ended before it.
             while depth and end[stack[depth - 1]] <= ended:
                 depth -= 1
             inner = stack[depth - 1] if depth else -1
@@ -78,10 +78,10 @@ def _cut(
 
 
 def numbers_within(lane: Ints, start: Ints, end: Ints, name: Ints, number: Ints) -> Ints:
-    """Which numbers are marked in phases of which name, in themselves or in what lies in them.
+    """Returns the numbers that occur in phases of each name, or in phases nested within them.
 
-    `number` stands for a span's numbers, -1: none. Returns rows of lane, name and number, each at
-    least once: what comes again right after itself is not repeated.
+    `number` is a code for a span's epoch and step; -1: it has neither. Returns rows of lane, name
+    and number. Each combination occurs at least once; immediate repetitions are left out.
     """
     names = int(name.max()) + 1 if len(name) else 0
     rows = np.empty((0, 3), np.int64)

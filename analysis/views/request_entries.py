@@ -1,7 +1,7 @@
-"""Entries of a hash table by device, operation and first sector: what waits and what is in flight.
+"""Hash table of waiting and in-flight requests, by device, operation and first sector.
 
-An entry's bucket is a chain of entries, the newest first. Numbers of the state tell how many there
-are, and which is free.
+A bucket is a chain of entries, the newest first. The array `state` holds the number of entries ever
+made, the first free entry and the number of entries in use.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ Ints = NDArray[np.int64]
 Entries = NDArray[np.void]
 
 UNKNOWN = np.iinfo(np.int64).min
-"""A moment that is not known."""
+"""An unknown time."""
 UNKNOWN_ERROR = 1 << 40
-"""An error that is not known; known ones have 32 bits."""
+"""An unknown error. Known errors have 32 bits."""
 
 ENTRY = np.dtype(
     [
-        ("next", "i8"),  # in its bucket: the entry before it
+        ("next", "i8"),  # the next older entry of its bucket
         ("used", "?"),
         ("in_flight", "?"),
         ("sent_back", "?"),
-        ("passed", "?"),  # by a newer one at its place, which was issued before it
+        ("passed", "?"),  # a newer entry of the same place was issued before it
         ("device", "i8"),
         ("operation", "i8"),
-        ("sector", "u8"),  # of the part that is not done
-        ("sectors", "i8"),
+        ("sector", "u8"),  # first sector of the part that is not done
+        ("sectors", "i8"),  # length of the part that is not done
         ("began", "i8"),  # the row of its first event
-        ("row", "i8"),
+        ("row", "i8"),  # the row of its last issue
         ("first", "i8"),  # the row of its first issue
         ("issue_ns", "i8"),
         ("queue_ns", "i8"),
         ("insert_ns", "i8"),
-        ("again_ns", "i8"),  # inserted again, after it was sent back
+        ("again_ns", "i8"),  # time at which it was inserted again, after it was sent back
         ("error", "i8"),
-        ("run", "i8"),
-        ("age", "i8"),  # its number among all entries
+        ("run", "i8"),  # requests that may have taken one another's bio share a run
+        ("age", "i8"),  # number of the entry, in order of creation or last renewal
     ],
     align=True,
 )
 NONE = -1
 """No entry."""
 AGE, FREE, USED = range(3)
-"""Numbers of the state: entries ever made, the first free entry, entries in use."""
+"""Indices into the state: entries ever made, the first free entry, entries in use."""
 ANY, INSERTED, NOT_INSERTED = range(3)
-"""Which of the entries that wait are looked for."""
+"""Kinds of waiting entries that a search can be limited to."""
 _MOST_LOOKED_AT = 256
-"""Entries of a bucket that are looked at. No disk has more at one place."""
+"""Most entries of a bucket that a search visits. No disk has more at one place."""
 
 
 @compiled
@@ -63,7 +63,7 @@ def bucket_of(device: int, operation: int, sector: np.uint64, buckets: int) -> i
 
 @compiled
 def link(entries: Entries, count: int, buckets: Ints) -> None:
-    """Put the first entries into their buckets; those that come first are the oldest."""
+    """Puts the first `count` entries, which are ordered by age, into their buckets."""
     for at in range(count):
         entry = entries[at]
         bucket = bucket_of(entry["device"], entry["operation"], entry["sector"], len(buckets))
@@ -73,7 +73,7 @@ def link(entries: Entries, count: int, buckets: Ints) -> None:
 
 @compiled
 def take(entries: Entries, state: Ints) -> int:
-    """Return a free entry."""
+    """Takes a free entry into use and returns it."""
     at = int(state[FREE])
     state[FREE] = entries[at]["next"]
     state[USED] += 1
@@ -91,7 +91,7 @@ def take(entries: Entries, state: Ints) -> int:
 
 @compiled
 def put(entries: Entries, at: int, buckets: Ints) -> None:
-    """Put an entry into its bucket, as the newest."""
+    """Puts an entry into its bucket as the newest one."""
     entry = entries[at]
     bucket = bucket_of(entry["device"], entry["operation"], entry["sector"], len(buckets))
     entries[at]["next"] = buckets[bucket]
@@ -100,7 +100,7 @@ def put(entries: Entries, at: int, buckets: Ints) -> None:
 
 @compiled
 def remove(entries: Entries, at: int, buckets: Ints) -> None:
-    """Take an entry out of its bucket."""
+    """Removes an entry from its bucket."""
     entry = entries[at]
     bucket = bucket_of(entry["device"], entry["operation"], entry["sector"], len(buckets))
     here = buckets[bucket]
@@ -114,7 +114,7 @@ def remove(entries: Entries, at: int, buckets: Ints) -> None:
 
 @compiled
 def free(entries: Entries, at: int, buckets: Ints, state: Ints) -> None:
-    """Give an entry up."""
+    """Removes an entry from its bucket and makes it free."""
     remove(entries, at, buckets)
     entries[at]["used"] = False
     entries[at]["next"] = state[FREE]
@@ -155,9 +155,9 @@ def waiting_at(
     sector: np.uint64,
     which: int,
 ) -> int:
-    """Find the newest entry that waits at a place, from an entry of its bucket on.
+    """Finds the newest entry that waits at a place, from the entry `start` of its bucket on.
 
-    Requests that were sent back are left out.
+    Requests that were sent back are left out. Returns NONE if there is no such entry.
     """
     at = start
     for _ in range(_MOST_LOOKED_AT):
@@ -182,7 +182,7 @@ def sent_back_at(
     least: int,
     most: int,
 ) -> int:
-    """Find the request of such a length that was sent back first."""
+    """Finds the request, from `least` to `most` sectors long, that was sent back first."""
     found = NONE
     at = start
     for _ in range(_MOST_LOOKED_AT):
@@ -204,7 +204,7 @@ def older_at(
     sector: np.uint64,
     age: int,
 ) -> int:
-    """Find an entry that waits at a place and is older."""
+    """Finds an entry that waits at a place and is older than `age`."""
     at = start
     for _ in range(_MOST_LOOKED_AT):
         if at == NONE:
@@ -226,10 +226,10 @@ def in_flight_at(
     sector: np.uint64,
     sectors: int,
 ) -> tuple[int, int, int]:
-    """Find the oldest request in flight at a place that fits a length best; how many fit so.
+    """Finds the oldest request in flight at a place among those that fit a length best.
 
-    Returns that entry, the number of those that fit as well, and how: 2 by its length, 1 by a
-    greater one.
+    Returns that entry, the number of requests that fit equally well, and the fit: 2 if the request
+    has this length, 1 if it is longer, 0 if there is none.
     """
     found, count, best = NONE, 0, 0
     at = start
@@ -258,7 +258,7 @@ def newest_in_flight_at(
     sector: np.uint64,
     sectors: int,
 ) -> int:
-    """Find the request of this length in flight that was issued last."""
+    """Finds the in-flight request of this length that was issued last."""
     found = NONE
     at = start
     for _ in range(_MOST_LOOKED_AT):

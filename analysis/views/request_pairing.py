@@ -1,8 +1,8 @@
-"""Pairs the events of block requests: bio queued, request inserted, issued, completed.
+"""Pairing of the events of block requests: bio queued, request inserted, issued, completed.
 
-Events come in the order in which they were recorded. What waits (bios, and requests that are not
-yet issued) and what is in flight are entries of one hash table by device, operation and first
-sector, so that the memory grows with what is in flight and not with the trace.
+Events come in the order in which they were recorded. Waiting bios, waiting requests and requests in
+flight are entries of one hash table by device, operation and first sector. Memory therefore grows
+with the number of requests under way, not with the length of the trace.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ KINDS = (
     *("bio_queue", "backmerge", "frontmerge", "insert"),
     *("rq_merge", "issue", "requeue", "complete"),
 )
-"""Events that are paired; an event's code is its place here."""
+"""Events that are paired. An event's code is its index here."""
 _QUEUE, _BACKMERGE, _FRONTMERGE, _INSERT, _RQ_MERGE, _ISSUE, _REQUEUE, _COMPLETE = range(len(KINDS))
 
 FLUSH = 0
-"""The code of a flush of a device's cache among operations. A flush has no first sector."""
+"""Code of the operation that flushes a device's cache. A flush has no first sector."""
 
 EVENT = np.dtype(
     [
-        ("row", "i8"),  # place in the table
+        ("row", "i8"),  # row in the table block
         ("ts", "i8"),  # ns
         ("kind", "i8"),  # code of KINDS
         ("device", "i8"),
@@ -64,35 +64,37 @@ EVENT = np.dtype(
 REQUEST = np.dtype(
     [
         ("began", "i8"),  # the row of its first event
-        ("row", "i8"),  # of its issue
-        ("first", "i8"),  # of its first issue
+        ("row", "i8"),  # the row of its last issue
+        ("first", "i8"),  # the row of its first issue
         ("queue_ns", "i8"),
         ("insert_ns", "i8"),
-        ("again_ns", "i8"),  # inserted again, after it was sent back
+        ("again_ns", "i8"),  # time at which it was inserted again, after it was sent back
         ("complete_ns", "i8"),
         ("error", "i8"),
-        ("run", "i8"),  # of requests that may have taken one another's bio
+        ("run", "i8"),  # requests that may have taken one another's bio share a run
     ]
 )
 _MOST_ENTRIES = 1 << 20
-"""More never wait or are in flight on a machine. The oldest half is then given up."""
+"""Most entries that are kept. A machine never has more under way. Beyond it, the oldest half is
+dropped."""
 _RUN, _DONE, _CROSSED = range(3, 6)
-"""More numbers of the state: runs, requests handed out, and requests that took an older bio than
-the request before them."""
+"""More indices into the state: number of runs, of requests handed out, and of requests that took
+an older bio than a request before them."""
 
 
 class Pairing:
-    """Pairs events batch by batch.
+    """The requests under way, to which events are paired batch by batch.
 
     A request's entry waits from its bio or its insertion on. An issue takes the request of its
-    length that was sent back, or else the entry at its place that was inserted last, or else that
-    which began last: bios that failed before they became a request (EAGAIN) stay behind.
-    A completion takes the oldest request in flight of the same place, operation and length, or
-    else of a greater length: that one then goes on behind the part that is done.
+    length that was sent back. Without one, it takes the entry at its place that was inserted last,
+    or else the entry that began last. Bios that failed before they became a request (EAGAIN) are
+    left over. A completion takes the oldest request in flight of the same place, operation and
+    length. Without one, it takes the oldest longer request, which then continues behind the
+    completed part.
     """
 
     def __init__(self, gaps: list[tuple[int, int]]) -> None:
-        """`gaps` are spans (ns) in which events were lost."""
+        """Takes `gaps`: the times (from, to in ns) in which events were lost."""
         ordered = np.array(sorted(gaps), np.int64).reshape(-1, 2)
         self._from = np.ascontiguousarray(ordered[:, 0])
         self._to = np.maximum.accumulate(ordered[:, 1]) if len(ordered) else self._from
@@ -103,13 +105,13 @@ class Pairing:
         self._link_free(0)
 
     def _link_free(self, first: int) -> None:
-        """Make the entries from `first` on free ones."""
+        """Makes the entries from `first` on free."""
         self._entries["next"][first:] = np.arange(first + 1, len(self._entries) + 1)
         self._entries["next"][-1] = NONE
         self._state[FREE] = first
 
     def add(self, events: NDArray[np.void]) -> NDArray[np.void]:
-        """Take events (`EVENT`); returns the requests that are over (`REQUEST`), in no order."""
+        """Pairs events (`EVENT`) and returns the finished requests (`REQUEST`) in any order."""
         done = np.empty(len(events) + int(self._state[USED]), REQUEST)
         self._make_room(len(events))
         crossed = np.empty(len(events), np.int64)
@@ -121,7 +123,7 @@ class Pairing:
         return done[: self._state[_DONE]]
 
     def _make_room(self, more: int) -> None:
-        """Have free entries for so many events."""
+        """Ensures that there are free entries for `more` events."""
         used = int(self._state[USED])
         if used + more <= len(self._entries):
             return
@@ -134,7 +136,7 @@ class Pairing:
         link(self._entries, used, self._buckets)
 
     def forget(self) -> NDArray[np.void]:
-        """Give up the older half of the entries where there are too many; returns its requests."""
+        """Drops the older half of the entries if there are too many, and returns its requests."""
         if self._state[USED] <= _MOST_ENTRIES:
             return np.empty(0, REQUEST)
         kept = self._entries[self._entries["used"]]
@@ -149,17 +151,17 @@ class Pairing:
         return _unfinished(older)
 
     def end(self) -> NDArray[np.void]:
-        """Return the requests that were never completed (`REQUEST`)."""
+        """Returns the requests that were never completed (`REQUEST`)."""
         return _unfinished(self._entries[self._entries["used"]])
 
     @property
     def crossed(self) -> set[int]:
-        """Runs whose bios have to be handed out anew, the oldest to the first issue."""
+        """Runs whose bios must be assigned anew: the oldest bio to the first issue, and so on."""
         return self._crossed
 
 
 def _unfinished(entries: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the requests that were issued; those that were sent back have no row (< 0)."""
+    """Returns the issued requests. Those that were sent back have a row below 0."""
     issued = entries[entries["in_flight"] | entries["sent_back"]]
     found = np.empty(len(issued), REQUEST)
     for name in ("began", "row", "first", "queue_ns", "insert_ns", "again_ns", "run"):
@@ -170,7 +172,7 @@ def _unfinished(entries: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def in_batches(pairing: Pairing, batches: Iterator[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
-    """Yield the requests of batches of events, those without a completion last."""
+    """Yields the requests of batches of events. Requests without a completion come last."""
     for events in batches:
         yield pairing.add(events)
         yield pairing.forget()
@@ -201,7 +203,7 @@ def _pair(
                 entries[at]["error"] = event["error"]
             gap = np.searchsorted(lost_from, ts, side="right") - 1
             if count > 1 and gap >= 0 and lost_to[gap] >= entries[at]["issue_ns"]:
-                # A completion may be lost: it is not known whose this one is.
+                # A completion may be lost, so this one cannot be assigned to a request.
                 while at != NONE:
                     _hand_out(entries, at, UNKNOWN, state, done)
                     free(entries, at, buckets, state)
@@ -220,7 +222,7 @@ def _pair(
                 free(entries, at, buckets, state)
                 first = buckets[bucket_of(device, operation, sector, len(buckets))]
                 if operation == FLUSH:
-                    # It served every flush that waited when it was issued.
+                    # This flush served all flushes that waited when it was issued.
                     at = older_at(entries, first, device, operation, sector, issued)
                     while at != NONE:
                         free(entries, at, buckets, state)
@@ -290,7 +292,7 @@ def _pair(
                     state[_CROSSED] += 1
                 below = entries[at]["next"]
                 below = waiting_at(entries, below, device, operation, sector, ANY)
-                # Those below one that was passed have been passed, too.
+                # All entries below a passed entry have been passed already.
                 while below != NONE and not entries[below]["passed"]:
                     entries[below]["passed"] = True
                     below = entries[below]["next"]
@@ -317,7 +319,7 @@ def _pair(
 
 @compiled
 def _renew(entries: NDArray[np.void], at: int, buckets: Ints, state: Ints) -> None:
-    """Make an entry the newest one."""
+    """Makes an entry the newest one."""
     remove(entries, at, buckets)
     entries[at]["age"] = state[AGE]
     state[AGE] += 1
@@ -326,7 +328,7 @@ def _renew(entries: NDArray[np.void], at: int, buckets: Ints, state: Ints) -> No
 
 @compiled
 def _run(entries: NDArray[np.void], before: int, state: Ints) -> int:
-    """Return the run of an entry that waits `before`, or a new one."""
+    """Returns the run of the waiting entry `before`, or a new run if there is no such entry."""
     if before != NONE:
         return int(entries[before]["run"])
     state[_RUN] += 1
@@ -337,7 +339,7 @@ def _run(entries: NDArray[np.void], before: int, state: Ints) -> int:
 def _hand_out(
     entries: NDArray[np.void], at: int, complete_ns: int, state: Ints, done: NDArray[np.void]
 ) -> None:
-    """Write down a request that is over."""
+    """Adds a finished request to `done`."""
     number = state[_DONE]
     done[number]["began"] = entries[at]["began"]
     done[number]["row"] = entries[at]["row"]

@@ -1,4 +1,4 @@
-"""Block requests: issue joined with the queueing before it and the completion after it."""
+"""Block requests: each issue joined with its queueing, insertion and completion."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _BATCH = 1 << 17
 
 _MAKE_DEVICES = f"""
 CREATE OR REPLACE TABLE "{_DEVICES}" AS
--- A bio of a partition becomes a request of its disk.
+-- A bio to a partition becomes a request to its disk.
 SELECT dev, dense_rank() OVER (ORDER BY coalesce(disk, dev)) AS device
 FROM (SELECT DISTINCT coalesce(dev, '') AS dev FROM block) LEFT JOIN partitions USING (dev)
 """
 
 _EVENTS = f"""
 SELECT row, ts, list_position({list(KINDS)}, event) - 1 AS kind, device,
-    -- The kernel logs no place of a flush, or sector 0 at its issue and -1 at its completion.
+    -- The kernel logs no sector for a flush, or sector 0 at its issue and -1 at its completion.
     CASE WHEN nr_sector > 0 THEN list_position({list(_OPERATIONS)}, {OPERATION}) + 1
         WHEN {OPERATION} = 'flush' OR (event != 'complete' AND rwbs LIKE 'F%') THEN {FLUSH}
         ELSE 1 END AS operation,
@@ -56,7 +56,7 @@ FROM (
         coalesce(nr_sector, 0) AS nr_sector, coalesce(rwbs, '') AS rwbs) FROM block_rows
 ) JOIN "{_DEVICES}" USING (dev)
 WHERE event IN {KINDS}
-    -- The last of a write with a flush before or behind it is a completion of nothing.
+    -- A write with a flush before or after it ends with an additional completion without sectors.
     AND NOT (event = 'complete' AND nr_sector <= 0 AND {OPERATION} IN ('read', 'write', 'discard'))
 ORDER BY row
 """
@@ -66,8 +66,8 @@ SELECT coalesce("from", 0), coalesce("to", 9223372036854775807) FROM loss
 WHERE NOT contains(stream, 'target')
 """
 
-# In a run the oldest bio goes to the first issue, and likewise the oldest insertion. A request
-# that was inserted without a bio, as the rest of a split one, keeps its place among them.
+# In a run, the oldest bio is assigned to the first issue, and so is the oldest insertion. A request
+# that was inserted without a bio (for example the rest of a split bio) keeps its position.
 _UNCROSSED = f"""
 CREATE OR REPLACE TEMP TABLE "{_TIMES}" AS
 WITH crossed AS (SELECT * FROM "{_TIMES}" SEMI JOIN "request runs" USING (run)
@@ -141,7 +141,7 @@ def _times(requests: NDArray[np.void]) -> pa.Table:
 
 REQUESTS = View(
     VIEW,
-    "One row a block request, by when it was issued.",
+    "One row per block request, in order of issue.",
     (
         DEV,
         Column("sector", Type.UINT64, "first sector", "sectors"),
@@ -151,24 +151,36 @@ REQUESTS = View(
         Column("pid", Type.INT32, "process that issued it"),
         Column("tid", Type.INT32, "thread that issued it"),
         Column("comm", Type.TEXT, "name of that thread"),
-        Column("queue_ns", Type.INT64, "when the bio at its first sector was queued", "ns"),
-        Column("insert_ns", Type.INT64, "when the scheduler took it; null: there is none", "ns"),
-        Column("issue_ns", Type.INT64, "when the driver got it, for the last time", "ns"),
+        Column(
+            "queue_ns", Type.INT64, "time at which the bio at its first sector was queued", "ns"
+        ),
+        Column(
+            "insert_ns",
+            Type.INT64,
+            "time at which the I/O scheduler took it; null: it went past the scheduler",
+            "ns",
+        ),
+        Column("issue_ns", Type.INT64, "time at which the driver last received it", "ns"),
         Column(
             "complete_ns",
             Type.INT64,
-            "when it was done; null: not seen, or not known which of several was done",
+            "time of completion; null: not recorded, or it may belong to another request",
             "ns",
         ),
         Column("error", Type.INT32, "status of its completion; 0: no error"),
         Column(
             "queue_latency_ns",
             Type.INT64,
-            "queued to issued; null: the rest of a bio that was split, for one, was never queued",
+            "time from queue to issue; null: never queued (for example the rest of a split bio)",
             "ns",
         ),
-        Column("service_latency_ns", Type.INT64, "issued to completed; null: not seen", "ns"),
-        Column("row", Type.INT64, "row of that issue in the table block, which is in order"),
+        Column(
+            "service_latency_ns",
+            Type.INT64,
+            "time from issue to completion; null: no completion is known",
+            "ns",
+        ),
+        Column("row", Type.INT64, "row of that issue in the table block (rows are in order)"),
     ),
     needs=("block",),
     build=_build,
@@ -177,33 +189,35 @@ REQUESTS = View(
 
 
 def requests(trace: Trace) -> str:
-    """Make the view `requests`; returns its name. Columns and units: `REQUESTS`.
+    """Makes the view `requests` and returns its name. Columns and units: `REQUESTS`.
 
-    Events are paired in the order in which they were recorded, by device (the disk, also of a bio
-    of a partition), operation and first sector; a flush of the device's cache has no sector.
+    Events are paired in the order in which they were recorded, by device (the disk, even if a bio
+    names a partition), operation and first sector. A flush of the device's cache has no sector.
 
-    - A completion ends the oldest request in flight of its length, or else of a greater length:
-      then it is a part, and the rest completes behind it. The last part ends the request; its
-      error is the first that is not 0. A completion that is longer than all of them, or has no
-      sectors though its operation has, ends none. Where events were lost since the oldest of
-      several that fit was issued, it is not known whose the completion is, and none of them has
-      one.
-    - A request begins when it is inserted, or else when it is issued. It belongs to a bio queued
-      before that, which no other request took and which was not merged into another request. Of
-      more such bios than requests, the latest are taken: the others failed before they became a
-      request. Of as many, the oldest is the first request's. Inserted requests are issued before
-      others; of several inserted ones, inserts and issues are paired like bios and requests.
-      Those that are never issued keep the bio that was the latest when they were inserted.
-    - No event tells which of several requests that wait at one sector is merged, or grows at its
-      front. It is taken to be the latest inserted one, or else the latest one.
-    - One flush serves all bios without data that waited for a flush when it was issued;
-      `queue_ns` is the latest one's. Flushes in flight together have a bio each where there are
-      as many, as requests have.
-    - A requeue sends back the request of its length that was issued last. The next insert and
-      the next issue of its length are its own; or else that of a longer request, into which it
-      grew. It is one row, of its last issue; without another issue it has none. Where a part was
-      done before, the row has the sectors that were left, and the part's error stays.
+    - A completion ends the oldest request in flight of its length. Without one, it is taken as a
+      part of the oldest longer request, and the rest of that request completes behind it. The last
+      part ends the request. The request's error is the first one that is not 0. A completion ends
+      no request if it is longer than all of them, or if it has no sectors although its operation
+      has. If several requests fit, and events were lost since the oldest of them was issued, the
+      completion cannot be assigned: none of these requests has one.
+    - A request begins when it is inserted, or else when it is issued. It belongs to a bio that was
+      queued earlier, that no other request took, and that was not merged into another request. If
+      there are more such bios than requests, the latest bios are taken: the others failed before
+      they became a request. If there are equally many, the first request takes the oldest bio.
+      Inserted requests are issued before others. Inserts and issues of several inserted requests
+      are paired in the same way as bios and requests. Requests that are never issued keep the bio
+      that was the latest at their insertion.
+    - If several requests wait at one sector, no event tells which of them is merged or grows at its
+      front. The view assumes the request that was inserted last, or else the latest request.
+    - One flush serves all bios without data that waited for a flush when it was issued. `queue_ns`
+      is that of the latest of these bios. Flushes that are in flight together have one bio each
+      if there are enough bios, like other requests.
+    - A requeue sends back the request of its length that was issued last. The next insert and the
+      next issue of this length belong to that request. Without such an issue, the next longer one
+      does: the request has grown. The request is one row, for its last issue; a request that is
+      not issued again has no row. If a part was completed before, the row has the remaining
+      sectors and keeps the part's error.
 
-    Needs table block.
+    Needs the table block.
     """
     return REQUESTS.make(trace)

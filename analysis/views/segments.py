@@ -1,4 +1,7 @@
-"""Each thread's time cut where its innermost phase changes, and whose phases count for whom."""
+"""Segments of each thread's time, cut where its innermost phase changes.
+
+This module also chooses the phases for threads that mark none.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ STAGES = ("data_load", "model_load", "train", "inference")
 _TABLE = "phase_segments"
 
 _STATEMENTS = (
-    # Of each process the thread that marks longest; and the only process that marks a job's phases.
+    # For each process, the thread whose phases last longest. A process that only marks "fetch"
+    # (a loader's worker) is not a job. If there is exactly one job, it counts for all processes
+    # that mark nothing.
     """
     CREATE TEMP TABLE marking AS
     SELECT pid, arg_max(lane, coalesce(length, 0)) AS lane, bool_or(of_job) AS of_job
@@ -27,13 +32,16 @@ _STATEMENTS = (
 
 
 def make_segments(trace: Trace) -> None:
-    """Make the table phase_segments, which may be empty, and what is asked of it.
+    """Makes the table phase_segments, which may be empty, and the tables and function to query it.
 
-    Columns: segment (its number), lane (of the table `phase_lanes`: pid, tid, lane), ts (from then
-    on), length (ns, as a float; 0: nothing comes after), name and stage (codes of the table
-    `phase_names`: name, code), epoch, step; null between phases. SQL has phase_segment(lane, ts)
-    for the segment that a moment lies in. `marking` says which lane counts for a process (pid,
-    lane), `sole_marking` which for those that mark nothing, if there is but one job.
+    Columns: segment (number), lane (see the table `phase_lanes`: pid, tid, lane), ts (start of the
+    segment), length (ns, as a float; 0: last of its lane, or between phases), name and stage
+    (codes in the table `phase_names`: name, code), epoch, step. The last four are null between
+    phases.
+
+    The SQL function phase_segment(lane, ts) returns the segment at a time. The table `marking` has
+    the lane that counts for each process (pid, lane). The table `sole_marking` has the lane that
+    counts for processes without phases, if there is only one job.
     """
     import numpy as np
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Phases as arrays: in order of threads and time, names and threads by their numbers."""
+"""Phases as arrays, ordered by thread and time, with numbers for names and threads."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ ORDER BY lane, start, 3 DESC, row
 
 @dataclass(frozen=True)
 class Spans:
-    """One value a phase whose thread is known, ordered by lane, start, and latest end first.
+    """One value per phase with a known thread, ordered by lane, start, and latest end first.
 
-    Of those that begin and end together the ones around the others come first, as in the table.
+    Phases that begin and end together keep their order in the table: the outer one comes first.
     """
 
     lane: Ints
-    """Number of its thread (pid and tid) in the table `phase_lanes`."""
+    """Number of the phase's thread (pid and tid) in the table `phase_lanes`."""
     start: Ints
     end: Ints
-    """`NEVER`: it did not end. An end before the start is taken for the start."""
+    """`NEVER`: the phase did not end. An end before the start is replaced by the start."""
     name: Ints
-    """Its name's code in the table `phase_names`."""
+    """Code of the phase's name in the table `phase_names`."""
     number: Ints
-    """Stands for its epoch and step; -1: it has neither."""
+    """Code of the phase's epoch and step; -1: it has neither."""
     epoch: pa.Array
     step: pa.Array
 
 
 def read_spans(trace: Trace) -> Spans:
-    """The phases of a trace, with the tables `phase_names` and `phase_lanes` for their numbers."""
+    """Returns the phases of a trace and makes the tables `phase_names` and `phase_lanes`."""
     trace.execute(_NAMES)
     trace.execute(_LANES)
     rows = trace.arrow(_SPANS)

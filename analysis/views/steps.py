@@ -1,7 +1,8 @@
-"""Steps: what of each minibatch was waiting for data, computing, and neither.
+"""Steps: the time of each minibatch, split into waiting for data, compute and overhead.
 
-As in seed 000 (section 4.4) and seed 002 (section 4.5): a minibatch's end-to-end time is fetch
-stall + compute + overhead; compute is forward + backward + optimizer.
+The split follows Prashanthi et al. 2023, section 4.4, and Prashanthi et al. 2022, section 4.5: a
+minibatch's end-to-end time is fetch stall + compute + overhead. Compute is forward + backward +
+optimizer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SUMS = ", ".join(
         for n in _PARTS
     ]
     + [
-        # A sum that lacks a part is no time of the step.
+        # A sum that lacks a part is not the time of the step.
         f"try_cast(CASE WHEN bool_and(gpu_ns IS NOT NULL) FILTER (name = '{n}') "
         f"THEN sum(gpu_ns) FILTER (name = '{n}') END AS BIGINT) AS gpu_{n}_ns"
         for n in _COMPUTE
@@ -38,7 +39,7 @@ _OF_ENDED = ", ".join(
 
 _MARKED = f"""
 CREATE OR REPLACE TEMP TABLE step_phases AS
--- What lies years from the machine's start is no time, and would not add up.
+-- Times that lie years from the machine's start are not valid, and their sums would overflow.
 SELECT * FROM phases_rows
 WHERE start BETWEEN -{_LATEST} AND {_LATEST}
     AND coalesce("end" BETWEEN start AND {_LATEST}, true)
@@ -53,7 +54,7 @@ ORDER BY lane, start, "end" DESC, row
 
 _STEPS_SQL = f"""
 SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, id, start,
-    -- One without an end lasts no longer than until the next one.
+    -- A step without an end lasts at most until the next step.
     coalesce("end", lead(start) OVER (PARTITION BY pid, tid ORDER BY id), {NEVER}) AS "end"
 FROM numbered_steps WHERE tid IS NOT NULL ORDER BY lane, start, "end" DESC, id
 """
@@ -78,18 +79,18 @@ WITH part AS (
     FROM part ASOF LEFT JOIN step_cuts c
         ON part.pid = c.pid AND part.tid = c.tid AND part.start >= c.ts
 ), early AS (
-    -- Where the script marks its steps inside the loop, the fetch lies before the step.
+    -- If the script marks its steps inside the loop, the fetch lies before the step.
     SELECT w.*, coalesce(c.span, -1) AS around
     FROM (SELECT * FROM within WHERE id IS NULL AND name = 'fetch') w
     ASOF LEFT JOIN step_stages c ON w.pid = c.pid AND w.tid = c.tid AND w.start >= c.ts
 ), consumed AS (
-    -- The next step of the same stage took the batch, whatever is evaluated in between.
+    -- The next step of the same stage takes the batch, even if an evaluation lies in between.
     SELECT e.number, s.id, s.epoch FROM early e ASOF JOIN numbered_steps s
         ON e.pid = s.pid AND e.tid = s.tid AND e.around = s.around AND e.start <= s.start
 ), placed AS (
     SELECT number, pid, tid, name, start, "end", gpu_ns, id FROM within WHERE id IS NOT NULL
     UNION ALL
-    -- The last fetch of an epoch finds no batch: it is no step's.
+    -- The last fetch of an epoch finds no batch, so it belongs to no step.
     SELECT number, pid, tid, name, start, "end", gpu_ns, c.id
     FROM early e JOIN consumed c USING (number) WHERE coalesce(e.epoch = c.epoch, true)
 ), outer_part AS (
@@ -98,7 +99,7 @@ WITH part AS (
     ) >= "end", false) AS nested
     FROM placed
 ), held AS (
-    -- The part that each lies in directly: of those around it the last one to begin.
+    -- The part directly around each nested part: among all parts around it, the last to begin.
     SELECT i.id, max(o.number) AS number, any_value(i."end" - i.start) AS ns,
         any_value(i.gpu_ns) AS gpu_ns, bool_or(i.name IN {_COMPUTE}) AS computes
     FROM outer_part i JOIN outer_part o
@@ -106,7 +107,8 @@ WITH part AS (
         AND o.start <= i.start AND i."end" <= o."end" AND o.number < i.number
     GROUP BY i.id, i.number
 ), inner_time AS (
-    -- What lies in another part, as in an optimizer's closure, is taken from that.
+    -- The time of a nested part (for example in an optimizer's closure) is subtracted from the
+    -- part around it.
     SELECT id, number, sum(ns) AS ns,
         CASE WHEN bool_and(gpu_ns IS NOT NULL OR NOT computes)
         THEN coalesce(sum(gpu_ns), 0) END AS gpu_ns
@@ -145,10 +147,11 @@ def _build(trace: Trace) -> None:
 
 
 def _keep_innermost(trace: Trace, table: str, query: str, name: str) -> None:
-    """Keep which of the query's spans is innermost on each thread, from when on.
+    """Keeps a table of the innermost span on each thread from each cut on.
 
-    `query` gives lane, pid, tid, `name`, start and end, in the order that `cut` takes. Columns of
-    the table: pid, tid, ts, `name`, and span (its number); both null where a thread is in none.
+    `query` gives the columns lane, pid, tid, `name`, start and end, in the order that `cut` needs.
+    Columns of the table: pid, tid, ts, `name`, and span (number). The last two are null while the
+    thread is in no span.
     """
     import numpy as np
     import pyarrow as pa
@@ -174,37 +177,43 @@ def _time(name: str, about: str) -> Column:
 
 STEPS = View(
     VIEW,
-    "One row a minibatch, by when it began.",
+    "One row per minibatch, in order of start.",
     (
         Column("pid", Type.INT32, "process that marked it"),
         Column("tid", Type.INT32, "thread that marked it"),
         Column(
             "stage",
             Type.TEXT,
-            "the innermost of train, eval and inference around it; null: none is marked",
+            "innermost of train, eval and inference around it; null: none is marked",
         ),
         Column("epoch", Type.INT64, "from 0"),
         Column("step", Type.INT64, "from 0"),
-        _time("start", "when it began, with the fetch before it"),
-        _time("end", "when it ended; null, as what follows: it did not"),
-        _time("total_ns", "end to end"),
+        _time("start", "start, including the fetch before the step"),
+        _time("end", "end; null: the step did not end, and all its times are null"),
+        _time("total_ns", "time from start to end"),
         _time(
             "fetch_stall_ns",
-            "the step's own thread waited for data; a worker's fetch meanwhile is no stall",
+            "time for which the step's own thread waited for data; workers' fetches do not count",
         ),
-        _time("compute_ns", "forward, backward and optimizer"),
-        _time("forward_ns", "forward, without what lies in it of other parts"),
-        _time("backward_ns", "backward, likewise"),
-        _time("optimizer_ns", "optimizer, likewise"),
-        _time("checkpoint_ns", "checkpoint, likewise"),
-        _time("overhead_ns", "what is left of the total"),
+        _time("compute_ns", "time in forward, backward and optimizer"),
+        _time("forward_ns", "time in forward, without other parts nested in it"),
+        _time("backward_ns", "time in backward, without other parts nested in it"),
+        _time("optimizer_ns", "time in optimizer, without other parts nested in it"),
+        _time("checkpoint_ns", "time in checkpoint, without other parts nested in it"),
+        _time("overhead_ns", "the rest of the total"),
         _time(
             "gpu_forward_ns",
-            "forward, by CUDA events around it, without what lies in it; null: not all measured",
+            "GPU time of forward by CUDA events, without nested parts; null: not fully measured",
         ),
-        _time("gpu_backward_ns", "backward, likewise"),
-        _time("gpu_optimizer_ns", "optimizer, likewise"),
-        Column("source", Type.TEXT, "of the step: script or inferred"),
+        _time(
+            "gpu_backward_ns",
+            "GPU time of backward by CUDA events, without nested parts; null: not fully measured",
+        ),
+        _time(
+            "gpu_optimizer_ns",
+            "GPU time of optimizer by CUDA events, without nested parts; null: not fully measured",
+        ),
+        Column("source", Type.TEXT, "source of the step: script or inferred"),
     ),
     needs=("phases",),
     build=_build,
@@ -213,10 +222,10 @@ STEPS = View(
 
 
 def steps(trace: Trace) -> str:
-    """Make the view `steps`; returns its name. Columns and units: `STEPS`.
+    """Makes the view `steps` and returns its name. Columns and units: `STEPS`.
 
-    These times are of the CPU: what a GPU still computes after a call has returned is in whatever
-    waits for it, unless the recording had each part wait for the GPU (`tracer record
-    --cuda-sync`). Needs table phases.
+    Except for the `gpu_` columns, these are times on the CPU. If a GPU still computes when a call
+    returns, the rest of its work counts in the part that waits for it. With `tracer record
+    --cuda-sync`, each part waits for the GPU. Needs the table phases.
     """
     return STEPS.make(trace)

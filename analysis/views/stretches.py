@@ -1,4 +1,4 @@
-"""Stretches of time: arrays [n, 2] of begin and end (ns), in order, which do not touch."""
+"""Stretches of time: ordered arrays [n, 2] of begin and end (ns) that do not touch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_TIME: Stretches = np.empty((0, 2), np.int64)
 
 
 def joined(begin: Ints, end: Ints) -> Stretches:
-    """Return when at least one of these goes on; one that ends where it begins is nothing."""
+    """Returns the times in which at least one of these lasts; empty ones do not count."""
     lasts = end > begin
     order = np.argsort(begin[lasts], kind="stable")
     begin, end = begin[lasts][order], end[lasts][order]
@@ -27,19 +27,19 @@ def joined(begin: Ints, end: Ints) -> Stretches:
 
 
 def in_any(several: list[Stretches]) -> Stretches:
-    """Return when at least one of several goes on."""
+    """Returns the union of several lists of stretches."""
     together = np.concatenate([NO_TIME, *several])
     return joined(together[:, 0], together[:, 1])
 
 
 def in_both(one: Stretches, other: Stretches) -> Stretches:
-    """Return when both go on."""
+    """Returns the intersection of two lists of stretches."""
     found = np.empty((len(one) + len(other), 2), np.int64)
     return found[: _in_both(one, other, found)]
 
 
 def at_most(stretches: Stretches, most: int) -> Stretches:
-    """Return so many stretches at most that cover these: the shortest times between are closed."""
+    """Returns at most `most` stretches that cover these; the shortest times between are closed."""
     if len(stretches) <= most:
         return stretches
     apart = stretches[1:, 0] - stretches[:-1, 1]

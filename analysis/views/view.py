@@ -1,4 +1,4 @@
-"""What a view is: a table made of a trace's tables, declared once, with its columns and units."""
+"""The class of views: tables derived from a trace's tables, declared with columns and units."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _DTYPES = {
     Type.BOOL: "boolean",
     Type.TEXT: "object",
 }
-"""Pandas' types that have a null: no number becomes another because a row lacks one."""
+"""Pandas types with a null, so that a null does not turn integers into floats."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A named function over a trace's tables; in SQL, a table of that name."""
+    """A named function over a trace's tables. In SQL, it is a table of that name."""
 
     name: str
     about: str
-    """What a row is, in a sentence."""
+    """Description of a row, in one sentence."""
     columns: tuple[Column, ...]
     needs: tuple[str, ...]
-    """Tables without which there is no such view; others sharpen what it says."""
+    """Tables that the view requires. Other tables are used if the trace has them."""
     build: Callable[[Trace], None]
-    """Makes it where it is not yet made and the tables are there."""
+    """Function that makes the view. The required tables exist, and the view does not."""
     example: str
     """One useful SQL query, shown by `tracer query --help`."""
 
     def make(self, trace: Trace) -> str:
-        """Make the view, unless it is made; returns its name in SQL.
+        """Makes the view if it does not exist yet, and returns its name in SQL.
 
-        Raises BadTrace where the trace lacks a table that it needs.
+        Raises BadTrace if the trace lacks a table that the view needs.
         """
         trace.require(*self.needs)
         if not is_made(trace, self.name):
@@ -50,9 +50,10 @@ class View:
         return self.name
 
     def frame(self, trace: Trace, where: str = "true", columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Its rows for which `where` (SQL) holds, in `columns` or in all; null is pandas' NA.
+        """Returns the rows for which `where` (SQL) holds, in `columns` or in all columns.
 
-        A frame lies in memory whole: of millions of rows ask for less, or ask in SQL for sums.
+        Null is pandas' NA. The whole frame is in memory: for millions of rows, request fewer rows
+        and columns, or compute sums in SQL.
         """
         import pandas as pd
 
@@ -72,15 +73,15 @@ class View:
 
 
 def apart(later: str, earlier: str) -> str:
-    """SQL for the time (ns) between two moments; null where 64 bits do not hold it.
+    """Returns SQL for the time (ns) between two moments; null if it does not fit into 64 bits.
 
-    A trace may be of anybody's making, and its clock may jump as it likes.
+    A trace is untrusted input, so its times may be arbitrary.
     """
     return f"try_cast(({later})::HUGEINT - ({earlier}) AS BIGINT)"
 
 
 def is_made(trace: Trace, name: str) -> bool:
-    """Whether the trace's connection has a table or view of ours of that name."""
+    """Returns whether the trace's connection has a temporary table or view of that name."""
     made = (
         "SELECT 1 FROM duckdb_tables() WHERE table_name = ? AND temporary"
         " UNION ALL SELECT 1 FROM duckdb_views() WHERE view_name = ? AND temporary"

@@ -1,7 +1,7 @@
-"""The devices of a trace in SQL: every join of tables that name devices differently goes by these.
+"""The devices of a trace in SQL, for joins of tables that name devices differently.
 
-`tracer.store.devices` says what names there are. Block events name a place of a disk, and files
-and write-back have a name each for the volume that lies there.
+`tracer.store.devices` knows all names. Block events name a place on a disk. File events and
+write-back events each have their own name for the volume at that place.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ TABLES = ("volume_places", "volume_names", "shared_disks", "own_inodes")
 
 
 def make_partitions(trace: Trace) -> None:
-    """Make the table `partitions`: dev and disk (MAJOR:MINOR) of each partition."""
+    """Makes the table `partitions`: dev and disk (MAJOR:MINOR) of each partition."""
     _make(trace, "partitions", ("dev", "disk"), list(Devices(trace.manifest).partitions.items()))
 
 
 def make_volumes(trace: Trace) -> None:
-    """Make the tables that `of_bios` and `of_files` join, `shared_disks` and `own_inodes`.
+    """Makes the tables `volume_places`, `volume_names`, `shared_disks` and `own_inodes`.
 
-    `shared_disks`: the disks (disk) whose name in write-back events several mounted file systems
-    share. `own_inodes`: fs, disk and ino of the recorder's own files.
+    `volume_places` and `volume_names` are joined by `of_bios` and `of_files`. `shared_disks`: the
+    disks (disk) whose name in write-back events several mounted file systems share. `own_inodes`:
+    fs, disk and ino of the recorder's own files.
     """
     devices = Devices(trace.manifest)
     pieces = [(p.place.disk, p.place.first, p.place.end, p.names) for p in devices.pieces]
-    # Somebody else's trace may name partitions in block events, too.
+    # Block events in imported traces may name partitions.
     pieces += [(dev, 0, EVERYWHERE, devices.names(dev)) for dev in devices.partitions]
     _make(
         trace,
@@ -45,13 +46,14 @@ def make_volumes(trace: Trace) -> None:
 
 
 def of_bios(rows: str) -> str:
-    """SQL for `rows` (a table or query) of bios, which have dev and sector, with their volume.
+    """Returns SQL that adds the volume to `rows`, a table or query of bios with dev and sector.
 
-    More columns: fs and disk, as files and as write-back call it; on_btrfs.
+    It adds the columns fs (the volume's name in file events), disk (its name in write-back events)
+    and on_btrfs.
     """
     return f"""(
         SELECT r.*, coalesce(v.fs, r.dev) AS fs, coalesce(v.bdi, r.dev) AS disk,
-            -- Write-back has the name of the disk for what lies on a partition.
+            -- For a file system on a partition, write-back events name the whole disk.
             coalesce(v.fs = v.bdi, false) AS on_btrfs
         FROM {rows} r LEFT JOIN volume_places v
             ON r.dev = v.dev AND r.sector >= v.first AND r.sector < v."end"
@@ -59,9 +61,10 @@ def of_bios(rows: str) -> str:
 
 
 def of_files(rows: str) -> str:
-    """SQL for `rows` (a table or query) of what file systems tell, which have dev and fsid.
+    """Returns SQL that adds the volume to `rows`, file events (table or query) with dev and fsid.
 
-    More columns: fs and disk, as files and as write-back call the volume.
+    It adds the columns fs (the volume's name in file events) and disk (its name in write-back
+    events).
     """
     return f"""(
         SELECT r.*, coalesce(v.fs, r.fsid, r.dev) AS fs, coalesce(v.bdi, r.fsid, r.dev) AS disk
@@ -70,30 +73,31 @@ def of_files(rows: str) -> str:
 
 
 def on_devices(trace: Trace, names: Sequence[str] | None, whole: bool = False) -> str:
-    """SQL for whether a bio or request (dev, sector) is of these devices or file systems.
+    """Returns an SQL condition: a bio or request (dev, sector) is on these devices or file systems.
 
-    Any name of a volume will do; None or empty: of all of them. `whole`: of any place on their
-    disks, as a flush is. BadTrace where the trace does not tell where a partition begins.
+    `names` may hold any name of a volume. None or empty: all devices. With `whole`, any place on
+    the volumes' disks counts, as is right for a flush of a disk's cache. Raises BadTrace if the
+    trace does not say where a partition begins.
     """
     if not names:
         return "true"
     devices = Devices(trace.manifest)
     places = [place for name in names for place in devices.places(name)]
-    # A bio of somebody else's trace may name the partition.
+    # A bio in an imported trace may name the partition.
     named = [_text(name) for name in names if name in devices.partitions]
     said = [f"dev IN ({', '.join(named)})"] if named else []
     said += [_at(place, whole) for place in places]
-    # A btrfs may have no member that is known.
+    # The members of a btrfs may all be unknown.
     return f"({' OR '.join(said)})" if said else "false"
 
 
 def on_device(trace: Trace, name: str | None) -> str:
-    """`on_devices` of one, or of all for None."""
+    """Returns the condition of `on_devices` for one device; None: all devices."""
     return on_devices(trace, None if name is None else [name])
 
 
 def bdis_of(trace: Trace, name: str | None) -> str:
-    """SQL for whether an event of write-back (bdi) is of this device or file system's disk."""
+    """Returns an SQL condition: a write-back event (bdi) names the disk of this volume."""
     if name is None:
         return "true"
     return f"bdi = {_text(Devices(trace.manifest).names(name).bdi)}"
@@ -111,20 +115,20 @@ def _text(value: str) -> str:
 
 
 def _make_own(trace: Trace, devices: Devices) -> None:
-    # One each, though a device may have two numbers.
+    # A set, because a device may have two numbers.
     rows = set()
     for dev, inodes in trace.manifest["own_files"].items():
         names = devices.names(dev)
-        # Of a partition that lies nobody knows where, bios are of the disk.
+        # If the place of a partition is unknown, its bios name the disk.
         called = {names.fs} if devices.place(names.fs) else {names.fs, names.bdi}
         rows |= {(fs, names.bdi, ino) for fs in called for ino in inodes}
     _make(trace, "own_inodes", ("fs", "disk", "ino"), sorted(rows))
 
 
 def make_device_inodes(trace: Trace, disks: Sequence[str]) -> None:
-    """Make the table `device_inodes`: disk, ino and first_page (on the disk).
+    """Makes the table `device_inodes`: disk, ino and first_page (on the disk).
 
-    The inodes of these disks, and of their partitions, that metadata is dirtied in.
+    Its rows are the inodes of these disks and of their partitions, in which metadata is dirtied.
     """
     found = Devices(trace.manifest).device_inodes(disks)
     rows = [(disk, ino, page) for (disk, ino), page in found.items()]

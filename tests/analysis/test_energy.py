@@ -105,7 +105,7 @@ def test_a_source_that_the_baseload_lacks_has_no_split(trace):
 def test_a_baseload_with_a_target_is_refused(trace):
     target = {"name": "x", "role": "target", "kind": "pid", "pid": 1}
     run = trace(rows("gpu_power", "W", [(0, 0.0), (1, 12.0)], "0"))
-    with pytest.raises(UsageError, match="has a target, and a baseload has none"):
+    with pytest.raises(UsageError, match="has a target, but a baseload is recorded"):
         energy(run, trace([], targets=[target]))
 
 

@@ -181,14 +181,14 @@ def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, work
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("runs/plots",), 6, "runs/plots is no trace, and holds none"),
-        (("runs/plots", "runs"), 6, "runs/plots is no trace, and holds none"),
+        (("runs/plots",), 6, "runs/plots is not a trace and contains none"),
+        (("runs/plots", "runs"), 6, "runs/plots is not a trace and contains none"),
         (("runs", "gone"), 6, "there is no trace gone"),
         (("runs/readme.txt", "runs"), 6, "runs/readme.txt is a file"),
-        (("runs", "--scheduler", "nonsense"), 2, "'nonsense' is no scheduler"),
-        (("runs", "--scheduler", "local:-1"), 2, "'local:-1' is no scheduler"),
-        (("runs", "--scheduler", "http://127.0.0.1:1"), 2, "is no scheduler"),
-        (("runs/a.trace", "--scheduler", "nonsense"), 2, "'nonsense' is no scheduler"),
+        (("runs", "--scheduler", "nonsense"), 2, "'nonsense' is not a scheduler"),
+        (("runs", "--scheduler", "local:-1"), 2, "'local:-1' is not a scheduler"),
+        (("runs", "--scheduler", "http://127.0.0.1:1"), 2, "is not a scheduler"),
+        (("runs/a.trace", "--scheduler", "nonsense"), 2, "'nonsense' is not a scheduler"),
         (("runs", "--html", "x.html"), 2, "the page of one trace"),
         (("runs/a.trace", "--html", "x.html", "--scheduler", "local:1"), 2, "of one trace"),
         (("runs", "--baseload", "runs"), 2, "runs holds 3 traces"),
@@ -196,7 +196,7 @@ def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, work
         (("runs", "--by", "phase"), 6, "runs/c.tar.zst has no table phases"),
         (("ftp://127.0.0.1:1/runs",), 6, "ftp://127.0.0.1:1/runs cannot be read"),
         (("nosuch://bucket",), 2, "nosuch://bucket cannot be opened"),
-        (("file:///nowhere",), 6, "file:///nowhere is no trace, and holds none"),
+        (("file:///nowhere",), 6, "file:///nowhere is not a trace and contains none"),
     ],
 )  # fmt: skip
 def test_what_cannot_be(tracer, runs, arguments, status, said):

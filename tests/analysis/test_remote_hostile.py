@@ -151,5 +151,5 @@ def test_folders_without_end_are_refused(serve, monkeypatch) -> None:
 
 
 def test_a_url_within_a_url_is_refused() -> None:
-    with pytest.raises(UsageError, match="leads to another URL"):
+    with pytest.raises(UsageError, match="contains another URL"):
         find(["simplecache::http://127.0.0.1:1/runs"])

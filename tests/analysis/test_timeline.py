@@ -86,7 +86,7 @@ def test_a_rate_is_of_the_second_and_faults_keep_their_kind(tmp_path):
     with made(tmp_path, page_faults=rows) as trace:
         frame = faults(trace, TENTHS).frame
     assert by_bin(frame, "minor") == {0: 30}
-    assert by_bin(frame, "neither minor nor major, or not told") == {0: 10}
+    assert by_bin(frame, "neither minor nor major, or not known") == {0: 10}
 
 
 def test_a_call_counts_in_each_bin_with_the_time_that_it_covers(tmp_path):
@@ -290,7 +290,7 @@ def test_samples_are_drawn_by_topic_and_what_is_always_0_is_not(tmp_path):
     cpu = lanes["CPU use (100 % is one CPU)"]
     found = {name: own["value"].tolist() for name, own in cpu.frame.groupby("series")}
     assert found == {"cpu use, job": [60.0, 80.0], "cpu use, machine": [90.0]}
-    assert "1 that were 0 throughout" in cpu.note
+    assert "1 series that were always 0" in cpu.note
     memory = lanes["Memory"]
     assert (memory.unit, memory.frame["value"].tolist()) == ("MiB", [3.0])
 

@@ -67,7 +67,7 @@ def test_of_a_write_that_is_too_long_to_be_one_the_begin_is_drawn(tmp_path):
     with made(tmp_path, block=rows) as trace:
         lane = places(trace, TENTHS)
     assert lane.frame["pages"].sum() == 1 << 17
-    assert "only the first 512 MiB" in lane.note
+    assert "longer than 512 MiB" in lane.note
 
 
 def test_files_have_a_table_of_their_pages(tmp_path):

@@ -269,7 +269,7 @@ def test_a_trace_that_does_not_tell_where_partitions_begin_goes_on_as_before(tmp
     assert data == ("fsync", None, None, "exact")
     with make_trace(tmp_path / "t", FSYNC, **several) as trace:
         assert notes(trace.manifest, {DISK})[0].startswith(
-            "the trace does not tell where 8:1, 8:2 begin on 8:0"
+            "the trace does not say where 8:1, 8:2 begin on 8:0"
         )
         assert page_writebacks(trace, [DISK]).by_device == {DISK: 2}
         with pytest.raises(BadTrace, match="where partition 8:1 begins"):

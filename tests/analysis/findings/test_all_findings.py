@@ -58,15 +58,15 @@ def test_losses_are_a_finding_and_mark_what_they_touch(found):
     }
     by_topic = found(tables)
     losses = by_topic["losses"]
-    assert losses.value == 25 and losses.sentence.startswith("18 events are missing, in 2 gaps")
+    assert losses.value == 25 and losses.sentence.startswith("18 events were lost in 2 gaps")
     assert by_topic["stalls"].lossy
-    assert "events were lost meanwhile" in by_topic["stalls"].sentence
+    assert "events were lost in this time" in by_topic["stalls"].sentence
     assert not by_topic["sync"].lossy  # of the targets' events none is missing
 
     after = {**tables, "loss": [{**GAP, "from": 150 * S, "to": 160 * S, "count": None}]}
     by_topic = found(after)
     assert not by_topic["stalls"].lossy
-    assert by_topic["losses"].sentence.startswith("events nobody counted are missing")
+    assert by_topic["losses"].sentence.startswith("an unknown number of events were lost")
     assert by_topic["losses"].certainty == "inferred"
 
 
@@ -198,6 +198,6 @@ def test_times_are_in_a_unit_that_fits(value, text):
 def test_a_path_is_its_file_and_a_name_keeps_its_end():
     assert file_name("/usr/lib/libtorch_cpu.so") == "libtorch_cpu.so"
     assert file_name("[anon]") == "[anon]"
-    assert file_name(None) == "a file that is not known"
+    assert file_name(None) == "an unknown file"
     assert name("a" * 100 + "end").endswith("end") and len(name("a" * 1000)) < 90
     assert name("a\x1b\n") == r"a\x1b\x0a"

@@ -220,7 +220,7 @@ def test_before_its_first_call_a_thread_may_have_been_in_one(waits):
     assert waits(processes=later, syscalls=calls, block=rows).total_s == 0
     found = waits(syscalls=calls[:1], block=rows)
     assert found.total_s == 0
-    assert "1 threads that made no call" in found.left_out
+    assert "threads without any system call (1)" in found.left_out
 
 
 @pytest.mark.parametrize("scope", ["target", "machine"])

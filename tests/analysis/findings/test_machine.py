@@ -25,7 +25,7 @@ def test_major_faults_by_file_and_phase(found):
     )
     major = by_topic["major faults"]
     assert major.value == 71
-    assert major.sentence.startswith("71 % of major faults are libtorch_cpu.so in model_load")
+    assert major.sentence.startswith("71 % of major faults read libtorch_cpu.so in model_load")
     assert major.weight == pytest.approx(0.71 * 0.25)
     every = by_topic["page faults"]
     assert every.value == 80
@@ -51,7 +51,7 @@ def test_cpu_and_memory_that_are_short(found):
     assert by_topic["CPU use"].value == pytest.approx(90)
     assert by_topic["memory pressure"].value == 10
     assert by_topic["swap"].value == 100
-    assert by_topic["swap"].sentence.startswith("100.0 MiB went to swap or came back")
+    assert by_topic["swap"].sentence.startswith("100.0 MiB moved to or from swap")
     assert by_topic["disk use"].value == 80
 
 

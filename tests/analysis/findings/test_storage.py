@@ -41,7 +41,7 @@ def test_what_one_container_dirtied_of_what_another_one_s_fsync_waits_for(found)
     tenants = by_topic["tenants"]
     assert tenants.value == 63
     assert tenants.sentence.startswith(
-        "container B dirtied 63 % of what was written for container A's fsync (63 of 100 pages)"
+        "container B dirtied 63 % of the pages written for container A's fsync (63 of 100)"
     )
     assert tenants.certainty == "inferred"
     assert by_topic["writers"].value == pytest.approx(100 * 563 / 600)

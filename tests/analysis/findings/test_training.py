@@ -64,10 +64,10 @@ def test_fsync_and_checkpoints_have_their_share(found):
         }
     )
     assert by_topic["sync"].value == 4
-    assert "fsync and the like) takes at most 4.0 %" in by_topic["sync"].sentence
+    assert "(mainly fsync) takes at most 4.0 %" in by_topic["sync"].sentence
     assert "3 calls of 1.33 s" in by_topic["sync"].sentence
     assert by_topic["checkpoints"].value == 6
-    assert "2 of 3 s on average" in by_topic["checkpoints"].sentence
+    assert "2 saved, 3 s each on average" in by_topic["checkpoints"].sentence
 
 
 STEPS = [
@@ -90,7 +90,7 @@ def test_waiting_for_data_and_who_makes_one_wait(found):
     by_topic = found({"phases": STEPS})
     loading = by_topic["data loading"]
     assert loading.value == 40 and loading.weight == 0.4
-    assert "no process of its own loads data" in loading.sentence
+    assert "the training process loads its data itself" in loading.sentence
     assert by_topic["first epoch"].value == 3
     assert "wait 3 times as long for their data as later ones (6 s, then 2 s)" in (
         by_topic["first epoch"].sentence
@@ -106,7 +106,8 @@ def test_waiting_for_data_and_who_makes_one_wait(found):
     assert "the one process that loads data does not keep up" in by_topic["data loading"].sentence
     assert by_topic["loaders"].value == 20  # 10 s of reading in 50 s of loading
     assert (
-        "20 % of loading in calls that read: the rest is decoding" in by_topic["loaders"].sentence
+        "20 % of their loading time in read calls: the rest is decoding"
+        in by_topic["loaders"].sentence
     )
 
 

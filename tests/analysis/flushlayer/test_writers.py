@@ -182,4 +182,4 @@ def test_report_has_the_targets_pages_beside_the_machines(trace):
     assert rows.loc["journal"].tolist() == [96, 32]
     found = waited_for(trace)[0].sentence
     assert "42 % of the 904.0 KiB" in found  # the journal's 96 of 226 pages
-    assert "of the targets' 216.0 KiB it is 59 %" in found  # 32 of 54
+    assert "of the targets' 216.0 KiB, up to 59 % was waited for" in found  # 32 of 54

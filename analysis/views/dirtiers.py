@@ -1,15 +1,16 @@
-"""Who made an inode's pages dirty since they were last all clean.
+"""The processes that dirtied an inode's pages since all of its pages were last clean.
 
-A page that is dirty already raises no event when it is written again, but a mark of its inode,
-and that once a tick: everybody who has dirtied a page of the inode, or marked it while it had
-dirty pages, since its last complete write-out may have a part in the next one. Complete are: a
-flusher's bracket at whose end no page of the inode is dirty, ext4's write-out of a whole file
-that waits, and a system call fsync or fdatasync on xfs and btrfs. A file that was removed has no
-dirty pages, either. Kernel threads, and a process that marks a file amid ext4's write-out of it,
-dirty no page of their own: they have no part.
+A write to a page that is already dirty leaves no event of its own; it marks the inode, at most once
+a tick. So every process that dirtied a page of the inode, or marked the inode while it had dirty
+pages, since its last complete write-out may have a part in the next one. These write-outs are
+complete: a flusher's bracket after which no page of the inode is dirty, ext4's write-out of a whole
+file that waits, and the system calls fsync and fdatasync on xfs and btrfs. A removed file has no
+dirty pages, either. Kernel threads, and a process that marks a file during ext4's write-out of it,
+dirty no page of their own and have no part.
 
-A flusher's bracket names the disk. On a disk that several file systems share, it is of those whose
-places it wrote to; one that wrote nothing, or where nobody knows the places, is of none.
+A flusher's bracket names the disk. On a disk that several file systems share, it belongs to the
+file systems that it wrote to. If it wrote nothing, or if their places on the disk are not known, it
+belongs to none.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
 _LOOK_AT = 200_000
-"""Events among which the kernel's bit for dirty pages is looked for."""
+"""Number of events that are searched for the kernel's bit for dirty pages."""
 
-# Marking a folio dirty marks its inode so, at once: include/linux/fs.h has had more than one
-# number for that, and the print format does not tell.
+# Marking a folio dirty marks its inode at once. include/linux/fs.h has had several values for that
+# flag, and the print format does not give it.
 _DIRTY_PAGES = f"""
 CREATE OR REPLACE TEMP TABLE dirty_pages AS
 SELECT mode(flags) AS bit FROM (
@@ -34,7 +35,7 @@ SELECT mode(flags) AS bit FROM (
     AND flags > 0 AND flags & (flags - 1) = 0
 """
 
-# One number for each inode that was written: joined faster than two names.
+# One number per written inode: it joins faster than two names.
 _NODES = """
 CREATE OR REPLACE TEMP TABLE nodes AS
 SELECT disk, fs, ino, row_number() OVER () AS node FROM (
@@ -58,7 +59,7 @@ WITH inodes AS (
     WHERE event IN ('writepages_start', 'writepages_end', 'fsync')
     WINDOW by_thread AS (PARTITION BY tid ORDER BY ts, row)
 ), freed AS (
-    -- A file that is gone has no dirty pages: the next one of its number begins anew.
+    -- A removed file has no dirty pages: the next file of its number begins clean.
     SELECT fs, ino, ts FROM {of_files("file_writes")}
     WHERE event = 'free_inode' AND ino IS NOT NULL
 ), by_file_system AS (
@@ -84,8 +85,7 @@ WITH inodes AS (
 ), ordered AS (
     SELECT node, max(start) AS since, "end" FROM found GROUP BY node, "end"
 ), later AS (
-    -- Of write-outs of an inode at the same time one that began before another that has ended says
-    -- nothing more.
+    -- A write-out that began before another one, and ended later, adds nothing.
     SELECT node, since, "end", max(since) OVER (PARTITION BY node ORDER BY "end"
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS known
     FROM ordered QUALIFY known IS NULL OR since > known
@@ -98,14 +98,14 @@ SELECT node, -1, -1, 0 FROM nodes
 _DIRTIED = f"""
 CREATE OR REPLACE TEMP TABLE dirtied AS
 WITH asked AS (
-    -- In task context: kernel threads dirty inodes as they write them, or for somebody else.
+    -- Kernel threads dirty inodes as they write them, or for another process.
     SELECT ts, row, d.tid, node, d.ino, d.pid, p.life, event = 'dirty_folio' AS folio
     FROM dirty_rows d JOIN nodes n ON d.dev = n.disk AND d.ino = n.ino
     ANTI JOIN (SELECT * FROM threads WHERE kernel) k ON {owns("k", "d")}
     LEFT JOIN threads p ON {owns("p", "d", "pid")}
     WHERE event IN ('dirty_folio', 'mark_inode_dirty')
 ), marks AS (
-    -- So does who writes out what others have dirtied.
+    -- A process that writes out pages marks their inode, too.
     SELECT m.*, s.latest.event = 'writepages_start' AND s.latest.ino = m.ino AS writes_out
     FROM (SELECT * FROM asked WHERE NOT folio) m
     ASOF LEFT JOIN file_steps s ON m.tid = s.tid AND m.ts >= s.ts
@@ -115,12 +115,12 @@ UNION ALL
 SELECT * EXCLUDE (tid, ino, writes_out) FROM marks WHERE writes_out IS DISTINCT FROM true
 """
 
-# What is dirtied while a write-out lasts belongs to it or to the next one: to both.
+# Pages dirtied during a write-out belong to it or to the next one: they count for both.
 _PARTS = """
 CREATE OR REPLACE TEMP TABLE parts AS
 WITH held AS (
     SELECT h.* EXCLUDE (number), c.since FROM (
-        -- From the last one that had ended to the last one that had begun.
+        -- From the last write-out that had ended to the last one that had begun.
         SELECT d.*, unnest(range(o.number, greatest(o.number, b.number) + 1)) AS number
         FROM dirtied d ASOF JOIN cleaned o ON d.node = o.node AND d.ts >= o."end"
         ASOF JOIN cleaned b ON d.node = b.node AND d.ts >= b.since
@@ -128,7 +128,7 @@ WITH held AS (
 ), begun AS (
     SELECT node, since, min(ts) AS first_page FROM held WHERE folio GROUP BY ALL
 ), firsts AS (
-    -- Where no page is dirty yet, whose pages could an inode's mark stand for?
+    -- Before the first dirty page, a mark of the inode stands for no page.
     SELECT node, since, pid, life, min(ts) AS ts FROM held JOIN begun USING (node, since)
     WHERE ts >= first_page GROUP BY ALL
 )
@@ -145,13 +145,13 @@ WINDOW until AS (PARTITION BY node, since ORDER BY f.ts RANGE UNBOUNDED PRECEDIN
 
 
 def make_dirtiers(trace: Trace) -> None:
-    """Make the tables `nodes`, `cleaned`, `dirtied` and `parts`, of the inodes in `submissions`.
+    """Makes the tables `nodes`, `cleaned`, `dirtied` and `parts` for the inodes in `submissions`.
 
     `nodes`: a number (node) for each inode (disk, fs, ino). `cleaned`: node, since and end (ns):
-    from `end` on only what was dirtied from `since` on can be dirty; number (of the node's, in
+    from `end` on, only pages dirtied from `since` on can be dirty; number (of the node's row, in
     order of time). `dirtied`: ts, row (of the table dirty), node, pid, life (of the process, in
-    `threads`; null: not known), folio (a page, not the inode alone). `parts`, a row for every
-    process that begins to have a part: node, since (of `cleaned`), ts, pid, life, dirtiers
+    `threads`; null: not known), folio (true: a page; false: only the inode). `parts`, a row
+    when a process begins to have a part: node, since (of `cleaned`), ts, pid, life, dirtiers
     (processes until now), mine (of them of targets), known (of them in the table processes), target
     and container (null: not the same for all of them).
 

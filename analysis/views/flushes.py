@@ -1,21 +1,22 @@
-"""Flushes: what was written back, why, for which inode, and who had made it dirty.
+"""Flushes: the pages written back, with the reason, the inode, and the process that dirtied them.
 
-The chain: a write bio's reason is that of the writeback_start .. writeback_written bracket that
-its thread is in, its inode that of the writeback_single_inode bracket; outside of brackets the
-file system names the inode, and the reason is the journal's, a direct write's, or that of the
-system call (`submissions`). The dirtier is whoever last dirtied a page of that inode (`dirtiers`).
+A write bio takes its reason from the writeback_start .. writeback_written bracket of its thread,
+and its inode from the writeback_single_inode bracket. Outside of brackets the file system names the
+inode, and the reason is the journal, a direct write, or the system call (`submissions`). The
+dirtier is the process that last dirtied a page of the inode (`dirtiers`).
 
-`certainty` says what of a row is fact:
+`certainty` says which parts of a row are facts:
 
-- exact: reason and inode by events, and nobody but the dirtier had a part in it. Where the dirtier
-  is null (the journal's writes; nobody was seen to dirty it) only reason and inode are facts;
-- ambiguous: as exact, but other processes may have dirtied pages of the inode, too, since it
-  was last clean: `dirtiers` of them were seen;
-- inferred: the reason from a system call that can have other causes;
-- unknown: events are missing, or nothing tells.
+- exact: recorded events name the reason and the inode, and only the dirtier dirtied the pages. If
+  the dirtier is null (the journal's writes; no event of dirtying), only reason and inode are facts;
+- ambiguous: recorded events name the reason and the inode, but other processes may have dirtied
+  pages of the inode, too, since it was last clean. The column `dirtiers` counts those seen;
+- inferred: the reason comes from a system call that can have other causes;
+- unknown: events were lost, or no event names the reason.
 
-What others dirtied before the recording only the flusher tells, by the age of what it writes: an
-fsync of a file that was not clean since is `exact` by what was recorded alone.
+Pages that others dirtied before the recording show only in the flusher's events, which give the
+age of what it writes. An fsync of a file that was not clean since the start is `exact` as far as
+the recording goes.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ LEFT JOIN stages s ON s.start <= m.ts AND m.ts <= s.ended GROUP BY m.ts
 _DIRTIER = f"""
 CREATE OR REPLACE TEMP TABLE dirtied_by AS
 WITH asked AS (
-    -- A direct write is its caller's, whoever submits it.
+    -- A direct write belongs to its caller, even if another thread submits it.
     SELECT id, ts, at_ns, node, CASE WHEN r.tid = by_tid THEN r.pid ELSE o.pid END AS pid, direct,
         extents
     FROM submissions r JOIN nodes USING (fs, ino)
@@ -85,7 +86,7 @@ WITH asked AS (
     ASOF JOIN cleaned c ON a.node = c.node AND a.at_ns >= c."end"
 ), last_dirtied AS (
     SELECT a.id, d.ts, d.pid FROM (SELECT id, node, at_ns FROM asked) a
-    -- Of several at one time the last one.
+    -- The last of several at one time.
     ASOF JOIN (
         SELECT ts, node, arg_max(pid, row) AS pid FROM dirtied WHERE folio GROUP BY ts, node) d
         ON a.node = d.node AND a.at_ns >= d.ts
@@ -105,7 +106,7 @@ WITH asked AS (
     JOIN parts p ON a.node = p.node AND a.since = p.since AND w.pid = p.pid
         AND w.life IS NOT DISTINCT FROM p.life AND a.at_ns >= p.ts
 ), strangers AS (
-    -- Who writes directly, and has no part in the pages.
+    -- Direct writers that dirtied none of the pages.
     SELECT * FROM writers ANTI JOIN has_part USING (id)
 ), whose AS (
     SELECT a.id, a.ts, a.since,
@@ -190,7 +191,7 @@ def _build(trace: Trace) -> None:
 
 FLUSHES = View(
     VIEW,
-    "One row a write bio, in order of time.",
+    "One row per write bio, in order of time.",
     (
         TS,
         DEV,
@@ -198,21 +199,21 @@ FLUSHES = View(
         Column("nr_sector", Type.INT64, "length", "sectors"),
         Column("rwbs", Type.TEXT, "operation and flags, as the kernel writes them"),
         Column("page", Type.UINT64, "its first page on the device", "pages"),
-        Column("pages", Type.INT64, "pages of 4096 bytes that it lies on", "pages"),
+        Column("pages", Type.INT64, "pages of 4096 bytes that it covers", "pages"),
         Column("ino", Type.UINT64, "inode; null: not known"),
         Column("root", Type.UINT64, "btrfs: the subvolume in which `ino` counts"),
         Column(
             "path",
             Type.TEXT,
-            "a name of the file at the end of the recording; null: gone, metadata, or not found",
+            "a name of the file at the end of the recording; null: removed, metadata, or not found",
         ),
         Column(
             "reason",
             Type.TEXT,
-            "background, periodic, sync, vmscan, ... as the flusher has it; fsync: also of O_SYNC "
-            "writes; journal, direct, other",
+            "background, periodic, sync, vmscan, ... as the flusher names it; fsync (and O_SYNC "
+            "writes); journal; direct; other",
         ),
-        Column("call", Type.TEXT, "system call that it happened in"),
+        Column("call", Type.TEXT, "system call in which it was submitted"),
         Column("pid", Type.INT32, "process that submitted it"),
         Column("comm", Type.TEXT, "name of that thread"),
         Column(
@@ -220,14 +221,20 @@ FLUSHES = View(
             Type.INT32,
             "process that last dirtied a page of the inode, or wrote directly",
         ),
-        Column("target", Type.TEXT, "target of the dirtier; null, too, where several differ"),
-        Column("container", Type.TEXT, "container of the dirtier, by its id; null likewise"),
+        Column(
+            "target", Type.TEXT, "target of the dirtier; null also if the dirtiers have several"
+        ),
+        Column(
+            "container",
+            Type.TEXT,
+            "id of the dirtier's container; null also if the dirtiers have several",
+        ),
         Column("phase", Type.TEXT, "data_load, model_load, train or inference of the dirtier"),
         COLUMN,
-        Column("certainty", Type.TEXT, "exact, ambiguous, inferred or unknown: what of it is fact"),
+        Column("certainty", Type.TEXT, "exact, ambiguous, inferred or unknown"),
         Column("dirtiers", Type.INT32, "processes that dirtied the inode since it was last clean"),
-        Column("own", Type.BOOL, "of a file of the recorder's own"),
-        Column("row", Type.INT64, "row of its event in the table block, which is in order"),
+        Column("own", Type.BOOL, "belongs to a file of the recorder"),
+        Column("row", Type.INT64, "row of its event in the table block"),
     ),
     needs=("block",),
     build=_build,
@@ -236,9 +243,9 @@ FLUSHES = View(
 
 
 def flushes(trace: Trace) -> str:
-    """Make the view `flushes`; returns its name. Columns and units: `FLUSHES`.
+    """Makes the view `flushes` and returns its name. `FLUSHES` gives columns and units.
 
-    Needs table block; the others sharpen what it says. A process that writes to a page that is
-    dirty already, within a tick of somebody else, leaves no event.
+    Needs the table block; other tables make the answers more certain. A process that writes to a
+    page that is already dirty, within a tick of another process, leaves no event.
     """
     return FLUSHES.make(trace)

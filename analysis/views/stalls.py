@@ -1,27 +1,27 @@
-"""Stalls: each time that a thread of a target waited for storage, as far as events tell.
+"""Stalls: the times that a thread of a target waited for storage, as far as events show.
 
-Five kinds of evidence, and what each gives:
+There are five kinds of evidence:
 
-- throttle: the kernel put a thread to sleep that had dirtied pages (balance_dirty_pages). The
-  time is the pause that the kernel set, to a millisecond: exact, but for how late it woke.
-- sync: a call that waits until data are written (fsync, msync, ...), or another in which a file
-  system was asked to sync (a write to a file that is O_SYNC). The call's whole time: at most so.
-- direct: another call, as a read or a write, in which a direct transfer began. The call's whole
-  time.
-- read: any other call in which its thread queued a read of a device. The call's whole time; it
-  may have been read ahead only, and not waited for.
-- major_fault: a fault that had to read. How long, no event tells: null.
+- throttle: the kernel put a thread to sleep that had dirtied pages (balance_dirty_pages). The time
+  is the pause that the kernel set, to a millisecond. It is exact, except for a late wake-up.
+- sync: a call that waits until data is written (fsync, msync, ...), or another call in which a file
+  system synced (a write to an O_SYNC file). The time is the whole call, an upper bound.
+- direct: another call, such as a read or a write, that began a direct transfer. The time is the
+  whole call.
+- read: any other call in which the thread queued a read of a device. The time is the whole call;
+  the read may have been read-ahead that nobody waited for.
+- major_fault: a fault that had to read. No event gives its time: null.
 
-A throttle or a major fault in a call is a row of its own, beside that of the call. Calls that only
-begin transfers, for somebody to wait for later, count for none of sync, direct and read: io_submit,
-io_uring_enter, readahead, fadvise64, madvise and their like. What happened after a call that did
-not return, and before its thread's next one, was in it.
+A throttle or a major fault within a call has its own row, beside the call's. Calls that only begin
+transfers, for another call to wait for, count as neither sync, direct nor read: io_submit,
+io_uring_enter, readahead, fadvise64, madvise and similar. An event after a call that did not
+return, and before the thread's next call, belongs to that call.
 
-It is evidence, and no bound: `write_waits` has all that a job may have waited for.
+Stalls are evidence, not a bound: `write_waits` has all times in which a job may have waited.
 
-What is not seen: who waits for a read or a write-out that another thread has begun, for a lock
-or a journal's commit that waits for storage, for a request of io_uring or libaio; a fault, where
-perf did not tell major ones; and kinds whose table was not recorded.
+Stalls do not show waits for a read or a write-out that another thread began, for a lock or a
+journal commit that waits for storage, or for requests of io_uring and libaio. They show no faults
+if perf did not record major ones, and no kind whose table was not recorded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WITHOUT_WAIT = (
     *("io_submit", "io_uring_enter", "io_uring_setup"),
     *("readahead", "fadvise64", "madvise", "process_madvise"),
 )
-"""Calls that begin transfers for somebody to wait for later."""
+"""Calls that begin transfers for another call to wait for."""
 
 _MOMENTS = f"""
 CREATE OR REPLACE TEMP TABLE stall_moments AS
@@ -65,7 +65,7 @@ WITH told AS (
         CASE WHEN t.synced OR s.name IN {SYNC} THEN 'sync'
             WHEN t.direct THEN 'direct' ELSE 'read' END AS kind
     FROM (SELECT s.* FROM syscalls s SEMI JOIN mine o ON {owns("o", "s")}) s
-    -- Of two calls of one time it is the one that make_calls_before has chosen.
+    -- Of two calls of one time, take the one that make_calls_before chose.
     LEFT JOIN told t ON s.tid = t.tid AND s.ts = t.ts AND s.name = t.call
         AND coalesce(least(s.ts::HUGEINT + s.dur_ns, {LATEST}), {LATEST}) = t.returned
     WHERE t.tid IS NOT NULL OR s.name IN {SYNC}
@@ -98,14 +98,14 @@ def _build(trace: Trace) -> None:
 
 STALLS = View(
     "stalls",
-    "One row each time that a thread of a target waited for storage.",
+    "One row per time that a thread of a target waited for storage.",
     (
         TS,
         Column("dur_ns", Type.INT64, "how long; null: not known", "ns"),
         PID,
         TID,
         Column("kind", Type.TEXT, "throttle, sync, direct, read or major_fault"),
-        Column("call", Type.TEXT, "the system call; null: it was none"),
+        Column("call", Type.TEXT, "the system call; null: outside of calls"),
         Column(
             "certainty",
             Type.TEXT,

@@ -1,14 +1,14 @@
 """Write bios and the context that each was submitted in: bracket, system call, file system.
 
-Every bio is looked at where it was decided on: for one that a btrfs worker submits, that is the
-moment and the thread that queued the worker's task. Then, by the last events of that thread:
-is it in a write-back bracket, in a system call, and which inode did its file system name last?
+A bio's context is taken at the place of the decision to write: for a bio of a btrfs worker, that is
+the time and the thread that queued the worker's task. The last events of that thread then tell
+whether it is in a write-back bracket, whether it is in a system call, and which inode its file
+system named last.
 
-What a file system said holds until the system call ends that it was said in, and until the next
-bracket begins or ends. A clock may be too coarse for brackets: as many that begin as end at one
-time leave a thread as it was, in a bracket or in none. Lost events between what a row goes by and
-the bio make it `unknown`; lost system calls since the call began make it `inferred`, where the
-call is what tells.
+A statement of a file system holds until its system call ends, and until the next bracket begins or
+ends. A clock may be too coarse for brackets: if as many begin as end at one time, the thread stays
+as it was, in a bracket or outside. Events lost between the evidence and the bio make a row
+`unknown`. System calls lost since the call began make it `inferred`, if the call is the evidence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WRITE_CALLS = (
     *("io_submit", "io_uring_enter"),
 )
 _NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync", "direct_start")
-"""Events that name the inode of the bios that follow."""
+"""Events that name the inode of the following bios."""
 
 _BIOS = f"""
 CREATE OR REPLACE TEMP TABLE bios AS
@@ -42,7 +42,7 @@ FROM {of_bios("block_rows")}
 WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'write'
 """
 
-# Works have a number each in order of time, which of those at one time rows tell.
+# Each work has a number in order of time; rows give the order of those at one time.
 _WORKS = """
 CREATE OR REPLACE TEMP TABLE works AS
 SELECT row, work, row_number() OVER (ORDER BY ts, row) AS place FROM file_writes_rows
@@ -51,7 +51,10 @@ WHERE event IN ('work_queued', 'work_start', 'work_end')
 
 
 def _steps(table: str, threads: str, rows: str) -> str:
-    """SQL for a table of what each thread's file systems said last, at `rows` of `threads`."""
+    """Returns SQL for a table of the last statements of each thread's file systems.
+
+    `threads` and `rows` are SQL conditions: the threads, and the events that get a row.
+    """
     return f"""
 CREATE OR REPLACE TEMP TABLE {table} AS
 WITH named AS (
@@ -59,7 +62,7 @@ WITH named AS (
     FROM {of_files("file_writes_rows")} f LEFT JOIN works w USING (row)
     WHERE f.event != 'free_inode' AND {threads}
 ), begun AS (
-    -- A direct write's end may come in an interrupt, amid whatever the thread does.
+    -- A direct write may end in an interrupt, whatever its thread does at that time.
     SELECT *, event = 'direct_start' OR event = 'direct_end' AND file = last_value(
         CASE WHEN event = 'direct_start' THEN file END IGNORE NULLS)
         OVER (PARTITION BY tid ORDER BY ts, row ROWS UNBOUNDED PRECEDING) AS own_direct
@@ -80,7 +83,7 @@ SELECT ts, tid, work, place,
     last_value(CASE WHEN event IN ('fast_commit_start', 'fast_commit_end') THEN step END
         IGNORE NULLS) OVER until AS committed,
     last_value(run IGNORE NULLS) OVER until AS run,
-    -- Compressed extents are made by the worker itself: the last one within its task, if any.
+    -- A worker makes compressed extents itself: take the last one within its task, if any.
     last_value(CASE WHEN event = 'ordered_extent' THEN {{'made': step}}
         WHEN run IS NOT NULL THEN {{'made': step}} END IGNORE NULLS) OVER until AS extent
 FROM packed
@@ -90,7 +93,7 @@ QUALIFY {rows}
 """
 
 
-# Of several at one time the last one knows the others.
+# The last event of a time covers the others of that time.
 _STEPS = _steps("file_steps", "true", "lead(ts) OVER by_thread IS DISTINCT FROM ts")
 _QUEUED = _steps(
     "queued",
@@ -98,7 +101,7 @@ _QUEUED = _steps(
     "event = 'work_queued'",
 )
 
-# A worker's task may have been queued by another worker's (first compressed, then summed).
+# A worker's task may have been queued by another worker's task (compressed, then summed).
 _WORKED = """
 CREATE OR REPLACE TEMP TABLE worked AS
 WITH first_run AS (
@@ -114,14 +117,14 @@ WITH first_run AS (
     SELECT id, ts, extent, queue, CASE WHEN queue.run.work IS NULL THEN queue ELSE queue2 END AS q
     FROM second_queue
 )
--- A task that nobody was seen to queue has no context: no thread has the number -1.
+-- A task without a recorded queueing has no context: no thread has the number -1.
 SELECT id, coalesce(q.tid, -1) AS by_tid, coalesce(q.ts, ts) AS at_ns, q.latest, q.direct, q.synced,
     q.committed,
     coalesce(extent.made, CASE WHEN queue.run.work IS NOT NULL THEN queue.extent.made END) AS extent
 FROM begun
 """
 
-# Each join by itself and narrow: DuckDB sorts what it joins by time, with all of its columns.
+# Joins are apart and narrow: DuckDB's ASOF join sorts all columns of both sides.
 _PLACED = f"""
 CREATE OR REPLACE TEMP TABLE placed AS
 WITH placed AS (
@@ -140,8 +143,8 @@ WITH instants AS (
         arg_max(reason, row) FILTER (event = 'start') AS reason
     FROM writeback_rows WHERE event IN ('start', 'written') GROUP BY ALL
 ), work AS (
-    -- A clock may be too coarse to tell an empty bracket from the end of one and the next one's
-    -- start: as many of both leave the thread where it was, in a bracket or in none.
+    -- A coarse clock shows an empty bracket like the end of one and the start of the next: as many
+    -- of both leave the thread as it was.
     SELECT ts, tid, CASE WHEN last_value(CASE WHEN begun != ended THEN begun > ended END
             IGNORE NULLS) OVER (PARTITION BY tid ORDER BY ts) THEN reason END AS reason
     FROM instants
@@ -174,7 +177,7 @@ WITH found AS (
     ASOF LEFT JOIN calls_of_bios c ON p.by_tid = c.tid AND p.at_ns >= c.ts
 )
 SELECT id, CASE WHEN lasts THEN call END AS call, CASE WHEN lasts THEN ts END AS call_at,
-    -- What was said in a call that has returned is over, and so is what an earlier thread said.
+    -- A statement ends with its call, and with its thread.
     CASE WHEN lasts THEN ts
         ELSE greatest(CASE WHEN ts >= coalesce(begun, ts) THEN returned + 1 END, begun)
         END AS told_from
@@ -201,7 +204,7 @@ WITH lost AS (
     SELECT b.id, m.until AS machine_lost FROM (SELECT id, ts FROM bios) b
     ASOF LEFT JOIN (SELECT * FROM lost WHERE machine) m ON b.ts >= m.start
 ), of_target AS (
-    -- Of system calls, by which only that moment is looked at.
+    -- System calls are looked up at that time only.
     SELECT p.id, k.until AS target_lost FROM (SELECT id, at_ns FROM placed) p
     ASOF LEFT JOIN (SELECT * FROM lost WHERE NOT machine) k ON p.at_ns >= k.start
 )
@@ -218,8 +221,8 @@ WITH joined AS (
     FROM bios b JOIN placed p USING (id) JOIN brackets k USING (id) JOIN in_call c USING (id)
     JOIN in_step s USING (id) JOIN after_loss l USING (id)
 ), fresh AS (
-    -- What a file system last said holds in the same system call, outside of brackets that have
-    -- ended since, and for its own volume.
+    -- The last statement of a file system holds in the same system call, outside of brackets that
+    -- have ended since, and for its own volume.
     SELECT * EXCLUDE (latest, direct, synced, committed),
         CASE WHEN latest.fs = fs AND latest.ts >= coalesce(told_from, 0)
             AND latest.ts >= coalesce(work_at, 0) AND latest.ts >= coalesce(inode_at, 0)
@@ -260,7 +263,7 @@ WITH joined AS (
             CASE WHEN evidence = 'bracket' THEN work_at END,
             CASE WHEN bracket_ino IS NOT NULL THEN inode_at END,
             CASE WHEN evidence = 'direct' THEN direct.ts END,
-            -- A system call that is known tells of itself.
+            -- A recorded system call is evidence enough.
             CASE WHEN evidence IN ('fsync', 'after_fsync') AND NOT coalesce(
                 call IN {SYNC_FILE} AND coalesce(target_lost < call_at, true), false)
                 THEN synced.ts END,
@@ -274,7 +277,7 @@ WITH joined AS (
 SELECT id, ts, at_ns, by_tid, dev, disk, fs, sector, nr_sector, rwbs, metadata, page, pages, pid,
     tid, comm, ino, root, call, bracket_ino IS NOT NULL AS in_bracket,
     inode_at AS bracket_at, {apart("inode_at", "age")} AS dirty_since,
-    -- What a direct write writes is its caller's, but for pages that others left in its way.
+    -- A direct write writes the caller's data, except pages of others that are in its way.
     evidence = 'direct' AND latest.event IS DISTINCT FROM 'writepages_start' AS direct,
     latest.event IN ('map_blocks', 'ordered_extent') AS extents, machine_lost,
     CASE evidence
@@ -286,10 +289,10 @@ SELECT id, ts, at_ns, by_tid, dev, disk, fs, sector, nr_sector, rwbs, metadata, 
         WHEN 'write_call' THEN 'direct'
         ELSE 'other' END AS reason,
     CASE
-        -- The end of a bracket may be among events that were lost since its start.
+        -- The end of a bracket may be among the lost events.
         WHEN machine_lost >= since OR by_tid = -1 THEN 'unknown'
         WHEN evidence IN ('bracket', 'log', 'direct') THEN 'exact'
-        -- ext4 tells of the end, too: no system call is needed.
+        -- ext4 records the end, too: no system call is needed.
         WHEN evidence = 'fsync' AND synced.event = 'fsync_start' THEN 'exact'
         WHEN evidence IN ('write_call', 'after_fsync') THEN 'inferred'
         WHEN target_lost >= call_at THEN 'inferred'
@@ -301,12 +304,12 @@ FROM judged
 
 
 def make_submissions(trace: Trace) -> None:
-    """Make the table `submissions`: one row a write bio.
+    """Makes the table `submissions`: one row per write bio.
 
     Columns: id (its row in the table block); those of the bio (ts, dev, sector, nr_sector, rwbs,
-    page, pages, pid, tid, comm; metadata: whether rwbs says so); disk and fs (its volume as
-    write-back events and as file systems call it); at_ns and by_tid (when it was decided on, by
-    which thread; -1: not known); reason and certainty (exact, inferred, unknown); call; ino and
+    page, pages, pid, tid, comm; metadata: by rwbs); disk and fs (the names of its volume in
+    write-back events and in file systems' events); at_ns and by_tid (time and thread of the
+    decision to write; -1: not known); reason and certainty (exact, inferred, unknown); call; ino and
     root (null: not known); in_bracket (the inode by a write-back bracket), bracket_at (ns: where it
     begins), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages of
     others that were in its way); machine_lost (ns: the end of the losses that began before it).

@@ -1,8 +1,7 @@
-"""Whose a thread number is at a time: the kernel gives the numbers of dead threads to new ones.
+"""Threads: the kernel gives the numbers of dead threads to new ones, so a number has several lives.
 
-One row per life of a number. A life lasts from its thread's start until the next thread of that
-number starts. The first life also takes the events before it, since a recording need not have seen
-its start.
+A life lasts from its thread's start until the next thread of that number starts. The first life
+also takes the events before it, since its start need not have been recorded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A write bio is the targets', others', of both, or nobody can tell.
+"""The owner of a write bio: the targets, others, both, or not known.
 
-A dirtier tells (`dirtiers`). Where there is none, as for the journal and metadata, which belong to
-everybody, it is inferred: a process that submits them writes its own; what a kernel thread writes
-of them while a call of a target lasts that waits for the disk is the target's. A direct write, an
-fsync, or what a call such as close writes out is, without a dirtier, that of the process that
-calls. All else is not known.
+The dirtiers decide (`dirtiers`). Bios without a dirtier, such as the journal's and metadata, which
+belong to everybody, are inferred. Metadata that a process submits is its own. Metadata that a
+kernel thread submits during a target's call that waits for the disk is the target's. A direct
+write, an fsync, or a write-out in a call such as close, without a dirtier, belongs to the calling
+process. The owner of all other bios is not known.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from probes.schema import Column, Type
 from tracer.store.trace import Trace
 
 MINE = ("target", "shared")
-"""Values of the column whose that are the targets'."""
+"""Values of the column `whose` that mean a target."""
 
 COLUMN = Column(
     "whose",
     Type.TEXT,
-    "target: only targets' processes dirtied it; shared: others did, too; other: only others; "
-    "null: not known. Where `dirtier` is null it is inferred, from who submitted it or syncs",
+    "target: only targets' processes dirtied it; shared: targets' and others; other: only others; "
+    "null: not known. Inferred from the submitter or a sync if `dirtier` is null",
 )
 
-# By a call made for it, or by another that a file system syncs in (a write to an O_SYNC file).
+# Calls that sync, and other calls in which a file system syncs (a write to an O_SYNC file).
 _SYNCING = f"""
 CREATE OR REPLACE TEMP TABLE syncing AS
 WITH calls AS (
@@ -70,7 +70,7 @@ FROM asked LEFT JOIN meanwhile USING (id)
 
 
 def make_undirtied(trace: Trace) -> None:
-    """Make the table `undirtied`: id and whose, of each bio of `submissions` without a dirtier.
+    """Makes the table `undirtied`: id and whose of each bio of `submissions` without a dirtier.
 
     Needs the tables `submissions`, `threads`, `dirtied_by`, `calls_of_fsyncs`, and syscalls and
     file_writes, which may be empty.
@@ -81,7 +81,7 @@ def make_undirtied(trace: Trace) -> None:
 
 
 def everybody_because(trace: Trace, all_writers: bool) -> str:
-    """Why everybody's pages are taken of a trace; empty: the targets' can be told, and are."""
+    """Returns the reason to take everybody's pages of a trace; empty: take the targets' alone."""
     if all_writers:
         return "as asked for"
     targets = trace.manifest["targets"]
@@ -90,5 +90,5 @@ def everybody_because(trace: Trace, all_writers: bool) -> str:
     if any(target["kind"] == "machine" for target in targets):
         return "the whole machine was recorded"
     if not {"dirty", "processes"} <= set(trace.tables):
-        return "nobody's can be told: without the probe dirty no event names who dirtied a page"
+        return "without the probe dirty, no event names the process that dirtied a page"
     return ""

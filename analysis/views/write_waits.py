@@ -1,37 +1,36 @@
-"""The times in which the jobs may have waited for a disk's writing: no layer can save more.
+"""The times in which jobs may have waited for a disk's writing: no layer can save more.
 
-A write that nobody waits for costs a job nothing. So what could be saved lies within the times in
-which a thread of the job may have waited for writes. `write_waits` has all of these times:
+A write that nobody waits for costs a job nothing. So a layer can only save time in which a thread
+of the job may have waited for writes. `write_waits` has all of these times:
 
-- throttle: the kernel put a thread to sleep that had made pages dirty.
+- throttle: the kernel put a thread to sleep that had dirtied pages.
 - sync: a call that makes data durable.
 - write: a call that writes, closes, renames, truncates or removes files, or that begins or awaits
-  asynchronous transfers (libaio, io_uring). One of less than 0.1 ms counts only if a disk had
+  asynchronous transfers (libaio, io_uring). A call of less than 0.1 ms counts only if a disk had
   writes to do meanwhile.
-- async: an asynchronous transfer of a thread of the job was under way, and a disk had writes to do:
-  whoever waited for it may have looked at memory, or have polled.
-- disk: any other call but those that wait for threads, times or networks alone; or a page fault
-  that read, or wrote to a mapped file; while a disk had writes to do, or reads that came behind
-  writes (`analysis.views.disk_writing`). A call that reads, and queued nothing at a disk itself,
-  counts only while there were such reads: it may read a pipe. A fault lasts until its thread's
-  next call or such fault.
-- begun: what a thread did between the recording's beginning and its first call, while a disk had
-  writes to do: it may have been in a call.
+- async: an asynchronous transfer of a thread of the job was under way, and a disk had writes to do.
+  A thread can wait for it without a call, by looking at memory.
+- disk: any other call, except those that wait only for threads, times or networks; or a page fault
+  that read, or that wrote to a mapped file; while a disk had writes to do, or reads that came
+  behind writes (`analysis.views.disk_writing`). A call that reads, and queued nothing at a disk
+  itself, counts only while there were such reads, since it may read a pipe. A fault lasts until its
+  thread's next call or such fault.
+- begun: the time from the recording's beginning to a thread's first call, while a disk had writes
+  to do. The thread may have been in a call.
 - lost: events were lost.
 
-A call of the kinds sync and write counts whole; of the kinds async, disk and begun count the times
-in which a disk had such things to do, or in which events were lost, so that it may have had. A call
-that did not return lasts until its thread's next call, until the thread's end, or until the
-recording's, and one that writes counts then, however short that is.
+A call of the kinds sync and write counts as a whole. The kinds async, disk and begun count only the
+times in which a disk had such work, or in which lost events may hide it. A call that did not return
+lasts until its thread's next call, its thread's end, or the recording's end; if it writes, it
+counts however short it is.
 
-No event tells, and these times leave out: what a job waits for that another program does for it;
-memory that had to be written out before it could be used; a read from memory that waited for the
-journal, to note when its file was read; a bio that a cgroup's limit held back before it was queued
-(but in calls that write or make durable); calls of less than 0.1 ms that write to what has no
-queue of requests (a file system on the network, persistent memory); what a disk writes out of its
-own cache while it reads;
-requests that were under way when the recording began; a call whose entry was lost; threads that
-made no call at all while they were recorded, which were asleep.
+No event shows the following waits, and these times leave them out: for work of another program; for
+memory that had to be written out before it could be used; of a read from memory for the journal,
+which notes the file's access time; for a bio that a cgroup's limit held back before it was queued
+(except in calls of the kinds write and sync); in calls of less than 0.1 ms that write to a device
+without a request queue (a network file system, persistent memory); for a disk that writes out its
+own cache while it reads; for requests that were under way when the recording began; in a call whose
+entry was lost; and of threads that made no call while they were recorded.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from probes.schema import Column, Scope, Type
 from tracer.store.trace import Trace
 
 KINDS = {
-    "throttle": "asleep for having made pages dirty",
+    "throttle": "asleep for having dirtied pages",
     "sync": "in calls that make data durable",
     "write": "in calls that write, close, rename, truncate or remove files or await transfers",
     "async": "with asynchronous transfers under way, while a disk had writes to do",
@@ -65,19 +64,19 @@ KINDS = {
     "begun": "maybe in calls from before the recording, while a disk had writes to do",
     "lost": "in which events were lost",
 }
-"""Each kind of wait, in words that follow a time."""
+"""Description of each kind of wait, to follow a time."""
 ANY = "any"
-"""Stands for all kinds together."""
+"""All kinds together."""
 _WHILE_WRITING = ("async", "disk", "begun")
 _READ = "read"
-"""Calls that read, until it is known which of their time counts as `disk`."""
+"""Calls that read; some of their time counts as `disk` later."""
 _MOST = 1 << 22
-"""Stretches of one kind that are kept apart: of more, those that are next to each other are one."""
+"""Most stretches of one kind that are kept apart; beyond, neighbours are joined."""
 _SHORT_NS = 100_000
-"""No cgroup's limit holds a bio back for less: its timers are slower."""
+"""A cgroup's limit holds no bio back for less: its timers are slower."""
 _SCOPES = (Scope.TARGET.value, Scope.MACHINE.value)
 _OTHER_CALL, _SYNC_CALL, _WRITE_CALL, _SUBMIT_CALL, _SETUP_CALL, _READ_CALL, _IDLE_CALL = range(7)
-"""What a call may wait for. One that submits transfers may be slowed down as one that writes."""
+"""Kinds of calls, by the waits in them. The kernel may throttle a submitting call like a write."""
 _CALLS = {
     _SYNC_CALL: SYNC,
     _WRITE_CALL: (*WRITE, *ENDINGS),
@@ -97,7 +96,7 @@ _NUMBER = (
 _KIND_OF = {_SYNC_CALL: "sync", _WRITE_CALL: "write", _SUBMIT_CALL: "write", _READ_CALL: _READ}
 _KIND_OF |= {_SETUP_CALL: "disk", _OTHER_CALL: "disk"}
 _FAULT, _BEGUN, _TRANSFER, _BY_WORKER = range(-4, 0)
-"""Kinds of moments that are no calls."""
+"""Kinds of moments other than calls."""
 _KIND_OF |= {_FAULT: "disk", _BEGUN: "begun"}
 _TRANSFER_KINDS = np.array([_TRANSFER, _BY_WORKER], np.int8)
 
@@ -136,7 +135,7 @@ class _Moments(NamedTuple):
 
 
 class _Waits:
-    """Times of each job and kind, which grow."""
+    """The times of each job and kind, while they are collected."""
 
     def __init__(self, begun: int, ended: int) -> None:
         self._recording = (begun, max(begun, ended))
@@ -151,7 +150,7 @@ class _Waits:
                 kept[:] = [at_most(in_any(kept), _MOST)]
 
     def of(self, jobs: int, use: DiskUse) -> dict[tuple[int, str], Stretches]:
-        """Return the times within the recording of each job and kind, and of all kinds."""
+        """Returns the times of each job and kind, and of all kinds, within the recording."""
         found = {}
         for job in range(jobs):
             for kind in (*KINDS, _READ):
@@ -193,7 +192,7 @@ def _build(trace: Trace) -> None:
 
 
 def _gaps(trace: Trace, scopes: tuple[str, ...]) -> Stretches:
-    """Return when events of these scopes were lost."""
+    """Returns the times in which events of these scopes were lost."""
     of_scopes = " OR ".join(f"contains(stream, '{scope}')" for scope in scopes)
     rows = trace.arrow(
         f'SELECT coalesce("from", {-LATEST}) AS begin, coalesce("to", {LATEST}) AS end'
@@ -205,7 +204,7 @@ def _gaps(trace: Trace, scopes: tuple[str, ...]) -> Stretches:
 def _add_calls(
     trace: Trace, waits: _Waits, threads: JobThreads, use: DiskUse | None, begun: int, ended: int
 ) -> None:
-    """Add calls, page faults, and the transfers that threads of jobs began."""
+    """Adds calls, page faults, and the transfers that threads of jobs began."""
     writing = (use or NOTHING).writing.ravel()
     disks = Cuts(np.zeros(len(writing), np.int64), writing)
     moments = _moments(trace, threads, disks, begun)
@@ -227,7 +226,7 @@ def _add_calls(
 def _may_have_waited(
     calls: Calls, kind: NDArray[np.int8], disks: Cuts, known: bool
 ) -> NDArray[np.bool_]:
-    """Return which calls count. `disks` are the edges of their writing, if that is `known`."""
+    """Returns which calls count. `disks` has the edges of the disks' writing, if `known`."""
     lasted = calls.did_return & (calls.returned > calls.entered) & (calls.lane >= 0)
     writes = (kind == _WRITE_CALL) | (kind == _SUBMIT_CALL)
     if known:
@@ -244,7 +243,7 @@ def _may_have_waited(
 
 
 def _moments(trace: Trace, threads: JobThreads, disks: Cuts, begun: int) -> _Moments:
-    """Return all moments from which a thread may have waited for a time that no event tells."""
+    """Returns the moments from which a thread may have waited for a time that no event gives."""
     found = []
     for batch in trace.batches(_FAULTS):
         tid, ts = (batch[name].to_numpy() for name in ("tid", "ts"))
@@ -271,7 +270,7 @@ def _add_kinds(waits: _Waits, jobs: Ints, begin: Ints, end: Ints, kinds: NDArray
 
 
 def _add_unfinished(waits: _Waits, threads: JobThreads, moments: _Moments, next_call: Ints) -> None:
-    """Add faults, calls that did not return, and calls from before the recording."""
+    """Adds faults, calls that did not return, and calls from before the recording."""
     until = next_call.copy()
     faults = np.flatnonzero(moments.kind == _FAULT)
     again = np.flatnonzero(moments.lane[faults[1:]] == moments.lane[faults[:-1]])
@@ -289,9 +288,9 @@ def _add_transfers(
     last_kind: NDArray[np.int8],
     idle: Ints,
 ) -> None:
-    """Add asynchronous transfers, until no disk has anything to do; and calls that read a disk.
+    """Adds asynchronous transfers, until the disks are idle, and calls that read a disk.
 
-    `idle` are the times (ns) at which disks had nothing to do any more, and the last one.
+    `idle` has the times (ns) at which all disks became idle, and the end of the recording.
     """
     by_worker = moments.kind == _BY_WORKER
     in_call = (moments.kind == _TRANSFER) & (moments.ts <= around.returned)
@@ -308,9 +307,9 @@ def _add_transfers(
 
 @compiled
 def _last_in_gaps(lane: Ints, ts: Ints, edge: Ints, lanes: int) -> Ints:
-    """Return which moments to keep: of those of a lane between two stretches only the last one.
+    """Returns the moments to keep: only the last one of a lane between two stretches.
 
-    `edge` is the last edge of a stretch before a moment: in a stretch it is even.
+    `edge` is the number of the last edge before a moment; it is even within a stretch.
     """
     kept = np.empty(len(lane), np.int64)
     count = 0
@@ -351,15 +350,15 @@ def _table(found: dict[tuple[str | None, str], Stretches]) -> pa.Table:
 
 WRITE_WAITS = View(
     "write_waits",
-    "One row each stretch of time in which a job may have waited for a disk's writing.",
+    "One row per stretch of time in which a job may have waited for a disk's writing.",
     (
         Column("ts", Type.INT64, "when it began", "ns"),
         Column("dur_ns", Type.INT64, "how long it was, at most", "ns"),
-        Column("target", Type.TEXT, "whose it is; null: of all targets together"),
-        Column("kind", Type.TEXT, f"{', '.join(KINDS)}; or {ANY}: one of these at least"),
+        Column("target", Type.TEXT, "the job's target; null: all targets together"),
+        Column("kind", Type.TEXT, f"{', '.join(KINDS)}; {ANY}: one or more of these"),
     ),
     needs=("processes", "syscalls"),
     build=_build,
     example="SELECT target, kind, sum(dur_ns)/1e9 s FROM write_waits GROUP BY ALL ORDER BY ALL",
 )
-"""Rows of one target and kind do not touch. The module says what is in them, and what is not."""
+"""Rows of one target and kind do not touch. The module docstring defines the kinds."""

@@ -208,7 +208,7 @@ def test_another_study_s_folder_is_refused(study, tmp_path):
     (tmp_path / "s").mkdir()
     (tmp_path / "s/study.json").write_text('{"name": "other"}')
     ran = study(TINY.format(repeats=1), status=2)
-    assert "is of another study" in ran.err
+    assert "belongs to another study" in ran.err
     assert ran.err.count("\n") == 1
     assert not Path(tmp_path / "s/scratch.img").exists()
 

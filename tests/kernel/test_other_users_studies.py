@@ -100,7 +100,7 @@ def test_a_study_that_is_declared_by_no_file_is_refused(place, attack, tracer, p
     assert attack(f"mkdir -p s/runs && {planted} s/study.json")
     environment = {**os.environ, **BY_SUDO}
     ran = tracer("study", "run", "quick", "-o", place / "theirs/s", env=environment, status=2)
-    assert "is of another study" in ran.err
+    assert "belongs to another study" in ran.err
 
 
 def test_nothing_is_kept_in_the_folder_of_another_user(place, attack):

@@ -138,8 +138,8 @@ def test_the_shipped_ones_are_whole():
         ('name = "x"\nscale = 0\n[[runs]]\nmodel = "lenet"', "`scale` is"),
         ('name = "x"\nrepeats = 2.5\n[[runs]]\nmodel = "lenet"', "`repeats` is"),
         ('name = "x"\nrecord = "-a"\n[[runs]]\nmodel = "lenet"', "`record` is"),
-        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "serve"\nrate = 3', "needs `rate` and"),
-        ('name = "x"\n[[runs]]\nmodel = "lenet"\nrate = 3', "needs `rate` and"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "serve"\nrate = 3', "given with `mode"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nrate = 3', "given with `mode"),
         (
             'name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "serve"\nrate = "3"\nrequests = 1',
             "`rate` is a number",

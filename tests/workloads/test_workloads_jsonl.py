@@ -38,12 +38,12 @@ def test_other_keys_and_a_last_line_without_an_end_are_fine(path: Path):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"\n", "no JSON object, or not a whole one"),
-        (b"Anarchism is a political philosophy\n", "no JSON object, or not a whole one"),
-        (GOOD[:-10], "no JSON object, or not a whole one"),
-        (b"\xef\xbb\xbf" + GOOD, "no JSON object, or not a whole one"),
-        (b'{"a":' * 100_000, "no JSON object, or not a whole one"),
-        (b"9" * 100_000, "no JSON object, or not a whole one"),
+        (b"\n", "not a complete JSON object"),
+        (b"Anarchism is a political philosophy\n", "not a complete JSON object"),
+        (GOOD[:-10], "not a complete JSON object"),
+        (b"\xef\xbb\xbf" + GOOD, "not a complete JSON object"),
+        (b'{"a":' * 100_000, "not a complete JSON object"),
+        (b"9" * 100_000, "not a complete JSON object"),
         (b'{"title": "\xe9"}\n', "not UTF-8"),
         (GOOD.decode().encode("utf-16"), "not UTF-8"),
         (b"[]\n", "no JSON object;"),

@@ -42,5 +42,5 @@ def unpack_idx(packed: Path, target: Path, dimensions: int, room: int) -> None:
                     file.write(block)
                     size += len(block)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise JobError(f"{packed} is not a whole gzip file: {error}", MEND) from error
+        raise JobError(f"{packed} is not a complete gzip file: {error}", MEND) from error
     idx.check_size(packed, shape, size)

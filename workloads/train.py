@@ -44,7 +44,7 @@ LOG_NAME = "train.log"
 
 @dataclass
 class Trained:
-    """The progress of a training. `epochs` includes a partial last one; a loss is that of one step."""
+    """The progress of a training. `epochs` includes a partial last one; losses are of one step."""
 
     steps: int = 0
     epochs: int = 0

@@ -57,7 +57,7 @@ def test_code_in_a_checkpoint_is_not_run(path: Path, tmp_path: Path):
 @pytest.mark.parametrize("content", [b"", b"not torch's", b"PK\x03\x04", b"\x80\x02}q\x00."])
 def test_what_torch_did_not_save_is_refused(path: Path, content: bytes):
     path.write_bytes(content)
-    with pytest.raises(JobError, match=r"not a file of torch\.save"):
+    with pytest.raises(JobError, match=r"not a complete file of torch\.save"):
         checkpoint.load(path, CPU)
 
 

@@ -196,7 +196,7 @@ def test_a_prepared_file_that_is_damaged_meanwhile_is_named(
     train.prepare()
     victim = prepared / "train" / "0" / "00000000.jpg"
     os.truncate(victim, 50)
-    with pytest.raises(JobError, match=f"{victim} is not a complete .*; remove {prepared}/train, "):
+    with pytest.raises(JobError, match=f"{victim} is not a complete .*; remove {prepared}/train"):
         train[0]
 
 

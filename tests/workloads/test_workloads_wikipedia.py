@@ -274,7 +274,9 @@ def test_topics_that_are_no_classes_are_refused(open_sets: Open, filled: Path):
 def test_a_damaged_line_is_told(open_sets: Open, filled: Path, prepared: Path):
     with (filled / "test.jsonl").open("ab") as file:
         file.write(b'{"title": "cut')
-    with pytest.raises(JobError, match=f"line 3 of {filled}/test.jsonl is not a JSON object"):
+    with pytest.raises(
+        JobError, match=f"line 3 of {filled}/test.jsonl is not a complete JSON object"
+    ):
         open_sets()
     assert not (prepared / "prepared.json").exists()
 

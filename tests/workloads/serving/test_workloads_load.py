@@ -240,7 +240,7 @@ def test_no_server_is_told_in_a_line(ask):
         (["--rate", 1, "--seconds", 1, "--arrivals", "late"], "Invalid value for '--arrivals'"),
         (["--rate", 1], "the number of requests is not set"),
         (["--rate", 1, "--seconds", 1, "--requests", 1], "the number of requests is not set"),
-        (["--rate", 1e6, "--seconds", 1e6], "are over 10000000"),
+        (["--rate", 1e6, "--seconds", 1e6], "exceed 10000000"),
         (
             ["--rate", 1, "--requests", 1, "--url", "ftp://a"],
             "'ftp://a' is not the URL of a server",

@@ -59,7 +59,7 @@ Data = Annotated[
     typer.Option(
         help="Folder of the data set. Existing files of the set are used unchanged. If the folder "
         "is absent or empty, a synthetic set is generated from the seed. "
-        "[default: a folder beside --output, named for the set, seed and samples]"
+        "[default: beside the output folder, named for the set, seed and samples]"
     ),
 ]
 Samples = Annotated[
@@ -278,16 +278,16 @@ def serve(
 def request(
     model: Model,
     rate: Annotated[
-        float, typer.Option(callback=_positive, help="Requests per second, sent at a fixed rate.")
+        float, typer.Option(callback=_positive, help="Mean rate of requests per second.")
     ],
     url: Annotated[
         str, typer.Option(help="URL of the server, or unix:PATH of its socket.")
     ] = RequestOptions.url,
     requests: Annotated[
-        int | None, typer.Option(min=1, max=10_000_000, help="Number of requests to send.")
+        int | None, typer.Option(min=1, max=10_000_000, help="Requests to send; or give --seconds.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(callback=_positive, help="Seconds for which to send requests.")
+        float | None, typer.Option(callback=_positive, help="Seconds to send; or give --requests.")
     ] = None,
     arrivals: Annotated[
         Arrivals, typer.Option(help="Request times: drawn at random from the seed, or even.")

@@ -46,27 +46,28 @@ def run(
         float | None, typer.Option(help="With --mode serve: requests per second to each server.")
     ] = None,
     requests: Annotated[
-        int | None, typer.Option(help="With --mode serve: number of requests to send.")
+        int | None, typer.Option(help="With --mode serve: requests to send; or give --seconds.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="With --mode serve: seconds for which to send requests.")
+        float | None,
+        typer.Option(help="With --mode serve: seconds to send for; or give --requests."),
     ] = None,
     containers: Annotated[
         int, typer.Option(min=0, max=64, help="Number of containers at once; 0: run on the host.")
     ] = 0,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder for the job's files. [default: runs/<model>]"),
+        typer.Option("-o", "--output", help="Folder for the job's files. Default: runs/<model>."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of the data set. [default: beside --output]"),
+        typer.Option(help="Folder of the data set. Default: a folder beside --output."),
     ] = None,
     record: Annotated[
         Path | None, typer.Option(metavar="T.trace", help="Record the run to T.trace (as root).")
     ] = None,
     image: Annotated[
-        str | None, typer.Option(help="Container image. [default: made from this Python]")
+        str | None, typer.Option(help="Container image. Default: one made from this Python.")
     ] = None,
     cpus: Annotated[float | None, typer.Option(help="CPUs that a container may use.")] = None,
     memory: Annotated[

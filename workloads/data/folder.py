@@ -41,8 +41,8 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise JobError(
-            f"the set needs {needed} bytes in {folder}, where {free} are free",
-            "ask for fewer --samples, or name another folder",
+            f"the set needs {needed} bytes in {folder}, but only {free} are free",
+            "use fewer --samples, or name another folder",
         )
 
 

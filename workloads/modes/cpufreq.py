@@ -41,7 +41,7 @@ class Cpufreq(Mechanism):
         for policy in self._policies():
             policy.hold(value)
             if abs(policy.now() - value) > 0.05 * value:
-                raise JobError(f"{policy.high} says {policy.now():g} MHz after {value:g} was set")
+                raise JobError(f"{policy.high} has {policy.now():g} MHz after {value:g} was set")
 
     def restore(self, before: Before) -> None:
         """Restores the limits of every policy."""

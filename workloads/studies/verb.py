@@ -34,14 +34,14 @@ def run(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder of the study. [default: STUDY.study]"),
+        typer.Option("-o", "--output", help="Folder of the study. Default: STUDY.study."),
     ] = None,
     scale: Annotated[
         float | None,
-        typer.Option(help="Share of the papers' samples and epochs. [default: the study's]"),
+        typer.Option(help="Share of the papers' samples and epochs. Default: the study's."),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Repeats of each run. [default: the study's]")
+        int | None, typer.Option(min=1, help="Repeats of each run. Default: the study's.")
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of data, weights and the order of runs.")

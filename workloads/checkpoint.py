@@ -1,4 +1,4 @@
-"""Checkpoints: one file, cut to nothing and written again each time, as real jobs do."""
+"""Checkpoints: one file, truncated and rewritten each time, as in real jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workloads.files import open_unbuffered
 NAME = "checkpoint.pt"
 _MEND = "name a checkpoint.pt that `train` wrote for this model"
 
-# A model is built by these numbers: one that a file makes up must not fill the memory.
+# A model is built from these numbers. The bounds keep a forged file from filling the memory.
 _CLASSES = range(1, 300_001)
 _VOCABULARY = range(1_000_001)
 _SIDE = range(100_001)
@@ -34,9 +34,9 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds: the model's name, the weights, and the epochs and steps behind them.
+    """The content of a checkpoint file: model name, weights, and the epoch and steps of training.
 
-    `sample` is the shape of the data that it was trained on; None: an older file, without it.
+    `sample` is the shape of the training data. None: the file is of an older version without it.
     """
 
     model: str
@@ -56,9 +56,9 @@ def save(
     step: int,
     sample: SampleShape | None = None,
 ) -> None:
-    """Write model and optimizer to `path`; `epoch` counts from 0, `step` steps were done.
+    """Writes model and optimizer to `path`. `epoch` counts from 0; `step` steps were done.
 
-    Without `sample`, what the model takes and gives, the file cannot be served.
+    `sample` is the shape of the model's inputs and outputs; a file without it cannot be served.
     """
     state: dict[str, object] = {
         "name": name,
@@ -76,26 +76,26 @@ def save(
             "dtype": str(sample.dtype).removeprefix("torch."),
         }
     try:
-        # torch writes the file itself, by a path: here by that of the open file.
+        # torch opens a path itself; this is the path of the file that is already open.
         with open_unbuffered(path) as file:
             torch.save(state, f"/proc/self/fd/{file.fileno()}")
     except OSError as error:
         raise JobError(f"cannot write {path}: {error.strerror}", MEND_WRITE) from error
     except RuntimeError as error:
-        # torch writes the file itself and reports the system's refusals so.
+        # torch reports a failed write as a RuntimeError.
         reason = str(error).splitlines()[0]
         raise JobError(f"cannot write {path}: {reason}", MEND_WRITE) from error
 
 
 def load(path: Path, device: torch.device) -> Checkpoint:
-    """Read `path`, tensors and plain values only. Raises JobError where it is no checkpoint."""
+    """Reads `path`, tensors and plain values only. Raises JobError if it is no checkpoint."""
     with explained(f"cannot read the checkpoint {path}", "name another file with --checkpoint"):
         if not path.is_file():
             raise JobError(f"there is no checkpoint file {path}", _MEND)
         try:
-            # Anything else would go to torch's reader of files older than its zip format.
+            # torch would read any other file with its reader for formats older than zip.
             if not zipfile.is_zipfile(path):
-                raise JobError(f"{path} is not a file of torch.save, or not a whole one", _MEND)
+                raise JobError(f"{path} is not a complete file of torch.save", _MEND)
             state = torch.load(path, map_location=device, weights_only=True)
         except (
             RuntimeError,
@@ -108,12 +108,12 @@ def load(path: Path, device: torch.device) -> Checkpoint:
             AttributeError,
             AssertionError,
         ) as error:
-            raise JobError(f"{path} is damaged, or holds more than tensors", _MEND) from error
+            raise JobError(f"{path} is damaged, or contains more than tensors", _MEND) from error
     return _parse(state, path)
 
 
 def restore(model: nn.Module, checkpoint: Checkpoint, path: Path) -> None:
-    """Put the weights into `model`. Raises JobError where they are another model's."""
+    """Loads the weights into `model`. Raises JobError if they belong to another model."""
     try:
         model.load_state_dict(checkpoint.weights)
     except (RuntimeError, TypeError, AttributeError) as error:
@@ -164,4 +164,4 @@ def _parse_sample(sample: object, path: Path) -> SampleShape:
 
 
 def _foreign(path: Path) -> JobError:
-    return JobError(f"{path} is no checkpoint of these jobs", _MEND)
+    return JobError(f"{path} is not a checkpoint of these jobs", _MEND)

@@ -1,6 +1,6 @@
 """The command line: `python -m workloads list|train|infer|serve|request`.
 
-Data on stdout, everything else on stderr. torch is imported when a job starts.
+Results go to stdout, everything else to stderr. torch is imported only when a job starts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PACKAGES = {
 _MANY = 1_000_000_000
 
 app = typer.Typer(
-    help="Training jobs to trace. Each run ends with one JSON object on stdout.",
+    help="Training jobs to trace. Each run prints one JSON object on stdout when it ends.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -49,17 +49,17 @@ app = typer.Typer(
 
 def _positive(value: float | None) -> float | None:
     if value is not None and not (math.isfinite(value) and value > 0):
-        raise typer.BadParameter("a finite number above 0 is needed")
+        raise typer.BadParameter("give a finite number above 0")
     return value
 
 
-Model = Annotated[str, typer.Argument(help="A model that `list` names.", metavar="MODEL")]
+Model = Annotated[str, typer.Argument(help="Model name; `list` shows them.", metavar="MODEL")]
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the data set. The set's usual files there are used as they are; in an "
-        "absent or empty folder a set is drawn from the seed. "
-        "[default: one beside the output folder, named for the set, seed and samples]"
+        help="Folder of the data set. Existing files of the set are used unchanged. If the folder "
+        "is absent or empty, a synthetic set is generated from the seed. "
+        "[default: beside the output folder, named for the set, seed and samples]"
     ),
 ]
 Samples = Annotated[
@@ -67,14 +67,14 @@ Samples = Annotated[
     typer.Option(
         min=1,
         max=10_000_000,
-        help="Training samples to use. A set that is drawn gets so many, and a quarter more to "
-        "test with. [default: all of a set that is there; 4096 of a drawn one, 1024 of JPEGs]",
+        help="Training samples to use; a generated set also gets a quarter as many for testing. "
+        "[default: all of an existing set; 4096 generated ones, or 1024 JPEGs]",
     ),
 ]
 DataSet = Annotated[
     str | None,
     typer.Option(
-        metavar="SET", help="A data set that `list` names. [default: the papers' for the model]"
+        metavar="SET", help="Data set name; `list` shows them. [default: the papers' choice]"
     ),
 ]
 Scale = Annotated[
@@ -82,24 +82,24 @@ Scale = Annotated[
     typer.Option(
         metavar="SHARE",
         callback=_positive,
-        help="So much of the papers' training samples and epochs, such as 0.01.",
+        help="Share of the papers' training samples and epochs to use, such as 0.01.",
     ),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, max=_MANY, help="Samples a step.")]
+BatchSize = Annotated[int, typer.Option(min=1, max=_MANY, help="Samples per step.")]
 Workers = Annotated[
-    int, typer.Option(min=0, max=256, help="Processes that fetch batches; 0: the job itself.")
+    int, typer.Option(min=0, max=256, help="DataLoader workers; 0: the job fetches the batches.")
 ]
 Seed = Annotated[
     int,
     typer.Option(
-        min=0, max=2**32 - 1, help="Seed of the drawn set, the weights and the order of samples."
+        min=0, max=2**32 - 1, help="Seed of a generated set, the weights and the sample order."
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="torch's threads. [default: torch's choice]")
+    int | None, typer.Option(min=1, max=1024, help="Threads of torch. [default: torch's choice]")
 ]
 DeviceOption = Annotated[
-    Device, typer.Option("--device", help="Where to run; auto takes CUDA where it is there.")
+    Device, typer.Option("--device", help="Device to run on; auto uses CUDA if available.")
 ]
 
 
@@ -122,8 +122,8 @@ def train(
         typer.Option(
             min=1,
             max=_MANY,
-            help="Stop after exactly so many optimizer steps, over as many epochs as they take; "
-            "overrides --epochs.",
+            help="Stop after exactly this number of optimizer steps, over as many epochs as that "
+            "takes; overrides --epochs.",
         ),
     ] = None,
     epochs: Annotated[
@@ -131,7 +131,7 @@ def train(
         typer.Option(
             min=1,
             max=_MANY,
-            help="Passes over the training samples. [default: 10, as the papers', times --scale]",
+            help="Passes over the training samples. [default: 10, as in the papers, times --scale]",
         ),
     ] = None,
     batch_size: BatchSize = JobOptions.batch_size,
@@ -141,8 +141,8 @@ def train(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for train.log, checkpoint.pt and predictions.csv; those of an earlier "
-            "run there are written over. [default: runs/<model>-<seed>]"
+            help="Folder for train.log, checkpoint.pt and predictions.csv. Files of an earlier "
+            "run are overwritten. [default: runs/<model>-<seed>]"
         ),
     ] = None,
     samples: Samples = None,
@@ -150,12 +150,12 @@ def train(
     scale: Scale = None,
     lr: Annotated[
         float | None,
-        typer.Option(callback=_positive, help="Learning rate of SGD. [default: the model's own]"),
+        typer.Option(callback=_positive, help="Learning rate of SGD. [default: set by the model]"),
     ] = None,
     threads: Threads = None,
     device: DeviceOption = JobOptions.device,
 ) -> None:
-    """Train a model, with a checkpoint an epoch, then test it.
+    """Train a model with one checkpoint per epoch, then test it.
 
     Example: python -m workloads train lenet --steps 200 --output /tmp/lenet
     """
@@ -192,7 +192,7 @@ def infer(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for predictions.csv; that of an earlier run there is written over. "
+            help="Folder for predictions.csv. The file of an earlier run is overwritten. "
             "[default: runs/<model>-<seed>-infer]"
         ),
     ] = None,
@@ -231,28 +231,28 @@ def serve(
     model: Model,
     checkpoint: Annotated[Path, typer.Option(help="A checkpoint.pt that `train` wrote.")],
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0: every one of this machine.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0: all addresses of this machine.")
     ] = ServeOptions.host,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: a free one.")
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: any free port.")
     ] = ServeOptions.port,
     socket: Annotated[
-        Path | None, typer.Option(help="Listen at this Unix socket, and at no port.")
+        Path | None, typer.Option(help="Unix socket to listen on, instead of a port.")
     ] = None,
     handlers: Annotated[
-        int, typer.Option(min=1, max=256, help="Requests that are answered at once.")
+        int, typer.Option(min=1, max=256, help="Requests to answer at the same time.")
     ] = ServeOptions.handlers,
     patience: Annotated[
         int,
-        typer.Option(min=1, max=86_400, help="Seconds that a client may take to send its request."),
+        typer.Option(min=1, max=86_400, help="Seconds a client may take to send its request."),
     ] = ServeOptions.patience_s,
     threads: Threads = None,
     device: DeviceOption = ServeOptions.device,
 ) -> None:
-    """Answer requests with a trained model over HTTP, until Ctrl-C.
+    """Answer requests with a trained model over HTTP until Ctrl-C.
 
-    It listens once stderr says so. GET /health says what a sample looks like; POST /predict
-    takes {"samples": [SAMPLE, ...]}, each a nested list of numbers, and answers
+    A line on stderr says when the server listens. GET /health describes the samples. POST
+    /predict takes {"samples": [SAMPLE, ...]}, each sample a nested list of numbers, and answers
     {"predictions": [CLASS, ...]}.
 
     Example: python -m workloads serve lenet --checkpoint runs/lenet-0/checkpoint.pt
@@ -278,29 +278,29 @@ def serve(
 def request(
     model: Model,
     rate: Annotated[
-        float, typer.Option(callback=_positive, help="Requests a second, whatever the answers do.")
+        float, typer.Option(callback=_positive, help="Mean rate of requests per second.")
     ],
     url: Annotated[
-        str, typer.Option(help="Address of the server, or unix:PATH of its socket.")
+        str, typer.Option(help="URL of the server, or unix:PATH of its socket.")
     ] = RequestOptions.url,
     requests: Annotated[
-        int | None, typer.Option(min=1, max=10_000_000, help="Send so many requests.")
+        int | None, typer.Option(min=1, max=10_000_000, help="Requests to send; or give --seconds.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(callback=_positive, help="Or send requests for so long.")
+        float | None, typer.Option(callback=_positive, help="Seconds to send; or give --requests.")
     ] = None,
     arrivals: Annotated[
-        Arrivals, typer.Option(help="When they are due: drawn by the seed, or evenly.")
+        Arrivals, typer.Option(help="Request times: drawn at random from the seed, or even.")
     ] = RequestOptions.arrivals,
     connections: Annotated[
-        int, typer.Option(min=1, max=1024, help="Requests underway at once, at most.")
+        int, typer.Option(min=1, max=1024, help="Maximum number of requests in flight.")
     ] = RequestOptions.connections,
     batch_size: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Samples a request.")
+        int, typer.Option(min=1, max=10_000, help="Samples per request.")
     ] = RequestOptions.batch_size,
     timeout: Annotated[
         float,
-        typer.Option(callback=_positive, help="Seconds to wait for an answer, from due on."),
+        typer.Option(callback=_positive, help="Seconds to wait for an answer, from the due time."),
     ] = RequestOptions.timeout_s,
     seed: Seed = JobOptions.seed,
     data: Data = None,
@@ -308,9 +308,9 @@ def request(
     dataset: DataSet = None,
     scale: Scale = None,
 ) -> None:
-    """Send samples of the test set to a server, at a rate, and measure its answers.
+    """Send samples of the test set to a server at a fixed rate and measure its answers.
 
-    Latencies are from when a request was due, so that a server which stands still is seen.
+    A latency is measured from the time the request was due, so a stalled server is visible.
 
     Example: python -m workloads request lenet --rate 100 --seconds 10
     """
@@ -343,17 +343,17 @@ def prepare(
     data: Data = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="As of the job that is to come. [default: runs/<model>-<seed>]"),
+        typer.Option(help="The --output of the later job. [default: runs/<model>-<seed>]"),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Save the model there, with fresh weights.")
+        Path | None, typer.Option(help="File in which to save the model with fresh weights.")
     ] = None,
     seed: Seed = JobOptions.seed,
     samples: Samples = None,
     dataset: DataSet = None,
     scale: Scale = None,
 ) -> None:
-    """Make the data set of a model, before a job that is to be measured.
+    """Make the data set of a model, so that a later, measured job need not.
 
     Example: python -m workloads prepare lenet --output /tmp/lenet --scale 0.1
     """
@@ -375,14 +375,14 @@ def prepare(
 
 @app.command("versions")
 def show_versions() -> None:
-    """Say what a job would run on: Python, packages, and our own code."""
+    """Print the versions that a job would run on: Python, packages and our own code."""
     from workloads.containers.versions import versions
 
     _print({**versions()})
 
 
 def check(arguments: Sequence[str]) -> None:
-    """Parse a command line, and run nothing. Raises JobError for a mistake in it."""
+    """Parses a command line without running it. Raises JobError for a mistake in it."""
     name, *rest = arguments
     command = typer.main.get_command(app)
     assert isinstance(command, TyperGroup)
@@ -395,7 +395,7 @@ def check(arguments: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Run the command line; gives the exit status. The one place that prints errors."""
+    """Runs the command line and returns the exit status. Only this function prints errors."""
     try:
         status = app(prog_name=_PROGRAM, standalone_mode=False)
     except JobError as error:
@@ -405,7 +405,7 @@ def main() -> int:
         return _complain(f"{message}; see `{_PROGRAM} --help`", USAGE)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("workloads."):
-            return _complain("this image only serves; take that for training", USAGE)
+            return _complain("this image can only serve; use the training image", USAGE)
         missing = _PACKAGES.get(error.name or "")
         if missing is None:
             raise

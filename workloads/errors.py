@@ -1,4 +1,4 @@
-"""The errors of a job that its user can mend."""
+"""The errors of a job that its user can fix."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _LAST = 300
 
 
 class JobError(Exception):
-    """What happened, to what, and the mend, in one line. The command line exits with USAGE.
+    """An error in one line: what happened, to what, and how to fix it. Exits with USAGE.
 
-    A study file may be anybody's: line breaks become spaces, and what is long is cut.
+    The text may come from a study file that a stranger wrote: line breaks become spaces, and long
+    text is cut.
     """
 
     exit_code = USAGE
@@ -33,19 +34,19 @@ def _line(text: str) -> str:
 
 
 class BrokenJobError(JobError):
-    """The job broke while it ran, by no mistake in its command line. Exits with FAILURE."""
+    """A failure of a running job, not a mistake in its command line. Exits with FAILURE."""
 
     exit_code = FAILURE
 
 
 def took_too_long(longest_s: float | None) -> str:
-    """Why a job failed that did not end."""
-    return f"killed: it took longer than {longest_s:g} s, as a job without enough memory may"
+    """Returns the reason for the failure of a job that exceeded its time."""
+    return f"killed: it took longer than {longest_s:g} s; a job with too little memory may do so"
 
 
 @contextmanager
 def explained(what: str, mend: str) -> Iterator[None]:
-    """Turn an OSError of the block into a JobError: `what`, the system's reason, `mend`."""
+    """Turns an OSError of the block into a JobError with `what`, the system's reason and `mend`."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,8 @@
-"""Files that a job writes: new, or cut to nothing, and through no symbolic link.
+"""Files that a job writes: new or truncated, never through a symbolic link.
 
-A job may run as root in a folder that another user can write into: a link there would have it
-write anywhere. `tracer.store.files` does the same for the tracer; jobs run where no tracer is.
+A job may run as root in a folder that another user can write into. A link there could redirect its
+writes to any file. `tracer.store.files` does the same for the tracer; jobs also run where the
+tracer is not installed.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_anew(path: Path) -> BinaryIO:
-    """A file to write from its start, buffered. OSError for a link, and for what is no file."""
+    """Opens a new or truncated file for buffered writes.
+
+    Raises OSError for a symbolic link, a file with several hard links, and anything but a regular
+    file.
+    """
     return os.fdopen(_anew(path), "wb")
 
 
 def open_unbuffered(path: Path) -> FileIO:
-    """As `open_anew`; each write reaches the kernel at once."""
+    """Opens a file as `open_anew` does, unbuffered: each write reaches the kernel at once."""
     return os.fdopen(_anew(path), "wb", buffering=0)
 
 
 def write_anew(path: Path, data: bytes | memoryview) -> None:
-    """Make a file of `data`, or put that in place of what a file holds; OSError as above."""
+    """Writes `data` as the whole content of a new or existing file. Raises the same OSError."""
     with open_anew(path) as file:
         file.write(data)
 
@@ -37,7 +42,7 @@ def _anew(path: Path) -> int:
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            raise OSError(errno.EEXIST, "it is no file of one name", str(path))
+            raise OSError(errno.EEXIST, "it is no regular file with a single link", str(path))
         os.ftruncate(fd, 0)
     except BaseException:
         os.close(fd)

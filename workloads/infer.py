@@ -1,6 +1,6 @@
-"""Inference over the test set: a prediction a sample, written to predictions.csv.
+"""Inference over the test set: one prediction per sample, written to predictions.csv.
 
-The marks nest as `inference` > `step`, one a batch > `fetch`, `forward`.
+The marks nest as `inference` > `step` (one per batch) > `fetch`, `forward`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PREDICTIONS_NAME = "predictions.csv"
 
 @dataclass(frozen=True)
 class Inferred:
-    """What an inference found: samples, those predicted rightly, and the wall time."""
+    """The result of an inference: samples, correct predictions, and wall time in seconds."""
 
     samples: int
     correct: int
@@ -48,9 +48,9 @@ class Inferred:
 
 
 def infer(options: InferOptions) -> dict[str, object]:
-    """Run a trained model over the test set; gives a summary. Raises JobError.
+    """Runs a trained model over the test set and returns a summary. Raises JobError.
 
-    Writes predictions.csv to `options.output`, over that of an earlier job.
+    Writes predictions.csv to `options.output` and overwrites the file of an earlier job.
     """
     workload = models.load(options.model)
     output = make_output(options.output)
@@ -79,13 +79,13 @@ def infer(options: InferOptions) -> dict[str, object]:
 
 
 def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: Path) -> Inferred:
-    """Predict every sample of `batches`; write index, label and prediction as CSV to `output`."""
+    """Predicts each sample of `batches`; writes index, label and prediction as CSV to `output`."""
     path = output / PREDICTIONS_NAME
     correct = index = 0
     model.eval()
     started = time.monotonic()
     with explained(f"cannot write {path}", MEND_WRITE):
-        # Unbuffered: a write that fails does so here, and not when the file is closed.
+        # Unbuffered, so that a write fails at once and not when the file is closed.
         file = open_unbuffered(path)
     with (
         file,

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM where nothing is half done: between two steps, not amid a beginning."""
+"""Ctrl-C and SIGTERM, delayed until nothing is half done: between steps, not inside a start."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import FrameType
 
 
 class Interruptible:
-    """While the `with` block runs, a first Ctrl-C waits for `check`; a second does not wait.
+    """A block in which a first Ctrl-C waits for `check`. A second Ctrl-C does not wait.
 
-    Raised at once, a KeyboardInterrupt would be lost where it meets a DataLoader that is just
-    being taken down, and leave a worker that hands over a batch complaining of it. Workers that
-    are forked in the block wait likewise, so that the step can be finished.
+    A KeyboardInterrupt raised at once would be lost while a DataLoader shuts down, and a worker
+    that hands over a batch would print an error. Workers that are forked in the block wait in the
+    same way, so that the step can finish.
     """
 
     def __init__(self) -> None:
         self._asked = False
-        # A shell lets its background jobs ignore Ctrl-C, and only the main thread has signals.
+        # Background jobs of a shell ignore Ctrl-C, and only the main thread handles signals.
         self._active = (
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
@@ -33,11 +33,11 @@ class Interruptible:
     def __exit__(self, *_: object) -> None:
         if self._active:
             signal.signal(signal.SIGINT, self._before)
-        # Also after an error: a worker that Ctrl-C ended is no defect.
+        # After an error, too: Ctrl-C may have ended a worker, which is no defect.
         self.check()
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C came."""
+        """Raises KeyboardInterrupt if Ctrl-C was pressed."""
         if self._asked:
             raise KeyboardInterrupt
 
@@ -48,7 +48,7 @@ class Interruptible:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """While the block runs, SIGTERM is as Ctrl-C: what has begun is taken down again."""
+    """Runs the block with SIGTERM treated as Ctrl-C, so that the block cleans up."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -62,10 +62,10 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait for the end of the block, which must not last.
+    """Delays Ctrl-C and SIGTERM until the end of the block. The block must be short.
 
-    Where Python handles them, that is: what ends the process at once still does. The signals are
-    not blocked, as a process that begins in the block would have them blocked as well.
+    Only signals that a Python handler receives are delayed; a signal that ends the process at once
+    still does. The signals are not blocked, since a child process would inherit that.
     """
     came: list[tuple[int, FrameType | None]] = []
     before: dict[int, Callable[[int, FrameType | None], object]] = {}

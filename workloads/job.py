@@ -1,4 +1,4 @@
-"""How a job begins: its folder, its device, its data and its model."""
+"""The setup of a job: its folder, its device, its data and its model."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from workloads.options import Device, JobOptions
 
 
 def make_output(output: Path) -> Path:
-    """Make the folder for the job's files; gives its absolute path."""
-    with explained(f"cannot make the output folder {output}", "name another one with --output"):
+    """Makes the folder for the job's files and returns its absolute path. Raises JobError."""
+    with explained(f"cannot make the output folder {output}", "name another folder with --output"):
         output.mkdir(parents=True, exist_ok=True)
     return output.absolute()
 
 
 def choose_device(device: Device) -> torch.device:
-    """The device to run on. Raises JobError where CUDA is asked for and absent."""
+    """Returns the device to run on. Raises JobError if CUDA is requested and missing."""
     with warnings.catch_warnings():
-        # A CUDA build of torch warns where there is no driver; here that is an answer.
+        # A CUDA build of torch warns if there is no driver; is_available() is enough here.
         warnings.simplefilter("ignore")
         cuda = torch.cuda.is_available()
     if device is Device.CUDA and not cuda:
         raise JobError(
-            "CUDA is not there for this torch",
-            "take --device cpu, or install a GPU driver and a CUDA build of torch",
+            "CUDA is not available to this torch",
+            "use --device cpu, or install a GPU driver and a CUDA build of torch",
         )
     return torch.device("cuda" if cuda and device is not Device.CPU else "cpu")
 
 
 def seed_torch(options: JobOptions) -> None:
-    """Make weights and kernels follow the seed; set the number of threads."""
+    """Seeds the weights, selects deterministic kernels, and sets the number of threads."""
     torch.manual_seed(options.seed)
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
@@ -47,19 +47,19 @@ def seed_torch(options: JobOptions) -> None:
 
 
 def set_threads(threads: int | None) -> None:
-    """Let torch compute with so many threads; None: as many as it chose itself."""
+    """Sets the number of torch's threads; None leaves torch's own choice."""
     if threads is not None:
         torch.set_num_threads(threads)
 
 
 def open_data(options: JobOptions, workload: Workload) -> DataSets:
-    """The data sets of the job; a set that is not there is made."""
+    """Opens the data sets of the job; makes a set that does not exist. Raises JobError."""
     name = options.dataset or workload.datasets[0]
     source = catalogue.find(name)
     if name not in workload.datasets:
         raise JobError(
             f"{workload.name} cannot be trained on {name}",
-            f"take --dataset {' or '.join(workload.datasets)}",
+            f"use --dataset {' or '.join(workload.datasets)}",
         )
     samples = options.samples
     if samples is None and options.scale is not None:
@@ -71,7 +71,7 @@ def open_data(options: JobOptions, workload: Workload) -> DataSets:
 def make_batches(
     options: JobOptions, samples: SampleSet, device: torch.device, *, shuffle: bool
 ) -> Batches:
-    """The batches of `samples`, prepared, as the job's options ask for them."""
+    """Prepares `samples` and returns their batches as the job's options require."""
     samples.prepare()
     return Batches(
         samples,
@@ -84,12 +84,12 @@ def make_batches(
 
 
 def build_model(workload: Workload, data: DataShape, device: torch.device) -> nn.Module:
-    """The model with fresh weights, on the device."""
+    """Returns the model with fresh weights, on the device."""
     return workload.build(data).to(device)
 
 
 def load_checkpoint(workload: Workload, path: Path, device: torch.device) -> checkpoint.Checkpoint:
-    """The checkpoint at `path`. Raises JobError where it is none, or another model's."""
+    """Loads the checkpoint at `path`. Raises JobError if it is none, or of another model."""
     state = checkpoint.load(path, device)
     if state.model != workload.name:
         raise JobError(
@@ -100,7 +100,7 @@ def load_checkpoint(workload: Workload, path: Path, device: torch.device) -> che
 
 
 def sample_shape(data: DataShape, inputs: Tensor) -> SampleShape:
-    """The shape of one sample, as a batch of them has it: asking the data set would read it."""
+    """Returns the shape of one sample, taken from a batch, so that no further sample is read."""
     return SampleShape(
         classes=data.classes,
         vocabulary=data.vocabulary,

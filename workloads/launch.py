@@ -1,6 +1,7 @@
-"""A job as a whole: on the host or in containers, its data made before, and recorded if asked.
+"""A whole job: its data is made first, then it runs on the host or in containers.
 
-The tracer is another program here, found beside the interpreter and told what to record.
+The job is recorded if asked. The tracer is a separate program here: the command `tracer` beside
+the interpreter.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _OF_SERVER = ("--handlers", "--threads", "--device", "--patience")
 
 @dataclass(frozen=True)
 class Job:
-    """What to run. `mode`: train (all four stages), infer, or serve.
+    """A job to run. `mode`: train (all four stages), infer, or serve.
 
-    `options`: of `python -m workloads`; where the mode is serve, of its `serve` and `request`.
-    `data` None: a folder beside the output, named for the set. `record` is the trace to make,
-    `record_options` what else `tracer record` is told. `note`: where to say which session of
-    processes runs it (`workloads.sessions`). `longest_s`: it is killed after so long. `cgroups`:
-    joined before it begins on the host.
+    `options`: options of `python -m workloads`; if the mode is serve, those of its `serve` and
+    `request`. `data` None: a folder beside the output, named for the set. `record` is the trace
+    to make, `record_options` are further options of `tracer record`. `note`: file that names the
+    session of processes that runs the job (`workloads.sessions`). `longest_s`: seconds after which
+    the job is killed. `cgroups`: cgroups that a job on the host joins before it begins.
     """
 
     model: str
@@ -62,14 +63,14 @@ class Job:
     cgroups: list[Path] = field(default_factory=list)
 
     def arguments(self, data: str, output: str, model: str) -> list[str]:
-        """Of `python -m workloads`, with the folders as they are called where it runs."""
+        """Returns the arguments of `python -m workloads`, with the paths valid where it runs."""
         found = [self.mode, self.model, "--data", data, "--output", output, *self.options]
         if self.mode == "infer":
             found += ["--checkpoint", f"{model}/{_FRESH}"]
         return found
 
     def check(self) -> None:
-        """Raise JobError for an option that the job would refuse."""
+        """Raises JobError for an option that the job would refuse."""
         if self.mode == "serve":
             check(self.server_arguments("model", "socket"))
             check(["request", self.model, *_chosen(self.options, _OF_SERVER, others=True)])
@@ -77,19 +78,19 @@ class Job:
             check(self.arguments("data", "output", "model"))
 
     def server_arguments(self, model: str, socket: str) -> list[str]:
-        """Of the server, with the folders as they are called where it runs."""
+        """Returns the arguments of the server, with the paths valid where it runs."""
         own = _chosen(self.options, _OF_SERVER)
         return ["serve", self.model, "--checkpoint", f"{model}/{_FRESH}", "--socket", socket, *own]
 
     def client_arguments(self) -> list[str]:
-        """Of the client: all that is not the server's own."""
+        """Returns the arguments of the client: all options except the server's own."""
         own = _chosen(self.options, _OF_SERVER, others=True)
         return ["request", self.model, "--data", str(self.data), *own]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How it went: where, a summary for each job (None: it failed), failures, versions.
+    """The result of a run: where it ran, a summary per job (None: it failed), failures, versions.
 
     The summary of a job that serves is {"server": ..., "client": ...}.
     """
@@ -102,10 +103,10 @@ class Ran:
 
 
 def prepare(job: Job) -> Job:
-    """Make the data set and, for inference, a model: neither is to be paid by what is measured.
+    """Makes the data set and, unless the job trains, a model, so that the measured run need not.
 
-    Gives the job with its data folder. Raises JobError for a wrong option of the job, before
-    anything is made, and with the last words of what failed.
+    Returns the job with its data folder. Raises JobError for a wrong option, before anything is
+    made, and with the last line of a failed preparation.
     """
     job.check()
     own = _chosen(job.options, _OF_DATA)
@@ -122,7 +123,7 @@ def prepare(job: Job) -> Job:
 
 
 def run_on_host(job: Job) -> Ran:
-    """Run a prepared job as a process of this machine; its summary or why it failed."""
+    """Runs a prepared job as a process of this machine. Returns its summary or its failure."""
     try:
         summary = _serve_on_host(job) if job.mode == "serve" else _run_on_host(job)
     except subprocess.TimeoutExpired:
@@ -133,7 +134,7 @@ def run_on_host(job: Job) -> Ran:
 
 
 class _FailedError(Exception):
-    """Why a job failed."""
+    """A failed job; the text is the reason."""
 
 
 def _run_on_host(job: Job) -> dict[str, object] | None:
@@ -154,7 +155,7 @@ def _serve_on_host(job: Job) -> dict[str, object]:
                 if running.process.poll() is None:
                     raise _FailedError(str(error)) from None
                 raise _FailedError(_last_words(running.wait().stderr)) from None
-            with contextlib.suppress(OSError):  # it has ended: its status says how
+            with contextlib.suppress(OSError):  # it has ended; its exit status is checked below
                 os.kill(unix.listener(str(socket)), signal.SIGTERM)
             ended = running.wait(left(until))
     return _served(_told(ended), client)
@@ -186,7 +187,7 @@ def _told(ended: subprocess.CompletedProcess[bytes]) -> dict[str, object] | None
 def _served(
     server: dict[str, object] | None, client: subprocess.CompletedProcess[bytes]
 ) -> dict[str, object]:
-    """What server and client say together; one that answered nothing has failed."""
+    """Returns the summaries of server and client. Raises _FailedError if nothing was answered."""
     if client.returncode:
         raise _FailedError(f"the client failed: {_last_words(client.stderr)}")
     summary = _summary(client.stdout) or {}
@@ -198,11 +199,11 @@ def _served(
 
 
 def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = None) -> Ran:
-    """Run a prepared job `count` times at once, each in a container of its own.
+    """Runs a prepared job `count` times at once, each in a container of its own.
 
-    All share the data folder; the output of each is a folder of its own. Servers are asked by a
-    client each, from outside. Raises JobError where no
-    daemon answers, BrokenJobError where the daemon refuses or the recorder does.
+    All share the data folder; each has an output folder of its own. Each server has a client
+    outside the container. Raises JobError if no daemon answers, and BrokenJobError if the daemon
+    or the recorder refuses.
     """
     from workloads.containers import image as images
     from workloads.containers.run import Containers, swept
@@ -236,7 +237,7 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
                     failures.append(took_too_long(job.longest_s))
                 containers.terminate()
             ended = containers.wait(job.longest_s)
-    # What a server says itself tells more than that it did not answer.
+    # The server's own error explains more than the missing answer.
     failures = [f"{one.name}: {one.failure}" for one in ended if one.failure] or failures
     summaries = [one.summary for one in ended]
     for number, asked in enumerate(clients):
@@ -252,7 +253,7 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
 
 
 def _in_container(job: Job, number: int, socket: Path) -> ContainerJob:
-    """One container's part of the job; its folders are made here."""
+    """Makes the folders of one container's part of the job, and returns that part."""
     from workloads.containers.run import ContainerJob
 
     assert job.data is not None
@@ -273,7 +274,7 @@ def _in_container(job: Job, number: int, socket: Path) -> ContainerJob:
 
 @contextlib.contextmanager
 def _recording(job: Job, containers: list[str]) -> Iterator[None]:
-    """Record the containers and the daemon while the block runs."""
+    """Records the containers and the daemon while the block runs."""
     if job.record is None:
         yield
         return
@@ -301,17 +302,17 @@ def _recorder(job: Job) -> list[str]:
     beside = Path(sys.executable).with_name("tracer")
     found = str(beside) if beside.exists() else shutil.which("tracer")
     if found is None:
-        raise JobError("there is no command `tracer`", "pip install traintrace")
+        raise JobError("the command `tracer` is not installed", "pip install traintrace")
     return [found, "record", "-o", str(job.record), "--force", *job.record_options]
 
 
 def _workloads(arguments: list[str]) -> list[str]:
-    # -P: modules come from where they are installed, not from the folder that the user stands in.
+    # -P: import installed modules, not modules of the working directory.
     return [sys.executable, "-P", "-m", "workloads", *arguments]
 
 
 def _chosen(options: list[str], wanted: tuple[str, ...], others: bool = False) -> list[str]:
-    """The options of these names with their values, or all others."""
+    """Returns the options of these names with their values, or all others."""
     found = []
     chosen = False
     for option in options:
@@ -332,5 +333,5 @@ def _summary(said: bytes) -> dict[str, object] | None:
 
 def _last_words(said: bytes) -> str:
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    words = lines[-1] if lines else "it said nothing"
+    words = lines[-1] if lines else "it printed nothing"
     return words.removeprefix("error: ").removeprefix("tracer: ")[:300]

@@ -1,4 +1,4 @@
-"""What a job is asked to do. No torch here: the command line reads its defaults from these."""
+"""The options of a job. This file does not import torch: the command line reads its defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Device(StrEnum):
-    """Where the model runs; AUTO takes CUDA where there is one."""
+    """The device that the model runs on. AUTO uses CUDA if it is available."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -16,7 +16,7 @@ class Device(StrEnum):
 
 
 class Arrivals(StrEnum):
-    """When requests are due: at random, as from many users apart, or evenly."""
+    """The times at which requests are due: random, as from many independent users, or even."""
 
     POISSON = "poisson"
     UNIFORM = "uniform"
@@ -24,12 +24,13 @@ class Arrivals(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What training and inference share.
+    """The options that training and inference share.
 
-    `dataset` is one that the model can be trained on; None: the papers' own. `data` holds or
-    receives it; None: a folder beside `output`. `samples` is the number of training samples; None:
-    that share of the papers' number which `scale` gives, or all of a set that is there, or the
-    default of a made one. `threads` is the number of torch's threads; None: torch's own choice.
+    `dataset` is one that the model can be trained on; None: the papers' own. `data` is the folder
+    that holds or receives it; None: a folder beside `output`. `samples` is the number of training
+    samples; None: the share `scale` of the papers' number, or without `scale` all of an existing
+    set, or the default of a drawn one. `threads` is the number of torch's threads; None: torch's
+    own choice.
     """
 
     model: str
@@ -47,9 +48,9 @@ class JobOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(JobOptions):
-    """A training job. `steps`, where given, takes the place of `epochs`.
+    """The options of a training job. `steps`, if given, replaces `epochs`.
 
-    `lr` None: the model's own. Ten epochs of batches of 16 is what the traced papers ran.
+    `lr` None: the model's own. The papers ran ten epochs with batches of 16.
     """
 
     steps: int | None = None
@@ -59,18 +60,18 @@ class TrainOptions(JobOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class InferOptions(JobOptions):
-    """Inference over the test set with the weights in `checkpoint`."""
+    """The options of inference over the test set with the weights in `checkpoint`."""
 
     checkpoint: Path
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """Serving over HTTP with the weights in `checkpoint`.
+    """The options of serving over HTTP with the weights in `checkpoint`.
 
-    `port` 0: a free one. `socket`: a Unix socket to listen at instead. `handlers` is how many
-    requests are answered at once, each with `threads` of torch's threads; None: torch's own
-    choice. `patience_s` is what a client may take to send its request.
+    `port` 0: any free port. `socket`: a Unix socket to listen on instead. `handlers` is the number
+    of requests answered at the same time, each with `threads` threads of torch; None: torch's own
+    choice. `patience_s`: seconds a client may take to send its request.
     """
 
     model: str
@@ -86,13 +87,13 @@ class ServeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions(JobOptions):
-    """Requests to the server at `url`, `rate` of them a second, with samples of the test set.
+    """The options of the client: it sends samples of the test set to the server at `url`.
 
-    `url` is http://HOST:PORT, or unix:PATH of a socket.
-
-    Either `requests` of them or as many as fall into `seconds`, each of `batch_size` samples;
-    `seed` draws samples and arrivals. At most `connections` are underway at once, and an answer is
-    waited for until `timeout_s` after its request was due. Nothing is written to `output`.
+    `url` is http://HOST:PORT, or unix:PATH of a socket. `rate` requests per second are sent, each
+    of `batch_size` samples: `requests` of them, or those that are due within `seconds`. `seed`
+    determines samples and arrivals. At most `connections` requests are in flight. An answer may
+    arrive until `timeout_s` after its request was due. The client writes nothing but
+    prepared data to `output`.
     """
 
     batch_size: int = 1

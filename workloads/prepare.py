@@ -1,4 +1,4 @@
-"""What can be done before a job: its data set made, a model saved with fresh weights."""
+"""Preparation of a job: makes its data set and saves a model with fresh weights."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from workloads.options import JobOptions
 
 
 def prepare(options: JobOptions, save_to: Path | None = None) -> dict[str, object]:
-    """Make the data set where it is not there; gives a summary. Raises JobError.
+    """Makes the data set if it does not exist, and returns a summary. Raises JobError.
 
-    With `save_to`, a checkpoint of the untrained model is written there, to infer with or to serve:
-    what an inference costs does not hang on what was learned.
+    With `save_to`, writes a checkpoint of the untrained model to that path, for inference or
+    serving. The cost of inference does not depend on the weights.
     """
     workload = models.load(options.model)
     make_output(options.output)

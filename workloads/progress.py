@@ -1,4 +1,4 @@
-"""How far a job is: one line on a terminal, nothing anywhere else."""
+"""The progress of a job: one line on a terminal, nothing if stderr is no terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _EVERY_S = 0.1
 
 
 class Progress:
-    """Shows `name done/total note` on stderr, redrawn in place. Use it as a context manager."""
+    """A context manager that shows `name done/total note` on stderr, redrawn in place."""
 
     def __init__(self, name: str, total: int) -> None:
         self._name = name
@@ -22,12 +22,12 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._shown:
-            # Wipe the line: what follows on this terminal starts clean.
+            # Clear the line for the output that follows.
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
     def show(self, done: int, note: str = "") -> None:
-        """`done` of the total are done."""
+        """Shows that `done` of the total are done."""
         if not self._shown:
             return
         now = time.monotonic()

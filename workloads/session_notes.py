@@ -1,7 +1,7 @@
-"""Notes of the sessions that a runner has begun, for whoever comes after a kill.
+"""Notes of the sessions that a runner has begun, for the runner that follows a killed one.
 
-Another user may write into the folder that a note lies in. A note counts only where this user
-alone can have written it: no link, no second name, its own file.
+Another user may be able to write into the folder of a note. A note is accepted only if no other
+user can have written it: a file of this user, no symbolic link, no second hard link.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Noted:
-    """A session, and the runner that began it. Times are clock ticks since the boot named."""
+    """A session, and the runner that began it. Times are clock ticks since the boot `boot`."""
 
     session: int
     start: int | None
@@ -30,14 +30,14 @@ class Noted:
     runner_start: int | None
     boot: str
     token: str
-    """In the environment of all its processes."""
+    """Value of SESSION_ENV in the environment of all its processes."""
 
 
 _NOTES = TypeAdapter(list[Noted])
 
 
 def of(session: int, token: str) -> Noted:
-    """The note of a session of this process, whose first process has not been waited for."""
+    """Returns the note of a session that this process began and has not yet waited for."""
     own = os.getpid()
     return Noted(
         session, process_start_time(session), own, process_start_time(own), boot_id(), token
@@ -45,9 +45,9 @@ def of(session: int, token: str) -> Noted:
 
 
 def read(note: Path) -> list[Noted]:
-    """The sessions that a note tells of; none where there is no note.
+    """Returns the sessions in a note; none if there is no note.
 
-    Raises JobError for a note that somebody else may have written.
+    Raises JobError for a note that another user may have written.
     """
     try:
         with open_regular(note) as file:
@@ -60,17 +60,18 @@ def read(note: Path) -> list[Noted]:
     except (OSError, ValueError) as error:
         why = str(error).partition("\n")[0]
         raise JobError(
-            f"{note} does not tell what a killed study left: {why}", "see it, and remove it"
+            f"cannot use {note}, the note of a killed study's processes: {why}",
+            "check it, and remove it",
         ) from None
 
 
 def add(note: Path, noted: Noted) -> None:
-    """Note a session. Raises as `read` does; OSError where it cannot be written."""
+    """Adds a session to a note. Raises JobError as `read` does, and OSError if a write fails."""
     _write(note, [*read(note), noted])
 
 
 def remove(note: Path, noted: Noted) -> None:
-    """Strike out a session that has ended; an empty note is removed."""
+    """Removes a session that has ended from a note, and the note once it is empty."""
     left = [other for other in read(note) if other != noted]
     if left:
         _write(note, left)

@@ -1,4 +1,8 @@
-"""A command with all that it starts: ended together, also by whoever comes after a kill."""
+"""Commands that run in a session of their own.
+
+A session is the command with all processes that it starts. They end together. If the runner was
+killed, the next runner ends the sessions that it left.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +24,21 @@ from workloads.interrupt import held
 from workloads.session_notes import Noted
 
 SESSION_ENV = "TRACER_SESSION"
-"""Tells the processes of a session from others; they inherit it."""
+"""Environment variable that marks the processes of a session; they inherit it."""
 _PATIENCE_S = 15
 _MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True)
 class Started:
-    """A command that runs in a session of its own, and what it prints."""
+    """A command that runs in a session of its own, with its stdout and stderr."""
 
     process: subprocess.Popen[bytes]
     out: IO[bytes]
     err: IO[bytes]
 
     def wait(self, longest_s: float | None = None) -> subprocess.CompletedProcess[bytes]:
-        """Wait for its end. Raises subprocess.TimeoutExpired where that takes longer."""
+        """Waits until it ends. Raises subprocess.TimeoutExpired after `longest_s` seconds."""
         status = self.process.wait(longest_s)
         self.out.seek(0)
         self.err.seek(0)
@@ -45,11 +49,11 @@ class Started:
 
 @contextlib.contextmanager
 def started(command: list[str], note: Path | None = None) -> Iterator[Started]:
-    """A command in a session of its own, which ends with the block if it has not ended by itself.
+    """Runs a command in a session of its own. The session ends no later than the block.
 
-    It gets SIGTERM, and SIGKILL with all that it started if that does not help; so it does where
-    the block raises, such as for Ctrl-C. While it runs, `note` says which session it is, for
-    `end_left`.
+    A command that still runs then, or when the block raises (Ctrl-C, for example), gets SIGTERM.
+    If that does not help, it and all processes that it started get SIGKILL. While it runs, the
+    file `note` names its session, so that `end_left` finds it.
     """
     with (
         tempfile.TemporaryFile() as out,
@@ -63,11 +67,11 @@ def started(command: list[str], note: Path | None = None) -> Iterator[Started]:
 def begun(
     command: list[str], note: Path | None, out: IO[bytes] | int, err: IO[bytes] | int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """As `started`, with `out` and `err` as subprocess.Popen has them."""
+    """Does the same as `started`; `out` and `err` are those of subprocess.Popen."""
     process, noted = None, None
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     try:
-        # A Ctrl-C amid Popen would leave a process that nobody knows.
+        # A Ctrl-C inside Popen would leave a process that no note names.
         with held():
             token = secrets.token_hex(16)
             process = subprocess.Popen(
@@ -100,21 +104,22 @@ def _forget(note: Path | None, noted: Noted) -> None:
 def run(
     command: list[str], note: Path | None = None, longest_s: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command in a session of its own to its end, with what it printed.
+    """Runs a command in a session of its own to its end. Returns its status and output.
 
-    Raises subprocess.TimeoutExpired where that takes longer.
+    Raises subprocess.TimeoutExpired after `longest_s` seconds.
     """
     with started(command, note) as running:
         return running.wait(longest_s)
 
 
 def end_left(note: Path) -> None:
-    """Kill what is left of the sessions of a runner that was killed.
+    """Kills the processes that are left of the sessions of a killed runner.
 
-    Raises JobError for a note that this user did not write: nobody else says what is killed.
+    Raises JobError for a note that another user may have written, since no other user may choose
+    the processes that are killed.
     """
     for noted in session_notes.read(note):
-        # A number is given to others in time, and to all anew at a boot.
+        # The kernel reuses process numbers, and starts again after a boot.
         if noted.boot == boot_id() and not process_alive(noted.runner, noted.runner_start):
             _kill(noted)
     note.unlink(missing_ok=True)
@@ -130,7 +135,7 @@ def _end(process: subprocess.Popen[bytes], noted: Noted) -> None:
 
 
 def _kill(noted: Noted) -> None:
-    """Kill the processes of a session, and wait for their end; those that they fork, too."""
+    """Kills the processes of a session and those that they fork, and waits until they end."""
     for _ in range(_MOST_ROUNDS):
         found = list(_members(noted))
         for fd in found:
@@ -146,7 +151,7 @@ def _kill(noted: Noted) -> None:
 
 
 def _members(noted: Noted) -> Iterator[int]:
-    """Pidfds of the processes of a session. What has taken over one of its numbers is none."""
+    """Yields pidfds of the processes of a session, without processes that reuse its numbers."""
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
@@ -156,7 +161,7 @@ def _members(noted: Noted) -> Iterator[int]:
             fd = os.pidfd_open(int(name))
             try:
                 ours = _is_member(int(name), noted)
-                signal.pidfd_send_signal(fd, 0)  # it was there all the while
+                signal.pidfd_send_signal(fd, 0)  # proves that the process has lived since the open
             except OSError:
                 ours = False
             if ours:
@@ -166,11 +171,14 @@ def _members(noted: Noted) -> Iterator[int]:
 
 
 def _is_member(pid: int, noted: Noted) -> bool:
-    """Whether a process is of this very session: its first process is, or it has the token."""
+    """Returns whether a process belongs to this session, not to one that reuses its number.
+
+    It does if the session's first process is still there, or if the process has the token.
+    """
     if os.getsid(pid) != noted.session or not _runs(pid):
         return False
     if process_start_time(noted.session) == noted.start:
-        return True  # a session keeps its number from others as long as its first process is there
+        return True  # the number of a session is not reused while its first process exists
     token = f"{SESSION_ENV}={noted.token}".encode()
     return token in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 

@@ -1,9 +1,9 @@
-"""Training: epochs of steps, a log line a step, a checkpoint an epoch, inference at the end.
+"""Training: epochs of steps, one log line per step, one checkpoint per epoch, then inference.
 
 The marks nest as `train` > `epoch` > `step` > `fetch`, `forward`, `backward`, `optimizer`, with a
-`checkpoint` at the end of each epoch. A step spans more than its four parts: the loss is read
-back and its log line written there. On CUDA the parts are the times of the host's calls; the
-device is waited for where the loss is read back.
+`checkpoint` at the end of each epoch. A step is longer than its four parts: it also reads back the
+loss and writes the log line. On CUDA the parts are the times of the host's calls; reading back the
+loss waits for the device.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOG_NAME = "train.log"
 
 @dataclass
 class Trained:
-    """What a training did. `epochs` counts those begun; losses are those of single steps."""
+    """The progress of a training. `epochs` includes a partial last one; losses are of one step."""
 
     steps: int = 0
     epochs: int = 0
@@ -53,10 +53,10 @@ class Trained:
 
 
 def train(options: TrainOptions) -> dict[str, object]:
-    """Run the whole job; gives its summary, every number measured. Raises JobError.
+    """Runs the whole job and returns its summary of measured numbers. Raises JobError.
 
-    Writes train.log, checkpoint.pt and predictions.csv to `options.output`; files of an earlier
-    job there are written over.
+    Writes train.log, checkpoint.pt and predictions.csv to `options.output` and overwrites the files
+    of an earlier job.
     """
     workload = models.load(options.model)
     output = make_output(options.output)
@@ -109,7 +109,7 @@ class _Loop:
     sample: SampleShape | None = None
 
     def run(self, steps: int) -> Trained:
-        """Train for exactly `steps` steps, over as many epochs as that takes."""
+        """Trains for exactly `steps` steps, over as many epochs as that takes."""
         trained = Trained()
         self.model.train()
         with (
@@ -129,7 +129,7 @@ class _Loop:
     def _epoch(
         self, trained: Trained, steps: int, progress: Progress, interruptible: Interruptible
     ) -> None:
-        # Counted: a fetch that only finds the end would be marked as a step more.
+        # A counted loop: a fetch that only finds the end would be marked as another step.
         batches = iter(self.batches)
         for _ in range(steps):
             with phases.phase("step", epoch=trained.epochs, step=trained.steps):
@@ -173,11 +173,11 @@ class _Loop:
 
 
 def _open_log(path: Path) -> FileIO:
-    """Unbuffered: every line reaches the kernel at once, as in jobs that flush their log."""
+    """Opens the log unbuffered: each line reaches the kernel at once, as in jobs that flush it."""
     with explained(f"cannot write {path}", MEND_WRITE):
         return open_unbuffered(path)
 
 
 def _finite(loss: float) -> float | None:
-    """JSON has no NaN: the loss of a training that diverged is null."""
+    """Returns the loss, or None if it is not finite, since JSON has no NaN."""
     return loss if math.isfinite(loss) else None

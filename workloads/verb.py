@@ -21,9 +21,10 @@ _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 class Mode(StrEnum):
-    """`train`: data load, model load, training and inference. `infer`: without the training.
+    """The kind of job.
 
-    `serve`: a server of the model, asked by a client at a rate.
+    `train`: data load, model load, training and inference. `infer`: the same without training.
+    `serve`: a server of the model, to which a client sends requests at a fixed rate.
     """
 
     TRAIN = "train"
@@ -37,47 +38,50 @@ workload.command("list")(list_models)
 @workload.command("run", context_settings=_EXTRA)
 def run(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="A model that `list` names.", metavar="MODEL")],
+    model: Annotated[str, typer.Argument(help="Model name; `list` shows them.", metavar="MODEL")],
     mode: Annotated[
-        Mode, typer.Option(help="train ends with inference, too; serve: see below.")
+        Mode, typer.Option(help="Train and then infer, only infer, or serve requests.")
     ] = Mode.TRAIN,
     rate: Annotated[
-        float | None, typer.Option(help="serve: requests a second, to each server.")
+        float | None, typer.Option(help="With --mode serve: requests per second to each server.")
     ] = None,
-    requests: Annotated[int | None, typer.Option(help="serve: send so many requests.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="serve: or send them for so long.")] = None,
+    requests: Annotated[
+        int | None, typer.Option(help="With --mode serve: requests to send; or give --seconds.")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="With --mode serve: seconds to send for; or give --requests."),
+    ] = None,
     containers: Annotated[
-        int, typer.Option(min=0, max=64, help="So many containers at once; 0: on the host.")
+        int, typer.Option(min=0, max=64, help="Number of containers at once; 0: run on the host.")
     ] = 0,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", help="Folder for what the job writes. [default: runs/<model>]"
-        ),
+        typer.Option("-o", "--output", help="Folder for the job's files. Default: runs/<model>."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of the data set. [default: beside --output]"),
+        typer.Option(help="Folder of the data set. Default: a folder beside --output."),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(metavar="T.trace", help="Record the run (as root).")
+        Path | None, typer.Option(metavar="T.trace", help="Record the run to T.trace (as root).")
     ] = None,
     image: Annotated[
-        str | None, typer.Option(help="An image of yours. [default: made of this Python]")
+        str | None, typer.Option(help="Container image. Default: one made from this Python.")
     ] = None,
     cpus: Annotated[float | None, typer.Option(help="CPUs that a container may use.")] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Memory of a container, such as 2g.")
     ] = None,
     seccomp: Annotated[
-        bool, typer.Option("--seccomp/--no-seccomp", help="Docker's filter of system calls.")
+        bool, typer.Option("--seccomp/--no-seccomp", help="Use Docker's filter of system calls.")
     ] = True,
 ) -> None:
     """Run a workload with the papers' settings; other options go to the job.
 
-    What the job takes (--scale 0.01, --batch-size, --workers, --epochs,
-    --seed, ...) is told by `python -m workloads train --help`. The data set is
-    made before the run. One JSON object at the end. Examples:
+    `python -m workloads train --help` lists the options of the job (--scale
+    0.01, --batch-size, --workers, --epochs, --seed, ...). The data set is made
+    before the run. The result is one JSON object. Examples:
 
       tracer workload run lenet --scale 0.01
 
@@ -85,12 +89,13 @@ def run(
 
       tracer workload run lenet --mode infer --containers 1 --cpus 1
 
-    With --mode serve a server of the model, with fresh weights, runs on the
-    host or in containers of the deployment image. A client for each, outside
-    of what is recorded, sends it samples of the test set at --rate, over a
-    Unix socket. --handlers, --threads and --device go to the server, all
-    else (--arrivals, --connections, --timeout, ...) to the client, as
-    `python -m workloads serve --help` and `request --help` tell:
+    With --mode serve, a server of the model with fresh weights runs on the
+    host or in containers of the deployment image. One client per server sends
+    it samples of the test set at --rate over a Unix socket. The recording
+    leaves out the client. --handlers, --threads, --device and --patience go to
+    the server (see `python -m workloads serve --help`), all other options
+    (--arrivals, --connections, --timeout, ...) to the client (see `request
+    --help`):
 
       tracer workload run lenet --mode serve --rate 50 --seconds 10
     """
@@ -98,7 +103,7 @@ def run(
     load = _load(mode, rate, requests, seconds)
     limits = Limits(cpus, None if memory is None else parse_bytes(memory), seccomp)
     if not containers and (image or limits != Limits()):
-        raise JobError("only containers have images and limits", "give --containers 1")
+        raise JobError("images and limits apply only to containers", "give --containers 1")
     from workloads.interrupt import terminable
     from workloads.launch import Job, prepare, run_in_containers, run_on_host
 
@@ -129,13 +134,13 @@ def run(
 
 
 def _load(mode: Mode, rate: float | None, requests: int | None, seconds: float | None) -> list[str]:
-    """The client's options."""
+    """Returns the client's options. Raises JobError for a wrong combination."""
     given = {"--rate": rate, "--requests": requests, "--seconds": seconds}
     found = [word for name, v in given.items() if v is not None for word in (name, str(v))]
     if mode is not Mode.SERVE and found:
-        raise JobError(f"{found[0]} is of servers", "give --mode serve")
+        raise JobError(f"{found[0]} applies only to servers", "give --mode serve")
     if mode is Mode.SERVE and (rate is None or (requests is None) == (seconds is None)):
         raise JobError(
-            "a server is driven at a rate", "give --rate, and either --requests or --seconds"
+            "--mode serve needs a rate and an end", "give --rate and one of --requests, --seconds"
         )
     return found

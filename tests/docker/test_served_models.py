@@ -55,7 +55,7 @@ def test_the_deployment_image_is_without_training(run, dockerd):
     box = dockerd.client.containers.run(small, command, entrypoint="", detach=True)
     try:
         assert box.wait()["StatusCode"] == 2
-        assert box.logs() == b"error: this image only serves; take that for training\n"
+        assert box.logs() == b"error: this image can only serve; use the training image\n"
     finally:
         box.remove()
 

@@ -154,7 +154,7 @@ def test_a_container_that_somebody_ends_fails_its_run_alone(study, dockerd, tmp_
     runner = study.start(long.replace('"host", ', ""))
     ends = [
         (lambda container: container.kill(), "killed by signal 9"),
-        (lambda container: container.remove(force=True), "somebody removed it"),
+        (lambda container: container.remove(force=True), "removed from outside"),
     ]
     for number, (end, _) in enumerate(ends):
         wait_for(lambda number=number: len(results(tmp_path)) == number, "the run before", 60)
@@ -167,7 +167,7 @@ def test_a_container_that_somebody_ends_fails_its_run_alone(study, dockerd, tmp_
     for one, (_, reason) in zip(found, ends, strict=True):
         assert one["state"] == "failed"
         assert reason in one["reason"]
-        assert "another container of the run had failed" in one["reason"]
+        assert "another container of the run failed" in one["reason"]
     assert_nothing_is_left(tmp_path, dockerd)
 
 
@@ -208,7 +208,7 @@ def test_another_study_s_folder_is_refused(study, tmp_path):
     (tmp_path / "s").mkdir()
     (tmp_path / "s/study.json").write_text('{"name": "other"}')
     ran = study(TINY.format(repeats=1), status=2)
-    assert "is of another study" in ran.err
+    assert "belongs to another study" in ran.err
     assert ran.err.count("\n") == 1
     assert not Path(tmp_path / "s/scratch.img").exists()
 

@@ -65,7 +65,7 @@ def test_a_job_too_big_for_its_memory_fails_with_that_reason(run, dockerd):
 
 def test_what_the_job_complains_of_is_said(run):
     ran = run(*SMALL, "--containers", "1", "--lr", "-3", status=2)
-    assert "a finite number above 0 is needed" in ran.err
+    assert "give a finite number above 0" in ran.err
     assert "Traceback" not in ran.err
 
 

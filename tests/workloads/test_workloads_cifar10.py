@@ -195,7 +195,9 @@ def test_a_missing_file_is_named(open_sets: Open, filled: Path, name: str):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_truncated_file_is_named(open_sets: Open, filled: Path, name: str):
     os.truncate(filled / name, (filled / name).stat().st_size - 1)
-    with pytest.raises(JobError, match=f"{name} has .* bytes, no multiple of a record's 3073"):
+    with pytest.raises(
+        JobError, match=f"{name} has .* bytes, not a multiple of the record size 3073"
+    ):
         open_sets()
 
 
@@ -232,7 +234,7 @@ def test_a_system_that_refuses_to_write_is_told(open_sets: Open, folder: Path, n
     with no_large_files(50_000), pytest.raises(JobError) as caught:
         open_sets(samples=300)
     assert str(caught.value) == (
-        f"cannot use the data folder {folder}: File too large; name another one with --data"
+        f"cannot use the data folder {folder}: File too large; name another folder with --data"
     )
     assert len(open_sets(samples=300).train) == 300
 

@@ -154,5 +154,5 @@ def test_a_data_set_that_does_not_fit_is_refused(command, output: Path):
     answer = command("train", "alexnet", "--dataset", "cifar10", "--output", output)
     assert answer.status == 2
     assert answer.err == (
-        "error: alexnet cannot be trained on cifar10; take --dataset imagenet or landmarks\n"
+        "error: alexnet cannot be trained on cifar10; use --dataset imagenet or landmarks\n"
     )

@@ -135,7 +135,7 @@ def test_cuda_that_is_not_there_is_told(command, monkeypatch, tmp_path: Path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     answer = command("train", "lenet", "--device", "cuda", "--output", tmp_path)
     assert answer.status == 2
-    assert answer.err.startswith("error: CUDA is not there for this torch; take --device cpu")
+    assert answer.err.startswith("error: CUDA is not available to this torch; use --device cpu")
 
 
 def test_a_damaged_data_set_is_told(command, tmp_path: Path):

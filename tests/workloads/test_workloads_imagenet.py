@@ -167,7 +167,7 @@ def test_a_damaged_image_is_named_and_no_copy_is_left_as_whole(
 ):
     victim = filled / "train" / "dog" / "1.png"
     victim.write_bytes(victim.read_bytes()[:99])
-    with pytest.raises(JobError, match=f"{victim} is no whole JPEG or PNG image"):
+    with pytest.raises(JobError, match=f"{victim} is not a complete JPEG or PNG image"):
         open_sets().train.prepare()
     assert not (prepared / "train").exists()
 
@@ -196,7 +196,7 @@ def test_a_prepared_file_that_is_damaged_meanwhile_is_named(
     train.prepare()
     victim = prepared / "train" / "0" / "00000000.jpg"
     os.truncate(victim, 50)
-    with pytest.raises(JobError, match=f"{victim} is no whole .*; remove {prepared}/train, "):
+    with pytest.raises(JobError, match=f"{victim} is not a complete .*; remove {prepared}/train"):
         train[0]
 
 

@@ -213,7 +213,7 @@ def test_a_missing_split_is_named(open_sets: Open, filled: Path, split: str):
 def test_splits_without_classes_or_images_are_refused(open_sets: Open, folder: Path):
     (folder / "train").mkdir(parents=True)
     (folder / "val").mkdir()
-    with pytest.raises(JobError, match="train holds no folder of a class"):
+    with pytest.raises(JobError, match="train holds no class folder"):
         open_sets()
     (folder / "train" / "tower").mkdir()
     with pytest.raises(JobError, match="train holds no images"):
@@ -222,7 +222,7 @@ def test_splits_without_classes_or_images_are_refused(open_sets: Open, folder: P
 
 def test_a_class_that_only_the_test_split_has_is_refused(open_sets: Open, filled: Path):
     save(filled / "val" / "arch" / "1.jpg", (0, 0, 0))
-    with pytest.raises(JobError, match="val/arch is of a class that train/ lacks"):
+    with pytest.raises(JobError, match="val/arch is a class that train/ lacks"):
         open_sets()
 
 
@@ -240,7 +240,7 @@ def test_a_system_that_refuses_to_write_is_told(open_sets: Open, folder: Path, n
     with no_large_files(50_000), pytest.raises(JobError) as caught:
         open_sets(samples=2)
     assert str(caught.value) == (
-        f"cannot use the data folder {folder}: File too large; name another one with --data"
+        f"cannot use the data folder {folder}: File too large; name another folder with --data"
     )
     assert len(open_sets(samples=2).train) == 2
 
@@ -254,12 +254,12 @@ def test_a_set_that_does_not_fit_is_refused_before_it_is_drawn(open_sets: Open, 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "is no whole JPEG or PNG image"),
-        (b"text", "is no whole JPEG or PNG image"),
-        (b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00", "is no whole JPEG or PNG image"),
-        (png(8, 8), "is no whole JPEG or PNG image"),
-        (png(8, 8, bytes(30)), "is no whole JPEG or PNG image"),
-        (png(2**31 - 1, 2**31 - 1), "is no whole JPEG or PNG image"),
+        (b"", "is not a complete JPEG or PNG image"),
+        (b"text", "is not a complete JPEG or PNG image"),
+        (b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00", "is not a complete JPEG or PNG image"),
+        (png(8, 8), "is not a complete JPEG or PNG image"),
+        (png(8, 8, bytes(30)), "is not a complete JPEG or PNG image"),
+        (png(2**31 - 1, 2**31 - 1), "is not a complete JPEG or PNG image"),
         (png(10_000, 10_000), "states 10000 x 10000 pixels, more than"),
         (bytes(image_files.MOST_BYTES + 1), "has 67108865 bytes, more than"),
     ],
@@ -289,7 +289,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path):
     path = tmp_path / "image.jpg"
     for size in range(0, len(whole.getvalue()) - 40, 23):
         path.write_bytes(whole.getvalue()[:size])
-        with pytest.raises(JobError, match="no whole"):
+        with pytest.raises(JobError, match="not a complete"):
             image_files.read_square(path, 8)
 
 

@@ -197,8 +197,8 @@ def test_images_of_another_size_are_refused(open_sets: Open, filled: Path):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"not gzip at all", "is not a whole gzip file"),
-        (gzip.compress(idx.pack_header((6, 28, 28)) + bytes(4704))[:-9], "not a whole gzip file"),
+        (b"not gzip at all", "is not a complete gzip file"),
+        (gzip.compress(idx.pack_header((6, 28, 28)) + bytes(4704))[:-9], "not a complete gzip"),
         (gzip.compress(idx.pack_header((6, 28, 28)) + bytes(4703)), "asks for 4720"),
         (gzip.compress(idx.pack_header((6, 28, 28)) + bytes(10**6)), "asks for 4720"),
         (gzip.compress(b"text"), "ends inside its IDX header"),

@@ -155,7 +155,7 @@ def test_a_frequency_that_is_not_there_is_refused_and_a_rounded_one_taken(machin
     cpufreq = Machine(machine(JETSON)).find("cpu_mhz")
     cpufreq.set(1200)
     assert cpufreq.now() == 1190.4
-    with pytest.raises(JobError, match=r"has no 1500 MHz; take one of 1036\.8, 1190\.4"):
+    with pytest.raises(JobError, match=r"has no 1500 MHz; choose one of 1036\.8, 1190\.4"):
         cpufreq.set(1500)
     assert cpufreq.now() == 1190.4
 
@@ -195,13 +195,13 @@ def test_what_cannot_be_put_back_is_told_and_tried_again(machine, tmp_path):
     low = root / CPU / "cpufreq/policy2/scaling_min_freq"
     with PowerModes(True, state, root) as modes:
         with (
-            pytest.raises(JobError, match="could not be taken back"),
+            pytest.raises(JobError, match="could not be restored"),
             modes.applied(PowerMode(cpu_mhz=1600), containers=False),
         ):
             low.unlink()
             low.mkdir()
         with (
-            pytest.raises(JobError, match="could not be taken back"),
+            pytest.raises(JobError, match="could not be restored"),
             modes.applied(None, containers=False),
         ):
             pytest.fail("a run was made in another's mode")
@@ -215,7 +215,7 @@ def test_a_note_that_is_damaged_is_not_passed_over(machine, tmp_path):
     with pytest.raises(JobError, match=r"cannot read .*power_mode\.json"):
         PowerModes(False, tmp_path, machine(LAPTOP)).__enter__()
     (tmp_path / "power_mode.json").write_text('[{"by": "Magic", "before": {}}]')
-    with pytest.raises(JobError, match="could not be taken back: 'Magic'"):
+    with pytest.raises(JobError, match="could not be restored: 'Magic'"):
         PowerModes(False, tmp_path, machine(LAPTOP)).__enter__()
 
 
@@ -251,7 +251,7 @@ def test_more_cores_than_there_are_are_refused(machine, tmp_path):
 
 def test_no_cpu_is_taken_offline_where_cpusets_would_lose_it(machine):
     old = "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n"
-    with pytest.raises(Lacking, match="lost to the cpusets"):
+    with pytest.raises(Lacking, match="does not return to the cpusets"):
         Online(machine({**LAPTOP, "proc/mounts": old}))
 
 
@@ -411,7 +411,7 @@ def test_a_gpu_s_clock_is_locked_and_unlocked(monkeypatch):
     assert (clock.now(), clock.choices()) == (1980, [345, 1200, 1980])
     clock.set(1200)
     assert clock.now() == 1200
-    with pytest.raises(JobError, match="has no gpu_mhz of 1500; take one of"):
+    with pytest.raises(JobError, match="has no gpu_mhz of 1500; choose one of"):
         clock.set(1500)
     clock.restore(clock.remember())
     assert (clock.now(), nvml.calls) == (1980, [(1200, 1200), "reset"])

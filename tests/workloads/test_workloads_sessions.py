@@ -154,6 +154,6 @@ def test_a_note_that_others_may_have_written_is_refused(session, tmp_path, attac
     process = session()
     note = written(tmp_path / "running.json", noted(process))
     attack(note, tmp_path / "aside")
-    with pytest.raises(JobError, match="does not tell what a killed study left"):
+    with pytest.raises(JobError, match="the note of a killed study"):
         end_left(note)
     assert process.poll() is None

@@ -127,7 +127,7 @@ def test_the_shipped_ones_are_whole():
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "fly"', "`mode` is"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nworkers = -1', "`workers` is"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nbatch_size = 0', "`batch_size` is"),
-        ('name = "x"\n[[runs]]\nmodel = "lenet"\ncpus = 1', "only containers have"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\ncpus = 1', "apply only to containers"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\npower_mode = 3', "`power_mode` is"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\npower_mode = {cpu_quota = 2}', "`cpu_quota` is"),
         (
@@ -138,8 +138,8 @@ def test_the_shipped_ones_are_whole():
         ('name = "x"\nscale = 0\n[[runs]]\nmodel = "lenet"', "`scale` is"),
         ('name = "x"\nrepeats = 2.5\n[[runs]]\nmodel = "lenet"', "`repeats` is"),
         ('name = "x"\nrecord = "-a"\n[[runs]]\nmodel = "lenet"', "`record` is"),
-        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "serve"\nrate = 3', "needs `rate` and"),
-        ('name = "x"\n[[runs]]\nmodel = "lenet"\nrate = 3', "needs `rate` and"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "serve"\nrate = 3', "given with `mode"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nrate = 3', "given with `mode"),
         (
             'name = "x"\n[[runs]]\nmodel = "lenet"\nmode = "serve"\nrate = "3"\nrequests = 1',
             "`rate` is a number",

@@ -235,7 +235,7 @@ def test_a_label_that_is_no_class_is_refused(
 ):
     open_sets()
     overwrite(prepared / "test.labels", 12, label.to_bytes(4, "big", signed=True))
-    with pytest.raises(JobError, match=r"test.labels holds no labels, or one that is no class"):
+    with pytest.raises(JobError, match=r"test.labels holds no labels, or a label that is no class"):
         open_sets()
 
 
@@ -274,7 +274,9 @@ def test_topics_that_are_no_classes_are_refused(open_sets: Open, filled: Path):
 def test_a_damaged_line_is_told(open_sets: Open, filled: Path, prepared: Path):
     with (filled / "test.jsonl").open("ab") as file:
         file.write(b'{"title": "cut')
-    with pytest.raises(JobError, match=f"line 3 of {filled}/test.jsonl is no JSON object"):
+    with pytest.raises(
+        JobError, match=f"line 3 of {filled}/test.jsonl is not a complete JSON object"
+    ):
         open_sets()
     assert not (prepared / "prepared.json").exists()
 

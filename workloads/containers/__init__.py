@@ -1,1 +1,1 @@
-"""Jobs in Docker containers: images made of this machine's own Python, runs with limits."""
+"""Jobs in Docker containers: images made from this machine's own Python, and runs with limits."""

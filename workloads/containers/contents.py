@@ -1,9 +1,9 @@
-"""What an image of this machine's own Python holds: files here, and where they lie there.
+"""The contents of an image of this machine's own Python: files here, and their paths there.
 
-No registry and no mirror is asked: the interpreter with its standard library, the packages that
-the jobs are made of with all that they require, and the system's shared libraries that any of
-these is linked against. That is the base, with what it takes to serve a model; what only training
-and its tools take, and our own code, are layers on top.
+No registry or mirror is used. The base image has the interpreter with its standard library, the
+packages of the jobs with all their requirements, and the system's shared libraries that any of
+these is linked against. Our own code, and the packages that serving does not need, are layers on
+top.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LIBRARY = "/opt/traintrace"
 """Folder of the packages and of our own code in the image."""
 
 NOT_DEPLOYED = ("networkx/", "urllib3/")
-"""Packages for graph partitioning and for HTTP, which serving does not take."""
+"""Packages that serving does not need: for graph partitioning and for the HTTP client."""
 
 _ALSO = ("typer", "psutil")
 _NOWHERE = ("torch/test/", "torch/bin/test_", "torch/bin/protoc", "torch/include/", "torch/share/")
-"""Tests, and what a compiler takes, which no image has."""
+"""Tests and files for compilers, which no image contains."""
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo", "tkinter"}
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 _CACHED = re.compile(r"^\s*(?P<soname>\S+) \((?P<abi>[^)]*)\) => (?P<path>/\S+)$", re.MULTILINE)
@@ -52,12 +52,12 @@ _FILES = {
 
 @cache
 def python() -> Path:
-    """The interpreter itself, not a virtual environment's link to it."""
+    """Returns the path of the interpreter itself, not of a virtual environment's link to it."""
     return Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
 
 
 def write_own(target: IO[bytes], dockerfile: str, kind: str) -> None:
-    """Write what `docker build` needs to make an image of the base: a tar, `own/` in it."""
+    """Writes the build context that `docker build` needs, as a tar with the files in `own/`."""
     with tarfile.open(fileobj=target, mode="w") as tar:
         _add_text(tar, "Dockerfile", dockerfile)
         for path in own_files(kind):
@@ -68,7 +68,7 @@ def write_own(target: IO[bytes], dockerfile: str, kind: str) -> None:
 
 
 def write_base(target: IO[bytes]) -> None:
-    """Write all but our own code as a tar. Raises JobError where something is missing."""
+    """Writes everything except our own code as a tar. Raises JobError if something is missing."""
     packages = {path: f"{LIBRARY}/{inside}" for path, inside in _package_files(deployed=True)}
     files = _interpreter() | packages
     with tarfile.open(fileobj=target, mode="w|") as tar:
@@ -87,7 +87,7 @@ def write_base(target: IO[bytes]) -> None:
 
 
 def distributions() -> list[metadata.Distribution]:
-    """The packages of the jobs that are installed here, with all that they require."""
+    """Returns the installed packages of the jobs, with all their requirements, sorted by name."""
     found: dict[str, metadata.Distribution] = {}
     wanted = [*PACKAGES, *_ALSO]
     while wanted:
@@ -107,7 +107,7 @@ def distributions() -> list[metadata.Distribution]:
 
 
 def _interpreter() -> dict[Path, str]:
-    """At its own places: it knows them."""
+    """Returns the interpreter's files. They keep their paths, which are compiled into it."""
     binary = python()
     found = {binary: str(binary)}
     for key in ("stdlib", "platstdlib"):
@@ -128,7 +128,10 @@ def _is_left_out(folder: str, at_the_top: bool) -> bool:
 
 
 def _package_files(deployed: bool) -> Iterator[tuple[Path, str]]:
-    """Files of the packages that are in every image, or in that for training alone."""
+    """Yields the package files of every image (`deployed`), or those of the training image only.
+
+    Each comes with its path relative to the library folder.
+    """
     for distribution in distributions():
         for file in distribution.files or ():
             inside = PurePosixPath(str(file))
@@ -140,7 +143,7 @@ def _package_files(deployed: bool) -> Iterator[tuple[Path, str]]:
 
 
 class _Libraries:
-    """Shared libraries that files want, found where the dynamic loader would find them."""
+    """The shared libraries that files need, found where the dynamic loader would find them."""
 
     def __init__(self) -> None:
         self._here: set[str] = set()
@@ -148,7 +151,7 @@ class _Libraries:
         self._loaders: set[str] = set()
 
     def see(self, path: Path) -> None:
-        """A file that is in the image: what it wants, and what it is to others."""
+        """Adds a file of the image: the name that it provides and the libraries that it needs."""
         self._here.add(path.name)
         if ".so" not in path.name and path != python():
             return
@@ -162,10 +165,13 @@ class _Libraries:
                     elif isinstance(segment, InterpSegment):
                         self._loaders.add(segment.get_interp_name())
         except (ELFError, OSError):
-            return  # a linker script, say: nothing that is loaded
+            return  # not loadable, such as a linker script
 
     def needed(self) -> Iterator[tuple[Path, str]]:
-        """Those that no file of the image is, each at its own place, with what they want."""
+        """Yields the libraries that the image still lacks, with those that they need in turn.
+
+        Each comes with its path in the image, the same as on this machine.
+        """
         for loader in sorted(self._loaders):
             yield Path(loader), loader
         cached = _loader_cache()
@@ -179,7 +185,7 @@ class _Libraries:
 
 
 def _loader_cache() -> dict[str, Path]:
-    """Path by soname, of the libraries for this machine's own kind of binary."""
+    """Returns path by soname for the libraries of this machine's own binary format."""
     for command in ("ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig"):
         try:
             said = subprocess.run([command, "-p"], capture_output=True, text=True, check=True)
@@ -192,7 +198,7 @@ def _loader_cache() -> dict[str, Path]:
                 found.setdefault(match["soname"], path)
         return found
     raise JobError(
-        "ldconfig is not there to say where shared libraries lie",
+        "ldconfig, which locates shared libraries, is not installed",
         "install libc-bin, or name an image with --image",
     )
 
@@ -204,13 +210,14 @@ def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
 
 
 def _add(tar: tarfile.TarFile, path: Path, there: str) -> None:
-    """A regular file with its own time, by which Python knows compiled files to be current.
+    """Adds a regular file with its own modification time.
 
-    Python compares whole seconds, and so has the tar them: a fraction takes a header of its own.
+    Python uses that time to tell whether a compiled file is current, and compares whole seconds.
+    The tar has whole seconds, too, since a fraction would take a header of its own.
     """
     with path.open("rb") as file:
         entry = tar.gettarinfo(arcname=there.lstrip("/"), fileobj=file)
-        entry.type, entry.linkname = tarfile.REGTYPE, ""  # also of a second link to it
+        entry.type, entry.linkname = tarfile.REGTYPE, ""  # a second hard link is a file, too
         entry.size = path.stat().st_size
         entry.mtime = int(entry.mtime)
         entry.uid = entry.gid = 0

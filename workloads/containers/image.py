@@ -1,6 +1,7 @@
-"""The two images of seed 001 (section 3): one that trains, one that serves what was trained.
+"""The two images of Park & Bahn 2023, section 3: one that trains models, one that serves them.
 
-Both are made of one base, which holds what serving takes; training's is that and more.
+Both are built on the same base, which holds everything that serving needs. The training image
+adds to it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _COMMAND = {TRAINING: "train", DEPLOYMENT: "serve"}
 
 @contextlib.contextmanager
 def daemon() -> Iterator[docker.DockerClient]:
-    """A connection to the Docker daemon. Raises JobError, with how to start it, where none is."""
+    """Connects to the Docker daemon. Raises JobError, with how to start it, if none answers."""
     try:
         client = docker.from_env(timeout=120)
         client.ping()
@@ -48,7 +49,7 @@ def daemon() -> Iterator[docker.DockerClient]:
 
 
 def tag(kind: str) -> str:
-    """The name of an image as it would be made here and now."""
+    """Returns the name that an image of this kind has if it is made on this machine now."""
     if kind == BASE:
         packages = [f"{d.name} {d.version}" for d in contents.distributions()]
         held = packages, contents.LIBRARY, contents.NOT_DEPLOYED
@@ -57,7 +58,7 @@ def tag(kind: str) -> str:
 
 
 def ensure(client: docker.DockerClient, kind: str) -> str:
-    """The name of the image, made of this machine's Python where it is not there yet.
+    """Returns the name of the image; makes it from this machine's Python if it does not exist.
 
     Raises BrokenJobError with the daemon's reason, such as a full disk.
     """
@@ -71,10 +72,13 @@ def ensure(client: docker.DockerClient, kind: str) -> str:
 
 
 def versions_in(client: docker.DockerClient, image: str) -> Versions:
-    """What a job in the image would run on. Raises JobError where it cannot run jobs."""
-    if not _there(client, image):  # which Docker's SDK would go and look for in the registry
+    """Returns the versions that a job in the image runs on. Raises JobError if it cannot run jobs.
+
+    A missing image is an error, since Docker's SDK would look for it in the registry.
+    """
+    if not _there(client, image):
         raise JobError(
-            f"there is no image {image} here", "build or pull it, or name none to have one made"
+            f"there is no image {image} here", "build or pull it, or name no image to have one made"
         )
     command = [*python_command(client, image), "-m", "workloads", "versions"]
     try:
@@ -89,11 +93,11 @@ def versions_in(client: docker.DockerClient, image: str) -> Versions:
             f"the image {image} does not run our jobs ({_line(error)})",
             "build it from workloads/containers/Dockerfile",
         ) from None
-    raise JobError(f"the image {image} holds other workloads", "build it anew")
+    raise JobError(f"the image {image} holds other workloads", "rebuild it")
 
 
 def python_command(client: docker.DockerClient, image: str) -> list[str]:
-    """The interpreter in an image: what its label says, or the one on its path."""
+    """Returns the command of the interpreter in an image: from its label, else from its PATH."""
     try:
         labels = client.images.get(image).labels or {}
     except ImageNotFound:
@@ -103,7 +107,7 @@ def python_command(client: docker.DockerClient, image: str) -> list[str]:
 
 @contextlib.contextmanager
 def told(what: str) -> Iterator[None]:
-    """Turn the daemon's refusals into a BrokenJobError: what could not be done, and why."""
+    """Turns a refusal by the daemon into a BrokenJobError: what it could not do, and why."""
     try:
         yield
     except (APIError, BuildError, DockerException, RequestException) as error:
@@ -122,7 +126,7 @@ def _there(client: docker.DockerClient, name: str) -> bool:
 
 
 def _make_base(client: docker.DockerClient, name: str) -> None:
-    sys.stderr.write(f"Making the image {name} of this machine's Python...\n")
+    sys.stderr.write(f"Making the image {name} from this machine's Python...\n")
     changes = [
         f"ENV PYTHONPATH={contents.LIBRARY}",
         "ENV LANG=C.UTF-8",
@@ -137,7 +141,7 @@ def _make_base(client: docker.DockerClient, name: str) -> None:
             with os.fdopen(sink, "wb") as target:
                 contents.write_base(target)
         except BrokenPipeError:
-            pass  # the daemon has refused, and says why
+            pass  # the daemon has refused; its answer gives the reason
         except BaseException as error:  # noqa: BLE001 (raised below, in the caller's thread)
             failures.append(error)
 
@@ -159,7 +163,7 @@ def _make_base(client: docker.DockerClient, name: str) -> None:
 
 
 def _make_own(client: docker.DockerClient, base: str, kind: str, name: str) -> None:
-    """Our own code, as it is here, over the base."""
+    """Adds this machine's version of our own code to the base."""
     entry = json.dumps([str(contents.python()), "-m", "workloads", _COMMAND[kind]])
     dockerfile = f"FROM {base}\nCOPY own/ {contents.LIBRARY}/\nENTRYPOINT {entry}\n"
     with tempfile.TemporaryFile() as context:
@@ -169,7 +173,7 @@ def _make_own(client: docker.DockerClient, base: str, kind: str, name: str) -> N
 
 
 def _check(said: str, name: str) -> None:
-    """The daemon answers with a line of JSON a step, also where it failed."""
+    """Raises BrokenJobError if a line of the daemon's answer, one JSON line a step, is an error."""
     for line in said.splitlines():
         with contextlib.suppress(ValueError):
             answer: Any = json.loads(line)

@@ -1,4 +1,4 @@
-"""What a container may use."""
+"""The resources that a container may use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 @dataclass(frozen=True)
 class Speed:
-    """What a storage medium can do a second: bytes, and requests of any size."""
+    """The speed of a storage medium: bytes, and requests of any size, per second."""
 
     read_bytes_per_s: int
     write_bytes_per_s: int
@@ -21,16 +21,16 @@ class Speed:
     write_iops: int
 
     def shared(self, count: int) -> Speed:
-        """What each of so many gets, at least 1."""
+        """Returns the share of each of `count` users, at least 1."""
         return Speed(*(max(1, value // count) for value in astuple(self)))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a container may use. None: all there is. `seccomp`: Docker's own filter of calls.
+    """The resources that a container may use. None: all.
 
-    `speed` is of the block device `device`, such as /dev/loop3.
-    `cpus` is an amount of their time, `cpuset` says which ones.
+    `cpus` is an amount of CPU time, `cpuset` lists the CPUs. `seccomp` turns on Docker's own
+    filter of system calls. `speed` limits the block device `device`, such as /dev/loop3.
     """
 
     cpus: float | None = None
@@ -42,14 +42,14 @@ class Limits:
     cpuset: str | None = None
 
     def options(self) -> dict[str, Any]:
-        """As Docker's SDK has them."""
+        """Returns the limits as keyword arguments of Docker's SDK."""
         found: dict[str, Any] = {"shm_size": self.shm_bytes}
         if self.cpus is not None:
             found["nano_cpus"] = round(self.cpus * 1e9)
         if self.cpuset is not None:
             found["cpuset_cpus"] = self.cpuset
         if self.memory_bytes is not None:
-            # No more by swapping.
+            # An equal memswap_limit allows no swap.
             found |= {"mem_limit": self.memory_bytes, "memswap_limit": self.memory_bytes}
         if self.device is not None and self.speed is not None:
             rates = {
@@ -65,7 +65,7 @@ class Limits:
 
 
 def parse_bytes(size: str) -> int:
-    """Bytes of a size such as 512m or 2g. Raises JobError where no container can have so many."""
+    """Returns the bytes of a size such as 512m or 2g. Raises JobError if that is no valid limit."""
     number, unit = size[:-1], size[-1:].lower()
     if unit not in _UNITS:
         number, unit = size, ""
@@ -73,6 +73,6 @@ def parse_bytes(size: str) -> int:
         found = round(float(number) * _UNITS.get(unit, 1))
     except (ValueError, OverflowError):
         found = 0
-    if found < 6 * _MEBI:  # Docker's own least
-        raise JobError(f"{size} is no memory that a container can have", "give 6m or more")
+    if found < 6 * _MEBI:  # Docker's own minimum
+        raise JobError(f"{size} is not a valid memory size of a container", "give 6m or more")
     return found

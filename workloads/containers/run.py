@@ -1,4 +1,4 @@
-"""Jobs in containers: one each, let go together, waited for, and removed whatever happens."""
+"""Jobs in containers, one job in each. They start together and are always removed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 OWNER = "traintrace.owner"
-"""Label of a container: the process that it is run by, as PID-STARTTIME."""
+"""Label of a container: the process that runs it, as PID-STARTTIME."""
 
-# The job proper begins with its own exec, once the other end of the pipe is opened.
+# The job itself begins with the exec, once the other end of the pipe is opened.
 _GATE = "import os, sys; open(sys.argv[1]).close(); os.execv(sys.argv[2], sys.argv[2:])"
 _ROUND_S = 0.02
 _START_S = 60
@@ -38,7 +38,10 @@ _LOG_LINES = 40
 
 @dataclass(frozen=True)
 class ContainerJob:
-    """One container: arguments of `python -m workloads`, folders of the host by those inside."""
+    """One container.
+
+    `arguments` are those of `python -m workloads`; `folders` are paths inside by path on the host.
+    """
 
     name: str
     arguments: list[str]
@@ -48,7 +51,7 @@ class ContainerJob:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a container's job ended: exit status, its summary (None: it gave none), why it failed."""
+    """The end of a container's job: exit status, summary (None: it gave none), why it failed."""
 
     name: str
     status: int
@@ -57,7 +60,7 @@ class Ended:
 
 
 class Containers:
-    """Containers that run jobs; a context, after which they are removed."""
+    """The containers that run jobs. A context manager: its exit removes them."""
 
     def __init__(
         self, client: docker.DockerClient, image: str, jobs: list[ContainerJob], limits: Limits
@@ -70,7 +73,10 @@ class Containers:
         self._gates = Path(tempfile.mkdtemp(prefix="traintrace-gates-"))
 
     def __enter__(self) -> Containers:
-        """Start them; each waits at its gate. Raises BrokenJobError with the daemon's reason."""
+        """Starts the containers. Each waits at its gate, a named pipe, until `go`.
+
+        Raises BrokenJobError with the daemon's reason.
+        """
         try:
             with told("start the containers"):
                 interpreter = python_command(self._client, self._image)
@@ -104,7 +110,7 @@ class Containers:
         container.start()
 
     def go(self) -> None:
-        """Let them all begin. Raises BrokenJobError where one does not come to its gate."""
+        """Lets all jobs begin. Raises BrokenJobError if a container does not reach its gate."""
         deadline = time.monotonic() + _START_S
         for job, container in zip(self._jobs, self._started, strict=True):
             while not _open_gate(self._gates / job.name):
@@ -112,19 +118,19 @@ class Containers:
                 if container.status == "exited" or time.monotonic() > deadline:
                     raise BrokenJobError(
                         f"container {job.name} did not start: {_last_words(container)}",
-                        "see that the image runs: python -m workloads versions in it",
+                        "check that the image runs `python -m workloads versions`",
                     )
                 time.sleep(_ROUND_S)
 
     def wait(self, longest_s: float | None = None) -> list[Ended]:
-        """Wait until all have ended.
+        """Waits until all have ended, and returns how each ended.
 
-        Once one has failed the others are killed, since the run has failed; so are those that
-        take longer.
+        Kills the others once one has failed, since the run has failed then. Kills all that run
+        longer than `longest_s` seconds.
         """
         containers = self._started
         with (
-            told("say how the containers ended"),
+            told("report how the containers ended"),
             futures.ThreadPoolExecutor(max(1, len(containers))) as pool,
         ):
             try:
@@ -139,25 +145,25 @@ class Containers:
                 for job, container, end in zip(self._jobs, containers, ends, strict=True):
                     found.append(_ended(job.name, end.result(), container))
             except BaseException:
-                self.close()  # else nothing would end what the threads wait for
+                self.close()  # otherwise the threads would wait for ever
                 raise
         return [replace(e, failure=why) if k else e for e, k in zip(found, killed, strict=True)]
 
     def ended(self, number: int) -> bool:
-        """Whether the container of this number has ended."""
+        """Returns whether the container of this number has ended."""
         container = self._started[number]
-        with told("say how the containers are"):
+        with told("report the state of the containers"):
             container.reload()
         return bool(container.status == "exited")
 
     def terminate(self) -> None:
-        """Send SIGTERM to those that still run."""
+        """Sends SIGTERM to the containers that still run."""
         for container in self._started:
             with contextlib.suppress(APIError):  # it has ended
                 container.kill(signal="SIGTERM")
 
     def close(self) -> None:
-        """Remove them, running or not; more than once does no harm."""
+        """Removes the containers, running or not. It may be called more than once."""
         for container in self._started:
             with contextlib.suppress(DockerException):
                 container.remove(force=True, v=True)
@@ -170,7 +176,7 @@ def _status(container: Container) -> int:
 
 
 def _wait(ends: list[futures.Future[int]], longest_s: float | None) -> str | None:
-    """Wait until all have ended; why it does not wait for the others any more, or None."""
+    """Waits until all have ended, or returns the reason for which it stops waiting."""
     until = None if longest_s is None else time.monotonic() + longest_s
     running = set(ends)
     while running:
@@ -179,12 +185,12 @@ def _wait(ends: list[futures.Future[int]], longest_s: float | None) -> str | Non
         if not done:
             return took_too_long(longest_s)
         if any(end.result() for end in done):
-            return "killed, since another container of the run had failed"
+            return "killed because another container of the run failed"
     return None
 
 
 def remove_leftovers(client: docker.DockerClient) -> list[str]:
-    """Remove containers of runs whose own process was killed; gives their names."""
+    """Removes the containers of runs whose own process was killed; returns their names."""
     removed = []
     for container in client.containers.list(all=True, filters={"label": OWNER}):
         if not _alive(container.labels.get(OWNER, "")):
@@ -195,7 +201,7 @@ def remove_leftovers(client: docker.DockerClient) -> list[str]:
 
 
 def _absolute(command: list[str]) -> list[str]:
-    """execv looks nowhere: a bare `python` is started by env(1)."""
+    """Returns the command with an absolute path. execv does not search PATH; env(1) does."""
     return command if command[0].startswith("/") else ["/usr/bin/env", *command]
 
 
@@ -213,7 +219,7 @@ def _ended(name: str, status: int, container: Container) -> Ended:
     try:
         container.reload()
     except NotFound:
-        return Ended(name, status, None, "somebody removed it")
+        return Ended(name, status, None, "the container was removed from outside")
     state = container.attrs.get("State", {})
     failure = None
     if state.get("OOMKilled"):
@@ -235,7 +241,7 @@ def _ended(name: str, status: int, container: Container) -> Ended:
 def _last_words(container: Container) -> str:
     said = container.logs(stdout=False, stderr=True, tail=_LOG_LINES).decode("utf-8", "replace")
     lines = [line for line in said.splitlines() if line.strip()]
-    return lines[-1].strip()[:300] if lines else "it said nothing"
+    return lines[-1].strip()[:300] if lines else "it printed nothing"
 
 
 def _myself() -> str:
@@ -253,7 +259,7 @@ def _alive(owner: str) -> bool:
 
 @contextlib.contextmanager
 def swept(client: docker.DockerClient) -> Iterator[None]:
-    """Before the block, remove what killed runs have left."""
-    with told("remove what an earlier run left"):
+    """Removes the containers that killed runs have left, then runs the block."""
+    with told("remove the containers of an earlier run"):
         remove_leftovers(client)
     yield

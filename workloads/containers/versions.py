@@ -1,4 +1,4 @@
-"""What a job runs on, so that host and container can be held against each other."""
+"""The versions that a job runs on, so that host and container can be compared."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TypedDict
 from workloads.errors import JobError
 
 SOURCE = Path(__file__).parents[2]
-"""Where our own code lies."""
+"""Folder of our own code."""
 
 TRAINING = "training"
 DEPLOYMENT = "deployment"
 
 PACKAGES = ("torch", "torchvision", "transformers", "numpy", "pillow", "waitress", "urllib3")
-"""What the jobs are made of."""
+"""Packages that the jobs use."""
 
 _OURS = ("workloads", "tracer/phases")
 _NOT_DEPLOYED = (
@@ -27,12 +27,15 @@ _NOT_DEPLOYED = (
     *("workloads/serving/load.py", "workloads/serving/endpoint.py", "workloads/serving/unix.py"),
     "workloads/serving/drive.py",
 )
-"""Training, studies, and the client: what the deployment image does without."""
+"""Files that the deployment image lacks: training, studies and the client."""
 _PACKAGES_NOT_DEPLOYED = ("urllib3",)
 
 
 class Versions(TypedDict):
-    """`packages`: by name, None where one is not installed. `source`: SHA-256 of our own code."""
+    """Versions that a job runs on.
+
+    `packages`: version by name, None if not installed. `source`: SHA-256 of our own code.
+    """
 
     python: str
     packages: dict[str, str | None]
@@ -40,7 +43,7 @@ class Versions(TypedDict):
 
 
 def versions(kind: str = TRAINING) -> Versions:
-    """The versions of this very process; of an image of this kind, as it would be made here."""
+    """Returns this process's versions, restricted to what an image of this kind contains."""
     lacking = _PACKAGES_NOT_DEPLOYED if kind == DEPLOYMENT else ()
     return {
         "python": platform.python_version(),
@@ -50,7 +53,7 @@ def versions(kind: str = TRAINING) -> Versions:
 
 
 def own_files(kind: str = TRAINING) -> list[Path]:
-    """The files of our own that are in an image of this kind and are here, in order."""
+    """Returns our own files on this machine that belong in an image of this kind, sorted."""
     lacking = _NOT_DEPLOYED if kind == DEPLOYMENT else ()
     package = SOURCE / "tracer/__init__.py"
     found = [path for folder in _OURS for path in (SOURCE / folder).rglob("*") if path.is_file()]
@@ -62,7 +65,7 @@ def own_files(kind: str = TRAINING) -> list[Path]:
 
 
 def _digest(files: list[Path]) -> str:
-    """SHA-256 over the names and contents of files of our own."""
+    """Returns the SHA-256 of the names and contents of our own files."""
     digest = hashlib.sha256()
     for path in files:
         content = path.read_bytes()
@@ -72,7 +75,7 @@ def _digest(files: list[Path]) -> str:
 
 
 def require_same(here: Versions, there: Versions, where: str) -> None:
-    """Raise JobError where a job would not run on the same as here."""
+    """Raises JobError if a job would run on other versions there than here."""
     differing = [
         f"{name} {here['packages'][name]} here, {there['packages'].get(name)} there"
         for name in here["packages"]
@@ -84,8 +87,8 @@ def require_same(here: Versions, there: Versions, where: str) -> None:
         differing.append("our own code differs")
     if differing:
         raise JobError(
-            f"{where} is not what runs here: {'; '.join(differing)}",
-            "make the image anew, or name none to have one made",
+            f"{where} has other versions than this machine: {'; '.join(differing)}",
+            "rebuild the image, or name no image to have one made",
         )
 
 

@@ -1,1 +1,1 @@
-"""Data sets: made by seed, written as real files, read back sample by sample."""
+"""Data sets: generated from a seed, written as real files, read back sample by sample."""

@@ -1,8 +1,8 @@
-"""Articles like Wikipedia's, drawn by seed: made-up words in Zipf's frequencies, of ten topics.
+"""Articles similar to Wikipedia's, drawn from a seed: invented words with Zipf's frequencies.
 
-A third of the words are a topic's own, so that a classifier can learn to tell it. Words are
-spelled from syllables, and a third of them ends as inflected words do. Articles are as long as
-a log-normal distribution has them.
+There are ten topics. A third of the words belong to one topic, so that a classifier can learn the
+topics. Words are spelled from syllables, and a third of them have the ending of an inflected word.
+The lengths of articles follow a log-normal distribution.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ TOPICS = (
 )
 STEMS = 30_000
 BLOCK = 256
-"""Articles drawn at once. Article i of a split depends on the seed and i alone."""
+"""Articles drawn at once. Article i of a split depends only on the seed and i."""
 MEAN_BYTES = 1_600
-"""Of an article with its JSON, measured and rounded up."""
+"""Mean bytes of an article with its JSON, measured and rounded up."""
 
 _Ints = NDArray[np.int64]
 _Words = NDArray[np.object_]
 
-# The most frequent words belong to every topic alike.
+# The most frequent words are common to all topics.
 _COMMON = 500
 _TOPICAL = 1 / 3
 _TITLE_WORDS = 2
@@ -38,13 +38,13 @@ _SIGMA = 0.8
 _ONSETS = ("b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z")
 _VOWELS = ("a", "e", "i", "o", "u", "é")
 _SYLLABLES = tuple(onset + vowel for onset in _ONSETS for vowel in _VOWELS)
-# One is drawn a word, so that the numbers of entries are their shares.
+# One entry is drawn per word, so the number of equal entries sets their share.
 _ENDINGS = ("",) * 16 + ("s",) * 4 + ("ed", "ing", "ly", "ness")
 _MARKS = (" ",) * 56 + (", ",) * 4 + (". ",) * 3 + (".\n",)
 
 
 def draw(seed: int, split: int, count: int) -> Iterator[Article]:
-    """`count` articles. Two splits of one seed share none."""
+    """Yields `count` articles. Two splits of the same seed share none."""
     drawing = _Drawing()
     for first in range(0, count, BLOCK):
         random = np.random.default_rng([seed, split, first // BLOCK])
@@ -62,7 +62,7 @@ class _Drawing:
         self._stops = np.array([mark[0] == "." for mark in _MARKS])
         self._any = _zipf(STEMS)
         self._topical = _zipf((STEMS - _COMMON) // len(TOPICS))
-        # Numbers of words, one a quantile; as integers they do not show how exp is rounded.
+        # Numbers of words, one per quantile; as integers they do not depend on rounding in exp.
         normal = NormalDist(math.log(_MEDIAN_WORDS), _SIGMA)
         self._lengths = np.array([round(math.exp(x)) for x in _quantiles(normal, 1024)])
 
@@ -109,9 +109,9 @@ def _quantiles(normal: NormalDist, count: int) -> list[float]:
 
 
 def _zipf(count: int) -> NDArray[np.float64]:
-    """Shares of the words up to each rank, as Zipf and Mandelbrot have them: 1 / (rank + 2.7).
+    """Returns the cumulative shares of the words by rank: Zipf-Mandelbrot's 1 / (rank + 2.7).
 
-    Quotients and sums in order, which IEEE 754 rounds alike everywhere.
+    It uses only quotients and ordered sums, which IEEE 754 rounds the same on every machine.
     """
     sums = np.cumsum(1 / (np.arange(1, count + 1) + 2.7))
     shares: NDArray[np.float64] = sums / sums[-1]
@@ -119,13 +119,13 @@ def _zipf(count: int) -> NDArray[np.float64]:
 
 
 def _spell(number: int) -> str:
-    """The word of this rank: the 96 most frequent have one syllable, the next 9,216 two."""
+    """Spells the word of this rank. The first 96 have one syllable, the next 9,216 two."""
     syllables, words = 1, len(_SYLLABLES)
     while number >= words:
         number -= words
         syllables += 1
         words *= len(_SYLLABLES)
-    # Odd and no multiple of 3, so that no two numbers meet, and neighbours are unlike.
+    # The factor is odd and no multiple of 3: the words stay distinct, and neighbours differ much.
     number = number * 60_493 % words
     spelled = ""
     for _ in range(syllables):

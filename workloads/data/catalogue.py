@@ -1,7 +1,7 @@
-"""The data sets, one file each; named here without importing torch.
+"""The data sets, one file each, listed here without importing torch.
 
-A set's file has `open_sets(request: DataRequest) -> DataSets`, which opens the real set where the
-folder holds it and else draws one like it by seed, as real files.
+The file of a set has `open_sets(request: DataRequest) -> DataSets`. It opens the real set if the
+folder holds it; otherwise it draws a similar set from the seed, as real files.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """One data set. `samples` is how many the papers trained on; `--scale` takes a share.
+    """One data set. `samples` is the papers' number of training samples; `--scale` uses a share.
 
-    Of wikipedia they name no number: the one here is our choice.
+    The papers give no number for wikipedia; the one here is our choice.
     """
 
     name: str
@@ -36,14 +36,16 @@ CATALOGUE = {
         Source("mnist", "28x28 grey images of ten digits", "workloads.data.mnist", 60_000),
         Source("cifar10", "32x32 images of ten classes", "workloads.data.cifar10", 50_000),
         Source("imagenet", "JPEGs, prepared to 256x256 on disk", "workloads.data.imagenet", 50_000),
-        Source("landmarks", "large JPEGs, decoded in fetches", "workloads.data.landmarks", 23_080),
+        Source(
+            "landmarks", "large JPEGs, decoded when fetched", "workloads.data.landmarks", 23_080
+        ),
         Source("wikipedia", "articles of ten topics", "workloads.data.wikipedia", 50_000),
     )
 }
 
 
 def find(name: str) -> Source:
-    """The data set `name`. Raises JobError where the catalogue lacks it."""
+    """Returns the data set `name`. Raises JobError if the catalogue lacks it."""
     source = CATALOGUE.get(name)
     if source is None:
         raise JobError(f"there is no data set {name!r}", f"choose one of: {', '.join(CATALOGUE)}")
@@ -51,6 +53,6 @@ def find(name: str) -> Source:
 
 
 def open_sets(name: str, request: DataRequest) -> DataSets:
-    """Open the set `name`, or make it. Raises JobError."""
+    """Opens the set `name`; draws it first if it does not exist. Raises JobError."""
     opened: Callable[[DataRequest], DataSets] = importlib.import_module(find(name).module).open_sets
     return opened(request)

@@ -1,8 +1,9 @@
-"""CIFAR-10 in its binary version, or a set like it, read record by record by offset.
+"""CIFAR-10 in its binary version, or a similar set, read record by record by offset.
 
-A record is a label and 32 x 32 pixels of red, then of green, then of blue, a byte each. A folder
-that holds the six files of cifar-10-binary.tar.gz is used as it is; in an absent or empty one a
-set is drawn by seed (`workloads.data.pictures`). Source: https://www.cs.toronto.edu/~kriz/cifar.html.
+A record is a label, then the red, the green and the blue values of 32 x 32 pixels, one byte each. A
+folder with the six files of cifar-10-binary.tar.gz is used unchanged. In an absent or empty folder
+a set is drawn from the seed (`workloads.data.pictures`).
+Source: https://www.cs.toronto.edu/~kriz/cifar.html.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from workloads.progress import Progress
 
 SIDE = 32
 SAMPLES = 4096
-"""Training samples of a made set where the user asks for no number; a quarter of it tests."""
+"""Default number of training samples of a drawn set; the test split has a quarter as many."""
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
@@ -44,14 +45,14 @@ _PACKED = "cifar-10-binary.tar.gz"
 _BLOCK = 256
 _GRAIN = 24
 
-# Mean and standard deviation of CIFAR-10's training pixels, as everyone scales them.
+# The usual mean and standard deviation of CIFAR-10's training pixels.
 _MEAN = np.array([0.4914, 0.4822, 0.4465], dtype=np.float32).reshape(3, 1, 1)
 _DEVIATION = np.array([0.2470, 0.2435, 0.2616], dtype=np.float32).reshape(3, 1, 1)
 
 
 @dataclass
 class RecordFile:
-    """A file of whole records, read by offset; each process opens it for itself."""
+    """A file of complete records, read by offset. Each process opens the file itself."""
 
     path: Path
     records: int
@@ -65,7 +66,7 @@ class RecordFile:
             os.close(self._fd)
 
     def read(self, index: int) -> tuple[Bytes, int]:
-        """The pixels [3, 32, 32] and the label of a record, by one pread. Raises JobError."""
+        """Reads the pixels [3, 32, 32] and the label of a record by one pread. Raises JobError."""
         with explained(f"cannot read {self.path}", "look at the disk and the folder"):
             if self._fd is None:
                 self._fd = open_regular(self.path)
@@ -84,7 +85,7 @@ class RecordFile:
 class Cifar10Split(SampleSet):
     """Images [3, 32, 32] as float32, scaled, with their labels; each read from its file.
 
-    The samples are the records of `files`, one file after the other; the first `samples` of them.
+    The samples are the first `samples` records of `files`, one file after the other.
     """
 
     def __init__(self, files: list[RecordFile], samples: int) -> None:
@@ -104,12 +105,12 @@ class Cifar10Split(SampleSet):
 
 
 def open_sets(request: DataRequest) -> DataSets:
-    """Open the set that `request` asks for; draw it first where its folder holds none.
+    """Opens the set of `request`. Draws it first if its folder holds none.
 
-    Raises JobError where a file is damaged, missing or too short for `request.samples`.
+    Raises JobError if a file is damaged, missing or too short for `request.samples`.
     """
     folder = choose(request, "cifar10", request.samples or SAMPLES)
-    with explained(f"cannot use the data folder {folder}", "name another one with --data"):
+    with explained(f"cannot use the data folder {folder}", "name another folder with --data"):
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / _UNPACKED).is_dir():
             folder /= _UNPACKED
@@ -125,7 +126,10 @@ def open_sets(request: DataRequest) -> DataSets:
 
 
 def _holds_set(folder: Path) -> bool:
-    """Whether the files are there; False: none is, and the folder may be filled. Else JobError."""
+    """Returns True if the folder holds the set, False if a set can be drawn there.
+
+    Raises JobError for any other content.
+    """
     found = {path.name for path in folder.iterdir()}
     missing = [name for name in _NAMES if name not in found]
     if not missing:
@@ -138,7 +142,7 @@ def _holds_set(folder: Path) -> bool:
         )
     if _PACKED in found:
         raise JobError(f"{folder} holds {_PACKED}", "unpack it there")
-    # Of a set that is drawn, test_batch.bin gets its name last.
+    # While a drawn set is renamed, test_batch.bin gets its final name last.
     if len(missing) < len(_NAMES) and _TEST + UNFINISHED not in found:
         raise JobError(f"{folder} lacks {', '.join(missing)}", MEND)
     foreign = found - {"lost+found", *_NAMES, _META, *unfinished}
@@ -156,7 +160,7 @@ def _make(folder: Path, seed: int, samples: int) -> None:
         # Another job may have drawn it while this one waited.
         if _holds_set(folder):
             return
-        # Once a first file has its name, all are whole, and only renaming is left to do.
+        # Once one file has its final name, all are complete, and only renaming is left.
         if not any((folder / name).exists() for name in _NAMES):
             _draw_all(folder, seed, samples)
         for name in (_META, *_NAMES):
@@ -183,7 +187,7 @@ def _draw_all(folder: Path, seed: int, samples: int) -> None:
 def _draw(
     painter: Painter, split: int, files: list[tuple[Path, int]], progress: Progress, *, done: int
 ) -> None:
-    """Write a split. Each file comes with the number of samples up to its end."""
+    """Writes a split. Each file comes with the cumulative number of samples at its end."""
     written = 0
     block = b""
     for path, end in files:
@@ -228,5 +232,7 @@ def _open_records(path: Path) -> RecordFile:
             os.close(fd)
     records, rest = divmod(size, RECORD_BYTES)
     if rest:
-        raise JobError(f"{path} has {size} bytes, no multiple of a record's {RECORD_BYTES}", MEND)
+        raise JobError(
+            f"{path} has {size} bytes, not a multiple of the record size {RECORD_BYTES}", MEND
+        )
     return RecordFile(path, records)

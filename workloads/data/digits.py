@@ -1,7 +1,8 @@
-"""Images like MNIST's, drawn by seed: each digit is a polyline, bent, thickened and made noisy.
+"""Images similar to MNIST's, drawn from a seed.
 
-Only additions, products, quotients and square roots are used, which IEEE 754 rounds alike
-everywhere, and no trigonometry or matrix library: one seed gives one set of bytes.
+Each digit is a polyline, bent, thickened and made noisy. Only additions, products, quotients and
+square roots are used, which IEEE 754 rounds the same on every machine, and no trigonometry or
+matrix library. A seed thus gives the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from workloads.data.idx import Bytes
 SIDE = 28
 CLASSES = 10
 BLOCK = 256
-"""Images drawn at once. Sample i of a split depends on the seed and i alone."""
+"""Images drawn at once. Sample i of a split depends only on the seed and i."""
 
 _Floats = NDArray[np.float32]
 
@@ -46,9 +47,9 @@ _STROKES = (
 
 
 def draw(seed: int, split: int, count: int) -> Iterator[tuple[Bytes, Bytes]]:
-    """Images [n, 28, 28] and labels [n], n up to BLOCK, until `count` are given.
+    """Yields images [n, 28, 28] and labels [n], n up to BLOCK, `count` images in all.
 
-    Two splits of one seed share no image.
+    Two splits of the same seed share no image.
     """
     for first in range(0, count, BLOCK):
         images, labels = _draw_block(np.random.default_rng([seed, split, first // BLOCK]))
@@ -56,7 +57,7 @@ def draw(seed: int, split: int, count: int) -> Iterator[tuple[Bytes, Bytes]]:
 
 
 def _points() -> _Floats:
-    """The strokes as [digit, point, 2]; short ones end in a repeated point."""
+    """Returns the strokes as [digit, point, 2]; short ones repeat their last point."""
     longest = max(map(len, _STROKES))
     padded = [stroke + (stroke[-1],) * (longest - len(stroke)) for stroke in _STROKES]
     return np.array(padded, dtype=np.float32)
@@ -66,7 +67,7 @@ def _draw_block(random: np.random.Generator) -> tuple[Bytes, Bytes]:
     labels = random.integers(0, CLASSES, BLOCK, dtype=np.uint8)
 
     def between(low: float, high: float) -> _Floats:
-        # One number an image, ready to be laid against [image, ...].
+        # One number per image, in a shape that broadcasts with [image, ...].
         drawn = random.random((BLOCK, 1), dtype=np.float32)
         return np.float32(low) + np.float32(high - low) * drawn
 
@@ -83,13 +84,16 @@ def _draw_block(random: np.random.Generator) -> tuple[Bytes, Bytes]:
 
 
 def _distance(x: _Floats, y: _Floats) -> _Floats:
-    """From every pixel to the nearest stroke, in pixels: [image, pixel] from [image, point]."""
+    """Returns the distance of each pixel to the nearest stroke, in pixels.
+
+    The points have the shape [image, point], the result [image, pixel].
+    """
     row, column = np.divmod(np.arange(SIDE * SIDE, dtype=np.float32), np.float32(SIDE))
     nearest = np.full((len(x), SIDE * SIDE), np.inf, dtype=np.float32)
     for point in range(x.shape[1] - 1):
         from_x, from_y = x[:, point, None], y[:, point, None]
         along_x, along_y = x[:, point + 1, None] - from_x, y[:, point + 1, None] - from_y
-        # The floor keeps a repeated point, a segment of no length, from dividing by zero.
+        # The floor avoids a division by zero at a repeated point, a segment of no length.
         squared = np.maximum(along_x * along_x + along_y * along_y, np.float32(1e-6))
         to_x, to_y = column - from_x, row - from_y
         share = np.clip((to_x * along_x + to_y * along_y) / squared, 0, 1)

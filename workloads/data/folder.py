@@ -1,4 +1,4 @@
-"""The folder that a data set lies in: where it is, one job at a time in it, no file but files."""
+"""The folder of a data set: its path, its lock for one job at a time, and checks of its files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from workloads.errors import JobError
 
 MEND = "get the file again, or name an empty --data folder to have a set made there"
 UNFINISHED = ".part"
-"""What the names of files and folders end in until all of a set is written."""
+"""Suffix of the names of files and folders until the whole set is written."""
 
 
 def choose(request: DataRequest, kind: str, samples: int) -> Path:
-    """The folder asked for; else one beside the output, named for what is drawn into it."""
+    """Returns the requested folder; else one beside the output, named for the set drawn there."""
     if request.folder is not None:
         return request.folder.absolute()
     return request.output.absolute().parent / f"{kind}-seed{request.seed}-{samples}"
@@ -27,7 +27,7 @@ def choose(request: DataRequest, kind: str, samples: int) -> Path:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Keep other jobs from writing into the same folder; the lock ends with the process."""
+    """Locks a folder against other jobs while the block runs; the lock ends with the process."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -37,18 +37,21 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Raise JobError unless `needed` bytes are free at `folder`."""
+    """Raises JobError unless `needed` bytes are free at `folder`."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise JobError(
-            f"the set needs {needed} bytes in {folder}, where {free} are free",
-            "ask for fewer --samples, or name another folder",
+            f"the set needs {needed} bytes in {folder}, but only {free} are free",
+            "use fewer --samples, or name another folder",
         )
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor to read the file by. Raises JobError where it is none, and OSError."""
-    # Without O_NONBLOCK, a named pipe in the place of a file would hang the job.
+    """Opens a file to read and returns its descriptor.
+
+    Raises JobError if it is no regular file, and OSError if the system refuses.
+    """
+    # Without O_NONBLOCK, opening a named pipe would block the job.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)

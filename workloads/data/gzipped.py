@@ -1,6 +1,6 @@
-"""IDX files that are still gzipped, as MNIST is handed out.
+"""IDX files that are still gzipped, as MNIST is distributed.
 
-They are unpacked once a run: a sample in the middle of a gzip stream cannot be read by offset.
+They are unpacked once per run, since a sample inside a gzip stream cannot be read by offset.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _AT_ONCE = 1 << 20
 
 
 def unpack_idx(packed: Path, target: Path, dimensions: int, room: int) -> None:
-    """Write what `packed` holds to `target`. Raises JobError, and OSError of the system.
+    """Unpacks `packed` to `target`. Raises JobError for a bad file, and the system's OSError.
 
-    No more is unpacked than the header inside states, and nothing where that exceeds `room`
-    bytes: a small file can claim to be any size.
+    It unpacks no more than the IDX header states, and nothing if that exceeds `room` bytes, since
+    a small file can claim any size.
     """
     try:
         with gzip.open(packed, "rb") as source:
@@ -37,10 +37,10 @@ def unpack_idx(packed: Path, target: Path, dimensions: int, room: int) -> None:
             with open_anew(target) as file:
                 file.write(header)
                 size = len(header)
-                # One byte past the end tells a file that holds more than it states.
+                # One byte past the stated end reveals a file that is too long.
                 while block := source.read(min(_AT_ONCE, expected + 1 - size)):
                     file.write(block)
                     size += len(block)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise JobError(f"{packed} is not a whole gzip file: {error}", MEND) from error
+        raise JobError(f"{packed} is not a complete gzip file: {error}", MEND) from error
     idx.check_size(packed, shape, size)

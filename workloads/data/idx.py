@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST: a header, then unsigned bytes or integers in C order.
+"""IDX files, MNIST's format: a header, then unsigned bytes or 4-byte integers in C order.
 
     offset  size      field
          0     4      magic: 0, 0, 0x08 for bytes or 0x0c for integers of 4, number of dimensions
@@ -33,17 +33,17 @@ _CODES = {BYTE: 0x08, INT: 0x0C}
 
 
 def header_bytes(dimensions: int) -> int:
-    """The length of a header with this many dimensions."""
+    """Returns the length of a header with this number of dimensions."""
     return 4 + 4 * dimensions
 
 
 def pack_header(shape: tuple[int, ...], of: Type = BYTE) -> bytes:
-    """The header of a file that holds data of this shape and type."""
+    """Returns the header of a file with data of this shape and type."""
     return struct.pack(f">I{len(shape)}I", _magic(len(shape), of), *shape)
 
 
 def parse_header(header: bytes, dimensions: int, path: Path, of: Type = BYTE) -> tuple[int, ...]:
-    """The shape that `header`, read from `path`, states. Raises JobError where it is not IDX."""
+    """Returns the shape in `header`, read from `path`. Raises JobError if it is not IDX."""
     if len(header) < header_bytes(dimensions):
         raise JobError(f"{path} ends inside its IDX header, after {len(header)} bytes", MEND)
     magic, *shape = struct.unpack(f">I{dimensions}I", header[: header_bytes(dimensions)])
@@ -57,7 +57,7 @@ def parse_header(header: bytes, dimensions: int, path: Path, of: Type = BYTE) ->
 
 
 def check_size(path: Path, shape: tuple[int, ...], size: int, of: Type = BYTE) -> None:
-    """Raise JobError unless a file of `size` bytes can hold data of `shape`, no more, no less."""
+    """Raises JobError unless `size` bytes are exactly the size of a file with data of `shape`."""
     expected = header_bytes(len(shape)) + math.prod(shape) * of.itemsize
     if size != expected:
         raise JobError(
@@ -69,7 +69,7 @@ def check_size(path: Path, shape: tuple[int, ...], size: int, of: Type = BYTE) -
 
 @dataclass
 class IdxFile:
-    """A checked file of `shape[0]` items, read by offset; each process opens it for itself."""
+    """A checked file of `shape[0]` items, read by offset. Each process opens the file itself."""
 
     path: Path
     shape: tuple[int, ...]
@@ -88,7 +88,10 @@ class IdxFile:
             os.close(self._fd)
 
     def read(self, first: int, count: int = 1) -> NDArray[Any]:
-        """Items `first` to `first + count` as an array [count, *shape[1:]], by one pread."""
+        """Reads items `first` to `first + count - 1` as an array [count, *shape[1:]], by one pread.
+
+        Raises JobError if the file has become shorter.
+        """
         item = math.prod(self.shape[1:]) * self.of.itemsize
         offset = header_bytes(len(self.shape)) + first * item
         with explained(f"cannot read {self.path}", "look at the disk and the folder"):
@@ -101,7 +104,7 @@ class IdxFile:
 
 
 def open_idx(path: Path, dimensions: int, of: Type = BYTE) -> IdxFile:
-    """Open and check an IDX file: its type, magic, dimensions and size. Raises JobError."""
+    """Opens an IDX file and checks its type, magic, dimensions and size. Raises JobError."""
     with explained(f"cannot read {path}", "make the file readable for this user"):
         fd = open_regular(path)
         try:

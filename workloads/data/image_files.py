@@ -1,4 +1,7 @@
-"""Image files: written as JPEG, and read. What is read is hostile: kind, bytes, pixels bounded."""
+"""Image files: written as JPEG, and read.
+
+Files that are read may be hostile: their format, bytes and pixels are bounded.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ from workloads.files import write_anew
 FORMATS = ("JPEG", "PNG")
 MOST_BYTES = 64 << 20
 MOST_PIXELS = 64 << 20
-"""An image of so many takes 192 MiB while it is decoded."""
+"""Maximum number of pixels; an image of that size takes 192 MiB while it is decoded."""
 
-# What pillow's readers of these formats raise for damaged data; OSError is the usual one.
+# Exceptions that pillow's readers of these formats raise for damaged data; usually OSError.
 _DAMAGED = (
     OSError,
     SyntaxError,
@@ -39,20 +42,22 @@ _DAMAGED = (
     Image.DecompressionBombError,
 )
 
-# Mean and standard deviation of ImageNet's training pixels, as everyone scales them.
+# The usual mean and standard deviation of ImageNet's training pixels.
 _MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
 _DEVIATION = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
 
-# The readers are imported now: else each DataLoader worker would, in its first fetch.
+# Imports the readers now; otherwise each DataLoader worker would do so in its first fetch.
 Image.preinit()
 
 
 def read_square(path: Path, side: int, mend: str = MEND) -> Image.Image:
-    """The middle square of an image file as `side` x `side` RGB pixels: its shorter side is
-    fixed to `side`, the rest of the longer one cut. Raises JobError that names the file."""
+    """Returns the middle square of an image file as `side` x `side` RGB pixels.
+
+    The shorter side is scaled to `side`, and the longer one is cut. Raises JobError with the path.
+    """
     data = _read(path, mend)
     with warnings.catch_warnings():
-        # Of odd metadata, and of large images, which are measured below.
+        # Warnings about odd metadata and large images; the size is checked below.
         warnings.simplefilter("ignore")
         try:
             image = Image.open(io.BytesIO(data), formats=FORMATS)
@@ -61,25 +66,27 @@ def read_square(path: Path, side: int, mend: str = MEND) -> Image.Image:
                 raise JobError(
                     f"{path} states {width} x {height} pixels, more than {MOST_PIXELS}", mend
                 )
-            # In this order, so that an image of one line is not blown up beyond the square.
+            # Cropping and resizing in one call: an image of one line never gets large.
             shorter = min(width, height)
             left, top = (width - shorter) // 2, (height - shorter) // 2
             box = (left, top, left + shorter, top + shorter)
             return image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR, box)
         except _DAMAGED as error:
-            raise JobError(f"{path} is no whole {' or '.join(FORMATS)} image", mend) from error
+            raise JobError(
+                f"{path} is not a complete {' or '.join(FORMATS)} image", mend
+            ) from error
 
 
 def write_jpeg(path: Path, image: Image.Image, quality: int) -> None:
-    """Write a file. Raises OSError."""
+    """Writes a JPEG file. Raises OSError."""
     encoded = io.BytesIO()
     image.save(encoded, "JPEG", quality=quality)
-    # Pillow, writing by itself, does not say why the system refused.
+    # If Pillow wrote the file itself, its error would lack the system's reason.
     write_anew(path, encoded.getbuffer())
 
 
 def to_tensor(image: Image.Image) -> Tensor:
-    """RGB pixels as float32 [3, height, width], scaled as models of ImageNet expect them."""
+    """Returns RGB pixels as float32 [3, height, width], scaled as ImageNet models expect them."""
     pixels = np.array(image).transpose(2, 0, 1).astype(np.float32, order="C")
     return torch.from_numpy(pixels).div_(255).sub_(_MEAN).div_(_DEVIATION)
 

@@ -1,7 +1,7 @@
-"""Sets of image files, laid out as ImageFolder has it: train/CLASS/*.jpg and val/CLASS/*.jpg.
+"""Sets of image files in torchvision's ImageFolder layout: train/CLASS/*.jpg and val/CLASS/*.jpg.
 
-A folder that holds such a set is used as it is; in an absent or empty one a set is drawn by seed
-(`workloads.data.pictures`). The classes are those of train/, by name.
+A folder with such a set is used unchanged. In an absent or empty folder a set is drawn from the
+seed (`workloads.data.pictures`). The classes are the folders in train/, sorted by name.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ SPLITS = ("train", "val")
 SUFFIXES = (".jpg", ".jpeg", ".png")
 MOST_CLASSES = 100_000
 _AT_ONCE = 20
-"""Classes that a small set has: they come by so many, as more samples are drawn."""
+"""Classes that are added at a time as more samples are drawn; a small set has only these."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What drawn pictures are like. `samples` are drawn where the user asks for no number.
+    """The properties of drawn pictures. `samples` is their default number.
 
     The longer side has `longer` pixels, the shorter one 2/3 to 4/5 of that. With `grain` and
-    JPEG `quality` a file has about `file_bytes`. Every `block` samples, a multiple of 4, are of
-    20 classes more, until there are `classes`.
+    JPEG `quality` a file has about `file_bytes` bytes. Each further `block` of samples, a multiple
+    of 4, has the next 20 classes, until there are `classes`.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Drawn:
     file_bytes: int
 
     def label(self, split: int, index: int) -> int:
-        """The class of a sample. The test split, of a quarter the size, has none of its own."""
+        """Returns the class of a sample. The test split, a quarter as large, adds no classes."""
         block = self.block if split == 0 else self.block // 4
         return (index // block * _AT_ONCE + index % block % _AT_ONCE) % self.classes
 
@@ -70,7 +70,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """A set that is there: its classes by name and its two splits."""
+    """An opened set: its classes, sorted by name, and its two splits."""
 
     folder: Path
     classes: list[str]
@@ -79,13 +79,13 @@ class ImageFolder:
 
 
 def open_folder(request: DataRequest, drawn: Drawn) -> ImageFolder:
-    """List the set that `request` asks for; draw it first where its folder holds none.
+    """Lists the set of `request`. Draws it first if its folder holds none.
 
-    Of a set that is there, `request.samples` are taken evenly from all of it. Raises JobError.
+    The `request.samples` training samples are spread evenly over the set. Raises JobError.
     """
     samples = request.samples or drawn.samples
     folder = choose(request, drawn.kind, samples)
-    with explained(f"cannot use the data folder {folder}", "name another one with --data"):
+    with explained(f"cannot use the data folder {folder}", "name another folder with --data"):
         folder.mkdir(parents=True, exist_ok=True)
         if not _holds_set(folder):
             _make(folder, request.seed, samples, drawn)
@@ -96,12 +96,15 @@ def open_folder(request: DataRequest, drawn: Drawn) -> ImageFolder:
 
 
 def _holds_set(folder: Path) -> bool:
-    """Whether the set is there; False: it is not, and the folder may be filled. Else JobError."""
+    """Returns True if the folder holds the set, False if a set can be drawn there.
+
+    Raises JobError for any other content.
+    """
     found = {path.name for path in folder.iterdir()}
     if found.issuperset(SPLITS):
         return True
     unfinished = {split + UNFINISHED for split in SPLITS}
-    # Of a set that is drawn, val/ is there first and train/ still has its other name.
+    # While a drawn set is renamed, val/ appears first and train/ still has its unfinished name.
     if found & set(SPLITS) and "train" + UNFINISHED not in found:
         raise JobError(f"{folder} lacks {', '.join(sorted(set(SPLITS) - found))}/", MEND)
     foreign = found - {"lost+found", "val", *unfinished}
@@ -121,7 +124,7 @@ def _make(folder: Path, seed: int, samples: int, drawn: Drawn) -> None:
         if _holds_set(folder):
             return
         train, val = (folder / (split + UNFINISHED) for split in SPLITS)
-        # Once val/ has its name, both are whole, and only the last renaming is left to do.
+        # Once val/ has its final name, both splits are complete, and only train/ is left to rename.
         if not (folder / "val").exists():
             check_space(folder, sum(counts) * drawn.file_bytes)
             painter = Painter(seed, drawn.classes)
@@ -138,7 +141,7 @@ def _make(folder: Path, seed: int, samples: int, drawn: Drawn) -> None:
 
 
 def _draw(folder: Path, split: int, count: int, painter: Painter, drawn: Drawn) -> Iterator[None]:
-    """Write the pictures of a split, a step each."""
+    """Writes the pictures of a split; yields after each."""
     folder.mkdir()
     for index in range(count):
         random = painter.random(split, index)
@@ -157,18 +160,18 @@ def _classes(train: Path) -> list[str]:
     with os.scandir(train) as entries:
         classes = sorted(_name(train, entry) for entry in entries if _is_folder(entry))
     if not classes:
-        raise JobError(f"{train} holds no folder of a class", MEND)
+        raise JobError(f"{train} holds no class folder", MEND)
     if len(classes) > MOST_CLASSES:
         raise JobError(f"{train} holds {len(classes)} classes, more than {MOST_CLASSES}", MEND)
     return classes
 
 
 def _list(folder: Path, classes: list[str]) -> Listing:
-    """The images of a split, by class and name."""
+    """Lists the images of a split, by class and name. Raises JobError."""
     with os.scandir(folder) as entries:
         there = {_name(folder, entry) for entry in entries if _is_folder(entry)}
     if unknown := there - set(classes):
-        raise JobError(f"{folder / min(unknown)} is of a class that train/ lacks", MEND)
+        raise JobError(f"{folder / min(unknown)} is a class that train/ lacks", MEND)
     names, labels = [], []
     for label, name in enumerate(classes):
         if name not in there:
@@ -191,14 +194,14 @@ def _is_image(entry: os.DirEntry[str]) -> bool:
 
 
 def _name(folder: Path, entry: os.DirEntry[str]) -> str:
-    # Such a name would make more than a line of an error, or take over a terminal.
+    # An unprintable name would break the line of an error message, or control the terminal.
     if not entry.name.isprintable():
         raise JobError(f"{folder} holds the unprintable name {entry.name!a}", "rename it")
     return entry.name
 
 
 def _evenly(listing: Listing, samples: int | None, folder: Path) -> Listing:
-    """So many of a listing. The first ones would be of the first classes only."""
+    """Returns `samples` images spread evenly over a listing; the first ones share few classes."""
     if samples is None or samples == len(listing):
         return listing
     if samples > len(listing):

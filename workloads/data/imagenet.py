@@ -1,10 +1,9 @@
-"""ImageNet, prepared as Park and Bahn, "Performance Analysis of Container Effect in Deep Learning
-Workloads and Implications", 2023, section 3, have it: the shorter side fixed to 256, the image
-adjusted to 256 x 256.
+"""ImageNet, prepared as in Park & Bahn 2023, section 3: the shorter side is fixed to 256, and the
+image is adjusted to 256 x 256. The paper is "Performance Analysis of Container Effect in Deep
+Learning Workloads and Implications".
 
-The images so prepared are written to a folder of the job's own, which is what dirties pages, and
-the samples read from there. Models get all 256 x 256 pixels, as that paper says, where others cut
-224 x 224 out of them.
+The prepared images are written to a folder of the job's own, which dirties pages. The samples are
+read from that folder. Models get all 256 x 256 pixels, as in that paper; others crop 224 x 224.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ class ImageNetSplit(SampleSet):
         return len(self._listing)
 
     def __getitem__(self, index: int) -> Sample:
-        mend = f"remove {self._prepared}, and it is written anew"
+        mend = f"remove {self._prepared} to have it written again"
         image = read_square(self._path(self._prepared, index), SIDE, mend)
         return to_tensor(image), self._listing.labels[index]
 
     def prepare(self) -> None:
-        """Write the prepared files, unless they are there, whole, and of these very images."""
+        """Writes the prepared files, unless complete ones of the same images exist."""
         target = self._prepared
         with explained(f"cannot prepare images in {target}", MEND_WRITE):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,11 +80,11 @@ class ImageNetSplit(SampleSet):
                 progress.show(index + 1)
 
     def _path(self, folder: Path, index: int) -> Path:
-        # Numbered: a class may hold one name with two suffixes.
+        # Numbers, since a class may hold the same name with two suffixes.
         return folder / str(self._listing.labels[index]) / f"{index:08}.jpg"
 
     def _source(self) -> str:
-        """What tells these images from others, and from themselves once they are changed."""
+        """Returns a digest that identifies these images and changes when they change."""
         digest = hashlib.sha256(str(self._listing.folder).encode(errors="surrogateescape"))
         for index, name in enumerate(self._listing.names):
             path = self._listing.path(index)
@@ -95,7 +94,10 @@ class ImageNetSplit(SampleSet):
         return digest.hexdigest()
 
     def _is_prepared(self, source: str) -> bool:
-        """Whether the folder is whole. It got its name at the end; a user may clear it since."""
+        """Returns whether the prepared folder is complete and made from these images.
+
+        The folder gets its name when it is complete, but a user may have removed files since.
+        """
         try:
             fd = open_regular(self._prepared / _SOURCE)
         except (OSError, JobError):
@@ -109,7 +111,7 @@ class ImageNetSplit(SampleSet):
 
 
 def open_sets(request: DataRequest) -> DataSets:
-    """Open the set that `request` asks for; draw it first where its folder holds none."""
+    """Opens the set of `request`. Draws it first if its folder holds none. Raises JobError."""
     images = open_folder(request, _DRAWN)
     prepared = request.output.absolute() / "data" / f"imagenet-{SIDE}"
     return DataSets(

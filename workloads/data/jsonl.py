@@ -1,8 +1,8 @@
-"""Articles as JSON lines, one object a line, as the extractors of Wikipedia's dumps write them.
+"""Articles as JSON lines, one object per line, as extractors of Wikipedia dumps write them.
 
     {"title": "Physics", "text": "Physics is ...", "topic": "science"}
 
-Other keys are passed over. Files come from anywhere: a line is bounded, and so is their number.
+Other keys are ignored. Files may come from anyone, so the length and number of lines are bounded.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from workloads.errors import JobError, explained
 from workloads.progress import Progress
 
 LINE = 8 << 20
-"""Bytes a line may have; Wikipedia's longest article has about 1 MB."""
+"""Maximum bytes per line; Wikipedia's longest article has about 1 MB."""
 LINES = 10_000_000
 TOPIC = 200
-"""Letters that the name of a topic may have."""
+"""Maximum length of a topic's name, in characters."""
 
-MEND = "mend the file, or name an empty --data folder to have a set made there"
+MEND = "correct the file, or name an empty --data folder to have a set made there"
 _MB = 1_000_000
 
 
 class Article(NamedTuple):
-    """One sample, before it is prepared: `topic` is its class."""
+    """One sample before preparation. `topic` is its class."""
 
     title: str
     text: str
@@ -36,14 +36,14 @@ class Article(NamedTuple):
 
 
 def pack(article: Article) -> bytes:
-    """The article's line."""
+    """Returns the article as a line of JSON."""
     return json.dumps(article._asdict(), ensure_ascii=False).encode() + b"\n"
 
 
 def read(path: Path, stage: str) -> Iterator[Article]:
-    """The articles of a file, at least one; progress is shown as that of `stage`.
+    """Yields the articles of a file, at least one. Shows the progress under the name `stage`.
 
-    Raises JobError, with the number of the line, where a line is none, too long or one too many.
+    Raises JobError, with the line number, for a malformed or too long line, and for too many lines.
     """
     with explained(f"cannot read {path}", "make the file readable for this user"):
         file = os.fdopen(open_regular(path), "rb")
@@ -53,7 +53,7 @@ def read(path: Path, stage: str) -> Iterator[Article]:
         while line := file.readline(LINE + 1):
             number += 1
             if number > LINES:
-                raise JobError(f"{path} holds more than {LINES} articles", "take a part of them")
+                raise JobError(f"{path} holds more than {LINES} articles", "use a part of them")
             yield _parse(line, f"line {number} of {path}")
             done += len(line)
             progress.show(done // _MB, "MB")
@@ -69,7 +69,7 @@ def _parse(line: bytes, where: str) -> Article:
     except UnicodeDecodeError as error:
         raise JobError(f"{where} is not UTF-8", MEND) from error
     except (ValueError, RecursionError) as error:
-        raise JobError(f"{where} is no JSON object, or not a whole one", MEND) from error
+        raise JobError(f"{where} is not a complete JSON object", MEND) from error
     match found:
         case {"title": str(title), "text": str(text), "topic": str(topic)}:
             if len(topic) > TOPIC:
@@ -79,4 +79,4 @@ def _parse(line: bytes, where: str) -> Article:
             lacking = [key for key in Article._fields if not isinstance(found.get(key), str)]
             raise JobError(f"{where} has no text as its {' and its '.join(lacking)}", MEND)
         case _:
-            raise JobError(f"{where} is no JSON object", MEND)
+            raise JobError(f"{where} is not a JSON object", MEND)

@@ -1,8 +1,9 @@
 """Landmarks like those of GLD-23k: large JPEGs, each decoded and resized when it is fetched.
 
-That makes a job that waits for its fetches, as MobileNet does in Prashanthi et al., "Characterizing
-the performance of accelerated Jetson edge devices for training DNN models", 2022. GLD-23k is the
-federated subset of Google Landmarks v2: 203 landmarks, 23,080 training samples in 2.82 GB.
+A job on this set waits for its fetches, as MobileNet does in Prashanthi et al. 2022,
+"Characterizing the performance of accelerated Jetson edge devices for training DNN models".
+GLD-23k is the federated subset of Google Landmarks v2: 203 landmarks, 23,080 training samples in
+2.82 GB.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _DRAWN = Drawn(
 
 
 class LandmarksSplit(SampleSet):
-    """Images [3, 224, 224] as float32, scaled, with their labels; each decoded when asked for."""
+    """Images [3, 224, 224] as float32, scaled, with their labels; each decoded when fetched."""
 
     def __init__(self, listing: Listing) -> None:
         self._listing = listing
@@ -39,7 +40,7 @@ class LandmarksSplit(SampleSet):
 
 
 def open_sets(request: DataRequest) -> DataSets:
-    """Open the set that `request` asks for; draw it first where its folder holds none."""
+    """Opens the set of `request`. Draws it first if its folder holds none. Raises JobError."""
     images = open_folder(request, _DRAWN)
     return DataSets(
         images.folder,

@@ -1,4 +1,4 @@
-"""The DataLoader as the jobs use it: seeded, and its failures put into a line."""
+"""The DataLoader of the jobs: seeded, with errors of one line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Batches:
-    """The batches of `samples`, an iterator an epoch; `shuffle` by `seed`, anew each epoch."""
+    """The batches of `samples`, one iterator per epoch.
+
+    With `shuffle`, `seed` determines a new order for each epoch.
+    """
 
     def __init__(
         self,
@@ -35,9 +38,9 @@ class Batches:
     ) -> None:
         self._device = device
         self._pinned = device.type == "cuda"
-        # The order must not depend on the number of workers. So it has a generator to itself (the
-        # loader draws from its own to seed workers), and that is seeded anew each epoch (a sampler
-        # that workers run ahead of is drawn from once more at its end).
+        # The order must not depend on the number of workers. It has a generator of its own, since
+        # the loader uses its generator to seed workers. That generator is seeded anew each epoch,
+        # since workers that run ahead draw from the sampler once more at its end.
         self._epochs = torch.Generator().manual_seed(seed)
         self._order = torch.Generator()
         with _quiet():
@@ -55,7 +58,7 @@ class Batches:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Start an epoch's workers; they end with the iterator. Its `next` raises JobError."""
+        """Starts the workers of an epoch, which end with the iterator. `next` raises JobError."""
         self._order.manual_seed(int(torch.randint(2**32, (), generator=self._epochs)))
         with _quiet():
             iterator = iter(self._loader)
@@ -68,8 +71,8 @@ class Batches:
             except StopIteration:
                 return
             except (JobError, RuntimeError) as error:
-                # The frames of the error hold the iterator. Left to the garbage collector, its
-                # workers would be waited for in vain, for 5 s, at any later time.
+                # The frames of the error keep the iterator alive. If the garbage collector removed
+                # it, that would wait 5 s in vain for its workers, at any later time.
                 traceback.clear_frames(error.__traceback__)
                 del iterator
                 raise _told_in_a_line(error) from None
@@ -80,14 +83,14 @@ class Batches:
 
 
 def _told_in_a_line(error: JobError | RuntimeError) -> Exception:
-    """The error that a batch failed with, without the traceback that a worker put into it."""
+    """Returns the error of a failed batch, without the traceback that a worker put into it."""
     if isinstance(error, JobError):
         line = str(error).splitlines()[-1]
         return JobError(line.split("JobError: ", 1)[-1])
     if str(error).startswith("DataLoader worker"):
         return BrokenJobError(
             f"a DataLoader worker died: {' '.join(str(error).split())}",
-            "take fewer --workers, or give the job more memory and /dev/shm "
+            "use fewer --workers, or give the job more memory and /dev/shm "
             "(docker run --shm-size=1g)",
         )
     return error
@@ -95,7 +98,7 @@ def _told_in_a_line(error: JobError | RuntimeError) -> Exception:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """More workers than CPUs is the user's choice; torch's advice on it is not for the log."""
+    """Hides torch's warning about more workers than CPUs, which is the user's choice."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create", append=False)
         yield

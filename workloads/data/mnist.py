@@ -1,7 +1,7 @@
-"""MNIST, or a set like it: a folder of four IDX files, read image by image by offset.
+"""MNIST, or a similar set: a folder of four IDX files, read image by image by offset.
 
-A folder that holds MNIST's own files, plain or as .gz, is used as it is; in an absent or empty
-one a set is drawn by seed (`workloads.data.digits`).
+A folder with MNIST's own files, plain or as .gz, is used unchanged. In an absent or empty folder a
+set is drawn from the seed (`workloads.data.digits`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workloads.files import open_anew
 
 CLASSES = digits.CLASSES
 SAMPLES = 4096
-"""Training samples of a made set where the user asks for no number; a quarter of it tests."""
+"""Default number of training samples of a drawn set; the test split has a quarter as many."""
 
 # Split: images [n, 28, 28], labels [n].
 _FILES = {
@@ -31,7 +31,7 @@ _FILES = {
 _NAMES = tuple(name for names in _FILES.values() for name in names)
 _LABELS_AT_ONCE = 1 << 20
 
-# Mean and standard deviation of MNIST's training pixels, as everyone scales them.
+# The usual mean and standard deviation of MNIST's training pixels.
 _MEAN = np.float32(0.1307)
 _DEVIATION = np.float32(0.3081)
 
@@ -52,12 +52,12 @@ class MnistSplit(SampleSet):
 
 
 def open_sets(request: DataRequest) -> DataSets:
-    """Open the set that `request` asks for; draw it first where its folder holds none.
+    """Opens the set of `request`. Draws it first if its folder holds none.
 
-    Raises JobError where a file is damaged, missing or too short for `request.samples`.
+    Raises JobError if a file is damaged, missing or too short for `request.samples`.
     """
     folder = choose(request, "digits", request.samples or SAMPLES)
-    with explained(f"cannot use the data folder {folder}", "name another one with --data"):
+    with explained(f"cannot use the data folder {folder}", "name another folder with --data"):
         folder.mkdir(parents=True, exist_ok=True)
         if not _holds_set(folder):
             _make(folder, request.seed, request.samples or SAMPLES)
@@ -72,14 +72,17 @@ def open_sets(request: DataRequest) -> DataSets:
 
 
 def _holds_set(folder: Path) -> bool:
-    """Whether the files are there; False: none is, and the folder may be filled. Else JobError."""
+    """Returns True if the folder holds the set, False if a set can be drawn there.
+
+    Raises JobError for any other content.
+    """
     found = {path.name for path in folder.iterdir()}
     missing = [name for name in _NAMES if not {name, f"{name}.gz"} & found]
     if not missing:
         return True
     if len(missing) < len(_NAMES):
         raise JobError(f"{folder} lacks {', '.join(missing)}", MEND)
-    # A fresh ext4 has lost+found; a job that was killed while it drew leaves unfinished files.
+    # A fresh ext4 has lost+found; a job that was killed while drawing leaves unfinished files.
     foreign = found - {"lost+found", *(name + UNFINISHED for name in _NAMES)}
     if foreign:
         raise JobError(
@@ -151,7 +154,7 @@ def _read_labels(file: idx.IdxFile) -> idx.Bytes:
 
 
 def _plain(folder: Path, unpacked: Path, name: str, dimensions: int) -> Path:
-    """The file itself, or what its .gz holds, unpacked into the job's own folder `unpacked`."""
+    """Returns the plain file, or unpacks its .gz into the job's own folder `unpacked`."""
     path = folder / name
     packed = folder / f"{name}.gz"
     if path.exists() or not packed.exists():

@@ -1,7 +1,7 @@
-"""Pictures like photographs, drawn by seed: a tint and soft shapes of their class, others of
-their own, then texture and grain.
+"""Pictures similar to photographs, drawn from a seed.
 
-Only numpy's integers are used, so that one seed gives one set of pixels everywhere.
+A picture has the tint and soft shapes of its class, further shapes of its own, texture and grain.
+Only numpy's integers are used, so that a seed gives the same pixels on every machine.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from workloads.data.idx import Bytes
 
 _Field = NDArray[np.uint16]
 
-# Shapes are drawn on a grid so coarse, and blown up to the picture.
+# Shapes are drawn on a coarse grid of this size, then enlarged to the picture.
 _ROWS, _COLUMNS = 6, 8
 _TEXTURE_CELL = 8
 _TEXTURE = 48
-# In the seed of a generator, where the split of a sample stands.
+# Takes the place of the split number in the seed of the generator for the classes.
 _CLASSES = 2
 
 
 class Painter:
-    """Draws the pictures of one set: `seed` is the set's, `classes` the number of its labels."""
+    """The painter of one set's pictures. `seed` is the set's, `classes` its number of labels."""
 
     def __init__(self, seed: int, classes: int) -> None:
         self._seed = seed
@@ -32,7 +32,7 @@ class Painter:
         self._classes: _Field = (2 * tints + shapes) // 3
 
     def random(self, split: int, number: int) -> np.random.Generator:
-        """The source of chance of one sample, or of one block of them, in a split (0 or 1)."""
+        """Returns the random generator of one sample, or one block of samples, in split 0 or 1."""
         return np.random.default_rng([self._seed, split, number])
 
     def paint(
@@ -43,7 +43,7 @@ class Painter:
         width: int,
         grain: int,
     ) -> Bytes:
-        """Pictures [n, height, width, 3] of `labels` [n]; the grain decides how well they pack."""
+        """Returns pictures [n, height, width, 3] of `labels` [n]. More grain compresses worse."""
         count = len(labels)
         own = random.integers(0, 256, (count, _ROWS, _COLUMNS, 3), dtype=np.uint16)
         colours = _blown_up((self._classes[labels] * 2 + own) // 3, height, width)
@@ -52,7 +52,7 @@ class Painter:
         texture = _blown_up(random.integers(0, _TEXTURE, coarse, dtype=np.uint16), height, width)
 
         fine = random.integers(0, grain, (count, height, width, 1), dtype=np.uint8)
-        # Colours keep to what texture and grain leave of 256: nothing wraps around.
+        # Colours use the range that texture and grain leave of 256, so that no sum wraps around.
         colours *= 256 - (_TEXTURE + grain)
         colours >>= 8
         colours += texture + fine
@@ -60,13 +60,13 @@ class Painter:
 
 
 def _blown_up(field: _Field, height: int, width: int) -> _Field:
-    """[n, rows, columns, c] to [n, height, width, c] between whose points the way is straight."""
-    # Columns first: whole rows are then copied, which is several times quicker.
+    """Enlarges [n, rows, columns, c] to [n, height, width, c] by linear interpolation."""
+    # Columns first: the second step then copies whole rows, which is several times faster.
     return _stretched(_stretched(field, 2, width), 1, height)
 
 
 def _stretched(field: _Field, axis: int, length: int) -> _Field:
-    # In 256ths of a step between two points: values below 256 times 256 fit 16 bits.
+    # Weights in 256ths of a step between two points: values below 256 times 256 fit in 16 bits.
     places: NDArray[np.int64] = np.arange(length) * (field.shape[axis] - 1) * 256 // length
     before, share = places // 256, places % 256
     shape = [1] * field.ndim
@@ -74,7 +74,7 @@ def _stretched(field: _Field, axis: int, length: int) -> _Field:
     weight = share.astype(np.uint16).reshape(shape)
     near: _Field = np.take(field, before, axis)
     far: _Field = np.take(field, before + 1, axis)
-    # In place: at this size each further array costs more than the arithmetic.
+    # In place, since at this size a further array costs more than the arithmetic.
     near *= 256 - weight
     far *= weight
     near += far

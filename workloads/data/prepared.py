@@ -1,12 +1,12 @@
-"""Articles as a job prepares them to train on: once a run, written to a folder of its own.
+"""Articles prepared for training: once per run, written to a folder of the job's own.
 
-    vocabulary.txt  a morpheme a line, most frequent first: that of line n has the number n
-    SPLIT.tokens    IDX, integers: a row of LENGTH numbers an article, ending in zeros if short
-    SPLIT.labels    IDX, integers: the number of the article's topic, by alphabet
-    prepared.json   written last: what the rest was made of, and how long each file is
+    vocabulary.txt  one morpheme per line, most frequent first; the morpheme in line n has number n
+    SPLIT.tokens    IDX, integers: a row of LENGTH numbers per article, padded with zeros
+    SPLIT.labels    IDX, integers: the number of the article's topic, in alphabetical order
+    prepared.json   written last: the sources of the other files, and the size of each
 
-The vocabulary is that of the whole training split and the topics are those of both, however many
-samples are taken, so that a job which only infers finds the numbers that its model was trained on.
+The vocabulary always covers the whole training split, and the topics both splits, regardless of the
+number of samples used. A job that only infers thus gets the numbers that its model was trained on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from workloads.files import open_anew, write_anew
 
 LENGTH = 128
 TOPICS = 1000
-"""Different topics that a set may have: what has more of them is no class."""
+"""Maximum number of different topics; with more, the topic is not a usable class."""
 
 _SPLITS = ("train", "test")
 _VOCABULARY = "vocabulary.txt"
@@ -42,7 +42,7 @@ _LABEL = struct.Struct(">i")
 
 @dataclass(frozen=True)
 class Prepared:
-    """Where the files lie; labels are below `classes`, tokens below `vocabulary`."""
+    """The folder of the prepared files. Labels are below `classes`, tokens below `vocabulary`."""
 
     folder: Path
     classes: int
@@ -56,9 +56,9 @@ class Prepared:
 
 
 def prepare(sources: dict[str, Path], folder: Path, samples: int | None) -> Prepared:
-    """Prepare the JSON lines of `sources`, by split, in `folder`, or take what is there of them.
+    """Prepares the JSON lines of `sources`, by split, in `folder`, or reuses prepared files there.
 
-    `samples` is how many of the training split to use; None: all. Raises JobError.
+    `samples` is the number of training samples to use; None: all. Raises JobError.
     """
     with explained(f"cannot prepare the texts in {folder}", MEND_WRITE):
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def prepare(sources: dict[str, Path], folder: Path, samples: int | None) -> Prep
 
 
 def _asked(sources: dict[str, Path], samples: int | None) -> dict[str, Any]:
-    """What tells one preparation from another, in values that JSON gives back alike."""
+    """Returns the facts that identify a preparation, as values that survive a JSON round trip."""
     states = {split: path.stat() for split, path in sources.items()}
     return {
         "sources": {
@@ -135,12 +135,12 @@ def _make(
 
 
 def _texts(path: Path, topics: Counter[str]) -> Iterator[str]:
-    """The texts of a file; `topics` counts the articles of each."""
+    """Yields the texts of a file. Adds the number of articles per topic to `topics`."""
     for article in jsonl.read(path, "vocabulary"):
         topics[article.topic] += 1
         if len(topics) > TOPICS:
             raise JobError(
-                f"{path.parent} has more than {TOPICS} different topics", "name a class as topic"
+                f"{path.parent} has more than {TOPICS} different topics", "use classes as topics"
             )
         yield _text(article)
 
@@ -154,7 +154,7 @@ def _write_split(
     numbers: dict[str, int],
 ) -> None:
     with open_anew(made.tokens(split)) as tokens, open_anew(made.labels(split)) as labels:
-        # The headers come last, when the rows are counted.
+        # The headers are written last, when the number of rows is known.
         tokens.seek(header_bytes(2))
         labels.seek(header_bytes(1))
         count = 0

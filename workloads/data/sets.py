@@ -1,4 +1,4 @@
-"""What every data set gives to the loops."""
+"""The interface of every data set to the training and inference loops."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Sample = tuple[Tensor, int]
 
 
 class SampleSet(Dataset[Sample]):
-    """Samples of one split; the number of them is known."""
+    """The samples of one split. Their number is known."""
 
     def prepare(self) -> None:
-        """Do what is left to do before the first sample is read. Raises JobError."""
+        """Does all remaining work before the first sample is read. Raises JobError."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -28,7 +28,7 @@ class SampleSet(Dataset[Sample]):
     def __getitem__(self, index: int) -> Sample: ...
 
     def __getitems__(self, indices: list[int]) -> list[Sample]:
-        """One batch. A DataLoader's worker marks it; without workers the loop's mark covers it."""
+        """Returns one batch. A DataLoader worker marks it; otherwise the loop's mark covers it."""
         if get_worker_info() is None:
             return [self[index] for index in indices]
         with phases.phase("fetch"):
@@ -37,11 +37,11 @@ class SampleSet(Dataset[Sample]):
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Which data set a job asks for.
+    """The data set that a job asks for.
 
-    `folder` holds or receives the set; None: a folder beside `output`. `seed` makes a set that
-    is not there yet. `samples` is the number of training samples to use; None: all that are
-    there, or the set's own default where it is made.
+    `folder` holds or receives the set; None: a folder beside `output`. `seed` is used to draw a set
+    that does not exist yet. `samples` is the number of training samples to use; None: all of an
+    existing set, or the default number of a drawn one.
     """
 
     folder: Path | None
@@ -52,10 +52,10 @@ class DataRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class DataShape:
-    """What a model has to know of its data to be built.
+    """The shape of the data, from which a model is built.
 
-    `classes`: labels are 0 to classes - 1. `vocabulary`: of texts, the number of different tokens.
-    `side`: of images, their height and width in pixels.
+    `classes`: labels are 0 to classes - 1. `vocabulary`: number of different tokens of texts.
+    `side`: height and width of images in pixels.
     """
 
     classes: int
@@ -65,7 +65,7 @@ class DataShape:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleShape(DataShape):
-    """What a server has to know beyond: one sample's `dimensions`, and its type in torch."""
+    """The shape that a server needs: also the `dimensions` of one sample and its torch dtype."""
 
     dimensions: tuple[int, ...]
     dtype: torch.dtype
@@ -73,7 +73,7 @@ class SampleShape(DataShape):
 
 @dataclass(frozen=True)
 class DataSets(DataShape):
-    """The opened sets and the folder their files lie in."""
+    """The opened sets and the folder of their files."""
 
     folder: Path
     train: SampleSet

@@ -1,8 +1,8 @@
-"""From text to numbers: words, their morphemes, and the numbers of the most frequent ones.
+"""The conversion of text to numbers: words, their morphemes, and numbers of the most frequent ones.
 
-A word is a run of letters and digits, in lower case. It is split once: a stem and, of the
-English endings below, one that leaves the stem three letters or more. That stands in for the
-morpheme analysers of other languages, whose splits are finer.
+A word is a run of letters and digits, in lower case. It is split at most once, into a stem of three
+letters or more and one of the English endings below. This replaces the morpheme analysers of other
+languages, which split more finely.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from functools import lru_cache
 
 PADDING = 0
 KNOWN = 30_520
-"""Morphemes that get a number; with padding and unknown ones as many as BERT's vocabulary has."""
+"""Morphemes that get a number; with padding and unknown, the size of BERT's vocabulary."""
 COUNTED = 2_000_000
-"""Different words that are counted at a time."""
+"""Maximum number of different words that are counted at a time."""
 
-# Longer runs, such as of a language that is written without spaces, are cut.
+# Longer runs, such as those of languages written without spaces, are cut.
 _WORD = re.compile(r"[^\W_]{1,64}")
-# Longer ones first: the first that fits is taken.
+# Longer endings first, since the first that fits is used.
 _ENDINGS = ("ation", "ment", "ness", "able", "ing", "est", "ed", "er", "es", "ly", "s")
 _LEAST_STEM = 3
-_MARK = "##"  # no word can hold it
+_MARK = "##"  # no word contains it
 
 
 class Vocabulary:
-    """Numbers of morphemes: 1 for the most frequent, 0 for padding, the last for unknown ones."""
+    """The numbers of morphemes: 1 for the most frequent, 0 for padding, the last for unknown."""
 
     def __init__(self, morphemes: list[str]) -> None:
         self.morphemes = morphemes
@@ -36,9 +36,10 @@ class Vocabulary:
         self._numbers = {morpheme: number for number, morpheme in enumerate(morphemes, start=1)}
 
     def encode(self, text: str, most: int) -> list[int]:
-        """The numbers of the first `most` morphemes of `text`; a text without words is unknown.
+        """Returns the numbers of the first `most` morphemes of `text`.
 
-        There is always one, as a model cannot attend to padding alone.
+        A text without words gives the number for unknown morphemes: there is always one number,
+        since a model cannot attend to padding alone.
         """
         numbers: list[int] = []
         for found in _WORD.finditer(text.lower()):
@@ -51,7 +52,7 @@ class Vocabulary:
 
 @lru_cache(1 << 17)
 def split(word: str) -> tuple[str, ...]:
-    """The morphemes of a word: ("walk", "##ing") of "walking"."""
+    """Returns the morphemes of a word, such as ("walk", "##ing") for "walking"."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= _LEAST_STEM:
             return word[: -len(ending)], _MARK + ending
@@ -59,10 +60,10 @@ def split(word: str) -> tuple[str, ...]:
 
 
 def build(texts: Iterable[str], counted: int = COUNTED) -> Vocabulary:
-    """The vocabulary of `texts`: most frequent first, those of one frequency by alphabet.
+    """Builds the vocabulary of `texts`: most frequent first, then in alphabetical order.
 
-    Where there are more than `counted` different words, the rarest are forgotten, so that any
-    number of texts fits into memory.
+    If there are more than `counted` different words, it drops the rarest, so that any number of
+    texts fits in memory.
     """
     words: Counter[str] = Counter()
     floor = 0

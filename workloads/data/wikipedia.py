@@ -1,9 +1,9 @@
-"""Articles of Wikipedia with their topics, or a set like them: two files of JSON lines.
+"""Wikipedia articles with their topics, or a similar set: two files of JSON lines.
 
-A folder that holds train.jsonl and test.jsonl (`workloads.data.jsonl`) is used as it is; in an
-absent or empty one a set is drawn by seed (`workloads.data.articles`). The job prepares them as
-rows of numbers of one length, in its own folder (`workloads.data.prepared`), and reads these row
-by row. The papers name no number of articles; the catalogue's 50,000 are our choice.
+A folder with train.jsonl and test.jsonl (`workloads.data.jsonl`) is used unchanged. In an absent or
+empty folder a set is drawn from the seed (`workloads.data.articles`). The job converts the articles
+to rows of numbers of equal length in its own folder (`workloads.data.prepared`), and reads them row
+by row. The papers give no number of articles; the catalogue's 50,000 is our choice.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from workloads.files import open_anew
 from workloads.progress import Progress
 
 SAMPLES = 4096
-"""Training samples of a made set where the user asks for no number; a quarter of it tests."""
+"""Default number of training samples of a drawn set; the test split has a quarter as many."""
 
 _FILES = {"train": "train.jsonl", "test": "test.jsonl"}
 _NAMES = tuple(_FILES.values())
 
 
 class WikipediaSplit(SampleSet):
-    """Rows [LENGTH] of tokens as int64, ending in zeros if short, with their labels."""
+    """Rows [LENGTH] of tokens as int64, padded with zeros, with their labels."""
 
     def __init__(self, tokens: idx.IdxFile, labels: idx.Ints, vocabulary: int) -> None:
         self.tokens = tokens
@@ -42,7 +42,7 @@ class WikipediaSplit(SampleSet):
     def __getitem__(self, index: int) -> Sample:
         row = self.tokens.read(index)[0].astype(np.int64)
         if row.min() < 0 or row.max() >= self.vocabulary:
-            # An embedding would end on it, on a GPU without a word of what happened.
+            # An embedding would fail on this token, on a GPU without a useful message.
             raise JobError(
                 f"{self.tokens.path} gives sample {index} a token that is not in the vocabulary",
                 self.tokens.mend,
@@ -51,12 +51,12 @@ class WikipediaSplit(SampleSet):
 
 
 def open_sets(request: DataRequest) -> DataSets:
-    """Open the set that `request` asks for; draw it first where its folder holds none.
+    """Opens the set of `request`. Draws it first if its folder holds none.
 
-    Raises JobError where a file is damaged, missing or too short for `request.samples`.
+    Raises JobError if a file is damaged, missing or too short for `request.samples`.
     """
     folder = choose(request, "articles", request.samples or SAMPLES)
-    with explained(f"cannot use the data folder {folder}", "name another one with --data"):
+    with explained(f"cannot use the data folder {folder}", "name another folder with --data"):
         folder.mkdir(parents=True, exist_ok=True)
         if not _holds_set(folder):
             _make(folder, request.seed, request.samples or SAMPLES)
@@ -72,14 +72,17 @@ def open_sets(request: DataRequest) -> DataSets:
 
 
 def _holds_set(folder: Path) -> bool:
-    """Whether the files are there; False: none is, and the folder may be filled. Else JobError."""
+    """Returns True if the folder holds the set, False if a set can be drawn there.
+
+    Raises JobError for any other content.
+    """
     found = {path.name for path in folder.iterdir()}
     missing = [name for name in _NAMES if name not in found]
     if not missing:
         return True
     if len(missing) < len(_NAMES):
         raise JobError(f"{folder} lacks {', '.join(missing)}", jsonl.MEND)
-    # A fresh ext4 has lost+found; a job that was killed while it drew leaves unfinished files.
+    # A fresh ext4 has lost+found; a job that was killed while drawing leaves unfinished files.
     foreign = found - {"lost+found", *(name + UNFINISHED for name in _NAMES)}
     if foreign:
         raise JobError(
@@ -114,8 +117,8 @@ def _open_split(prepared: Prepared, split: str) -> WikipediaSplit:
     file = idx.open_idx(prepared.labels(split), dimensions=1, of=idx.INT)
     tokens.mend = file.mend = mend
     if tokens.shape != (len(file), LENGTH):
-        raise JobError(f"{tokens.path} and {file.path} do not fit each other", mend)
+        raise JobError(f"{tokens.path} and {file.path} do not match", mend)
     labels = file.read(0, len(file))
     if not len(labels) or labels.min() < 0 or labels.max() >= prepared.classes:
-        raise JobError(f"{file.path} holds no labels, or one that is no class", mend)
+        raise JobError(f"{file.path} holds no labels, or a label that is no class", mend)
     return WikipediaSplit(tokens, labels, prepared.vocabulary)

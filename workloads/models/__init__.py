@@ -1,7 +1,8 @@
-"""The models that can be trained, one file each.
+"""The models that can be trained.
 
-This file names them without importing torch, so that the command line answers at once. A model's
-file declares WORKLOAD, or one such constant a model: a `workloads.models.workload.Workload`.
+This file lists them without importing torch, so that the command line answers at once. The module
+of a model declares a `workloads.models.workload.Workload` as WORKLOAD; a module of several models
+declares one constant per model.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of the catalogue. `module` is imported when the model is asked for."""
+    """One model of the catalogue. `module` is imported when the model is used."""
 
     name: str
     about: str
@@ -43,7 +44,7 @@ CATALOGUE = {
         _classifier("mobilenet", "MobileNet v3 large: 5.5 M weights (Google Landmarks)"),
         _classifier("resnet18", "ResNet-18: 11.7 M weights (ImageNet, CIFAR-10)"),
         _classifier("resnet50", "ResNet-50: 25.6 M weights (ImageNet)"),
-        _classifier("vgg11", "VGG-11: 133 M weights, 1 GB a checkpoint (CIFAR-10)"),
+        _classifier("vgg11", "VGG-11: 133 M weights, 1 GB per checkpoint (CIFAR-10)"),
         Entry(
             "lstm",
             "LSTM of two layers: 5 M weights, texts (Wikipedia)",
@@ -59,7 +60,7 @@ CATALOGUE = {
 
 
 def find(name: str) -> Entry:
-    """The entry of the model `name`. Raises JobError where the catalogue lacks it."""
+    """Returns the entry of the model `name`. Raises JobError if the catalogue lacks it."""
     entry = CATALOGUE.get(name)
     if entry is None:
         raise JobError(f"there is no model {name!r}", f"choose one of: {', '.join(CATALOGUE)}")
@@ -67,7 +68,7 @@ def find(name: str) -> Entry:
 
 
 def load(name: str) -> Workload:
-    """The workload of the model `name`, imported now. Raises JobError."""
+    """Imports and returns the workload of the model `name`. Raises JobError for an unknown name."""
     entry = find(name)
     workload: Workload = getattr(importlib.import_module(entry.module), entry.attribute)
     return workload

@@ -1,7 +1,7 @@
 """The papers' networks for colour images, as torchvision builds them, with fresh weights.
 
-The learning rate is 0.01, and lower where a network without batch normalisation, in batches of 16,
-would not converge.
+The learning rate is 0.01. It is lower for networks without batch normalisation that would not
+converge with batches of 16.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from workloads.models import vision
 from workloads.models.workload import Workload
 
 _SMALL = 64
-"""Images below this side are small: CIFAR-10's."""
+"""Images with a smaller side are small images, such as CIFAR-10's."""
 
 
 def _predict(scores: Tensor) -> Tensor:
@@ -49,10 +49,11 @@ def _workload(
 
 
 def _fit_small_images(resnet: nn.Module, sets: DataShape) -> None:
-    """The first layer of He et al., "Deep residual learning for image recognition", section 4.2.
+    """Replaces the first layer for small images.
 
-    Of 32 x 32 pixels, the one for ImageNet leaves a single pixel at the end. One pixel of one
-    image, the last batch of 17 samples, is too little for batch normalisation.
+    The layer is that of He et al., "Deep residual learning for image recognition", section 4.2. The
+    layer for ImageNet reduces 32 x 32 pixels to a single pixel at the end. If the last batch has
+    one sample (as with 17 samples), that pixel is too little for batch normalisation.
     """
     if sets.side < _SMALL:
         resnet.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
@@ -60,10 +61,10 @@ def _fit_small_images(resnet: nn.Module, sets: DataShape) -> None:
 
 
 def _start_wide(alexnet: nn.Module, _: DataShape) -> None:
-    """First weights after He et al., "Delving deep into rectifiers", 2015, as VGG's are.
+    """Sets initial weights after He et al., "Delving deep into rectifiers", 2015, as VGG has them.
 
-    With those that torch gives to any layer, little of an image reaches AlexNet's outputs: its
-    loss stands still for hundreds of steps.
+    With torch's default weights, little of an image reaches AlexNet's outputs, and the loss does
+    not change for hundreds of steps.
     """
     for layer in alexnet.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -75,9 +76,9 @@ def _start_wide(alexnet: nn.Module, _: DataShape) -> None:
 _LARGE = ("imagenet", "landmarks")
 
 SQUEEZENET = _workload("squeezenet", "squeezenet1_1", (*_LARGE, "cifar10"), lr=0.003)
-# Of 32 x 32 pixels its pooling would leave none.
+# Its pooling would reduce 32 x 32 pixels to none.
 ALEXNET = _workload("alexnet", "alexnet", _LARGE, lr=0.001, adapt=_start_wide)
-# Of 32 x 32 pixels its batch normalisation would see a single one.
+# With 32 x 32 pixels its batch normalisation would see a single pixel.
 MOBILENET = _workload("mobilenet", "mobilenet_v3_large", ("landmarks", "imagenet"))
 RESNET18 = _workload("resnet18", "resnet18", (*_LARGE, "cifar10"), adapt=_fit_small_images)
 RESNET50 = _workload("resnet50", "resnet50", (*_LARGE, "cifar10"), adapt=_fit_small_images)

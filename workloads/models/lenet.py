@@ -1,7 +1,7 @@
 """LeNet-5, after LeCun et al., "Gradient-based learning applied to document recognition", 1998.
 
-As most of today's versions have it: full connections from S2 to C3, plain average pooling, and
-a linear output layer under cross entropy.
+Like most of today's versions, it has full connections from S2 to C3, plain average pooling, and a
+linear output layer with cross entropy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from workloads.models.workload import Workload
 
 
 class LeNet5(nn.Module):
-    """Images [batch, 1, 28, 28] to scores [batch, classes]."""
+    """A model from images [batch, 1, 28, 28] to scores [batch, classes]."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()

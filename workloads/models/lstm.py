@@ -1,6 +1,6 @@
 """A classifier of texts by LSTM (Hochreiter and Schmidhuber, "Long short-term memory", 1997).
 
-The papers name the model and no sizes: these are the usual ones of a text classifier.
+The papers give no sizes of the model. The sizes here are usual for a text classifier.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LAYERS = 2
 
 
 class LstmClassifier(nn.Module):
-    """Tokens [batch, length], with padding at the end, to scores [batch, classes]."""
+    """A model from tokens [batch, length], padded at the end, to scores [batch, classes]."""
 
     def __init__(self, vocabulary: int, classes: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class LstmClassifier(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         states, _ = self.lstm(self.embedding(tokens))
-        # What comes after the last token changes no state before it, and is left out of the mean.
+        # Padding follows the last token: it changes no state before it, and the mean leaves it out.
         present = (tokens != PADDING).unsqueeze(2)
         mean = (states * present).sum(dim=1) / present.sum(dim=1).clamp(min=1)
         scores: Tensor = self.classifier(mean)

@@ -1,4 +1,4 @@
-"""torchvision's models, also beside a torch that its compiled operators were not built for."""
+"""torchvision's models, usable even if its compiled operators do not fit the installed torch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _kept: list[torch.library.Library] = []
 
 
 def models() -> ModuleType:
-    """The module `torchvision.models`.
+    """Returns the module `torchvision.models`.
 
-    Where the compiled operators do not load, torchvision still wants the schemas of two of them;
-    no classification model calls either.
+    If the compiled operators do not load, torchvision still needs the schemas of two of them, which
+    are defined here. No classification model calls these operators.
     """
     try:
         return importlib.import_module("torchvision.models")
@@ -26,5 +26,5 @@ def models() -> ModuleType:
         library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for schema in _SCHEMAS:
             library.define(schema)  # type: ignore[no-untyped-call]
-        _kept.append(library)  # definitions go with their library
+        _kept.append(library)  # the definitions end with the library object
         return importlib.import_module("torchvision.models")

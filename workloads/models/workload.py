@@ -1,4 +1,4 @@
-"""What a model's file declares, and all that the loops know of it."""
+"""The declaration of a model: everything that the training and inference loops know of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from workloads.data.sets import DataShape
 
 @dataclass(frozen=True)
 class Workload:
-    """A model with its data and its habits.
+    """A model with its data sets and its training parameters.
 
-    `build` gives the model for data of this shape, with fresh weights from torch's seeded
-    generator; `datasets` names those it can be trained on (`workloads.data.catalogue`), the
-    papers' own first; `loss` takes the model's outputs and the targets of a batch and gives a
-    scalar; `predict` takes the outputs and gives one class a sample.
+    `build` makes the model for data of a shape, with fresh weights from torch's seeded generator.
+    `datasets` names the data sets it can be trained on (`workloads.data.catalogue`), the papers'
+    own first. `loss` maps the model's outputs and the targets of a batch to a scalar. `predict`
+    maps the outputs to one class per sample.
     """
 
     name: str

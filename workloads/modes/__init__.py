@@ -1,1 +1,1 @@
-"""Power modes: how many cores a run has and how fast they are, set before it and taken back."""
+"""Power modes: the number and speed of a run's cores, set before the run and restored after it."""

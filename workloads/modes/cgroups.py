@@ -2,7 +2,7 @@
 
 The quota is in `cpu.max` or `cpu.cfs_quota_us`, the CPUs are in `cpuset.cpus` (kernel:
 Documentation/admin-guide/cgroup-v2.rst, and scheduler/sched-bwc.rst for the older files).
-Hierarchies of both kinds may be mounted at once; a controller is in one of them.
+Hierarchies of v1 and v2 may be mounted at the same time; each controller is in one of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workloads.errors import JobError, explained
 from workloads.modes.mechanism import ROOT, Before, read, write
 
 PERIOD_US = 100_000
-"""In which a quota is used up: the kernel's default, and Docker's."""
+"""Period of a quota of CPU time in microseconds: the default of the kernel and of Docker."""
 
 _PATIENCE_S = 15
 _ROUND_S = 0.02
@@ -26,20 +26,20 @@ _ROUND_S = 0.02
 
 @dataclass(frozen=True)
 class Share:
-    """Which CPUs a job may run on, and how much of their time, in CPUs. None: all."""
+    """The CPUs that a job may run on, and its quota of their time in CPUs. None: all."""
 
     cpus: tuple[int, ...] | None = None
     quota: float | None = None
 
     @property
     def cpuset(self) -> str | None:
-        """The CPUs as cpusets have them."""
+        """The CPUs in the format of a cpuset, such as "0,1"."""
         return None if self.cpus is None else ",".join(map(str, self.cpus))
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A hierarchy of cgroups. `unified`: one for all controllers (v2)."""
+    """A mounted hierarchy of cgroups. `unified`: it is of v2, with one tree for all controllers."""
 
     path: Path
     unified: bool
@@ -47,7 +47,7 @@ class Mount:
 
 
 def mounts(root: Path = ROOT) -> list[Mount]:
-    """Every hierarchy that is mounted, with the controllers that are in it."""
+    """Returns all mounted hierarchies with their controllers. Raises JobError."""
     found = []
     with explained("cannot read the mounts", "mount /proc"):
         lines = (root / "proc/mounts").read_text().splitlines()
@@ -64,7 +64,7 @@ def mounts(root: Path = ROOT) -> list[Mount]:
 
 
 def find(controller: str, root: Path = ROOT) -> Mount:
-    """The hierarchy of a controller. Raises JobError where it is in none."""
+    """Returns the hierarchy of a controller. Raises JobError if no hierarchy has it."""
     for mount in mounts(root):
         if controller in mount.controllers:
             return mount
@@ -75,10 +75,10 @@ def find(controller: str, root: Path = ROOT) -> Mount:
 
 
 def plan(share: Share, name: str, root: Path = ROOT) -> Before:
-    """What `make` will make, written down before so that `remove` can undo half of it.
+    """Returns the plan for `make`. It is noted first, so that `remove` can undo a partial `make`.
 
-    Keys: made (each cgroup's files with what is to be written to them, in order), enabled
-    (controllers that children of the root have not had so far).
+    Keys: made (for each cgroup its files and the text to write to each, in order), enabled (the
+    root's control file and the controller, for controllers that its children did not have).
     """
     made: dict[str, dict[str, str]] = {}
     enabled: list[list[str]] = []
@@ -99,18 +99,18 @@ def plan(share: Share, name: str, root: Path = ROOT) -> Before:
             files |= {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(quota)}
     if share.cpuset is not None:
         mount, files = cgroup("cpuset")
-        if not mount.unified:  # where a cgroup begins without any
+        if not mount.unified:  # a new cgroup of v1 has no memory nodes
             files["cpuset.mems"] = read(mount.path / "cpuset.mems")
         files["cpuset.cpus"] = share.cpuset
     return {"made": made, "enabled": enabled}
 
 
 def make(planned: Before) -> list[Path]:
-    """Make the cgroups; gives their folders. Raises JobError with the kernel's reason."""
+    """Makes the cgroups and returns their folders. Raises JobError with the kernel's reason."""
     for control, controller in planned["enabled"]:
         write(Path(control), f"+{controller}")
     for folder, files in planned["made"].items():
-        with explained(f"cannot make the cgroup {folder}", "power modes are set as root"):
+        with explained(f"cannot make the cgroup {folder}", "run as root to set power modes"):
             Path(folder).mkdir()
         for name, text in files.items():
             write(Path(folder, name), text)
@@ -118,7 +118,7 @@ def make(planned: Before) -> list[Path]:
 
 
 def remove(planned: Before) -> None:
-    """Remove them with what still runs in them; those that are not there do no harm."""
+    """Removes the cgroups of a plan, and kills processes in them. Missing cgroups are no error."""
     for folder in planned["made"]:
         _remove(Path(folder))
     for control, controller in planned["enabled"]:
@@ -127,14 +127,16 @@ def remove(planned: Before) -> None:
 
 
 def entering(cgroups: list[Path], command: list[str]) -> list[str]:
-    """A command that joins the cgroups and becomes `command`."""
+    """Returns a command that joins the cgroups and then executes `command`."""
     script = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 125; shift; done; shift'
     return ["/bin/sh", "-c", f'{script}; exec "$@"', "enter", *map(str, cgroups), "--", *command]
 
 
 def _remove(folder: Path) -> None:
     deadline = time.monotonic() + _PATIENCE_S
-    with explained(f"cannot remove the cgroup {folder}", "see what runs in it (cgroup.procs)"):
+    with explained(
+        f"cannot remove the cgroup {folder}", "end the processes in it (see cgroup.procs)"
+    ):
         while folder.exists():
             try:
                 folder.rmdir()

@@ -1,4 +1,4 @@
-"""Frequency of the CPUs, by cpufreq (kernel: Documentation/admin-guide/pm/cpufreq.rst)."""
+"""CPU frequency, set by cpufreq (kernel: Documentation/admin-guide/pm/cpufreq.rst)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KHZ = 1e3
 
 
 class Cpufreq(Mechanism):
-    """All CPUs are held at one frequency."""
+    """The mechanism that holds all CPUs at one frequency."""
 
     name = "cpufreq"
     sets = "cpu_mhz"
@@ -20,33 +20,35 @@ class Cpufreq(Mechanism):
     def __init__(self, root: Path = ROOT) -> None:
         super().__init__(root)
         if not self._policies():
-            raise Lacking("there is no cpufreq (a virtual machine, or firmware governs)")
+            raise Lacking(
+                "there is no cpufreq (in a virtual machine, or if the firmware sets frequencies)"
+            )
 
     def now(self) -> float:
-        """MHz: the highest that any CPU may have."""
+        """Returns the highest frequency allowed for any CPU, in MHz."""
         return max(policy.now() for policy in self._policies())
 
     def choices(self) -> list[float]:
-        """MHz."""
+        """Returns some frequencies in MHz, the lowest first."""
         return self._policies()[0].some()
 
     def remember(self) -> Before:
-        """The limits of every policy."""
+        """Returns the limits of every policy."""
         return {path: text for p in self._policies() for path, text in p.remember().items()}
 
     def set(self, value: float) -> None:
-        """Hold every CPU at `value` MHz; policies that share no such frequency are refused."""
+        """Holds every CPU at `value` MHz. Raises JobError if a policy lacks that frequency."""
         for policy in self._policies():
             policy.hold(value)
             if abs(policy.now() - value) > 0.05 * value:
-                raise JobError(f"{policy.high} says {policy.now():g} MHz after {value:g} was set")
+                raise JobError(f"{policy.high} has {policy.now():g} MHz after {value:g} was set")
 
     def restore(self, before: Before) -> None:
-        """Put back the limits of every policy."""
+        """Restores the limits of every policy."""
         put_back(before)
 
     def _policies(self) -> list[Limits]:
-        """Those of the CPUs that are online now."""
+        """Returns the limits of the policies of all CPUs that are online now."""
         return [
             Limits(
                 folder / "scaling_min_freq",

@@ -1,4 +1,4 @@
-"""A frequency that the kernel keeps between two limits, in two files of one folder."""
+"""A frequency that the kernel keeps between two limits, which are two files of a folder."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from workloads.errors import JobError
 from workloads.modes.mechanism import Before, read, write
 
 _NEAR = 0.02
-"""Papers and data sheets round: 1200 MHz is 1190.4 on a Jetson."""
+"""Tolerance for rounded frequencies in papers and data sheets: 1200 MHz is 1190.4 on a Jetson."""
 _STEPS = 4
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Files of the lowest and the highest frequency allowed, and of those that there are.
+    """The files of the lowest and highest allowed frequency, and of the available frequencies.
 
-    `per_mhz`: how many of the files' units make a MHz. `bounds`: files of the hardware's own
-    limits, for where it does not list its frequencies.
+    `per_mhz`: units of the files per MHz. `bounds`: files of the hardware's own limits, used if the
+    hardware does not list its frequencies.
     """
 
     low: Path
@@ -28,11 +28,14 @@ class Limits:
     bounds: tuple[Path, Path] | None = None
 
     def now(self) -> float:
-        """The highest that is allowed, in MHz."""
+        """Returns the highest allowed frequency in MHz."""
         return int(read(self.high)) / self.per_mhz
 
     def all(self) -> list[int]:
-        """Every frequency, in the files' unit, the lowest first; else some between the bounds."""
+        """Returns all frequencies in the files' unit, the lowest first.
+
+        If the hardware does not list them, returns some frequencies between the bounds.
+        """
         if self.available.exists():
             found = sorted({int(word) for word in read(self.available).split()})
             if found:
@@ -43,19 +46,19 @@ class Limits:
         return [lowest + (highest - lowest) * n // (_STEPS - 1) for n in range(_STEPS)]
 
     def some(self) -> list[float]:
-        """A few of them, spread from the lowest to the highest, in MHz."""
+        """Returns a few frequencies in MHz, spread from the lowest to the highest."""
         return [value / self.per_mhz for value in spread(self.all())]
 
     def hold(self, mhz: float) -> None:
-        """Make it the lowest and the highest. Raises JobError where there is no such frequency."""
+        """Sets both limits to `mhz`. Raises JobError if there is no such frequency."""
         value = self._nearest(mhz)
-        # The kernel refuses a lowest above the highest, at every moment.
+        # The kernel never accepts a lower limit above the upper limit, so the order matters.
         below = value < int(read(self.low))
         for path in (self.low, self.high) if below else (self.high, self.low):
             write(path, str(value))
 
     def remember(self) -> Before:
-        """Both limits, the highest first: that is the order in which they can be put back."""
+        """Returns both limits, the upper one first, since they must be restored in that order."""
         return {str(path): read(path) for path in (self.high, self.low)}
 
     def _nearest(self, mhz: float) -> int:
@@ -66,17 +69,17 @@ class Limits:
         nearest = min(every, key=lambda value: abs(value - wanted))
         if abs(nearest - wanted) > _NEAR * wanted:
             told = ", ".join(f"{value / self.per_mhz:g}" for value in every)
-            raise JobError(f"{self.high.parent} has no {mhz:g} MHz", f"take one of {told}")
+            raise JobError(f"{self.high.parent} has no {mhz:g} MHz", f"choose one of {told}")
         return nearest
 
 
 def spread(values: list[int]) -> list[int]:
-    """A few of sorted values, from the lowest to the highest; all where they are few."""
+    """Returns a few of the sorted values, from the lowest to the highest."""
     places = {round(n * (len(values) - 1) / (_STEPS - 1)) for n in range(_STEPS)}
     return [values[place] for place in sorted(places)]
 
 
 def put_back(before: Before) -> None:
-    """Write files as they were. Raises JobError."""
+    """Restores the noted content of files. Raises JobError."""
     for path, text in before.items():
         write(Path(path), text)

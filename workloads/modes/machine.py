@@ -1,4 +1,4 @@
-"""The power modes of this machine: which of its settings can be set, by what, and some of them."""
+"""The power modes of this machine: its settings, their mechanisms, and a selection of modes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workloads.modes.tegra import TegraGpu, TegraMemory
 MECHANISMS: tuple[type[Mechanism], ...] = (
     Nvpmodel, Online, Cpufreq, TegraGpu, TegraMemory, GpuClock, MemoryClock,
 )  # fmt: skip
-"""In the order in which they are set; of those that set the same, the first that is there."""
+"""Mechanisms in the order of use. If several set the same field, the first available is used."""
 
 QUOTA = "quota of CPU time, not a frequency"
 CPUSET = "cpuset"
@@ -30,7 +30,7 @@ _QUOTAS = (0.4, 0.6, 0.8, 1.0)
 
 
 class Machine:
-    """What this machine offers. `missing`: by setting, why it does not."""
+    """The mechanisms of this machine by setting. `missing`: by setting, why there is none."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
@@ -47,20 +47,20 @@ class Machine:
                 )
 
     def find(self, setting: str) -> Mechanism:
-        """What sets it. Raises JobError where nothing does."""
+        """Returns the mechanism of a setting. Raises JobError if there is none."""
         if setting not in self.mechanisms:
             raise JobError(
                 f"this machine cannot set `{setting}`: {self.missing[setting]}",
-                "take `cpu_quota`" if setting == "cpu_mhz" else "leave it out",
+                "use `cpu_quota`" if setting == "cpu_mhz" else "leave it out",
             )
         return self.mechanisms[setting]
 
     def cpus(self) -> list[int]:
-        """The CPUs that are online and ours to use."""
+        """Returns the online CPUs that this process may use."""
         return sorted(os.sched_getaffinity(0))
 
     def settings(self) -> dict[str, float]:
-        """Each setting that can be read as a number, as it is."""
+        """Returns the current value of each setting that can be read as a number."""
         found: dict[str, float] = {"cores": len(self.cpus())}
         if self.has_quota():
             found["cpu_quota"] = 1.0
@@ -72,7 +72,7 @@ class Machine:
         return found
 
     def has_quota(self) -> bool:
-        """Whether the time of a job's CPUs can be limited."""
+        """Returns whether a job's CPU time can be limited."""
         try:
             find("cpu", self.root)
         except JobError:
@@ -80,10 +80,11 @@ class Machine:
         return True
 
     def modes(self) -> list[PowerMode | None]:
-        """Some of its modes; first that in which nothing is set.
+        """Returns a selection of modes. The first, None, sets nothing.
 
-        All that nvpmodel has; else cores by CPU frequencies (by quotas, where it has none to set),
-        and the clocks of GPU and memory one at a time, as seed 002 varies them (section 5.6).
+        On a machine with nvpmodel these are all its modes. Otherwise they are the combinations of
+        cores and CPU frequencies (CPU quotas if frequencies cannot be set), and the clocks of GPU
+        and memory, varied one at a time as in Prashanthi et al. 2022, section 5.6.
         """
         found: dict[PowerMode | None, None] = {None: None}
         if "nvpmodel" in self.mechanisms:

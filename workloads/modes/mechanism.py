@@ -1,4 +1,4 @@
-"""What every mechanism is that sets the speed of the whole machine."""
+"""The interface of every mechanism that sets the speed of the whole machine."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from workloads.errors import explained
 ROOT = Path("/")
 
 Before = dict[str, Any]
-"""What was there before a mechanism set anything, as JSON has it."""
+"""The state before a mechanism changed anything, as values for JSON."""
 
 
 class Lacking(Exception):
-    """The machine does not offer it; the text says why."""
+    """A mechanism that the machine lacks; the text is the reason."""
 
 
 class Mechanism(ABC):
-    """Sets one thing of a power mode. Making one raises Lacking where the machine has none."""
+    """A way to set one field of a power mode. The constructor raises Lacking if it is missing."""
 
     name: ClassVar[str]
     sets: ClassVar[str]
-    """The field of PowerMode."""
+    """The field of PowerMode that it sets."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
 
     @abstractmethod
     def now(self) -> float | None:
-        """The setting as it is; None where it cannot be told as a number."""
+        """Returns the current value of the setting; None if it is not a number."""
 
     @abstractmethod
     def choices(self) -> list[Any]:
-        """Some of the settings that the machine can have, the lowest first."""
+        """Returns some of the values that the machine can have, the lowest first."""
 
     @abstractmethod
     def remember(self) -> Before:
-        """What `restore` is to put back."""
+        """Returns the current state, for `restore`."""
 
     @abstractmethod
     def set(self, value: Any) -> None:
-        """Raises JobError where the machine refuses the value."""
+        """Sets a value. Raises JobError if the machine refuses it."""
 
     @abstractmethod
     def restore(self, before: Before) -> None:
-        """Put back what was there; more than once does no harm. Raises JobError."""
+        """Restores the state before. It may be called more than once. Raises JobError."""
 
 
 def read(path: Path) -> str:
-    """The text of a small file of the kernel. Raises JobError."""
-    with explained(f"cannot read {path}", "power modes are set as root"):
+    """Returns the text of a small file of the kernel. Raises JobError."""
+    with explained(f"cannot read {path}", "run as root to set power modes"):
         return path.read_text().strip()
 
 
 def write(path: Path, text: str) -> None:
-    """Write a small file of the kernel. Raises JobError where the kernel refuses the text."""
-    with explained(f"cannot write {text!r} to {path}", "power modes are set as root"):
+    """Writes a small file of the kernel. Raises JobError if the kernel refuses the text."""
+    with explained(f"cannot write {text!r} to {path}", "run as root to set power modes"):
         path.write_text(text)

@@ -8,19 +8,19 @@ from typing import Any
 from workloads.errors import JobError
 
 DEFAULT = "default"
-"""What the mode is called in which nothing is set: the machine as it is."""
+"""Name of the mode that sets nothing and leaves the machine as it is."""
 
 _LEAST_QUOTA = 0.01
 
 
 @dataclass(frozen=True)
 class PowerMode:
-    """What a run has. None: as the machine is.
+    """The settings of a run. None: the setting stays as it is on the machine.
 
-    `nvpmodel` is the name or number of a mode of a Jetson; what else is given is set on top of it.
-    `cores` are CPUs as the kernel counts them. Frequencies are in MHz, and held: the lowest and
-    the highest at once. `cpu_quota` is the share of its cores' time that a job may use, in the
-    place of a frequency where the machine has none to set.
+    `nvpmodel` is the name or number of a mode of a Jetson; the other settings are applied on top of
+    it. `cores` are CPUs as the kernel counts them. Frequencies are in MHz; each is set as both the
+    lower and the upper limit. `cpu_quota` is the share of its cores' time that a job may use. It
+    replaces a frequency on machines that cannot set one.
     """
 
     nvpmodel: str | None = None
@@ -31,13 +31,13 @@ class PowerMode:
     memory_mhz: float | None = None
 
     def __str__(self) -> str:
-        """The settings in a line, such as "cores 1, cpu_quota 0.5"."""
+        """Returns the settings in a line, such as "cores 1, cpu_quota 0.5"."""
         told = [f"{name} {value}" for name, value in asdict(self).items() if value is not None]
         return ", ".join(told) or DEFAULT
 
 
 def parse(told: dict[str, Any]) -> PowerMode | None:
-    """A mode from a table of TOML; None for an empty one. Raises JobError for what cannot be."""
+    """Returns the mode in a TOML table; None for an empty one. Raises JobError for a bad value."""
     unknown = sorted(set(told) - set(PowerMode.__dataclass_fields__))
     if unknown:
         names = ", ".join(PowerMode.__dataclass_fields__)
@@ -47,7 +47,7 @@ def parse(told: dict[str, Any]) -> PowerMode | None:
         raise JobError(f"`nvpmodel` is a mode's name or number, not {name!r}")
     cores = told.get("cores")
     if cores is not None and (not _number(cores) or cores != int(cores) or cores < 1):
-        raise JobError(f"`cores` is a whole number from 1 on, not {cores!r}")
+        raise JobError(f"`cores` is a whole number of 1 or more, not {cores!r}")
     quota = told.get("cpu_quota")
     if quota is not None and not (_number(quota) and _LEAST_QUOTA <= quota <= 1):
         raise JobError(f"`cpu_quota` is a share from {_LEAST_QUOTA:g} to 1, not {quota!r}")

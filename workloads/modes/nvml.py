@@ -17,10 +17,10 @@ _NAMED = 4
 
 
 class _Clock(Mechanism):
-    """One clock of every GPU. The library does not say what was locked before, so we unlock."""
+    """One clock of all GPUs. NVML does not report an earlier lock, so `restore` only unlocks."""
 
     def __init__(self, root: Path = ROOT) -> None:
-        """`root` is not looked at: the library knows its devices itself."""
+        """Opens NVML. `root` is not used, since the library finds its devices itself."""
         super().__init__(root)
         try:
             self._nvml: Any = importlib.import_module("pynvml")
@@ -37,7 +37,7 @@ class _Clock(Mechanism):
         self._locked: int | None = None
 
     def now(self) -> float | None:
-        """MHz: what was locked, else the highest; None where the driver does not tell."""
+        """Returns the locked clock in MHz, else the highest; None if the driver gives none."""
         if self._locked is not None:
             return float(self._locked)
         with contextlib.suppress(self._nvml.NVMLError):
@@ -45,26 +45,26 @@ class _Clock(Mechanism):
         return None
 
     def choices(self) -> list[float]:
-        """MHz; empty where the driver does not tell."""
+        """Returns some clocks in MHz; none if the driver does not list them."""
         every = self._all()
         return [float(value) for value in spread(every)] if every else []
 
     def remember(self) -> Before:
-        """Nothing: the library does not tell."""
+        """Returns nothing, since NVML does not report an earlier lock."""
         return {}
 
     def set(self, value: float) -> None:
-        """Lock it on every GPU. Raises JobError with the driver's reason."""
+        """Locks the clock of every GPU. Raises JobError with the driver's reason."""
         mhz = round(value)
         every = self._all()
         if every and mhz not in every:
             nearest = sorted(every, key=lambda one: abs(one - mhz))[:_NAMED]
-            raise JobError(f"the GPU has no {self.sets} of {mhz}", f"take one of {nearest}")
+            raise JobError(f"the GPU has no {self.sets} of {mhz}", f"choose one of {nearest}")
         self._told(f"lock {self.sets} at {mhz}", lambda gpu: self._lock(gpu, mhz))
         self._locked = mhz
 
     def restore(self, before: Before) -> None:
-        """Unlock it on every GPU."""
+        """Unlocks the clock of every GPU."""
         self._told(f"unlock {self.sets}", self._unlock)
         self._locked = None
 

@@ -1,4 +1,4 @@
-"""Power modes of NVIDIA Jetson modules, by their own nvpmodel."""
+"""Power modes of NVIDIA Jetson modules, set with NVIDIA's nvpmodel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _STATUS = re.compile(r"pmode:(\d+)")
 
 
 class Nvpmodel(Mechanism):
-    """A mode sets cores and all frequencies at once; the others tell what it has made of them."""
+    """The mechanism that sets cores and all frequencies at once, as one mode of nvpmodel.
+
+    The other mechanisms report the resulting cores and frequencies.
+    """
 
     name = "nvpmodel"
     sets = "nvpmodel"
@@ -25,22 +28,22 @@ class Nvpmodel(Mechanism):
         self._status = root / "var/lib/nvpmodel/status"
         config = root / "etc/nvpmodel.conf"
         if shutil.which("nvpmodel") is None or not config.exists():
-            raise Lacking("this is no Jetson: there is no nvpmodel with its /etc/nvpmodel.conf")
+            raise Lacking("this is no Jetson: nvpmodel or /etc/nvpmodel.conf is missing")
         self._ids = {name: int(number) for number, name in _MODE.findall(read(config))}
 
     def now(self) -> None:
-        """A mode's number says nothing of its speed."""
+        """Returns None, since the number of a mode does not express a speed."""
 
     def choices(self) -> list[str]:
-        """Their names, as /etc/nvpmodel.conf has them."""
+        """Returns the names of the modes in /etc/nvpmodel.conf."""
         return list(self._ids)
 
     def remember(self) -> Before:
-        """The number of the mode that was set last."""
+        """Returns the number of the current mode."""
         return {"id": self._current()}
 
     def set(self, value: str) -> None:
-        """Set the mode of this name or number. Raises JobError for one that is not there."""
+        """Sets the mode of this name or number. Raises JobError if there is no such mode."""
         number = self._ids.get(value)
         if number is None and value.isdecimal() and int(value) in self._ids.values():
             number = int(value)
@@ -49,7 +52,7 @@ class Nvpmodel(Mechanism):
         self._set(number)
 
     def restore(self, before: Before) -> None:
-        """Set the mode that was there."""
+        """Sets the earlier mode."""
         self._set(int(before["id"]))
 
     def _set(self, number: int) -> None:
@@ -65,12 +68,12 @@ class Nvpmodel(Mechanism):
         if ended.returncode or self._current() != number:
             words = " ".join((ended.stdout + ended.stderr).split())[-300:]
             raise BrokenJobError(
-                f"nvpmodel did not set mode {number}: {words or 'it said nothing'}",
-                "some modes want a reboot: set it by hand (nvpmodel -m), and leave it out here",
+                f"nvpmodel did not set mode {number}: {words or 'it printed nothing'}",
+                "if the mode needs a reboot, set it by hand (nvpmodel -m) and leave it out here",
             )
 
     def _current(self) -> int:
         found = _STATUS.search(read(self._status))
         if found is None:
-            raise JobError(f"{self._status} does not say which mode is set", "set one: nvpmodel -m")
+            raise JobError(f"{self._status} names no mode", "set one with nvpmodel -m")
         return int(found[1])

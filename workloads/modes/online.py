@@ -1,4 +1,4 @@
-"""Number of CPUs that are online (kernel: Documentation/core-api/cpu_hotplug.rst)."""
+"""The number of online CPUs (kernel: Documentation/core-api/cpu_hotplug.rst)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CPU = re.compile(r"cpu(\d+)$")
 
 
 class Online(Mechanism):
-    """CPUs are taken off the machine, the last ones first."""
+    """The mechanism that takes CPUs offline, the last ones first."""
 
     name = "CPU hotplug"
     sets = "cores"
@@ -24,39 +24,45 @@ class Online(Mechanism):
         if not any((cpu / "online").exists() for cpu in self._cpus()):
             raise Lacking("no CPU can be taken offline: sysfs has no cpuN/online")
         if any(mount.controllers & {"cpuset"} for mount in mounts(root) if not mount.unified):
-            # Back online, it stays out of every cgroup (kernel: kernel/cgroup/cpuset-v1.c).
-            raise Lacking("a CPU that was offline is lost to the cpusets of cgroup v1")
+            # A CPU that comes back online stays out of every cpuset (kernel:
+            # kernel/cgroup/cpuset-v1.c).
+            raise Lacking("with cgroup v1, a CPU that was offline does not return to the cpusets")
 
     def now(self) -> float:
-        """CPUs that are online."""
+        """Returns the number of online CPUs."""
         return sum(_is_on(cpu) for cpu in self._cpus())
 
     def choices(self) -> list[int]:
-        """1, half of them, all."""
+        """Returns 1, half of the CPUs, and all."""
         every = len(self._cpus())
         return sorted({1, max(1, every // 2), every})
 
     def remember(self) -> Before:
-        """Which are online."""
+        """Returns the text of each `online` file."""
         files = [cpu / "online" for cpu in self._cpus()]
         return {str(path): read(path) for path in files if path.exists()}
 
     def set(self, value: int) -> None:
-        """Have the first `value` CPUs online, those that cannot be taken off among them."""
+        """Sets `value` CPUs online: those that cannot be taken offline, then the first others.
+
+        Raises JobError if that is impossible.
+        """
         cpus = self._cpus()
         if value > len(cpus):
-            raise JobError(f"the machine has {len(cpus)} CPUs, and the mode asks for {value}")
+            raise JobError(f"the mode asks for {value} CPUs, but the machine has {len(cpus)}")
         fixed = [cpu for cpu in cpus if not (cpu / "online").exists()]
         free = [cpu for cpu in cpus if (cpu / "online").exists()]
         if value < len(fixed):
-            raise JobError(f"{len(fixed)} of the CPUs cannot be taken off, {value} are asked for")
+            raise JobError(
+                f"the mode asks for {value} CPUs, but {len(fixed)} cannot be taken offline"
+            )
         for number, cpu in enumerate(free):
             wanted = "1" if number < value - len(fixed) else "0"
             if read(cpu / "online") != wanted:
                 write(cpu / "online", wanted)
 
     def restore(self, before: Before) -> None:
-        """Those that were online are so again, and no others."""
+        """Restores the online CPUs, no more and no fewer."""
         put_back({path: text for path, text in before.items() if read(Path(path)) != text})
 
     def _cpus(self) -> list[Path]:

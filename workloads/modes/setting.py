@@ -1,7 +1,7 @@
-"""Sets a power mode for a run and takes it back, also for a runner that was killed.
+"""Sets a power mode for a run and restores the earlier state, even after a runner was killed.
 
-What was there is written to a note before anything is changed. It lies where every runner of this
-machine finds it, since a mode is the machine's: the next start puts back what it tells.
+The earlier state is written to a note before any change. A mode belongs to the machine, so the note
+lies where every runner of this machine finds it, and the next runner restores the state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workloads.modes.mechanism import ROOT, Lacking
 from workloads.modes.mode import DEFAULT, PowerMode
 
 STATE = Path("/var/lib/traintrace")
-"""Kept over a reboot, as what nvpmodel sets is."""
+"""Folder of the note. It survives a reboot, as a mode set by nvpmodel does."""
 
 _NOTE = "power_mode.json"
 _CGROUPS = "cgroups"
@@ -32,9 +32,9 @@ _CGROUPS = "cgroups"
 
 @dataclass(frozen=True)
 class Setting:
-    """A mode in force. `settings`: what the run has, in MHz, cores and shares; `by`: what set it.
+    """A mode in force. `settings`: values in MHz, cores and shares; `by`: mechanism of each.
 
-    `share` is for containers to be limited to; a job on the host joins `cgroups` instead.
+    Containers are limited to `share`; a job on the host joins `cgroups` instead.
     """
 
     mode: PowerMode | None
@@ -44,15 +44,15 @@ class Setting:
     cgroups: list[Path] = field(default_factory=list)
 
     def facts(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Returns the setting as values for JSON."""
         return {"name": str(self.mode or DEFAULT), "settings": self.settings, "by": self.by}
 
 
 class PowerModes:
-    """The power modes of this machine, one at a time; a context.
+    """A context manager that sets the power modes of this machine, one at a time.
 
-    Entered, it puts back what a killed runner has left. `needed`: whether any mode will be set;
-    raises JobError where another runner does so, too.
+    Its entry restores the state that a killed runner has left. `needed`: whether any mode will be
+    set; the entry then raises JobError if another runner also sets modes.
     """
 
     def __init__(self, needed: bool, state: Path = STATE, root: Path = ROOT) -> None:
@@ -89,9 +89,9 @@ class PowerModes:
 
     @contextlib.contextmanager
     def applied(self, mode: PowerMode | None, containers: bool) -> Iterator[Setting]:
-        """Run the block in a mode. Raises JobError where the machine lacks what it sets."""
+        """Runs the block in a mode. Raises JobError if the machine lacks one of its settings."""
         if self._lock is not None:
-            self._restore()  # what could not be put back after the run before
+            self._restore()  # the part that could not be restored after the last run
         found = Machine(self._root)
         if mode is None:
             yield Setting(None, found.settings(), {})
@@ -116,7 +116,7 @@ class PowerModes:
         if cores is not None:
             if cores > len(cpus):
                 raise JobError(
-                    f"there are {len(cpus)} CPUs, and the power mode asks for {cores}",
+                    f"the power mode asks for {cores} CPUs, but there are {len(cpus)}",
                     "ask for fewer `cores`",
                 )
             settings["cores"] = cores
@@ -139,7 +139,10 @@ class PowerModes:
         self._write([*self._told(), one])
 
     def _restore(self) -> None:
-        """Put all back, the last first; what cannot be stays in the note. Raises JobError."""
+        """Restores everything in the note, the last change first.
+
+        A part that fails stays in the note. Raises JobError then.
+        """
         kinds = {kind.__name__: kind for kind in machine.MECHANISMS}
         left: list[dict[str, Any]] = []
         failed: Exception | None = None
@@ -155,8 +158,8 @@ class PowerModes:
         self._write(left)
         if failed is not None:
             raise JobError(
-                f"the power mode could not be taken back: {failed}",
-                f"put back what {self._note} tells, and remove it",
+                f"the earlier power mode could not be restored: {failed}",
+                f"restore the values in {self._note} by hand, and remove that file",
             )
 
     def _told(self) -> list[dict[str, Any]]:
@@ -165,7 +168,9 @@ class PowerModes:
         except FileNotFoundError:
             return []
         except (OSError, ValueError, TypeError) as error:
-            raise JobError(f"cannot read {self._note}: {error}", "see it, and remove it") from None
+            raise JobError(
+                f"cannot read {self._note}: {error}", "check it, and remove it"
+            ) from None
 
     def _write(self, told: list[dict[str, Any]]) -> None:
         with explained(f"cannot write {self._note}", "run as root"):

@@ -1,4 +1,4 @@
-"""Frequencies of a Jetson's GPU and memory, by the files that jetson_clocks writes."""
+"""Frequencies of a Jetson's GPU and memory, set with the files that jetson_clocks uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHARES = (0.5, 0.75, 1.0)
 
 
 class TegraGpu(Mechanism):
-    """The integrated GPU's limits in devfreq."""
+    """The limits of the integrated GPU in devfreq."""
 
     name = "devfreq"
     sets = "gpu_mhz"
@@ -32,28 +32,28 @@ class TegraGpu(Mechanism):
         )
 
     def now(self) -> float:
-        """MHz."""
+        """Returns the highest allowed frequency in MHz."""
         return self._limits.now()
 
     def choices(self) -> list[float]:
-        """MHz."""
+        """Returns some frequencies in MHz, the lowest first."""
         return self._limits.some()
 
     def remember(self) -> Before:
-        """Both limits."""
+        """Returns both limits."""
         return self._limits.remember()
 
     def set(self, value: float) -> None:
-        """Hold the GPU at `value` MHz."""
+        """Holds the GPU at `value` MHz."""
         self._limits.hold(value)
 
     def restore(self, before: Before) -> None:
-        """Put back both limits."""
+        """Restores both limits."""
         put_back(before)
 
 
 class TegraMemory(Mechanism):
-    """The clock of the external memory controller (EMC), which the boot processor keeps."""
+    """The clock of the external memory controller (EMC), which the boot processor controls."""
 
     name = "BPMP"
     sets = "memory_mhz"
@@ -62,31 +62,31 @@ class TegraMemory(Mechanism):
         super().__init__(root)
         self._clock = root / "sys/kernel/debug/bpmp/debug/clk/emc"
         if not (self._clock / "mrq_rate_locked").exists():
-            raise Lacking("debugfs shows no clock of a Tegra's memory (bpmp/debug/clk/emc)")
+            raise Lacking("debugfs shows no memory clock of a Tegra (bpmp/debug/clk/emc)")
 
     def now(self) -> float:
-        """MHz: the rate that is locked, else the highest."""
+        """Returns the locked rate in MHz, else the highest."""
         locked = read(self._clock / "mrq_rate_locked") != "0"
         return int(read(self._clock / ("rate" if locked else "max_rate"))) / _HZ
 
     def choices(self) -> list[float]:
-        """MHz: shares of the highest; the hardware takes the nearest that it has."""
+        """Returns shares of the highest rate in MHz; the hardware uses the nearest that it has."""
         highest = int(read(self._clock / "max_rate")) / _HZ
         return [round(highest * share) for share in _SHARES]
 
     def remember(self) -> Before:
-        """The rate, and whether it was locked."""
+        """Returns the rate and its lock flag."""
         files = (self._clock / "rate", self._clock / "mrq_rate_locked")
         return {str(path): read(path) for path in files}
 
     def set(self, value: float) -> None:
-        """Lock the rate."""
+        """Locks the rate at `value` MHz. Raises JobError if it is out of range."""
         low, high = (int(read(self._clock / name)) / _HZ for name in ("min_rate", "max_rate"))
         if not low <= value <= high:
-            raise JobError(f"memory has no {value:g} MHz", f"take {low:g} to {high:g}")
+            raise JobError(f"memory has no {value:g} MHz", f"choose {low:g} to {high:g}")
         write(self._clock / "mrq_rate_locked", "1")
         write(self._clock / "rate", str(round(value * _HZ)))
 
     def restore(self, before: Before) -> None:
-        """The rate first: once it is no longer locked it cannot be written."""
+        """Restores the rate, then the lock flag, since an unlocked rate cannot be written."""
         put_back(before)

@@ -1,1 +1,1 @@
-"""A trained model behind HTTP, and a client that asks it at a stated rate."""
+"""A server of a trained model over HTTP, and a client that sends requests at a fixed rate."""

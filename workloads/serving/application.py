@@ -1,7 +1,7 @@
-"""The WSGI application: a model, asked over HTTP as `workloads.serving.protocol` has it.
+"""The WSGI application: it answers the requests of `workloads.serving.protocol` with a model.
 
-Each POST to /predict that arrives whole is an `eval`, marked on the thread that answers it, with
-its number and with a `fetch` in it where the body is read.
+Each complete POST to /predict is marked as an `eval` with its number, on the thread that answers.
+Inside it, a `fetch` marks the reading of the body.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _METHODS = {"/health": "GET", "/predict": "POST"}
 
 
 class Application:
-    """Answers requests, on any number of threads at once, and counts them."""
+    """The application. It answers requests on any number of threads at once, and counts them."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Application:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self.answered = 0
-        """Requests for predictions that were answered with them."""
+        """Requests that were answered with predictions."""
         self.samples = 0
-        """Samples in these."""
+        """Samples in the answered requests."""
         self.refused = 0
-        """Requests that got an error instead of their answer."""
+        """Requests that were answered with an error."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         headers = [("Content-Type", "application/json")]
@@ -61,9 +61,7 @@ class Application:
         try:
             method = _METHODS.get(path)
             if method is None:
-                raise RequestError(
-                    HTTPStatus.NOT_FOUND, f"there is nothing but {' and '.join(_METHODS)}"
-                )
+                raise RequestError(HTTPStatus.NOT_FOUND, f"only {' and '.join(_METHODS)} exist")
             if environ["REQUEST_METHOD"] != method:
                 headers.append(("Allow", method))
                 raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} takes {method}")
@@ -79,7 +77,10 @@ class Application:
         return [body]
 
     def takes_its_samples(self) -> bool:
-        """Whether the model takes a sample as the checkpoint has it; also its first, slower run."""
+        """Returns whether the model accepts samples of the checkpoint's shape.
+
+        This is also the first, slower run of the model.
+        """
         sample = torch.zeros(1, *self._sample.dimensions, dtype=self._sample.dtype)
         try:
             return len(self._compute(sample)) == 1
@@ -87,7 +88,7 @@ class Application:
             return False
 
     def count_refused(self) -> None:
-        """Count a request that was refused, here or before it came here."""
+        """Counts a request that the application or the HTTP server refused."""
         with self._lock:
             self.refused += 1
 
@@ -118,7 +119,7 @@ class Application:
         try:
             return self._compute(samples)
         except (RuntimeError, MemoryError) as error:
-            # Such as a GPU without memory for this one: the next may be smaller.
+            # For example, the GPU lacks memory for this request; the next may be smaller.
             reason = str(error).partition("\n")[0]
             sys.stderr.write(f"error: a request could not be answered: {reason}\n")
             raise RequestError(
@@ -126,7 +127,7 @@ class Application:
             ) from None
 
     def _compute(self, samples: Tensor) -> list[int]:
-        # Inference mode is a thread's own.
+        # Inference mode applies per thread.
         with torch.inference_mode():
             outputs = self._model(samples.to(self._device))
             predictions: list[int] = self._workload.predict(outputs).tolist()

@@ -1,7 +1,7 @@
-"""Servers driven from outside: a client for each, over a Unix socket.
+"""Clients outside the job that send requests to its servers, one per server, over a Unix socket.
 
-The clients are processes beside the job, not in it: what is measured of the host's process or of
-the container is the server alone. They share the machine's CPUs with it.
+The clients are processes beside the job, so the job's process or container is only the server. The
+clients share the machine's CPUs with the servers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workloads.serving.endpoint import Endpoint
 
 SOCKET = "server.sock"
 _ANSWER_S = 300
-"""A server that does not answer for so long has failed."""
+"""Seconds after which a server without an answer has failed."""
 _ROUND_S = 0.05
 
 _Ended = subprocess.CompletedProcess[bytes]
@@ -28,7 +28,7 @@ _Ended = subprocess.CompletedProcess[bytes]
 
 @dataclass(frozen=True)
 class Server:
-    """A server that was started: its socket, and whether it has ended, which it should not yet."""
+    """A started server: its socket, and a function that returns whether it has ended."""
 
     socket: Path
     has_ended: Callable[[], bool]
@@ -45,10 +45,10 @@ def drive(
     note: Path | None = None,
     until: float | None = None,
 ) -> list[_Ended]:
-    """Once all servers answer, run `client --url URL` for each at once, to their ends.
+    """Waits until all servers answer, then runs `client --url URL` for all at once to their ends.
 
-    Raises BrokenJobError where a server ends before it has answered or never does, and
-    subprocess.TimeoutExpired where that lasts beyond `until`, of time.monotonic.
+    Raises BrokenJobError if a server ends before it answers or never answers, and
+    subprocess.TimeoutExpired if that lasts beyond `until`, a time of time.monotonic.
     """
     for server in servers:
         _wait_for(model, server, until)
@@ -61,7 +61,7 @@ def drive(
 
 
 def left(until: float | None) -> float | None:
-    """Seconds until then; None: without end."""
+    """Returns the seconds left until `until`; None: no limit."""
     return None if until is None else max(0.0, until - time.monotonic())
 
 

@@ -1,4 +1,4 @@
-"""A server as its client sees it: everything it says is checked, and bounded in size and time."""
+"""The client's view of a server: each answer is checked, and bounded in size and time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _HEALTH_S = 10.0
 
 
 class AnswerError(Exception):
-    """A request without an answer. `kind` is one of a few words, to be counted by.
+    """A request without a valid answer. Failures are counted by `kind`.
 
-    They are `refused` (no connection), `timeout`, `broken` (the connection), `status 500` and the
-    like, and `malformed` (no answer of this protocol).
+    A `kind` is `refused` (no connection), `timeout`, `broken` (the connection broke), `status 500`
+    or another status, or `malformed` (no answer of this protocol).
     """
 
     def __init__(self, kind: str) -> None:
@@ -33,7 +33,7 @@ class AnswerError(Exception):
 
 
 class Endpoint:
-    """The server at `url`, over at most `connections` connections, kept alive; for any threads."""
+    """The server at `url`, over at most `connections` kept-alive connections; thread-safe."""
 
     def __init__(self, url: str, connections: int = 1) -> None:
         self.url = url
@@ -47,17 +47,17 @@ class Endpoint:
         try:
             parsed = urllib3.util.parse_url(url)
         except LocationParseError as error:
-            raise JobError(f"{url!r} is no URL", mend) from error
+            raise JobError(f"{url!r} is not a URL", mend) from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise JobError(f"{url!r} is no URL of a server", mend)
+            raise JobError(f"{url!r} is not the URL of a server", mend)
         self._path = (parsed.path or "").rstrip("/")
-        # Not through a proxy of the environment: that would be measured, too.
+        # This ignores a proxy in the environment, which would distort the measurement.
         self._pool = urllib3.connectionpool.connection_from_url(
             url, maxsize=connections, block=True, retries=False
         )
 
     def check(self, model: str) -> None:
-        """Raise JobError unless a server of `model` answers here."""
+        """Raises JobError unless a server of `model` answers at this URL."""
         what = f"no server of {model} answers at {self.url}"
         mend = f"start one with `python -m workloads serve {model} --checkpoint FILE`"
         try:
@@ -73,7 +73,7 @@ class Endpoint:
                 raise JobError(f"{what}: it is another program", mend)
 
     def predict(self, body: bytes, samples: int, timeout_s: float) -> list[int]:
-        """The classes of the `samples` samples in `body`. Raises AnswerError."""
+        """Asks for the classes of the `samples` samples in `body`. Raises AnswerError."""
         match self._ask("POST", "/predict", body, timeout_s):
             case {"predictions": list(predictions)} if len(predictions) == samples and all(
                 isinstance(prediction, int) for prediction in predictions
@@ -83,7 +83,7 @@ class Endpoint:
                 raise AnswerError("malformed")
 
     def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         self._pool.close()
 
     def _ask(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Any:
@@ -103,7 +103,7 @@ class Endpoint:
             try:
                 answer = _read(response, deadline)
             finally:
-                # One that was read to its end has given its connection back before.
+                # A response read to its end has already returned its connection to the pool.
                 response.close()
         except NewConnectionError:
             raise AnswerError("refused") from None

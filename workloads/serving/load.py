@@ -1,9 +1,9 @@
-"""Load on a server: requests at a stated rate, in an open loop.
+"""The load on a server: requests at a fixed rate, in an open loop.
 
-Requests are due at times that are drawn beforehand, and no answer that is late puts off the next
-one. Latency is measured from when a request was due, not from when it was sent: a server that
-stands still for a second makes all of that second's requests wait, also those that found no free
-connection and were sent only afterwards. Measured from the sending, these would look quick
+The times at which requests are due are drawn beforehand, and a late answer does not delay the next
+request. A latency is measured from the time the request was due, not from the time it was sent. If
+a server stalls for a second, all requests of that second wait, including those that found no free
+connection and were sent afterwards. Measured from the time they were sent, these would look fast
 ("coordinated omission").
 """
 
@@ -37,7 +37,7 @@ from workloads.serving.protocol import MAX_BODY, encode
 
 MAX_REQUESTS = 10_000_000
 _WAITING = 10_000
-"""Requests that may be due and wait for a connection; those beyond are dropped."""
+"""Maximum number of due requests that wait for a connection; further requests are dropped."""
 _LATE_S = 0.01
 _MAX_DISTINCT = 256
 _MAX_BYTES = 64 << 20
@@ -45,7 +45,7 @@ _MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Call:
-    """A request, ready to be sent, and the labels of its samples."""
+    """A request that is ready to send, and the labels of its samples."""
 
     body: bytes
     labels: list[int]
@@ -53,11 +53,12 @@ class Call:
 
 @dataclass
 class Tally:
-    """What became of the requests. Times are of time.monotonic.
+    """The counts and latencies of the requests. `started` is a time of time.monotonic.
 
-    `due` were to be sent. `dropped` of them never were: too many waited, or their time was up
-    before a connection was free. `late` were sent over 10 ms after they were due. `wrong` counts
-    samples. `latencies` are the seconds from due to answer, in the order of the answers.
+    `due` requests were to be sent. `dropped` of them were never sent: too many waited, or no
+    connection was free before their timeout. `late` were sent more than 10 ms after they were due.
+    `wrong` counts samples with a wrong prediction. `latencies` are the seconds from due to answer,
+    in the order of the answers. `last_due` and `last_answer` are seconds from `started`.
     """
 
     started: float = field(default_factory=time.monotonic)
@@ -73,9 +74,9 @@ class Tally:
 
 
 def request(options: RequestOptions) -> dict[str, object]:
-    """Send requests to a server; gives a summary. Raises JobError where none answers at first.
+    """Sends requests to a server and returns a summary. Raises JobError if no server answers.
 
-    Latencies are from due to answer, over the requests that were answered.
+    Latencies are from due to answer, over the answered requests.
     """
     due_times = _schedule(options)
     endpoint = Endpoint(options.url, options.connections)
@@ -100,7 +101,10 @@ def request(options: RequestOptions) -> dict[str, object]:
 
 
 def arrivals(kind: Arrivals, rate: float, seed: int) -> Iterator[float]:
-    """When requests are due, in seconds from the start, without end: `rate` a second."""
+    """Yields times at which requests are due, in seconds from the start, at `rate` per second.
+
+    The iterator has no end.
+    """
     if kind is Arrivals.UNIFORM:
         return (number / rate for number in itertools.count(1))
     # Exponential gaps make a Poisson process.
@@ -109,9 +113,9 @@ def arrivals(kind: Arrivals, rate: float, seed: int) -> Iterator[float]:
 
 
 def draw_calls(batches: Iterable[Batch]) -> list[Call]:
-    """Requests made beforehand, a batch each: the first 256, or 64 MiB of them.
+    """Makes requests of one batch each: the first 256, or 64 MiB of them.
 
-    Raises JobError where one is more than a server takes.
+    Raises JobError if a request is larger than a server accepts.
     """
     calls: list[Call] = []
     size = 0
@@ -132,7 +136,7 @@ def draw_calls(batches: Iterable[Batch]) -> list[Call]:
 def offer(
     endpoint: Endpoint, calls: list[Call], due_times: Iterator[float], options: RequestOptions
 ) -> Tally:
-    """Send `calls` in turn, one at each of `due_times`, seconds from now on; waits for the last."""
+    """Sends `calls` in turn, one at each of `due_times` (seconds from now). Waits for the last."""
     waiting = threading.BoundedSemaphore(options.connections + _WAITING)
     lock = threading.Lock()
     tally = Tally()
@@ -147,7 +151,7 @@ def offer(
     with _pool(options.connections) as submit, Progress("request", expected) as progress:
         for offset in due_times:
             due = tally.started + offset
-            # Never early, and at once where it is due already.
+            # A request is never sent early, and at once if it is already due.
             time.sleep(max(0.0, due - time.monotonic()))
             call = calls[tally.due % len(calls)]
             tally.due += 1
@@ -193,7 +197,10 @@ def _send(
 
 @contextmanager
 def _pool(threads: int) -> Iterator[Callable[..., None]]:
-    """Gives what hands a call to the threads; they end, and their defects rise, with the block."""
+    """Yields a function that hands a call to the threads.
+
+    The threads end with the block, and an exception in one of them is raised there.
+    """
     broken: list[Future[None]] = []
 
     def note(future: Future[None]) -> None:
@@ -220,16 +227,16 @@ def _schedule(options: RequestOptions) -> Iterator[float]:
     if requests is not None and seconds is None:
         return itertools.islice(times, requests)
     if requests is not None or seconds is None:
-        raise JobError("how many requests is not said, or said twice", _MEND_NUMBER)
+        raise JobError("the number of requests is not set, or set twice", _MEND_NUMBER)
     if options.rate * seconds > MAX_REQUESTS:
         raise JobError(
-            f"{options.rate:g} requests a second for {seconds:g} s are over {MAX_REQUESTS}",
+            f"{options.rate:g} requests per second for {seconds:g} s exceed {MAX_REQUESTS}",
             "lower --rate or --seconds",
         )
     return itertools.takewhile(lambda time: time <= seconds, times)
 
 
-_MEND_NUMBER = "give either --requests or --seconds"
+_MEND_NUMBER = "give --requests or --seconds, not both"
 
 
 def _summary(tally: Tally) -> dict[str, object]:

@@ -1,11 +1,11 @@
-"""What client and server say to each other: JSON over HTTP.
+"""The protocol between client and server: JSON over HTTP.
 
-    GET /health     {"model": "lenet", "classes": 10, "sample": {"dimensions": [1, 28, 28],
+    GET /health     answers {"model": "lenet", "classes": 10, "sample": {"dimensions": [1, 28, 28],
                     "dtype": "float32"}, "step": 200, "answered": 0, "refused": 0}
-    POST /predict   {"samples": [SAMPLE, ...]}, each a nested list of numbers of these dimensions,
-                    as the data set hands them to the model: {"predictions": [CLASS, ...]}
+    POST /predict   takes {"samples": [SAMPLE, ...]} and answers {"predictions": [CLASS, ...]}
 
-What is not answered so gets {"error": "..."} with a status of 400 or above.
+A SAMPLE is a nested list of numbers with the dimensions in /health, as the data set gives it to the
+model. Every other answer is {"error": "..."} with a status of 400 or above.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import Tensor
 from workloads.data.sets import SampleShape
 
 MAX_BODY = 8 << 20
-"""Bytes of a request: two samples of 3 x 224 x 224 numbers at full length."""
+"""Maximum bytes of a request: two samples of 3 x 224 x 224 numbers with all digits."""
 
 
 class RequestError(Exception):
-    """A request that is not answered; `status` says why in a number."""
+    """A refused request, with the HTTP status of the answer."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
         super().__init__(why)
@@ -32,12 +32,12 @@ class RequestError(Exception):
 
 
 def encode(samples: Tensor) -> bytes:
-    """The body of a request for the predictions of `samples`, [sample, ...]."""
+    """Returns the body of a request for predictions of `samples`, [sample, ...]."""
     return json.dumps({"samples": samples.tolist()}, allow_nan=False).encode()
 
 
 def decode(body: bytes, shape: SampleShape) -> Tensor:
-    """The samples of a request, [sample, *shape.dimensions]. Raises RequestError."""
+    """Returns the samples in a request, [sample, *shape.dimensions]. Raises RequestError."""
     try:
         request = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -56,21 +56,21 @@ def _tensor(samples: list[object], shape: SampleShape) -> Tensor:
         raise _bad("the samples are not numbers in lists of equal lengths") from None
     if exact.shape[1:] != shape.dimensions:
         found, wanted = (list(dimensions) for dimensions in (exact.shape[1:], shape.dimensions))
-        raise _bad(f"a sample has the dimensions {wanted}, not {found}")
+        raise _bad(f"a sample needs the dimensions {wanted}, but has {found}")
     tensor = exact.to(shape.dtype)
     if shape.dtype.is_floating_point:
         if not tensor.isfinite().all():
-            raise _bad(f"a number is no finite {_name(shape.dtype)}")
+            raise _bad(f"a number is not a finite {_name(shape.dtype)}")
     elif not (tensor == exact).all():
-        raise _bad(f"a number is no {_name(shape.dtype)}")
+        raise _bad(f"a number is not an exact {_name(shape.dtype)}")
     elif shape.vocabulary and not ((exact >= 0) & (exact < shape.vocabulary)).all():
-        # An embedding on a GPU would end the whole process.
-        raise _bad(f"a token is not from 0 to {shape.vocabulary - 1}")
+        # On a GPU, such a token in an embedding would end the whole process.
+        raise _bad(f"a token is not in the range 0 to {shape.vocabulary - 1}")
     return tensor
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _bad(why: str) -> RequestError:

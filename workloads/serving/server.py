@@ -1,8 +1,7 @@
-"""Serving: a trained model from its checkpoint, behind HTTP, until Ctrl-C or SIGTERM.
+"""Serving of a trained model from its checkpoint over HTTP, until Ctrl-C or SIGTERM.
 
-The marks are `model_load`, then `inference` around all serving, with an `eval` a request on the
-threads that answer. There is no `data_load`: what the model has to know of its data set is in the
-checkpoint.
+The marks are `model_load`, then `inference` around all serving, with one `eval` per request on the
+threads that answer. There is no `data_load`, since the checkpoint has the shape of the data set.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from workloads.serving.protocol import MAX_BODY
 
 _CONNECTIONS = 100
 _HEADER_BYTES = 16 << 10
-# Waitress puts longer bodies into a file: a sample of an image model is no write to the disk.
+# Waitress writes longer bodies to a file. This limit keeps a sample of an image model in memory.
 _IN_MEMORY = 4 << 20
 
 
 def serve(options: ServeOptions) -> dict[str, object]:
-    """Answer requests until Ctrl-C or SIGTERM; gives a summary. Raises JobError.
+    """Answers requests until Ctrl-C or SIGTERM and returns a summary. Raises JobError.
 
-    Says on stderr where it listens, once it does.
+    Prints its address on stderr once it listens.
     """
     workload = models.load(options.model)
     device = choose_device(options.device)
@@ -49,15 +48,15 @@ def serve(options: ServeOptions) -> dict[str, object]:
             state = load_checkpoint(workload, options.checkpoint, device)
             if state.sample is None:
                 raise JobError(
-                    f"{options.checkpoint} does not say what its model was trained on",
-                    "it is of an older version: train again",
+                    f"{options.checkpoint} lacks the shape of its training data",
+                    "an older version wrote it; train again",
                 )
             model = build_model(workload, state.sample, device)
             checkpoint.restore(model, state, options.checkpoint)
             application = Application(workload, model, state, state.sample, device)
             if not application.takes_its_samples():
                 raise JobError(
-                    f"{options.checkpoint} states samples that its model does not take",
+                    f"{options.checkpoint} gives a sample shape that its model does not accept",
                     "name a checkpoint.pt that `train` wrote for this model",
                 )
         with phases.phase("inference"):
@@ -74,8 +73,8 @@ def serve(options: ServeOptions) -> dict[str, object]:
 
 
 def _run(application: Application, listener: socket.socket, options: ServeOptions) -> float:
-    """Serve; gives the seconds of it."""
-    # Clients that go away or queue up are daily business; a defect is still logged.
+    """Serves requests and returns the seconds that it served."""
+    # Clients often disconnect or queue up, so warnings are hidden; defects are still logged.
     logging.getLogger("waitress").setLevel(logging.ERROR)
     channels: dict[int, Any] = {}
     started = time.monotonic()
@@ -98,11 +97,11 @@ def _run(application: Application, listener: socket.socket, options: ServeOption
                     clear_untrusted_proxy_headers=False,
                     ident=None,
                 )
-            assert isinstance(server, BaseWSGIServer)  # as for any one socket
+            assert isinstance(server, BaseWSGIServer)  # as always with a single socket
             server.channel_class = _channel_class(application)
             sys.stderr.write(f"Serving {options.model} at {_address(listener)}\n")
             sys.stderr.flush()
-            # Ends at a KeyboardInterrupt, when the requests that are being answered are.
+            # It ends at a KeyboardInterrupt, after the requests in progress are answered.
             server.run()
     except KeyboardInterrupt:
         pass
@@ -113,16 +112,16 @@ def _run(application: Application, listener: socket.socket, options: ServeOption
 
 def _channel_class(application: Application) -> type[HTTPChannel]:
     class Refusal(ErrorTask):
-        """Waitress's own answer to what is no HTTP, or too large."""
+        """Waitress's own answer to a request that is not HTTP, or too large."""
 
         def execute(self) -> None:
             application.count_refused()
             super().execute()
 
     class Channel(HTTPChannel):
-        """A connection that is dropped when a request takes too long to come in.
+        """A connection that is dropped if a request takes too long to arrive.
 
-        Waitress drops connections that say nothing; one byte now and then would keep them.
+        Waitress itself drops only silent connections; an occasional byte would keep them open.
         """
 
         error_task_class = Refusal
@@ -142,7 +141,7 @@ def _channel_class(application: Application) -> type[HTTPChannel]:
 
 @contextmanager
 def _until_asked_to_end() -> Iterator[None]:
-    """Ctrl-C and SIGTERM raise KeyboardInterrupt in the block; a second one ends the process."""
+    """Lets Ctrl-C and SIGTERM raise KeyboardInterrupt in the block; a second ends the process."""
 
     def end(*_: object) -> None:
         put_back()
@@ -153,7 +152,8 @@ def _until_asked_to_end() -> Iterator[None]:
             signal.signal(number, handler)
 
     before: dict[int, Any] = {}
-    # Only the main thread has signals, and what a shell ignores for its background jobs stays so.
+    # Only the main thread handles signals. Signals that a shell ignores for its background jobs
+    # stay ignored.
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -164,13 +164,13 @@ def _until_asked_to_end() -> Iterator[None]:
         put_back()
 
 
-_MEND_PORT = "name another --host or --port; port 0 is a free one"
-_MEND_SOCKET = "name another --socket, in a folder that is there"
+_MEND_PORT = "name another --host or --port; --port 0 takes any free port"
+_MEND_SOCKET = "name another --socket, in an existing folder"
 
 
 @contextmanager
 def _listener(options: ServeOptions) -> Iterator[socket.socket]:
-    """A socket that holds the address, and does not listen yet: the model is not there yet."""
+    """Yields a socket bound to the address. It does not listen yet: the model is loaded first."""
     if options.socket is None:
         with _bound(options.host, options.port) as listener:
             yield listener
@@ -180,7 +180,7 @@ def _listener(options: ServeOptions) -> Iterator[socket.socket]:
         with explained(f"cannot listen at {path}", _MEND_SOCKET):
             listener.bind(str(path))
         try:
-            path.chmod(0o666)  # as open to all of this machine as a port of it is
+            path.chmod(0o666)  # open to all users of this machine, as a port is
             yield listener
         finally:
             path.unlink(missing_ok=True)
@@ -192,7 +192,7 @@ def _bound(host: str, port: int) -> socket.socket:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:
-            raise JobError(f"{what}: no host has such a name", _MEND_PORT) from error
+            raise JobError(f"{what}: this is not a valid host name", _MEND_PORT) from error
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
         try:

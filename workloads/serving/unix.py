@@ -1,4 +1,4 @@
-"""HTTP over a Unix socket, for urllib3: a way to a server that has no network."""
+"""HTTP over a Unix socket for urllib3, to reach a server without a network."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import NewConnectionError
 
 SCHEME = "unix:"
-"""What an address begins with; the path of the socket follows."""
+"""Prefix of an address; the path of the socket follows."""
 
 _CREDENTIALS = struct.Struct("3i")
 
 
 class Pool(HTTPConnectionPool):
-    """Connections to the server that listens at the socket `path`."""
+    """The connections to the server that listens on the socket `path`."""
 
     def __init__(self, path: str, **options: Any) -> None:
         super().__init__("localhost", **options)
@@ -45,7 +45,7 @@ class _Connection(HTTPConnection):
 
 
 def listener(path: str) -> int:
-    """The id of the process that listens at the socket. Raises OSError where none does."""
+    """Returns the id of the process that listens on the socket. Raises OSError if none does."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(path)
         told = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

@@ -1,4 +1,4 @@
-"""Where data and output of a run lie: the machine's disk, memory, a folder, a slower medium."""
+"""Storage of a run's data and output: the machine's disk, memory, a folder, a slower medium."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CATALOGUE = Path(__file__).parent / "reference" / "media.toml"
 
 @dataclass(frozen=True)
 class Medium:
-    """A medium by its name: `folder` of the user's, or none; `speed` to limit it to, or none.
+    """A storage medium. `folder`: the user's folder, if any; `speed`: the limit, if any.
 
-    `about` and `source` say what the speed is of.
+    `about` names the device that has this speed, `source` the origin of the numbers.
     """
 
     name: str
@@ -31,7 +31,10 @@ class Medium:
 
 
 def find(name: str) -> Medium:
-    """`disk`, `ram`, one of reference/media.toml, or a folder by its whole path; else JobError."""
+    """Returns the medium of this name: `disk`, `ram`, a name in reference/media.toml, or a path.
+
+    A path is the absolute path of a folder. Raises JobError for any other name.
+    """
     if name in (DISK, RAM):
         return Medium(name)
     if name.startswith("/"):
@@ -40,7 +43,7 @@ def find(name: str) -> Medium:
     if name not in known:
         raise JobError(
             f"there is no medium {name!r}",
-            f"take {DISK}, {RAM}, {', '.join(known)}, or a folder by its whole path",
+            f"name {DISK}, {RAM}, {', '.join(known)}, or the absolute path of a folder",
         )
     told = known[name]
     speed = Speed(**{field.name: int(told[field.name]) for field in fields(Speed)})

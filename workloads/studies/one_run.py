@@ -1,4 +1,4 @@
-"""One run of a study: its conditions set, its job made and recorded, its result kept."""
+"""One run of a study: sets its conditions, runs and records its job, and keeps its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAX_BYTES = 1 << 20
 
 
 def read(folder: Path, run: Run) -> dict[str, Any] | None:
-    """How a run went; None where it has not ended."""
+    """Returns the result of a run; None if it has not ended."""
     path = folder / RUNS / run.id / _RUN
     try:
         found: dict[str, Any] = read_json(path, dict[str, Any], _MAX_BYTES)
@@ -42,10 +42,10 @@ def read(folder: Path, run: Run) -> dict[str, Any] | None:
 
 
 def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerModes) -> None:
-    """Make a run from the start; what goes wrong in it is its result."""
+    """Makes a run from the start. A failure becomes the result of the run, not an error."""
     place = folder / RUNS / run.id
     with as_invoking_user():
-        shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
+        shutil.rmtree(place, ignore_errors=True)  # an interrupted run may have left it
         place.mkdir()
     factors = run.factors
     scratch = Scratch(folder, scratch_bytes, media.find(factors.medium))
@@ -91,14 +91,14 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
 
 
 def write(path: Path, facts: dict[str, Any]) -> None:
-    """Write JSON, all of it or nothing, with the rights of the study's user."""
+    """Writes JSON, either all of it or nothing, with the rights of the study's user."""
     with as_invoking_user():
         write_whole(path, (json.dumps(facts, indent=1) + "\n").encode())
 
 
 @contextlib.contextmanager
 def _medium(job: Job, factors: Factors, scratch: Scratch) -> Iterator[dict[str, Any]]:
-    """Run the block with the cache and the medium that are asked for; gives what the medium is."""
+    """Runs the block with the cache and medium of `factors`. Yields facts about the medium."""
     medium = scratch.medium
     facts: dict[str, Any] = {"name": medium.name}
     with contextlib.ExitStack() as stack:
@@ -107,7 +107,7 @@ def _medium(job: Job, factors: Factors, scratch: Scratch) -> Iterator[dict[str, 
             test = stack.enter_context(SpeedTest(scratch.mount, medium.speed))
             drop_caches()
             beneath = test.measure()
-            require_as_fast(beneath, medium.speed, "what the medium lies on")
+            require_as_fast(beneath, medium.speed, "the disk under the medium")
         if factors.cache == "dropped":
             drop_caches()
         elif job.data is not None:
@@ -133,7 +133,7 @@ def _run(job: Job, factors: Factors, scratch: Scratch, mode: Setting, image: str
     count = factors.containers
     if not count:
         return run_on_host(replace(job, cgroups=mode.cgroups))
-    # Mode and medium are the machine's: what they leave, all containers have together.
+    # Mode and medium belong to the machine; the containers share what they allow.
     limits = Limits(
         cpus=mode.share.quota / count if mode.share.quota else factors.cpus,
         memory_bytes=None if factors.memory is None else parse_bytes(factors.memory),

@@ -1,11 +1,11 @@
-"""Runs a study: one run after the other, each with its trace; resumes where it was stopped.
+"""Runs a study: one run after the other, each with its trace. Resumes a study that was stopped.
 
-A study's folder:
+The folder of a study:
 
-    study.json          what was declared: a folder is of one study for good
-    scratch.img         the file system of its own
-    runs/ID/run.json    how the run went; there once it has ended, done or failed
-    runs/ID/run.trace   what was recorded of it
+    study.json          the declaration; the folder cannot be used for another study
+    scratch.img         the study's own file system
+    runs/ID/run.json    the result of the run, written when it has ended, done or failed
+    runs/ID/run.trace   the recording of the run
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a study is: the run that begins, or none once all have ended."""
+    """The progress of a study. `run`: the run that begins, None once all have ended."""
 
     done: int
     failed: int
@@ -49,12 +49,12 @@ class Progress:
 def run_study(
     study: Study, folder: Path, scratch_bytes: int, show: Callable[[Progress], None]
 ) -> dict[str, object]:
-    """Make every run that has not ended yet; gives how many were done and failed.
+    """Makes every run that has not ended yet. Returns the numbers of runs done and failed.
 
-    Raises JobError where the folder is another study's or another runner's.
+    Raises JobError if the folder belongs to another study or another runner uses it.
     """
     folder = folder.absolute()
-    mend = "name another one with -o"
+    mend = "name another folder with -o"
     with explained(f"cannot use the folder {folder}", mend), as_invoking_user():
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
     with _alone(folder):
@@ -104,13 +104,13 @@ def _declare(study: Study, folder: Path) -> None:
         before = None
     if before != told:
         raise JobError(
-            f"{folder} is of another study, or of other settings of it",
+            f"{folder} belongs to another study, or to this study with other settings",
             "name another folder with -o, or give the same --scale, --repeats and --seed",
         )
 
 
 def _sweep() -> None:
-    """Remove containers of runners that were killed, where a daemon is there."""
+    """Removes containers of killed runners if a Docker daemon answers."""
     from workloads.containers import image
     from workloads.containers.run import remove_leftovers
 
@@ -119,7 +119,7 @@ def _sweep() -> None:
 
 
 def _require_own(fd: int, folder: Path) -> None:
-    """Raise JobError where another user could lead astray what is written into the folder."""
+    """Raises JobError if another user could redirect the files written into the folder."""
     user = invoking_user()
     owner = user[0] if user else os.geteuid()
     for path, status in (
@@ -127,11 +127,11 @@ def _require_own(fd: int, folder: Path) -> None:
         (folder / RUNS, os.stat(RUNS, dir_fd=fd, follow_symlinks=False)),
     ):
         if not stat.S_ISDIR(status.st_mode):
-            raise JobError(f"{path} is no folder", "name another folder with -o")
+            raise JobError(f"{path} is not a folder", "name another folder with -o")
         if status.st_uid not in (owner, os.geteuid()) or status.st_mode & 0o002:
             raise JobError(
-                f"{path} is another user's, or others may write to it",
-                "study in a folder of your own: -o",
+                f"{path} belongs to another user, or other users may write to it",
+                "name a folder of your own with -o",
             )
 
 
@@ -142,7 +142,9 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise JobError(f"{folder} is being run already", "wait for it to end") from None
+            raise JobError(
+                f"another process runs the study in {folder}", "wait for it to end"
+            ) from None
         _require_own(fd, folder)
         yield
     finally:

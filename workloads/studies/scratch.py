@@ -1,4 +1,4 @@
-"""A file system of a study's own, on a loop device: its write-backs are nobody else's."""
+"""A file system of the study's own, on a loop device, so that only its run writes to it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ IMAGE = "scratch.img"
 MOUNT = "scratch"
 MEMORY = "memory"
 
-_MEND_FOLDER = "see that its folder is there, and takes a file of the size that --scratch gives"
+_MEND_FOLDER = "check that its folder exists and has room for a file of the size in --scratch"
 _OF_MEMORY = 0.5
-"""The share of the free memory that a medium of memory may take."""
+"""The share of the free memory that the medium `ram` may take."""
 
 
 class Scratch:
-    """Mounted while a run is made; a context. Its image is kept from run to run.
+    """The file system of a run. A context manager: it is mounted inside the block.
 
-    The image lies in the study's folder; of the medium `ram` on a tmpfs, which goes with the run;
-    of a user's folder there, until `remove`.
+    The image is kept from run to run. It lies in the study's folder. With the medium `ram` it lies
+    on a tmpfs that ends with the run; with a user's folder it lies there until `remove`.
     """
 
     def __init__(self, folder: Path, size_bytes: int, medium: Medium) -> None:
@@ -46,7 +46,7 @@ class Scratch:
             self.image = medium.folder / f"traintrace-{digest}.img"
 
     def __enter__(self) -> Scratch:
-        """Mount it; what a killed run left mounted is taken down before. Raises JobError."""
+        """Unmounts what a killed run left, then mounts the file system. Raises JobError."""
         self.close()
         try:
             self._mount()
@@ -70,7 +70,7 @@ class Scratch:
             with explained(f"cannot make {self.image}", _MEND_FOLDER):
                 self._make()
         self.mount.mkdir(mode=0o755, exist_ok=True)
-        # Held open: others may own the folders, and put something else in the place of these.
+        # By descriptor: other users may own the parent folders and replace the paths.
         with _held(self.image, os.O_RDWR) as image, _held(self.mount, os.O_DIRECTORY) as mount:
             _run(
                 ["mount", "--no-canonicalize", "-o", "loop,nosuid,nodev",
@@ -83,20 +83,20 @@ class Scratch:
 
     @property
     def device(self) -> str:
-        """MAJOR:MINOR of what is mounted, as the kernel's events name it."""
+        """MAJOR:MINOR of the mounted device, as the kernel's events name it."""
         number = self.mount.stat().st_dev
         return f"{os.major(number)}:{os.minor(number)}"
 
     @property
     def node(self) -> str:
-        """The device's file, such as /dev/loop3."""
+        """The device node, such as /dev/loop3."""
         return f"/dev/{Path('/sys/dev/block', self.device).resolve().name}"
 
     def close(self) -> None:
-        """Unmount it, as often as it is mounted, and free its loop devices and their limits."""
+        """Removes all mounts of the image, its loop devices and their limits."""
         devices = list(_loop_devices(self.image)) if _is_own(self.image) else []
         numbers = {_number(device) for device in devices}
-        if os.path.ismount(self.mount):  # which may be another medium's, after a kill
+        if os.path.ismount(self.mount):  # after a kill, another medium may be mounted there
             numbers.add(self.device)
         throttle.take_down(self._folder, numbers)
         _unmount(self.mount)
@@ -105,7 +105,7 @@ class Scratch:
         _unmount(self._memory)
 
     def remove(self) -> None:
-        """Remove the image from a user's folder, which it is a guest of."""
+        """Removes the image from a user's folder; does nothing for other media."""
         if self.medium.folder is not None and _is_own(self.image):
             self.close()
             self.image.unlink()
@@ -124,20 +124,20 @@ class Scratch:
 
 
 def require_root() -> None:
-    """Raise JobError where no file system can be mounted."""
+    """Raises JobError unless this process is root, which mounting needs."""
     if os.geteuid() != 0:
         raise JobError("a study mounts a file system of its own", "run it as root (sudo)")
 
 
 def drop_caches() -> None:
-    """Write back what is dirty and drop the page cache, dentries and inodes."""
+    """Writes back dirty pages and drops the page cache, dentries and inodes."""
     os.sync()
     with contextlib.suppress(PermissionError):
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
 
 
 def fill_cache(folder: Path) -> None:
-    """Read all files of a folder, so that the page cache has what fits into it."""
+    """Reads all files of a folder into the page cache, as far as they fit."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb", buffering=0) as file:
@@ -168,7 +168,7 @@ def _quietly(command: list[str]) -> int:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a regular file of ours is there, and no link to one."""
+    """Returns whether `path` is a regular file of this user, not a link to one."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -178,15 +178,15 @@ def _is_own(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _held(path: Path, flags: int) -> Iterator[int]:
-    """A descriptor of a file or folder of ours. JobError for a link, and for another user's."""
-    with explained(f"cannot use {path}", "remove it, or study in a folder of your own"):
+    """Opens a file or folder of this user. Raises JobError for a link or another user's file."""
+    with explained(f"cannot use {path}", "remove it, or use a study folder of your own"):
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise JobError(
-                f"{path} is another user's, or others may write to it",
-                "remove it, or study in a folder of your own",
+                f"{path} belongs to another user, or other users may write to it",
+                "remove it, or use a study folder of your own",
             )
         yield fd
     finally:
@@ -197,7 +197,7 @@ def _run(command: list[str], fds: tuple[int, ...] = ()) -> None:
     try:
         subprocess.run(command, capture_output=True, text=True, check=True, pass_fds=fds)
     except FileNotFoundError:
-        raise JobError(f"{command[0]} is not there", "install e2fsprogs and mount") from None
+        raise JobError(f"{command[0]} is not installed", "install e2fsprogs and mount") from None
     except subprocess.CalledProcessError as error:
         words = " ".join(error.stderr.split())[:300]
-        raise BrokenJobError(f"{command[0]} failed: {words}", "see the scratch image") from None
+        raise BrokenJobError(f"{command[0]} failed: {words}", "check the scratch image") from None

@@ -1,4 +1,4 @@
-"""How fast a file system is read, cold: whether a medium is what it is said to be."""
+"""The speed of cold reads from a file system, to check a medium against its declaration."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ _NAME = "speed-test"
 _BLOCK = 1 << 20
 _PAGE = 4096
 _SECONDS = 0.5
-"""That reading lasts at a medium's speed; less where the file would be too large or too small."""
+"""Time that reading takes at the medium's speed; the bounds on the file's size may change it."""
 _LEAST_BYTES, _MOST_BYTES = 4 << 20, 256 << 20
 _LEAST_READS, _MOST_READS = 16, 2000
 _SLACK = 1.5
-"""A limit is kept on average: what is let through at once at first is of a tenth of a second."""
+"""Tolerance: the kernel keeps a limit on average, and lets a tenth of a second's worth through at
+once at first."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one reader, through the page cache: bytes a second in order, pages a second at random."""
+    """The speed of one reader through the page cache.
+
+    Bytes per second of sequential reads, and pages per second of random reads.
+    """
 
     read_bytes_per_s: float
     read_iops: float
 
 
 class SpeedTest:
-    """A file that is read again and again; a context, after which it is gone."""
+    """A file for repeated reads. A context manager: its exit removes the file."""
 
     def __init__(self, folder: Path, speed: Speed) -> None:
         self._path = folder / _NAME
@@ -55,7 +59,7 @@ class SpeedTest:
         self._path.unlink(missing_ok=True)
 
     def measure(self) -> Measured:
-        """Read the file in order, then pages of it at random, none of it from the page cache."""
+        """Reads the file sequentially, then pages of it at random, without the page cache."""
         size = self._blocks * _BLOCK
         fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -77,17 +81,17 @@ class SpeedTest:
 
 
 def require_as_fast(found: Measured, speed: Speed, where: str) -> None:
-    """Raise BrokenJobError where what the medium lies on is slower than the medium."""
+    """Raises BrokenJobError if the disk under the medium is slower than the medium."""
     if found.read_bytes_per_s < speed.read_bytes_per_s:
         raise BrokenJobError(
-            f"{where} is read with {_mb(found.read_bytes_per_s)}, slower than the medium with "
+            f"{where} reads {_mb(found.read_bytes_per_s)}, slower than the medium's "
             f"{_mb(speed.read_bytes_per_s)}",
-            "run it on a machine with a faster disk, or leave out this medium",
+            "use a machine with a faster disk, or leave out this medium",
         )
 
 
 def require_limited(found: Measured, speed: Speed) -> None:
-    """Raise BrokenJobError where a limit is not in force."""
+    """Raises BrokenJobError if a limit is not in force."""
     if (
         found.read_bytes_per_s > _SLACK * speed.read_bytes_per_s
         or found.read_iops > _SLACK * speed.read_iops

@@ -1,19 +1,19 @@
-"""A study: a TOML file of factors, and the runs that their combinations make.
+"""A study: a TOML file of factors. Every combination of their values is a run.
 
 name = "quick"
 about = "host against one and four containers, in minutes"
 paper = "001"
 repeats = 3
 scale = 0.005                  # share of the papers' samples and epochs
-image = "mine:1"               # of the containers; without it one is made of this machine
+image = "mine:1"               # container image; default: one made from this machine
 
 [[runs]]                       # every combination of the lists is a run
 model = ["lenet", "squeezenet"]
-where = ["host", "1", "4"]     # so many containers at once
+where = ["host", "1", "4"]     # host, or the number of containers at once
 mode = ["train"]
 workers = [4]
-threads = ["share"]            # of torch: a number, or this machine's CPUs by the most containers
-power_mode = [{}, {cores = 1, cpu_quota = 0.5}]   # or "machine": some of the machine's own
+threads = ["share"]            # torch's: a number, or CPUs divided by the most containers at once
+power_mode = [{}, {cores = 1, cpu_quota = 0.5}]   # or "machine": a selection of its own modes
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ _NOT_OF = {"infer": ("epochs",), "serve": ("epochs", "workers")}
 
 @dataclass(frozen=True)
 class Factors:
-    """What a run is of. `where`: host, or the number of containers. None: the job's own default.
+    """The factors of a run. None: the job's own default.
 
-    `cache`: whether the page cache is dropped before the run, or has the data (kept). `medium`:
-    where data and output lie (`workloads.studies.media`). `rate`, `requests`: where the mode is
-    serve, how many requests a second each server is sent, and how many in all. `power_mode` None:
-    the machine's.
+    `where`: host, or the number of containers. `cache`: dropped (the page cache is dropped before
+    the run) or kept (the data is read into it). `medium`: the storage of data and output
+    (`workloads.studies.media`). `rate`, `requests`: with the mode serve, requests per second to
+    each server, and their number. `power_mode` None: the machine's current one.
     """
 
     model: str
@@ -92,11 +92,11 @@ class Factors:
 
     @property
     def containers(self) -> int:
-        """0: on the host."""
+        """Number of containers; 0: on the host."""
         return 0 if self.where == "host" else int(self.where)
 
     def options(self) -> list[str]:
-        """Of `python -m workloads`."""
+        """Returns the options of `python -m workloads`."""
         found = []
         for name in _OPTIONS:
             value = getattr(self, name)
@@ -107,14 +107,14 @@ class Factors:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a study: its factors, and which repeat of them it is."""
+    """One run of a study: its factors, and the number of the repeat, from 0."""
 
     factors: Factors
     repeat: int
 
     @property
     def id(self) -> str:
-        """A name that says what matters most, and a digest of all the rest."""
+        """Name from model, mode, place, a digest of all factors, and the repeat."""
         digest = hashlib.sha256(json.dumps(asdict(self.factors), sort_keys=True).encode())
         said = f"{self.factors.model}-{self.factors.mode}-{self.factors.where}"
         return f"{said}-{digest.hexdigest()[:8]}-{self.repeat}"
@@ -122,7 +122,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Study:
-    """What was declared, with every run in the order in which they are made."""
+    """The declaration of a study, with all runs in the order in which they are made."""
 
     name: str
     about: str
@@ -137,23 +137,25 @@ class Study:
 
 
 def shipped() -> dict[str, Path]:
-    """The studies that come with the package, by name."""
+    """Returns the files of the studies that come with the package, by name."""
     return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 
 def load(name: str, scale: float | None = None, repeats: int | None = None, seed: int = 0) -> Study:
-    """A shipped study by its name, or one of the user's by its file. Raises JobError."""
+    """Loads a shipped study by its name, or a user's study by its file. Raises JobError."""
     path = shipped().get(name) or Path(name)
     try:
         told = tomllib.loads(read_bounded(path, _MAX_BYTES, follow=True).decode())
     except FileNotFoundError:
         raise JobError(
-            f"there is no study {name!r}", f"take {', '.join(shipped())}, or a TOML file"
+            f"there is no study {name!r}", f"name {', '.join(shipped())}, or a TOML file"
         ) from None
     except (OSError, ValueError) as error:
-        raise JobError(f"cannot read the study {path}: {error}", "mend the file") from None
+        raise JobError(f"cannot read the study {path}: {error}", "correct the file") from None
     except RecursionError:
-        raise JobError(f"cannot read the study {path}: it is too deep", "mend the file") from None
+        raise JobError(
+            f"cannot read the study {path}: its tables are nested too deeply", "correct the file"
+        ) from None
     return _parse(told, path, scale, repeats, seed)
 
 
@@ -161,22 +163,22 @@ def _parse(
     told: dict[str, Any], path: Path, scale: float | None, repeats: int | None, seed: int
 ) -> Study:
     def wrong(what: str) -> JobError:
-        return JobError(f"{path}: {what}", "workloads/studies/study.py shows how it is written")
+        return JobError(f"{path}: {what}", "workloads/studies/study.py describes the format")
 
     match told:
         case {"name": str(name), "runs": list(blocks)} if _NAME.fullmatch(name):
             pass
         case _:
-            raise wrong("a study has a `name` of small letters, and [[runs]]")
+            raise wrong("a study has a `name` of lower-case letters, digits, - or _, and [[runs]]")
     scale = told.get("scale", 1.0) if scale is None else scale
     repeats = told.get("repeats", 5) if repeats is None else repeats
     if not isinstance(scale, int | float) or not 0 < scale <= 100:
-        raise wrong("`scale` is a number above 0")
+        raise wrong("`scale` is a number above 0, up to 100")
     if not isinstance(repeats, int) or not 1 <= repeats <= 1000:
-        raise wrong("`repeats` is a number from 1 on")
+        raise wrong("`repeats` is a whole number from 1 to 1000")
     longest_s = told.get("longest_s", _DAY_S)
     if not isinstance(longest_s, int | float) or not 0 < longest_s < _YEAR_S:
-        raise wrong("`longest_s` is a number of seconds")
+        raise wrong("`longest_s` is a number of seconds above 0, below one year")
     record = told.get("record", [])
     if not isinstance(record, list) or not all(isinstance(option, str) for option in record):
         raise wrong("`record` is a list of options of `tracer record`")
@@ -188,7 +190,7 @@ def _parse(
     combinations = 0
     for block in blocks:
         if not isinstance(block, dict) or "model" not in block:
-            raise wrong("each of [[runs]] names models")
+            raise wrong("each [[runs]] table names models")
         values = {key: v if isinstance(v, list) else [v] for key, v in block.items()}
         if "threads" in values:
             values["threads"] = [share if n == "share" else n for n in values["threads"]]
@@ -196,11 +198,11 @@ def _parse(
             values["power_mode"] = _power_modes(values["power_mode"], wrong)
         combinations += math.prod(map(len, values.values()))
         if combinations * repeats > _MAX_RUNS:
-            raise wrong(f"that makes more than {_MAX_RUNS} runs")
+            raise wrong(f"the factors make more than {_MAX_RUNS} runs")
         for combination in itertools.product(*values.values()):
             found[_factors(dict(zip(values, combination, strict=True)), wrong)] = None
     runs = [Run(factors, repeat) for repeat in range(repeats) for factors in found]
-    # A repeat is whole before the next begins, so that an early end leaves pairs.
+    # One repeat ends before the next begins, so that an interrupted study still has pairs.
     order = random.Random(seed)
     keyed = [(run.repeat, order.random(), run) for run in runs]
     return Study(
@@ -218,10 +220,10 @@ def _parse(
 
 
 def _share_of_cpus(blocks: list[Any]) -> int:
-    """CPUs for each job when the most containers of the study run at once, on the host as well.
+    """Returns the CPUs per job when the largest number of containers in the study run at once.
 
-    More threads than that wait for each other's CPUs, spinning, and a step takes several times
-    as long.
+    Jobs on the host get the same number. With more threads than that, threads spin while they wait
+    for CPUs, and a step takes several times as long.
     """
     most = 1
     for block in blocks:
@@ -264,7 +266,7 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
         raise wrong('`mode` is "train", "infer" or "serve", `cache` "dropped" or "kept"')
     for value in (factors.rate, factors.requests):
         if (value is not None) != (factors.mode == "serve"):
-            raise wrong('`mode = "serve"` needs `rate` and `requests`, no other mode has them')
+            raise wrong('`rate` and `requests` are given with `mode = "serve"`, and only with it')
     rate = factors.rate
     if rate is not None and not (isinstance(rate, int | float) and 0 < rate < _MOST_A_SECOND):
         raise wrong(f"`rate` is a number of requests a second, not {rate!r}")
@@ -274,8 +276,8 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
             raise wrong(f"`{name}` is a whole number, not {value!r}")
     limited = factors.cpus is not None or factors.memory is not None or not factors.seccomp
     if limited and not factors.containers:
-        raise wrong("only containers have `cpus`, `memory` and `seccomp`")
+        raise wrong("`cpus`, `memory` and `seccomp` apply only to containers")
     quota = factors.power_mode is not None and factors.power_mode.cpu_quota is not None
     if quota and factors.cpus is not None:
-        raise wrong("`cpus` and a power mode's `cpu_quota` limit the same time")
+        raise wrong("`cpus` and a power mode's `cpu_quota` limit the same time; give one of them")
     return factors

@@ -1,9 +1,9 @@
-"""A block device held to a medium's speed, by the kernel's limits on a control group.
+"""Limits on the speed of a block device, set by the kernel per control group.
 
-The runner moves into a group of its own, and what it starts is born there. With cgroup v2 its
-limits also hold for what the kernel writes back for the group; with v1 that is the root group's,
-which is therefore limited, too, as to writes to this device. Containers are in groups of their
-own: Docker limits these (`workloads.containers.limits`).
+The runner moves into a control group of its own, and its child processes start there. With cgroup
+v2 the limits also apply to the group's write-back. With v1 the root group does the write-back, so
+its writes to this device are limited, too. Containers have groups of their own, which Docker limits
+(`workloads.containers.limits`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _V2 = {"read_bytes_per_s": "rbps", "write_bytes_per_s": "wbps",
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Of control groups that can limit block devices: where it is mounted, and of which kind."""
+    """A hierarchy of control groups that can limit block devices: its mount point and version."""
 
     root: Path
     unified: bool
@@ -40,7 +40,7 @@ class Hierarchy:
         return "cgroup v2 io.max" if self.unified else "cgroup v1 blkio.throttle"
 
     def own(self) -> Path:
-        """The group that this process is in."""
+        """Returns the folder of the group of this process."""
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if (not controllers) if self.unified else ("blkio" in controllers.split(",")):
@@ -49,9 +49,10 @@ class Hierarchy:
 
 
 class Throttle:
-    """Holds what this process starts, and this process, to a speed; a context.
+    """A context manager that limits this process and its children to a speed.
 
-    `device` is MAJOR:MINOR. `key` names the group, so that it is found again after a kill.
+    `device` is MAJOR:MINOR. The name of the group is made from `key`, so that it is found again
+    after a kill.
     """
 
     def __init__(self, device: str, speed: Speed, key: Path) -> None:
@@ -61,19 +62,19 @@ class Throttle:
         self._before: Path | None = None
 
     def __enter__(self) -> Hierarchy:
-        """Raises JobError where the kernel has no such limits, BrokenJobError where it refuses."""
+        """Sets the limits. Raises JobError if the kernel has none, BrokenJobError if it refuses."""
         hierarchy = find()
         if hierarchy is None:
             raise JobError(
                 "this kernel cannot limit the speed of a device for a control group",
-                "it takes blk-throttle (CONFIG_BLK_DEV_THROTTLING) and a mounted io or blkio "
-                "controller; or leave out the media that are limited",
+                "use a kernel with blk-throttle (CONFIG_BLK_DEV_THROTTLING) and a mounted io or "
+                "blkio controller, or leave out the media that need a limit",
             )
         group = _group(hierarchy, self._key)
         try:
             self._before = hierarchy.own()
             if hierarchy.unified:
-                # Memory, too: by it the kernel knows whom a write-back is for.
+                # The kernel attributes write-back to a group by its memory controller.
                 (hierarchy.root / "cgroup.subtree_control").write_text("+io +memory")
             group.mkdir(exist_ok=True)
             self._limit(hierarchy, group)
@@ -82,7 +83,7 @@ class Throttle:
             self.__exit__()
             raise BrokenJobError(
                 f"the kernel refused to limit {self._device}: {error.strerror}",
-                f"see {hierarchy.root}, and that nothing else manages it",
+                f"check {hierarchy.root}, and that no other program manages it",
             ) from None
         return hierarchy
 
@@ -105,7 +106,7 @@ class Throttle:
 
 
 def find() -> Hierarchy | None:
-    """The hierarchy that can limit devices here; None where there is none."""
+    """Returns the hierarchy that can limit devices on this machine; None if there is none."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         first, _, second = line.partition(" - ")
         root = Path(first.split()[4])
@@ -124,7 +125,7 @@ def find() -> Hierarchy | None:
 
 
 def take_down(key: Path, devices: Iterable[str]) -> None:
-    """Remove the group of this key and all limits on the devices, also those that a kill left."""
+    """Removes the group of this key and all limits on the devices, even those a kill left."""
     hierarchy = find()
     if hierarchy is None:
         return

@@ -1,4 +1,4 @@
-"""List and run the papers' studies: whole experiments, one trace a run."""
+"""List and run the papers' studies: whole experiments, one trace per run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from workloads.studies import study as studies
 if TYPE_CHECKING:
     from workloads.studies.runner import Progress
 
-study = typer.Typer(help="List and run the papers' studies: whole experiments, one trace a run.")
+study = typer.Typer(help="List and run the papers' studies: whole experiments, one trace per run.")
 
 
 @study.command("list")
 def list_studies() -> None:
-    """Name the studies, with how many runs each makes."""
+    """List the studies with the number of runs of each."""
     for name, path in studies.shipped().items():
         loaded = studies.load(str(path))
         runs = f"{len(loaded.runs)} runs"
@@ -29,28 +29,32 @@ def list_studies() -> None:
 
 @study.command("run")
 def run(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="One that `list` names, or a file.")],
+    name: Annotated[
+        str, typer.Argument(metavar="STUDY", help="Name that `list` shows, or a TOML file.")
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder of the study. [default: STUDY.study]"),
+        typer.Option("-o", "--output", help="Folder of the study. Default: STUDY.study."),
     ] = None,
     scale: Annotated[
         float | None,
-        typer.Option(help="Share of the papers' samples and epochs. [default: the study's]"),
+        typer.Option(help="Share of the papers' samples and epochs. Default: the study's."),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each kind. [default: the study's]")
+        int | None, typer.Option(min=1, help="Repeats of each run. Default: the study's.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of data, weights and the order of runs.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of data, weights and the order of runs.")
+    ] = 0,
     scratch: Annotated[
-        str, typer.Option(metavar="SIZE", help="Largest size of the file system of its own.")
+        str, typer.Option(metavar="SIZE", help="Maximum size of the study's own file system.")
     ] = "20g",
 ) -> None:
-    """Run a study; started again, it goes on where it was stopped.
+    """Run a study. The same command resumes a study that was stopped.
 
-    Each run is recorded, on a file system of the study's own, after the page
-    cache was dropped, in an order drawn by the seed. A run that fails is kept
-    with its reason, and the study goes on. Examples:
+    Each run is recorded. It uses a file system of the study's own and starts
+    with a dropped page cache. The seed determines the order of the runs. A
+    failed run is kept with its reason, and the study goes on. Examples:
 
       sudo tracer study run quick
 

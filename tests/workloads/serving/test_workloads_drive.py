@@ -65,9 +65,9 @@ def test_a_server_is_driven_at_its_rate_and_both_tell(run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--requests", "3"], "a server is driven at a rate; give --rate"),
-        (["--rate", "3"], "give --rate, and either --requests or --seconds"),
-        ([*LOAD, "--seconds", "1"], "give --rate, and either --requests or --seconds"),
+        (["--requests", "3"], "needs a rate and an end; give --rate"),
+        (["--rate", "3"], "give --rate and one of --requests, --seconds"),
+        ([*LOAD, "--seconds", "1"], "give --rate and one of --requests, --seconds"),
         ([*LOAD, *SMALL, "--handlers", "0"], "Invalid value for '--handlers'"),
         ([*LOAD, *SMALL, "--arrivals", "late"], "Invalid value for '--arrivals'"),
         ([*LOAD, *SMALL, "--workers", "2"], "No such option: --workers"),
@@ -84,7 +84,7 @@ def test_what_cannot_be_served_is_told_in_a_line_before_anything_is_made(
 
 def test_a_load_is_of_servers(tracer):
     ran = tracer("workload", "run", "lenet", "--rate", "3", status=2)
-    assert "--rate is of servers; give --mode serve" in ran.err
+    assert "--rate applies only to servers; give --mode serve" in ran.err
 
 
 def test_ctrl_c_ends_server_and_client(tmp_path: Path):

@@ -238,12 +238,15 @@ def test_no_server_is_told_in_a_line(ask):
         (["--rate", 1, "--requests", 0], "Invalid value for '--requests'"),
         (["--rate", 1, "--seconds", -1], "Invalid value for '--seconds'"),
         (["--rate", 1, "--seconds", 1, "--arrivals", "late"], "Invalid value for '--arrivals'"),
-        (["--rate", 1], "how many requests is not said"),
-        (["--rate", 1, "--seconds", 1, "--requests", 1], "how many requests is not said"),
-        (["--rate", 1e6, "--seconds", 1e6], "are over 10000000"),
-        (["--rate", 1, "--requests", 1, "--url", "ftp://a"], "'ftp://a' is no URL of a server"),
-        (["--rate", 1, "--requests", 1, "--url", "http://[1"], "'http://[1' is no URL"),
-        (["--rate", 1, "--requests", 1, "--url", ""], "'' is no URL of a server"),
+        (["--rate", 1], "the number of requests is not set"),
+        (["--rate", 1, "--seconds", 1, "--requests", 1], "the number of requests is not set"),
+        (["--rate", 1e6, "--seconds", 1e6], "exceed 10000000"),
+        (
+            ["--rate", 1, "--requests", 1, "--url", "ftp://a"],
+            "'ftp://a' is not the URL of a server",
+        ),
+        (["--rate", 1, "--requests", 1, "--url", "http://[1"], "'http://[1' is not a URL"),
+        (["--rate", 1, "--requests", 1, "--url", ""], "'' is not the URL of a server"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(ask, arguments: list[object], complaint: str):

@@ -50,12 +50,12 @@ def test_what_was_encoded_comes_back_bit_by_bit():
         (samples([[1, {}]]), "not numbers in lists"),
         (samples([[1, 10**400]]), "not numbers in lists"),
         (b'{"samples": %s%s}' % (b"[" * 500, b"]" * 500), "not numbers in lists"),
-        (samples([1, 2]), r"dimensions \[2\], not \[\]"),
-        (samples([[1, 2, 3]]), r"dimensions \[2\], not \[3\]"),
-        (samples([[[1, 2]]]), r"dimensions \[2\], not \[1, 2\]"),
-        (samples([[]]), r"dimensions \[2\], not \[0\]"),
-        (b'{"samples": [[1, 1e999]]}', "no finite float32"),
-        (samples([[1, 1e300]]), "no finite float32"),
+        (samples([1, 2]), r"dimensions \[2\], but has \[\]"),
+        (samples([[1, 2, 3]]), r"dimensions \[2\], but has \[3\]"),
+        (samples([[[1, 2]]]), r"dimensions \[2\], but has \[1, 2\]"),
+        (samples([[]]), r"dimensions \[2\], but has \[0\]"),
+        (b'{"samples": [[1, 1e999]]}', "not a finite float32"),
+        (samples([[1, 1e300]]), "not a finite float32"),
     ],
 )
 def test_no_samples_of_this_model(body: bytes, why: str):
@@ -67,10 +67,10 @@ def test_no_samples_of_this_model(body: bytes, why: str):
 @pytest.mark.parametrize(
     ("tokens", "why"),
     [
-        ([0, 1, 100], "a token is not from 0 to 99"),
-        ([0, 1, -1], "a token is not from 0 to 99"),
-        ([0, 1, 0.5], "a number is no int64"),
-        ([0, 1, 1e300], "a number is no int64"),
+        ([0, 1, 100], "a token is not in the range 0 to 99"),
+        ([0, 1, -1], "a token is not in the range 0 to 99"),
+        ([0, 1, 0.5], "a number is not an exact int64"),
+        ([0, 1, 1e300], "a number is not an exact int64"),
     ],
 )
 def test_no_tokens_of_this_vocabulary(tokens: list[float], why: str):

@@ -188,7 +188,7 @@ def test_a_port_that_is_taken_is_told_in_a_line(command, server: Server, trained
     assert (answer.status, answer.out) == (2, "")
     assert answer.err == (
         f"error: cannot listen on 127.0.0.1:{port}: Address already in use; "
-        "name another --host or --port; port 0 is a free one\n"
+        "name another --host or --port; --port 0 takes any free port\n"
     )
 
 
@@ -203,18 +203,18 @@ def test_a_host_that_is_not_this_machine_is_told(command, trained: Trained, host
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({}, "does not say what its model was trained on; it is of an older version"),
-        ({"sample": 3}, "is no checkpoint of these jobs"),
-        ({"sample": {"classes": 10}}, "is no checkpoint of these jobs"),
+        ({}, "lacks the shape of its training data; an older version wrote it"),
+        ({"sample": 3}, "is not a checkpoint of these jobs"),
+        ({"sample": {"classes": 10}}, "is not a checkpoint of these jobs"),
         ({"name": "resnet"}, "holds a 'resnet', not a 'lenet'"),
         ({"classes": 11}, "do not fit the model"),
-        ({"classes": 10**12}, "is no checkpoint of these jobs"),
-        ({"classes": 0}, "is no checkpoint of these jobs"),
-        ({"dimensions": [3, 28, 28]}, "states samples that its model does not take"),
-        ({"dtype": "int64"}, "states samples that its model does not take"),
-        ({"dimensions": [10**9, 10**9]}, "is no checkpoint of these jobs"),
-        ({"dimensions": ["1"]}, "is no checkpoint of these jobs"),
-        ({"dtype": "object"}, "is no checkpoint of these jobs"),
+        ({"classes": 10**12}, "is not a checkpoint of these jobs"),
+        ({"classes": 0}, "is not a checkpoint of these jobs"),
+        ({"dimensions": [3, 28, 28]}, "gives a sample shape that its model does not accept"),
+        ({"dtype": "int64"}, "gives a sample shape that its model does not accept"),
+        ({"dimensions": [10**9, 10**9]}, "is not a checkpoint of these jobs"),
+        ({"dimensions": ["1"]}, "is not a checkpoint of these jobs"),
+        ({"dtype": "object"}, "is not a checkpoint of these jobs"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_served_is_told(

@@ -68,7 +68,7 @@ def test_pages_that_are_not_those_of_the_sectors_are_refused(asked):
     _, _, requests = asked(bio(1, 0, 8))
     import dataclasses
 
-    with pytest.raises(BadTrace, match="pages are not those of its sectors"):
+    with pytest.raises(BadTrace, match="number of pages does not fit its sectors"):
         dataclasses.replace(requests, sectors=requests.sectors * 100)
 
 

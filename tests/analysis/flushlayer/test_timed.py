@@ -351,7 +351,7 @@ def test_groups_that_there_are_not_are_refused():
         ({"unique": -1}, "distinct pages"),
         ({"done": [0, 0]}, "completed before"),
         ({"tenant": [0, -2]}, "tenant of -2"),
-        ({"ts": [[0, 1]]}, "no row of values"),
+        ({"ts": [[0, 1]]}, "not a one-dimensional array"),
     ],
 )
 def test_bios_that_cannot_be_are_refused(more, said):

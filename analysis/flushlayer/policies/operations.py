@@ -30,7 +30,7 @@ BUFFERS = {
 def operations(
     buffer: str, is_write: NDArray[np.bool_], waited: NDArray[np.bool_]
 ) -> NDArray[np.uint8]:
-    """Returns the operation of each access on a kind of buffer: WRITE, READ, PAST or LOOK, uint8[N].
+    """Returns the operation of each access (uint8[N]): WRITE, READ, PAST or LOOK.
 
     `is_write[i]`: access i writes. `waited[i]`: somebody waits for access i (used by sync-only).
     Raises UsageError, with the known kinds, for an unknown kind.

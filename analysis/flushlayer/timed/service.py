@@ -23,7 +23,7 @@ from probes.compiled import compiled_lean
 
 FLAT, MECHANICAL, ELECTRONIC = 0, 1, 2
 
-# Columns of a model. Columns with a write and a read value take two numbers, write first as in `op`.
+# Columns of a model. A column with a write and a read value takes two numbers, write first.
 FAMILY, SERVERS, DEPTH, SHORTEST, MERGE_SECTORS, CACHE_BYTES, CACHE_NS_PER_BYTE = range(7)
 OVERHEAD_NS, LATENCY_NS, NS_PER_BYTE, GAP_NS, GRAIN, PER_PAGE = 7, 8, 10, 12, 14, 15
 PERIOD_NS, TRACK_SECTORS, TRACKS, TURNS_MEAN = 17, 18, 19, 20

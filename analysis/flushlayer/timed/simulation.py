@@ -4,8 +4,8 @@ A write enters the layer page by page. Overwriting a page that is dirty in the l
 write. A page that is not in the layer takes a slot; if no slot is free, another page is evicted,
 and if that page is dirty, the bio waits until it is on the disk. Then the medium writes the bio,
 and the bio is complete, because the layer is persistent. The medium serves reads of pages that the
-layer holds. If a page of a read is not in the layer, the disk serves the read, in one queue with
-destages. A flush commits the layer and waits for the disk's volatile cache if that is not empty.
+layer holds. If a page of a read is not in the layer, the disk serves the whole read, in one queue
+with destages. A flush commits the layer and waits for the disk's volatile cache if it is not empty.
 Destages and FUA writes bypass that cache. Requests that reach a device at one time may be merged
 before they start.
 """
@@ -114,8 +114,8 @@ class Layer:
     sync-only: writes that somebody waits for."""
     shares: tuple[float, ...] | None = None
     """Relative shares of the capacity: one partition for each tenant, by its code. The bios of a
-    tenant without a share bypass the layer. A page stays in the partition of the tenant that first
-    accessed it. None: one layer for all."""
+    tenant without a share bypass the layer. A page stays in the partition of the tenant whose
+    access brought it in. None: one layer for all."""
     flushes_pass: bool = False
     """True if a flush goes on to the disk: a file system that keeps its journal in the layer
     flushes both. A layer below the file system does not need it."""

@@ -92,7 +92,7 @@ def test_writes_without_a_tenant_have_a_part_of_a_divided_layer(asked):
         ("a", 1, 1), ("b", 1, 1), ("other", 1, 2),
     ]  # fmt: skip
     assert facts["disk_pages"] == 0  # nothing went past the layer
-    assert any("3 equal parts, of a, b, other" in said for said in facts["assumptions"])
+    assert any("3 equal parts, for a, b, other" in said for said in facts["assumptions"])
     assert {"a", "b", "other"} == {
         row["name"] for row in facts["improvement"] if row["by"] == "tenant"
     }

@@ -137,7 +137,7 @@ def test_numbers_that_cannot_be_are_refused(tmp_path, change, said):
 def test_targets_that_cannot_be_are_refused(tmp_path):
     with pytest.raises(UsageError, match="neither a file nor a block device"):
         calibrate(tmp_path, "mine", "ssd", **SMALL)
-    with pytest.raises(UsageError, match="nowhere is no folder"):
+    with pytest.raises(UsageError, match="nowhere is not a folder"):
         calibrate(tmp_path / "nowhere" / "new", "mine", "ssd", **SMALL)
     with pytest.raises(UsageError, match="no room for 1099511627776 bytes"):
         calibrate(tmp_path / "new", "mine", "ssd", **(SMALL | {"size": 1 << 40}))

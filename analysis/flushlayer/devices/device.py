@@ -121,7 +121,7 @@ def page_ns(device: Device, op: Literal["read", "write"]) -> int:
     if device.kind == "disk":
         seek, rotation = device.value(f"seek_{op}"), device.value("rotation")
         if seek is None or not rotation or transfer is None:
-            raise missing(device, f"{op}_latency, nor seek_{op}, rotation and bandwidth_{op}")
+            raise missing(device, f"{op}_latency, or seek_{op}, rotation and bandwidth_{op},")
         return round(seek + 30e9 / rotation + transfer)
     if transfer is None:
         raise missing(device, f"{op}_latency, iops_depth1_{op} or bandwidth_{op}")
@@ -131,7 +131,7 @@ def page_ns(device: Device, op: Literal["read", "write"]) -> int:
 def missing(device: Device, what: str) -> UsageError:
     """Returns the error for a device without a parameter that the model needs."""
     return UsageError(
-        f"the catalogue has no {what} for {device.name}",
+        f"{device.name} has no {what} in the catalogue",
         "choose another device, or describe yours in a file",
     )
 

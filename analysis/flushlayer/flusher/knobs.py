@@ -88,7 +88,7 @@ class Knobs:
 
     @property
     def thresholds(self) -> Thresholds:
-        """Both limits in pages: domain_dirty_limits(), for a task that is not real-time."""
+        """Limits in pages: domain_dirty_limits(), for a task that is not real-time."""
         limit = self._pages(self.dirty_bytes, self.dirty_ratio)
         background = self._pages(self.dirty_background_bytes, self.dirty_background_ratio)
         if background is not None and limit is not None and background >= limit:

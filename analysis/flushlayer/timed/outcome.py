@@ -117,8 +117,8 @@ class Outcome:
     response_ns: NDArray[np.int64]
     """Time from arrival to completion."""
     hits: NDArray[np.int32]
-    """For a write, the pages that overwrote dirty pages and so saved a disk write. For a read,
-    the pages that the layer held."""
+    """Pages of a write that overwrote dirty pages and so saved a disk write; pages of a read that
+    the layer held."""
     evictions: NDArray[np.int32]
     """Pages that the disk had to write before the bio had room in the layer."""
     begin_ns: int

@@ -147,7 +147,7 @@ def test_targets_that_cannot_be_are_refused(tmp_path):
 
 def test_without_fio_it_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FeatureMissing, match="no fio command; apt-get install fio"):
+    with pytest.raises(FeatureMissing, match="fio is not installed; apt-get install fio"):
         calibrate(tmp_path / "new", "mine", "ssd", **SMALL)
 
 

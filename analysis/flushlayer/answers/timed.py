@@ -50,8 +50,9 @@ def answer(
     tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer: recorded,
     without or with, calls, mean_ns, p50_ns, p99_ns); devices (DeviceUse of each, by replay and
     layer); layers (LayerUse of the layer, or of each tenant's partition, closed replay; tenant:
-    None for the whole layer); disk_pages and disk_pages_without (the layer); wear (lifetime_years:
-    None if there is no upper bound or no wear); energy_j; ceiling; assumptions. None: not known.
+    None for the whole layer); disk_pages (with the layer) and disk_pages_without; wear
+    (lifetime_years: None if there is no upper bound or no wear); energy_j; ceiling; assumptions.
+    None: not known.
     """
     requests = recorded(trace, accesses)
     names = {} if accesses.bios is None else accesses.bios.names

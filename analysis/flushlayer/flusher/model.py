@@ -128,8 +128,8 @@ def _set_timer(m: Any, d: int, now: int) -> None:
 
 @compiled
 def _look_soon(m: Any, d: int, now: int) -> None:
-    """Moves the timer of a device that has exceeded its part of the threshold to the next interval:
-    the looks that `_set_timer` skipped take place."""
+    """Undoes the skipping of `_set_timer`: moves the timer to the next interval, because the device
+    now exceeds its part of the background threshold."""
     if m.timer[d] != NEVER and m.timer[d] > m.regular[d]:
         behind = max(0, now - m.regular[d])
         m.timer[d] = min(m.timer[d], m.regular[d] + -(-behind // period(m)) * period(m))
@@ -137,8 +137,8 @@ def _look_soon(m: Any, d: int, now: int) -> None:
 
 @compiled
 def _begin_run(m: Any, d: int, now: int) -> None:
-    """Starts a run: a look for old inodes if it is due, else background write-out
-    (wb_do_writeback())."""
+    """Starts a run (wb_do_writeback()): a look for old inodes if it is due, then background
+    write-out, to which `_go_on` changes after the look."""
     m.timer[d] = NEVER
     m.work[d] = BACKGROUND
     m.left[d] = UNLIMITED

@@ -74,7 +74,7 @@ class TestCapacity:
             (Capacity(bytes=8192), 2, "8192 bytes, as given"),
             (Capacity(pages=3), 3, "3 pages, as given"),
             (Capacity(share=0.5), 5, "0.5 of the 10 distinct pages, as given"),
-            (Capacity(), 3, "0.25 of the 10 distinct pages, by default"),
+            (Capacity(), 3, "0.25 of the 10 distinct pages, the default"),
         ],
     )
     def test_pages_of_ten_distinct_ones(self, given, pages, said):

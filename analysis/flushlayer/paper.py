@@ -31,7 +31,7 @@ class Result:
     resident_pages: int
     """Pages left in the layer at the end; the final drain writes them."""
     improvement: float | None
-    """I without the final drain; None without requests."""
+    """I, the time saved, without the final drain; None without requests."""
     improvement_with_drain: float | None
 
 

@@ -1,4 +1,4 @@
-"""A catalogue entry measured on a device that the user owns, by fio."""
+"""The calibration of the user's own device: a catalogue entry measured by fio."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Point:
     op: Literal["read", "write"]
     order: Literal["random", "sequential"]
     size: int
-    """Bytes of an access."""
+    """Bytes per access."""
     depth: int
     """Accesses in flight at once."""
     per_s: float
@@ -111,7 +111,7 @@ def _check_numbers(name: str, size: int, seconds: float, depth: int) -> None:
     if not (math.isfinite(seconds) and 0.1 <= seconds <= 3600):
         raise UsageError(f"a pattern of {seconds} s cannot be measured", "give 0.1 to 3600")
     if not 2 <= depth <= 1024:
-        raise UsageError(f"{depth} accesses at once cannot be", "give 2 to 1024")
+        raise UsageError(f"{depth} accesses at once cannot be measured", "give 2 to 1024")
 
 
 def _check_target(target: Path, size: int, overwrite: bool) -> bool:

@@ -29,7 +29,8 @@ def two_q(
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
-    # A page leaves A1in for A1out in order, so both are one queue: A1out from tail to middle.
+    # Pages leave A1in for A1out in order, so both are one ring: A1out from tail to middle, A1in
+    # from middle to head.
     new = np.empty(ring_size(capacity + most_remembered + 1), np.int32)
     proven = np.empty(ring_size(capacity), np.int32)
     new_mask, proven_mask = len(new) - 1, len(proven) - 1

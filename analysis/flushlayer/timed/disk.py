@@ -26,7 +26,10 @@ _MEAN_ROOT = 8 / 15
 
 @dataclass(frozen=True)
 class Seek:
-    """t(x) = track + root sqrt(x) up to x = cross, linear with `slope` beyond; ns, x in 0..1."""
+    """The seek curve in ns over the share x (0 to 1) of the tracks.
+
+    t(x) = track + root sqrt(x) up to x = cross; linear with `slope` beyond.
+    """
 
     track: float
     root: float

@@ -46,7 +46,7 @@ class DeviceUse:
     """Requests served: parts less merged parts."""
     merged: int
     busy_ns: int
-    """Summed over its channels."""
+    """Busy time in ns, summed over the channels."""
     utilisation: float | None
     """Busy share of its channels; None if no time passed."""
     mean_in_system: float | None

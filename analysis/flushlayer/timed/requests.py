@@ -14,7 +14,7 @@ from probes.errors import BadTrace
 
 _LATEST = 1 << 62
 _SECTORS = 1 << 54
-"""8 EiB of 512 bytes."""
+"""Sectors of 512 bytes in 8 EiB."""
 
 
 @dataclass(frozen=True)

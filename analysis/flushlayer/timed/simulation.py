@@ -192,7 +192,9 @@ def simulate(
     codes = int(requests.device.max(initial=-1)) + 1
     chosen = [disks] * max(1, codes) if isinstance(disks, Disk) else list(disks)
     if len(chosen) < codes:
-        raise UsageError(f"{len(chosen)} disks for {codes} devices", "give one for each")
+        raise UsageError(
+            f"{len(chosen)} disks for {codes} devices", "give one disk for each device"
+        )
     world = _world(requests, chosen, layer, replay)
     while True:
         why = events.run(world, _EVENTS_A_TURN)

@@ -1,7 +1,8 @@
-"""The model of seed 001 (Park and Bahn 2023, section 5) at one capacity.
+"""The model of Park & Bahn 2023, section 5, at one capacity.
 
-The paper gives neither capacity nor policy nor what becomes of the pages left in the layer at
-the end, so each is an input or shown both ways here. The closed form is in flat_latencies.py.
+The paper gives no capacity and no policy, so both are inputs here. It does not say whether pages
+left in the layer at the end are written, so both improvements are given. The closed form is in
+flat_latencies.py.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from analysis.flushlayer.trace.accesses import Accesses
 
 @dataclass(frozen=True)
 class Result:
-    """What the layer would do for a trace's write-backs."""
+    """The effect of the layer on a trace's write-backs."""
 
     requests: int
     """N: page write-backs."""
     unique_pages: int
-    """U: distinct pages among them."""
+    """U: distinct pages accessed."""
     capacity_pages: int
     disk_writes: int
-    """D: pages that reach the disk while the trace lasts."""
+    """D: pages that reach the disk before the end of the trace."""
     resident_pages: int
-    """Pages left in the layer at the end; the final drain writes them, too."""
+    """Pages left in the layer at the end; the final drain writes them."""
     improvement: float | None
-    """I without the final drain; None without requests."""
+    """I, the time saved, without the final drain; None without requests."""
     improvement_with_drain: float | None
 
 
@@ -42,9 +43,10 @@ def simulate(
     policy: str = "lru",
     op: Operations | None = None,
 ) -> Result:
-    """Run the model for one capacity. Raises UsageError for an unknown policy.
+    """Runs the model for one capacity.
 
-    `op`: what each access asks, as operations.py has it; without it all are writes.
+    `op`: the operation of each access (operations.py); without it, all are writes. Raises
+    UsageError for an unknown policy.
     """
     counts = run(policy, accesses.page, accesses.unique, capacity_pages, op)
     n = counts.writes + counts.past
@@ -68,13 +70,13 @@ def simulate(
 def assumptions(
     medium: Device, disk: Device, policy: str = "lru", buffer: str = "write-only"
 ) -> list[str]:
-    """What the number assumes, to be shown beside it."""
+    """Returns the assumptions behind the improvement, to be shown beside it."""
     return [
-        f"a page of 4096 bytes is a request; {disk.name}: {disk.write_ns / 1e6:g} ms for any"
-        f" write, {medium.name}: {medium.write_ns} ns for any write",
-        "serial: times are summed, nothing overlaps, no queueing, merging or seeking",
+        f"a page of 4096 bytes is a request; {disk.name}: {disk.write_ns / 1e6:g} ms for every"
+        f" write, {medium.name}: {medium.write_ns} ns for every write",
+        "serial: times are summed; no overlap, queueing, merging or seeking",
         f"{buffer} buffer ({BUFFERS[buffer]}), {policy} ({find(policy).description}); a page is"
         " destaged only to make room; the time of reads does not count",
-        "improvement: pages left in the layer at the end are never written to the disk;"
-        " improvement_with_drain: all of them are",
+        "improvement: pages left in the layer at the end are not written to the disk;"
+        " improvement_with_drain: all of them are written",
     ]

@@ -1,4 +1,4 @@
-"""Files that users write: TOML, of a size that can be."""
+"""The reader of files that users write: TOML of limited size."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ _MAX_BYTES = 1 << 20
 
 
 def read_toml(path: Path, kind: str, see: str) -> dict[str, Any]:
-    """What a file says; UsageError, naming it, where it cannot be read, is too long or no TOML.
+    """Returns the content of a TOML file.
 
-    `kind`: what it should be, "a sweep"; `see`: where its form is told.
+    `kind`: the kind of file for error messages, e.g. "a file of a sweep"; `see`: the place that
+    describes its form. Raises UsageError, with the path, if the file cannot be read, is too long
+    or is not TOML.
     """
     try:
         content = read_bounded(path, _MAX_BYTES, follow=True)
@@ -25,5 +27,5 @@ def read_toml(path: Path, kind: str, see: str) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be {kind}: {error}", f"name {kind}") from None
     try:
         return tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number of 5,000 digits
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number of 5,000 digits
         raise UsageError(f"{path} is not TOML: {error}", f"see {see}") from None

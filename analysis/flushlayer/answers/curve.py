@@ -1,4 +1,4 @@
-"""The model `curve`: every capacity at once, and the capacity that an improvement needs."""
+"""The answer of the model `curve`: all capacities, and the capacity that an improvement needs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from analysis.flushlayer.trace.accesses import Accesses
 
 
 def answer(question: Question, accesses: Accesses, wanted: float | None = None) -> dict[str, Any]:
-    """The facts: the curve, thinned for drawing, and what improvements need.
+    """Returns the facts: the curve, thinned for drawing, and the capacities that improvements need.
 
-    Keys: requests (N), those of `input_facts`, curve (rows of `curve.improvements`), needed (for
-    `wanted` and each of the paper's numbers the least capacity in pages and bytes, without and with
-    the final drain; None: no capacity does), most, most_with_drain, exact (False: capacities
-    between those that were run are not known), assumptions.
+    Keys: requests (N), those of `input_facts`, curve (rows of `curve.improvements`), needed (the
+    least capacity in pages and bytes that reaches `wanted` and each of the paper's numbers, without
+    and with the final drain; None: no capacity reaches it), most, most_with_drain (the largest
+    improvements), exact (False: only some capacities were run), assumptions.
     """
     found, frame = curves(question, accesses)
     targets = sorted({*PAPERS, *(() if wanted is None else (wanted,))})
@@ -40,7 +40,7 @@ def answer(question: Question, accesses: Accesses, wanted: float | None = None) 
 
 
 def curves(question: Question, accesses: Accesses) -> tuple[model.Curve, pd.DataFrame]:
-    """The curve of a question's policy, and what it comes to with its devices."""
+    """Returns the curve of a question's policy, and its improvements with these devices."""
     found = model.curve(
         question.policy, accesses.page, accesses.unique, op=question.operations(accesses)
     )

@@ -1,4 +1,4 @@
-"""The model `paper` (seed 001, section 5) at one capacity, with what the number assumes."""
+"""The answer of the model `paper` (Park & Bahn 2023, section 5) at one capacity."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tracer.sizes import show_share
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _CURVE_ROWS = 200
 PAPERS = (0.77, 0.82, 0.90)
-"""The least, the mean and the largest improvement that the paper gives (abstract, Figure 6)."""
+"""The least, the mean and the largest improvement in Park & Bahn 2023, abstract and Figure 6."""
 
 
 def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict[str, Any]:
-    """The facts of one layer, of other capacities, and of pages told apart otherwise.
+    """Returns the facts of one layer, of other capacities, and of other identities of pages.
 
-    `by_identity` has the accesses of the question's identity at least. Keys: requests (N), those of
+    `by_identity` has at least the accesses of the question's identity. Keys: requests (N), those of
     `input_facts`, capacity_pages, capacity_bytes, disk_writes (D), resident_pages, improvement,
     improvement_with_drain; sweep: the same at shares of U; identities: see `_identity`;
-    papers_number: the sentence that says what the paper's number needs; assumptions.
+    papers_number: the sentence of `papers_number`; assumptions.
     """
     accesses = by_identity[question.identity]
     pages = question.capacity.of(accesses.unique_written)
@@ -55,7 +55,8 @@ def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict
 
 
 def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the paper's mean improvement would take of this trace, by each identity."""
+    """Returns a sentence: the layer size that reaches the paper's mean improvement with this trace,
+    for each identity."""
     mean = PAPERS[1]
     parts = []
     for name, found in identities.items():
@@ -66,19 +67,21 @@ def papers_number(identities: Mapping[str, Mapping[str, Any]]) -> str:
                 column = "most" if key == "capacity_pages" else "most_with_drain"
                 most = found[column]
                 said = "nothing was written" if most is None else f"at most {show_share(most, 0)}"
-                ways.append(f"out of reach {how} the final drain ({said})")
+                ways.append(f"not reached {how} the final drain ({said})")
             else:
                 size = needed[key] * PAGE_BYTES / (1 << 20)
                 ways.append(f"{size:.3g} MiB {how} the final drain")
-        parts.append(f"with pages told apart by {name}: {', '.join(ways)}")
-    return f"The paper's mean of {mean:.0%} would need, {'; '.join(parts)}."
+        parts.append(f"with pages identified by {name}: {', '.join(ways)}")
+    return f"Layer size that reaches the paper's mean of {mean:.0%}, {'; '.join(parts)}."
 
 
 def _identity(question: Question, accesses: Accesses) -> dict[str, Any]:
-    """Keys: requests, unique_pages, mapping (pages of files, of no file, not mapped; empty by
-    block), the row of the question's capacity, most and most_with_drain (what the best capacity
-    gives), curve (rows of `curve.improvements`, thinned), and needed: for each of PAPERS the least
-    capacity_pages that reaches it, without and with the drain; None: no capacity does.
+    """Returns the facts of one identity.
+
+    Keys: requests, unique_pages, mapping (pages of files, of no file, not mapped; empty by block),
+    the row of the question's capacity, most and most_with_drain (the largest improvements), curve
+    (rows of `curve.improvements`, thinned), and needed: for each of PAPERS the least capacity_pages
+    that reaches it, without and with the drain; None: no capacity reaches it.
     """
     found = curve(question.policy, accesses.page, accesses.unique, op=question.operations(accesses))
     frame = improvements(found, question.medium.write_ns, question.disk.write_ns)
@@ -119,5 +122,5 @@ def _row(question: Question, accesses: Accesses, pages: int) -> dict[str, Any]:
 
 
 def known(number: float) -> float | None:
-    """A number of a frame, None where it is NaN."""
+    """Returns a number of a frame; None if it is NaN."""
     return None if math.isnan(number) else float(number)

@@ -1,4 +1,4 @@
-"""What is asked of a simulation."""
+"""The settings of a simulation, and the description of its input."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _MOST_SHARE = 1e6
 
 @dataclass(frozen=True)
 class Capacity:
-    """The size of a layer: one of bytes, pages, or a share of the distinct pages accessed."""
+    """The size of a layer: in bytes, in pages, or as a share of the distinct pages written."""
 
     bytes: int | None = None
     pages: int | None = None
     share: float | None = None
 
     def __post_init__(self) -> None:
-        """UsageError where it is not one of them, or cannot be."""
+        """Raises UsageError if more than one is given or a value is out of range."""
         given = [value for value in (self.bytes, self.pages, self.share) if value is not None]
         if len(given) > 1:
             raise UsageError(
                 "the capacity is given more than once",
-                "give one of --capacity, --capacity-pages, --capacity-share",
+                "give only one of --capacity, --capacity-pages, --capacity-share",
             )
         if self.pages is not None and not 0 <= self.pages < _MOST_PAGES:
             raise UsageError(
@@ -47,7 +47,7 @@ class Capacity:
             raise UsageError(f"a capacity share of {self.share} cannot be", "give e.g. 0.25")
 
     def of(self, unique: int) -> int:
-        """Pages, where so many distinct ones are accessed."""
+        """Returns the size in pages for `unique` distinct pages."""
         if self.bytes is not None:
             return self.bytes // PAGE_BYTES
         if self.pages is not None:
@@ -55,20 +55,20 @@ class Capacity:
         return math.ceil((DEFAULT_SHARE if self.share is None else self.share) * unique)
 
     def said(self, unique: int) -> str:
-        """How the capacity came about."""
+        """Returns a sentence on the capacity and its origin."""
         if self.bytes is not None:
             return f"capacity {self.bytes} bytes, as given"
         if self.pages is not None:
             return f"capacity {self.pages} pages, as given"
         if self.share is None:
-            how = "by default: the paper gives none"
+            how = "the default, because the paper gives none"
             return f"capacity {DEFAULT_SHARE:g} of the {unique} distinct pages, {how}"
         return f"capacity {self.share:g} of the {unique} distinct pages, as given"
 
 
 @dataclass(frozen=True)
 class Question:
-    """A layer, what it is made of, and what lies behind it."""
+    """A layer, its medium, and the disk behind it."""
 
     medium: Device
     disk: Device
@@ -78,18 +78,18 @@ class Question:
     identity: Identity = Identity.BLOCK
 
     def __post_init__(self) -> None:
-        """UsageError for a policy or a buffer that there is not."""
+        """Raises UsageError for an unknown policy or buffer."""
         find(self.policy)
         if self.buffer not in BUFFERS:
             raise UsageError(f"there is no buffer {self.buffer!r}", f"known: {', '.join(BUFFERS)}")
 
     @property
     def reads(self) -> bool:
-        """Whether what was read matters to the answer of the models that know no time."""
+        """True if reads change the answer of the models without time (`paper`, `curve`)."""
         return self.buffer == "read-write"
 
     def operations(self, accesses: Accesses) -> Operations | None:
-        """What each access asks of the layer; None: all are writes into it."""
+        """Returns the operation of each access on the layer; None: all are writes into it."""
         if self.buffer == "write-only" or accesses.bios is None:
             return None
         bios = accesses.bios
@@ -98,12 +98,12 @@ class Question:
 
 
 IDENTITIES = {
-    Identity.BLOCK: "pages told apart by block (device and page): a layer below the file system; a"
+    Identity.BLOCK: "pages identified by block (device and page): a layer below the file system; a"
     " file that is truncated and rewritten gets new blocks and counts as new pages",
-    Identity.FILE: "pages told apart by file (inode and page of the file): a layer below the page"
-    " cache; a file that is truncated and rewritten is the same pages again",
+    Identity.FILE: "pages identified by file (inode and page of the file): a layer below the page"
+    " cache; a file that is truncated and rewritten counts as the same pages again",
 }
-"""What each identity means, to be shown beside a number."""
+"""The meaning of each identity, to be shown beside a number."""
 
 
 def _small(accesses: Accesses) -> str:
@@ -116,8 +116,11 @@ def _small(accesses: Accesses) -> str:
 
 
 def input_facts(accesses: Accesses) -> dict[str, Any]:
-    """Keys: unique_pages (U), by_reason, by_device (pages), own_requests_left_out, writers (see
-    `Writers.facts`; None: not told)."""
+    """Returns the facts of the input.
+
+    Keys: unique_pages (U), by_reason, by_device (pages), own_requests_left_out, writers (see
+    `Writers.facts`; None: not known).
+    """
     return {
         "unique_pages": accesses.unique_written,
         "by_reason": accesses.by_reason,
@@ -128,18 +131,18 @@ def input_facts(accesses: Accesses) -> dict[str, Any]:
 
 
 def about_input(accesses: Accesses) -> list[str]:
-    """What was counted, and how pages were told apart."""
+    """Returns sentences on the pages that count and on their identity."""
     said = [
         IDENTITIES[accesses.identity],
         *([] if accesses.writers is None else accesses.writers.said()),
         "the tracer's own files do not count",
-        "a write counts each page of 4096 bytes that it touches, one of 512 bytes a page"
-        + _small(accesses),
+        "a write counts as one access to each page of 4096 bytes that it touches, even a write of"
+        " 512 bytes" + _small(accesses),
     ]
     lost = accesses.by_mapping.get("not mapped", 0)
     if lost:
         said.append(
-            f"of {lost} of {len(accesses)} pages the file is not known (no extents of them were"
-            " recorded): these are told apart by block"
+            f"the file of {lost} of {len(accesses)} pages is not known (their extents were not"
+            " recorded); these pages are identified by block"
         )
     return said

@@ -1,4 +1,4 @@
-"""Many questions from one file: every combination of what it lists."""
+"""Many simulations from one file: every combination of the values that it lists."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from tracer.sizes import parse_size
 from tracer.store.trace import Trace
 
 _MOST = 1_000_000
-"""Rows of a sweep's table."""
+"""Most rows of a sweep's table."""
 
 Knob = Literal[
     "dirty_ratio", "dirty_background_ratio", "dirty_bytes", "dirty_background_bytes",
     "dirty_expire_centisecs", "dirty_writeback_centisecs",
 ]  # fmt: skip
 BOUNDS = ("least", "most")
-"""Of regenerated write-back: a page that was written again while it was dirty left no event."""
+"""Bounds of regenerated write-back: a page that was dirtied again while dirty left no event."""
 Key = tuple[str, tuple[tuple[str, Any], ...]]
-"""An identity, and a setting of the knobs; none: as recorded."""
+"""An identity, and values of the knobs. Empty: as recorded."""
 Names = Annotated[list[str], Field(min_length=1, max_length=1000)]
 Share = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class Sweep(BaseModel):
-    """What a file asks: lists, of which every combination is simulated.
+    """The content of a sweep's file: lists of values, whose combinations are all simulated.
 
-    capacity: sizes ("64M") or shares of the distinct pages written (0.25). `destage` and `replay`
-    are asked of the model `timed` alone. `knobs`: settings of vm.dirty_* that write-back is
-    regenerated at; pages are then told apart by file, and no bio is known.
+    capacity: sizes ("64M") or shares of the distinct pages written (0.25). Only the model `timed`
+    uses `destage` and `replay`. `knobs`: values of vm.dirty_* at which write-back is regenerated;
+    regenerated pages are identified by file and have no bios.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -73,7 +73,7 @@ class Sweep(BaseModel):
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked sweep: its devices found, its capacities read."""
+    """A checked sweep, with its devices and capacities."""
 
     sweep: Sweep
     media: tuple[Device, ...]
@@ -81,7 +81,7 @@ class Plan:
     capacities: tuple[Capacity, ...]
 
     def settings(self) -> list[dict[str, Any]]:
-        """Settings of the knobs, each with the bounds of what is not known; none: as recorded."""
+        """Returns the combinations of the knobs, each with both BOUNDS; [{}] without knobs."""
         knobs = self.sweep.knobs
         if not knobs:
             return [{}]
@@ -89,7 +89,8 @@ class Plan:
         return [dict(zip([*knobs, "bound"], one, strict=True)) for one in chosen]
 
     def parts(self) -> list[dict[str, Any]]:
-        """What can be simulated apart: with a pass or a run each, all capacities of a curve."""
+        """Returns the parts that are simulated independently: a curve over all capacities, or one
+        timed run."""
         sweep = self.sweep
         axes: dict[str, Sequence[Any]] = {
             "identity": sweep.identity,
@@ -111,13 +112,16 @@ class Plan:
 
 
 def load(path: Path) -> Plan:
-    """A sweep's file (TOML); UsageError, naming file and key, for what it must not say."""
+    """Reads a sweep's file (TOML) and checks it.
+
+    Raises UsageError, with file and key, for invalid content.
+    """
     content = read_toml(path, "a file of a sweep", "docs/what-if.md")
     try:
         sweep = Sweep.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        where = ".".join(str(part) for part in first["loc"]) or "the whole file"
         said = first["msg"]
         if first["loc"][:1] == ("capacity",) and len(first["loc"]) > 1:
             where = f"capacity.{first['loc'][1]}"
@@ -137,18 +141,20 @@ def load(path: Path) -> Plan:
         "curve", ["file"], ["write-only"],
     ):  # fmt: skip
         raise UsageError(
-            f"{path}: regenerated write-back has no bios, and its pages are of files",
-            'with knobs give model = "curve", identity = ["file"], buffer = ["write-only"]',
+            f"{path}: regenerated write-back (knobs) has no bios and identifies pages by file",
+            'with knobs, give model = "curve", identity = ["file"], buffer = ["write-only"]',
         )
     for name in sweep.destage:
         policy_called(name)
     for policy, buffer in itertools.product(sweep.policy, sweep.buffer):
-        Question(plan.media[0], plan.disks[0], policy=policy, buffer=buffer)  # are there such?
+        Question(plan.media[0], plan.disks[0], policy=policy, buffer=buffer)  # checks both names
     rows = len(plan.parts()) * (
         len(plan.media) * len(plan.disks) * len(plan.capacities) if sweep.model == "curve" else 1
     )
     if rows > _MOST:
-        raise UsageError(f"{path} asks for {rows} simulations", f"ask for {_MOST} at most")
+        raise UsageError(
+            f"{path} needs {rows} simulations, and {_MOST} is the limit", "list fewer values"
+        )
     return plan
 
 
@@ -161,19 +167,20 @@ def run(
     share: tuple[int, int] = (0, 1),
     all_writers: bool = False,
 ) -> pd.DataFrame:
-    """A row for every combination, parts beside each other in `threads` (all CPUs unless given).
+    """Returns a row for every combination; runs parts in parallel in `threads` (default: all CPUs).
 
-    `share` (n, of): of so many shares of the parts only the n-th, from 0; all of them one after
-    the other are the whole. `all_writers` as for `page_writebacks`; write-back is regenerated of
-    everybody.
+    `share` (n, of): runs only the n-th of `of` consecutive shares of the parts, counted from 0.
+    `done` is called with the number of parts done and of all. `all_writers` as for
+    `page_writebacks`; regenerated write-back always includes all writers.
 
-    Columns: model, writers (targets or everybody), left_out_share (of all written pages those that
-    are not taken; NaN: not told), identity, buffer, policy, medium, disk, capacity_pages,
-    capacity_bytes; of `curve`: requests (N), unique_pages (U), disk_writes, resident, improvement,
-    improvement_with_drain, and each knob with `bound` (least or most); of `timed`: destage, replay,
-    and of the writes mean_ns .. max_ns, the same without the layer (base_...), improvement (of the
-    mean), disk_pages, base_disk_pages, disk_utilisation, medium_utilisation, lifetime_low_years and
-    lifetime_high_years. NaN: not known.
+    Columns: model, writers (targets or everybody), left_out_share (share of all written pages that
+    is left out; NaN: not known), identity, buffer, policy, medium, disk, capacity_pages,
+    capacity_bytes. Model `curve`: requests (N), unique_pages (U), disk_writes, resident,
+    improvement, improvement_with_drain, and each knob with `bound` (least or most). Model `timed`:
+    destage, replay, mean_ns .. max_ns of writes, the same without the layer (base_...), improvement
+    (of the mean), disk_pages, base_disk_pages, disk_utilisation, medium_utilisation,
+    lifetime_low_years and lifetime_high_years. NaN: not known. Raises UsageError for knobs
+    together with `devices`.
     """
     timed = plan.sweep.model == "timed"
     reads = timed or "read-write" in plan.sweep.buffer
@@ -220,7 +227,7 @@ def _regenerated(
     from analysis.flushlayer.flusher.regenerate import regenerate
 
     if devices:
-        raise UsageError("write-back is regenerated of all devices", "leave out --dev")
+        raise UsageError("write-back is regenerated for all devices together", "leave out --dev")
     found, fixed = prepared(trace)
     now = knobs.recorded(trace)
     made: dict[Key, Accesses] = {}

@@ -1,4 +1,4 @@
-"""The model `timed`: what a layer does to latencies, destages, the devices and sync calls."""
+"""The answer of the model `timed`: the effect of a layer on latencies, devices and sync calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tracer.store.trace import Trace
 
 GROUPS = ("phase", "tenant", "reason")
 OTHER = "other"
-"""The tenant of writes that have none, in a layer that is divided."""
+"""The tenant of writes without a tenant, in a partitioned layer."""
 _MOST_NAMED = 8
 _QUANTILES = (0.5, 0.99)
 
@@ -42,17 +42,17 @@ def answer(
     partitioned: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """The facts; `accesses` has bios, with reads and flushes.
+    """Returns the facts; `accesses` has bios, with reads and flushes.
 
     Keys: requests (N), those of `input_facts`, capacity_pages, capacity_bytes; latency: rows of
-    `results` for each of the two replays with and without the layer (columns replay, layer, op,
-    then those of `results`); improvement: rows of `improvement` for all writes, closed replay, and
-    for each phase, tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns
-    layer, calls, mean_ns, p50_ns, p99_ns, and as recorded); devices (DeviceUse of each, by
-    replay and layer); layers (LayerUse of the layer, or of each tenant's part, closed replay;
-    tenant: None for all); disk_pages with and without the layer;
-    wear (lifetime_years: None where there is no upper bound, or nothing wears); energy_j; ceiling;
-    assumptions. What is not known is None.
+    `results` for both replays, with and without the layer (columns replay, layer, op, then those of
+    `results`); improvement: rows of `improvement`, closed replay, for all bios and for each phase,
+    tenant and reason (columns by, name, ...); replay_gap; sync_calls (columns layer: recorded,
+    without or with, calls, mean_ns, p50_ns, p99_ns); devices (DeviceUse of each, by replay and
+    layer); layers (LayerUse of the layer, or of each tenant's partition, closed replay; tenant:
+    None for the whole layer); disk_pages (with the layer) and disk_pages_without; wear
+    (lifetime_years: None if there is no upper bound or no wear); energy_j; ceiling; assumptions.
+    None: not known.
     """
     requests = recorded(trace, accesses)
     names = {} if accesses.bios is None else accesses.bios.names
@@ -65,7 +65,7 @@ def answer(
     layer = layer_of(question, accesses, destage, shares)
     runs: dict[tuple[str, bool], Outcome] = {}
     if progress is not None and not is_ready():
-        progress("making the event loop ready, half a minute when it is the first time")
+        progress("compiling the event loop; the first time takes half a minute")
     for replay in get_args(Replay):
         for has_layer in (False, True):
             if progress is not None and is_ready():
@@ -102,8 +102,9 @@ def answer(
             *disk.assumptions(),
             *electronic.assumptions(question.medium),
             f"{question.buffer} buffer, {question.policy}; destaging: {destage.assumption()}",
-            "closed replay: a bio comes as long after the one that its process had waited for as it"
-            " did; open replay: it comes at its recorded time, which has the old disk's feedback",
+            "closed replay: a bio comes its recorded think time after the bios that its process"
+            " waited for; open replay: a bio comes at its recorded time, which includes the old"
+            " disk's feedback",
             *([_parts(names["tenant"])] if shares else []),
             *_without_others(accesses),
             *about_input(accesses),
@@ -112,7 +113,7 @@ def answer(
 
 
 def of_job(destage: Destage, requests: Requests) -> Destage:
-    """The policy; of `phase` with the phases in which this job waited for the disk."""
+    """Returns the policy; adds to `phase` the phases in which this job waited for the disk."""
     if destage.when != "phase" or destage.waiting_phases:
         return destage
     return dataclasses.replace(destage, waiting_phases=requests.waiting_phases())
@@ -124,7 +125,10 @@ def layer_of(
     destage: Destage,
     shares: tuple[float, ...] | None = None,
 ) -> Layer:
-    """The layer that a question asks about; another policy than LRU evicts as it does untimed."""
+    """Returns the layer of a question.
+
+    The evictions of a policy other than LRU are those of the simulation without time.
+    """
     capacity = question.capacity.of(accesses.unique_written)
     evicted = None
     if question.policy != "lru" and capacity:
@@ -137,7 +141,8 @@ def layer_of(
 def _everybody_a_tenant(
     requests: Requests, names: Mapping[str, list[str]]
 ) -> tuple[Requests, dict[str, list[str]]]:
-    """The requests, and the names of their tenants: writes without one are those of OTHER."""
+    """Returns the requests and the names of their tenants; requests without a tenant go to OTHER
+    if there is such a write."""
     tenants = names.get("tenant", [])
     found = dict(names) | {"tenant": [*tenants]}
     tenant = requests.tenant
@@ -153,8 +158,8 @@ def _everybody_a_tenant(
 def _parts(tenants: list[str]) -> str:
     shown = ", ".join(tenants[:_MOST_NAMED]) + (", ..." if len(tenants) > _MOST_NAMED else "")
     return (
-        f"the layer is divided into {len(tenants)} equal parts, of {shown}; {OTHER} is whoever has"
-        " no tenant: the journal, metadata, files of several tenants or of one that is not known"
+        f"the layer is divided into {len(tenants)} equal parts, for {shown}; {OTHER} has the writes"
+        " without a tenant: the journal, metadata, files of several tenants or of an unknown one"
     )
 
 
@@ -162,7 +167,7 @@ def _without_others(accesses: Accesses) -> list[str]:
     found = accesses.writers
     if found is None or found.taken != TARGETS or not found.left_out:
         return []
-    return ["the disk serves what counts alone: what others read and write costs nobody time"]
+    return ["the disk serves only the pages that count: reads and writes of others take no time"]
 
 
 def _improvements(
@@ -196,7 +201,7 @@ def _sync_calls(
 
 
 def _medium(question: Question, layer: Layer, run: Outcome) -> dict[str, Any]:
-    """Keys wear, energy_j."""
+    """Returns the keys wear and energy_j."""
     seconds = (run.end_ns - run.begin_ns) / 1e9
     if run.medium is None or seconds <= 0:
         return {"wear": None, "energy_j": None}
@@ -220,7 +225,7 @@ def _ceiling(trace: Trace) -> dict[str, Any] | None:
 
 
 def _rows(frames: Any) -> list[dict[str, Any]]:
-    """Rows of frames as JSON has them: what is no number is None."""
+    """Returns the rows of frames with values that JSON can hold: NaN becomes None."""
     rows = pd.concat(list(frames), ignore_index=True).to_dict("records")
     return [{str(key): _plain(value) for key, value in row.items()} for row in rows]
 

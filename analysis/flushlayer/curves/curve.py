@@ -1,8 +1,8 @@
-"""The model `curve`: what a layer of every capacity does, media multiplied in afterwards.
+"""The model `curve`: page counts of a layer at every capacity; devices come in afterwards.
 
-A curve counts pages, for one policy, at many capacities; it knows no device. For LRU all capacities
-come of one pass (stack_distances.py), for the others each takes a pass of its own, which run beside
-each other.
+A curve counts pages for one policy at many capacities and does not depend on devices. LRU takes one
+pass for all capacities (stack_distances.py). Other policies take one pass for each capacity; these
+passes run in parallel.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class Curve:
-    """Pages by capacity; the arrays are of one length, capacities ascend."""
+    """Pages by capacity; the arrays have one length, capacities ascend."""
 
     policy: str
     writes: int
     """N: page writes, into the layer or past it."""
     past: int
-    """Those past it, whatever the capacity; at capacity 0 all are."""
+    """Page writes past the layer at every capacity; at capacity 0, all writes go past it."""
     capacity: NDArray[np.int64]
     destaged: NDArray[np.int64]
     """Dirty pages written to the disk to make room."""
@@ -52,11 +52,11 @@ def curve(
     op: Operations | None = None,
     threads: int | None = None,
 ) -> Curve:
-    """The curve of a policy over accesses (`page`, `unique`, `op` as `policies.simulate` has them).
+    """Returns the curve of a policy; `page`, `unique` and `op` are those of `policies.simulate`.
 
-    Without `capacities` it has every one of 0 .. U where that takes one pass (lru), and those of
-    `spread` otherwise. `threads`: passes at a time, all processors of this process unless given.
-    Raises UsageError for an unknown policy or a negative capacity, BadTrace for a bad stream.
+    Default of `capacities`: all of 0 .. U if that takes one pass (lru), else those of `spread`.
+    `threads`: passes at a time; default: the processors of this process. Raises UsageError for an
+    unknown policy or a negative capacity, BadTrace for a bad stream.
     """
     chosen = find(policy)
     check(page, unique, op)
@@ -87,10 +87,10 @@ def curve(
 
 
 def spread(unique: int, count: int = 64) -> NDArray[np.int64]:
-    """`count` capacities from 1 to `unique` pages, each larger by about the same factor."""
+    """Returns `count` capacities from 1 to `unique` pages, in about geometric steps."""
     if unique <= count:
         return np.arange(1, unique + 1)
-    steps = count  # some of the smallest fall on the same page
+    steps = count  # some of the smallest steps round to the same page
     while len(spaced := np.unique(np.geomspace(1, unique, steps).round())) < count:
         steps += 1
     return spaced.astype(np.int64)
@@ -99,12 +99,12 @@ def spread(unique: int, count: int = 64) -> NDArray[np.int64]:
 def improvements(
     curve: Curve, medium_ns: float, disk_ns: float, page_bytes: int = PAGE_BYTES
 ) -> pd.DataFrame:
-    """What the curve comes to with a medium and a disk, by the closed form of flat_latencies.py.
+    """Returns the improvements of a curve with a medium and a disk (flat_latencies.py).
 
-    `medium_ns`, `disk_ns`: what a page's write takes there. Columns: `capacity_pages`,
-    `capacity_bytes`, `disk_writes` (pages that reach the disk while the stream lasts), `resident`
-    (dirty pages left at the end), `improvement` (without the final drain) and
-    `improvement_with_drain` (all that is left is written, too); NaN without writes.
+    `medium_ns`, `disk_ns`: time of a page's write. Columns: `capacity_pages`, `capacity_bytes`,
+    `disk_writes` (pages that reach the disk before the end of the stream), `resident` (dirty pages
+    left at the end), `improvement` (without the final drain) and `improvement_with_drain` (the
+    pages left are written); NaN without writes.
     """
     none = curve.capacity == 0  # no layer: nothing passes through the medium
     past = np.where(none, curve.writes, curve.past)
@@ -127,18 +127,21 @@ def improvements(
 def smallest_capacity(
     frame: pd.DataFrame, wanted: float, column: str = "improvement"
 ) -> int | None:
-    """The least capacity, in pages, at which `column` of `improvements` is `wanted` or more.
+    """Returns the least capacity, in pages, at which `column` is `wanted` or more.
 
-    None where no capacity of the frame reaches it. Exact for LRU's whole curve; otherwise no
-    closer than the capacities that were run.
+    `frame` is that of `improvements`. None: no capacity of the frame reaches `wanted`. The result
+    is exact for the whole LRU curve, and otherwise as close as the capacities that were run.
     """
     enough = frame.loc[frame[column] >= wanted, "capacity_pages"]
     return int(enough.min()) if len(enough) else None
 
 
 def thinned(frame: pd.DataFrame, rows: int = 400, column: str = "improvement") -> pd.DataFrame:
-    """At most `rows` rows of a curve, for drawing: half of them even over the capacities, half
-    where `column` changes; the first and the last stay."""
+    """Returns at most `rows` rows of a curve, for drawing.
+
+    Half of them are evenly spaced over the capacities, half lie where `column` changes; the first
+    and the last row stay.
+    """
     if len(frame) <= rows:
         return frame
     change = frame[column].diff().abs().fillna(0).cumsum().to_numpy()

@@ -1,14 +1,16 @@
-"""LRU's curve of a sample of the pages, with an interval.
+"""The LRU curve, estimated from samples of the pages, with an interval.
 
 SHARDS at a fixed rate (Waldspurger et al., Efficient MRC construction with SHARDS, FAST 2015): a
-page is in the sample where the hash of its id is small, and depths in the sample's stack are scaled
-up. Two refinements. The hottest pages are all tracked, with a weight of one: which of them a hash
-picks is what makes samples of skewed streams differ. And weights are ratios to what is known of the
-stream, its distinct pages and its re-writes, not the nominal rate.
+page is in the sample if the hash of its id is small, and depths in the sample's stack are scaled
+up. There are two refinements. First, every sample has all of the hottest pages, with a weight of
+one, because samples of skewed streams differ most in the hot pages that they contain. Second, the
+weights are the true ratios of the stream's distinct pages and re-writes to those of the sample, not
+the nominal rate.
 
-Each salt of the hash gives a sample of its own; the interval is Student's over their curves. Depths
-come in steps of 1 / rate pages, so that nothing is said of capacities of a few such steps. The
-exact curve takes one pass (stack_distances.py); this is for where its memory or time is too much.
+Each salt of the hash gives another sample; the interval is Student's t interval over their curves.
+Depths come in steps of 1 / rate pages, so there is no estimate for capacities of a few such steps.
+The exact curve takes one pass (stack_distances.py); sampling is for streams for which that pass
+takes too much memory or time.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from probes.errors import UsageError
 
 _COLD, _HOT = 1, 2
 _STEPS = 5
-_COLD_ONE = 1 << 32  # both counts of a place in one number: hot below, cold above
+_COLD_ONE = 1 << 32  # both counts of a place in one number: hot in the low bits, cold in the high
 
 
 def sampled_curve(
@@ -39,19 +41,22 @@ def sampled_curve(
     hot_pages: int = 1024,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Pages that a write-only LRU layer destages, estimated from samples of the pages.
+    """Estimates the pages that a write-only LRU layer destages, from samples of the pages.
 
     `page`: int32[N], every id of 0 .. unique-1 at least once; `rate`: the share of the pages in a
-    sample; `salts`: samples, two at least; `hot_pages`: the most written pages, in every sample.
-    Columns: `capacity_pages` (as given, or `spread`), `destaged` (the mean of the samples), `low`
-    and `high` (its interval); NaN for capacities below five times 1 / rate.
-    Raises UsageError for a rate that cannot be or takes no page twice.
+    sample; `salts`: number of samples, at least two; `hot_pages`: number of the most written pages,
+    which are in every sample. Columns: `capacity_pages` (as given, or of `spread`), `destaged` (the
+    mean of the samples), `low` and `high` (the interval of the mean); NaN for capacities below five
+    times 1 / rate. Raises UsageError for a rate out of range, a rate so low that no sampled page
+    is written twice, and less than two samples.
     """
     check(page, unique, None)
     if not 0 < rate <= 1:
-        raise UsageError(f"a sampling rate of {rate} cannot be", "give e.g. 0.01")
+        raise UsageError(
+            f"a sampling rate of {rate} cannot be", "give a rate above 0 and up to 1, e.g. 0.01"
+        )
     if salts < 2:
-        raise UsageError(f"{salts} samples have no interval", "take 2 or more")
+        raise UsageError(f"{salts} samples have no interval", "give 2 or more")
     wanted = spread(unique) if capacities is None else np.unique(capacities)
     written = np.bincount(page, minlength=unique)
     hot = np.zeros(unique, bool)
@@ -89,7 +94,10 @@ def _sample(
     taken = cold & _hashed_below(unique, rate, salt)
     rewrites, taken_rewrites = (int((written[w] - 1).sum()) for w in (cold, taken))
     if rewrites and not taken_rewrites:
-        raise UsageError(f"a sampling rate of {rate} takes no page twice", "give a higher rate")
+        raise UsageError(
+            f"with a sampling rate of {rate}, no sampled page is written twice",
+            "give a higher rate",
+        )
     pages_each = cold.sum() / max(1, taken.sum())
     rewrites_each = rewrites / max(1, taken_rewrites)
     kept = np.zeros(unique, np.uint8)
@@ -118,7 +126,7 @@ def _hashed_below(unique: int, rate: float, salt: int) -> NDArray[np.bool_]:
 def _depths(
     page: Any, kept: Any, places: int, pages_each: float, capacities: Any, hits: Any
 ) -> None:
-    # hits[kind, k]: re-writes that hit from capacities[k] on, of cold (0) and of hot pages (1).
+    # hits[kind, k]: re-writes of cold (0) and hot pages (1) that hit from capacities[k] on.
     last = np.full(len(kept), -1, np.int64)
     tree = np.zeros(places + 1, np.int64)
     total = 0

@@ -1,19 +1,20 @@
 """Write-back of an LRU layer at every capacity, in one pass.
 
-An LRU layer of c pages holds the top c of one stack, whatever c is (Mattson et al., Evaluation
+For every c, an LRU layer of c pages holds the top c pages of one stack (Mattson et al., Evaluation
 techniques for storage hierarchies, IBM Systems Journal 1970): an access to the page at depth s
-hits where c >= s. A page is dirty where c is at least its *level*: the deepest place that it was
-found at since it was last written, since every smaller layer destaged it before (Thompson and
-Smith, Efficient (stack) algorithms for analysis of write-back and sector memories, ACM TOCS 1989).
-So an access at depth s to a page of level d tells of one destage for each capacity in d .. s-1.
+hits if c >= s. A page is dirty if c is at least its *level*: the deepest place at which it was
+found since its last write, because every smaller layer destaged it before (Thompson and Smith,
+Efficient (stack) algorithms for analysis of write-back and sector memories, ACM TOCS 1989).
+So an access at depth s to a page of level d means one destage for each capacity in d .. s-1.
 
-A write past the layer takes a page out of the middle and leaves a *hole*, which is a free slot
-where c reaches down to it: the next page that comes up from below it, or from outside, fills the
-topmost one.
+A write past the layer removes a page from the middle of the stack and leaves a *hole*. The hole is
+a free slot in every layer that reaches down to it. The next page that comes from below a hole, or
+from outside, fills the topmost hole.
 
-Depths are counted over places in time: the page last used at place m is as deep as there are pages
-and holes at m or later. Places are bits, counted 512 at a time in a Fenwick tree that fits the
-first-level cache; when they are used up, they are numbered anew. O(N log U), some 5 bytes a page.
+Depths are counted over places in time: the depth of a page last used at place m is the number of
+pages and holes at m or later. Places are bits, counted 512 at a time in a Fenwick tree that fits
+the first-level cache. When all places are used, they are renumbered. The pass takes O(N log U) time
+and about 5 bytes a page.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from probes.compiled import compiled
 
 _ABSENT = -1
 _WORD = 6  # bits of a place's number within its word
-_BLOCK = 9  # and within its block
+_BLOCK = 9  # bits of a place's number within its block
 
 
 @dataclass(frozen=True)
 class LruCounts:
-    """Pages at each capacity: element c of every array is for a layer of c pages, c = 0 .. U."""
+    """Pages at each capacity: element c of an array is for a layer of c pages, c = 0 .. U."""
 
     destaged: NDArray[np.int64]
     """Dirty pages written to the disk to make room."""
@@ -47,9 +48,9 @@ class LruCounts:
 
 
 def lru_counts(page: Pages, unique: int, op: Operations | None = None) -> LruCounts:
-    """What `simulate("lru", ...)` counts, at every capacity at once; arguments as there.
+    """Returns the counts of `simulate("lru", ...)` at every capacity; same arguments.
 
-    At capacity 0 all are 0, as there: every write is past the layer.
+    At capacity 0 all counts are 0, because every write goes past the layer.
     """
     check(page, unique, op)
     counts = np.zeros((4, unique + 2), np.int32)
@@ -68,7 +69,7 @@ def lru_counts(page: Pages, unique: int, op: Operations | None = None) -> LruCou
 
 @compiled
 def _below(place: int, before: Any, bits: Any) -> Any:
-    # Marks before `place`, by the sums of marks before each word.
+    # Returns the number of marks before `place`, from the sums of marks before each word.
     word = place >> _WORD
     low = bit(place) - np.uint64(1)
     return before[word] + ones(bits[word] & low)
@@ -86,7 +87,7 @@ def _sums(bits: Any) -> Any:
 
 @compiled
 def _renumber(mark: Any, holes: Any, bits: Any, tree: Any, total: int) -> None:
-    # The marks take the first places, in their order.
+    # Moves the marks to the first places, in their order.
     before = _sums(bits)
     for p in range(len(mark)):
         if mark[p] != _ABSENT:
@@ -133,7 +134,7 @@ def _pop(heap: Any, size: int) -> None:
 
 @compiled
 def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
-    # counts[:, c] is what changes from capacity c-1 to c: destaged, resident, write and read hits.
+    # counts[:, c]: change from capacity c-1 to c of destaged, resident, write hits and read hits.
     mixed = len(op) > 0
     clean = unique + 1  # a level that no capacity has
     mark = np.full(unique, _ABSENT, np.int32)
@@ -141,7 +142,7 @@ def _pass(page: Any, op: Any, unique: int, places: int, counts: Any) -> None:
     holes = np.empty(unique if mixed else 0, np.int32)  # a heap, the topmost first
     n_holes = 0
     bits = np.zeros(places >> _WORD, np.uint64)
-    # Marks of whole blocks below that of `now`, which is counted when it is full.
+    # Marks of whole blocks before the block of `now`, which is added when it is full.
     tree = np.zeros((places >> _BLOCK) + 1, np.int32)
     now = 0
     total = 0

@@ -1,8 +1,8 @@
-"""What devices are known to do, each value with its unit, source and confidence.
+"""The catalogue of devices; each value has its unit, source and confidence.
 
-device.py       a device, and the catalogue: ours (devices.toml) with the user's own file
-parameters.py   which parameters there are, of which kinds of device; units
-calibrate.py    an entry of a device that one owns, measured by fio
+device.py       a device, and the catalogue: devices.toml and the user's own file
+parameters.py   the list of parameters, for which kinds of device, and their units
+calibrate.py    a catalogue entry of the user's own device, measured by fio
 """
 
 from analysis.flushlayer.devices.device import (

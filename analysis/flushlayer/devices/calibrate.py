@@ -1,4 +1,4 @@
-"""A catalogue entry measured on a device that the user owns, by fio."""
+"""The calibration of the user's own device: a catalogue entry measured by fio."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True)
 class Point:
-    """What fio measured of one pattern of access."""
+    """The result of fio for one pattern of access."""
 
     op: Literal["read", "write"]
     order: Literal["random", "sequential"]
     size: int
-    """Bytes of an access."""
+    """Bytes per access."""
     depth: int
-    """Accesses at once."""
+    """Accesses in flight at once."""
     per_s: float
     mean_ns: float
     p99_ns: float
@@ -59,33 +59,33 @@ def calibrate(
     overwrite: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> str:
-    """Measure the device that `target` is or lies on; gives a catalogue entry as TOML text.
+    """Measures the device of `target` and returns a catalogue entry as TOML text.
 
-    `target` is a file to be made (of `size` bytes, removed afterwards), or, with `overwrite`, a
-    file or block device whose content is lost. It is written once, since what was never written is
-    read without the device. Then each of ten patterns runs for `seconds`: 4 KiB reads and writes,
-    random and sequential, 1 and `depth` at once, and 128 KiB ones in sequence, past the page cache;
-    a volatile cache of the device is in what is measured. At last flushes are: an fdatasync after
-    each random write of 4 KiB. A block device that is mounted or otherwise in use is always
-    refused.
+    `target` is a new file (of `size` bytes, removed afterwards), or, with `overwrite`, an existing
+    file or block device whose content is lost. fio first writes it once, because reads of blocks
+    that were never written do not reach the device. Then each of ten patterns runs for `seconds`,
+    past the page cache: 4 KiB reads and writes, random and sequential, 1 and `depth` at once, and
+    sequential 128 KiB reads and writes, `depth` at once. The results include the effect of the
+    device's volatile cache. Finally fio measures flushes: an fdatasync after each random write of
+    4 KiB. A block device that is mounted or otherwise in use is always refused.
 
-    Raises UsageError, PermissionMissing, FeatureMissing (no fio), or TracerError where fio fails.
+    Raises UsageError, PermissionMissing, FeatureMissing (no fio), or TracerError if fio fails.
     """
     _check_numbers(name, size, seconds, depth)
     fio = shutil.which("fio")
     if fio is None:
-        raise FeatureMissing("there is no fio command", "apt-get install fio")
+        raise FeatureMissing("the command fio is not installed", "apt-get install fio")
     made = _check_target(target, size, overwrite)
     say = progress or (lambda _: None)
     runs = _Fio(fio, target, size, seconds)
     points = []
     try:
-        say("writing it once")
+        say(f"writing {target} once")
         runs.fill()
         for op, order, access, at_once in _patterns(depth):
             say(f"{order} {op} of {access} B, {at_once} at once")
             points.append(runs.point(op, order, access, at_once))
-        say("flushes")
+        say("flushes: fdatasync after each random write")
         flush_ns = runs.flush_ns()
     finally:
         if made:
@@ -107,46 +107,53 @@ def _check_numbers(name: str, size: int, seconds: float, depth: int) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(f"a device cannot be called {name!r}", "use letters, digits, - and _")
     if not 1 << 20 <= size <= 1 << 40:
-        raise UsageError(f"{size} bytes cannot be measured on", "give 1 MiB to 1 TiB")
+        raise UsageError(f"a size of {size} bytes cannot be measured", "give 1 MiB to 1 TiB")
     if not (math.isfinite(seconds) and 0.1 <= seconds <= 3600):
-        raise UsageError(f"{seconds} s cannot be measured for", "give 0.1 to 3600")
+        raise UsageError(f"a pattern of {seconds} s cannot be measured", "give 0.1 to 3600")
     if not 2 <= depth <= 1024:
-        raise UsageError(f"{depth} accesses at once cannot be", "give 2 to 1024")
+        raise UsageError(f"{depth} accesses at once cannot be measured", "give 2 to 1024")
 
 
 def _check_target(target: Path, size: int, overwrite: bool) -> bool:
-    """Whether the target is to be made; refuses what holds data, or is in use."""
+    """Returns whether the target has to be made.
+
+    Raises UsageError for a target that may hold data, is in use or cannot be measured.
+    """
     try:
         mode = target.stat()
     except FileNotFoundError:
         if not target.parent.is_dir():
-            raise UsageError(f"{target.parent} is no folder", "name a file in one") from None
+            raise UsageError(
+                f"{target.parent} is not a folder", "name a file in an existing folder"
+            ) from None
         if not os.access(target.parent, os.W_OK):
             raise UsageError(
-                f"no file can be made in {target.parent}", "name one in a folder of yours"
+                f"{target.parent} is not writable", "name a file in a folder that you can write to"
             ) from None
         if shutil.disk_usage(target.parent).free < size + (64 << 20):
             raise UsageError(
-                f"{target.parent} has no room for {size} bytes", "measure on fewer"
+                f"{target.parent} has no room for {size} bytes", "give a smaller size"
             ) from None
         return True
     except OSError as error:
         raise UsageError(f"cannot look at {target}: {error.strerror}", "name a file") from None
     if not (stat.S_ISREG(mode.st_mode) or stat.S_ISBLK(mode.st_mode)):
-        raise UsageError(f"{target} is neither a file nor a block device", "name one")
+        raise UsageError(
+            f"{target} is neither a file nor a block device", "name a file or a block device"
+        )
     if stat.S_ISBLK(mode.st_mode):
         _check_unused(target, size)
     if not overwrite and (stat.S_ISBLK(mode.st_mode) or mode.st_size > 0):
         raise UsageError(
-            f"{target} may hold data, which measuring destroys",
+            f"{target} may hold data, and the measurement destroys it",
             "name a new file, or give --overwrite",
         )
     return False
 
 
 def _check_unused(device: Path, size: int) -> None:
-    # The kernel lets nobody open a block device exclusively that is mounted, swapped to, or part
-    # of another one, nor a disk of which a partition is.
+    # The kernel refuses an exclusive open of a block device that is mounted, used for swap or part
+    # of another device, and of a disk with such a partition.
     try:
         opened = os.open(device, os.O_RDONLY | os.O_EXCL)
     except PermissionError:
@@ -158,7 +165,7 @@ def _check_unused(device: Path, size: int) -> None:
     finally:
         os.close(opened)
     if has < size:
-        raise UsageError(f"{device} has only {has} bytes", "measure on so many, or on fewer")
+        raise UsageError(f"{device} has only {has} bytes", "give this size or a smaller one")
 
 
 @dataclass(frozen=True)
@@ -171,12 +178,12 @@ class _Fio:
     seconds: float
 
     def fill(self) -> None:
-        """Write all of the target once."""
+        """Writes the whole target once."""
         options = ("--rw=write", "--bs=1M", "--iodepth=8", "--end_fsync=1")
         self._job(options, 600 + self.size / _SLOWEST_PER_S)
 
     def point(self, op: Any, order: Any, access: int, depth: int) -> Point:
-        """Measure one pattern of access."""
+        """Measures one pattern of access; raises TracerError if fio fails or finishes no access."""
         rw = f"--rw={'rand' if order == 'random' else ''}{op}"
         job = self._timed((rw, f"--bs={access}", f"--iodepth={depth}"))
         with _understood():
@@ -194,7 +201,8 @@ class _Fio:
         return point
 
     def flush_ns(self) -> float:
-        """Mean time of an fdatasync after each random write of a page, one at a time."""
+        """Returns the mean time in ns of an fdatasync after a random write of a page, one at a
+        time."""
         job = self._timed(("--rw=randwrite", f"--bs={PAGE}", "--iodepth=1", "--fdatasync=1"))
         with _understood():
             times = job["sync"]["lat_ns"]  # its total_ios stays 0
@@ -208,10 +216,10 @@ class _Fio:
         return self._job((*options, *lasting), self.seconds + 600)
 
     def _job(self, options: tuple[str, ...], patience_s: float) -> Any:
-        # A colon would separate names.
+        # fio splits a name at unescaped colons.
         name = str(self.target.absolute()).replace("\\", "\\\\").replace(":", "\\:")
         file = (f"--filename={name}", f"--size={self.size}", "--ioengine=libaio", "--direct=1")
-        # --thread: a job that is a process of its own would go on where fio is killed.
+        # --thread: a job in a process of its own would continue after fio is killed.
         told = ("--thread", "--output-format=json")
         command = [self.command, "--name=calibrate", *file, *options, *told]
         try:
@@ -219,11 +227,13 @@ class _Fio:
                 command, capture_output=True, text=True, timeout=patience_s, check=False
             )
         except subprocess.TimeoutExpired:
-            raise TracerError(f"fio on {self.target} did not end", "is the device well?") from None
+            raise TracerError(
+                f"fio on {self.target} did not end in time", "check the device for errors"
+            ) from None
         if done.returncode != 0:
             lines = (line.strip() for line in done.stderr.splitlines())
             said = next((line for line in lines if line), "no reason given")
-            raise TracerError(f"fio failed on {self.target}: {said[:200]}", "see its manual")
+            raise TracerError(f"fio failed on {self.target}: {said[:200]}", "see the manual of fio")
         with _understood():
             # fio may print warnings before its JSON.
             return json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
@@ -235,18 +245,18 @@ def _understood() -> Iterator[None]:
         yield
     except (ValueError, LookupError, TypeError) as error:
         raise TracerError(
-            f"fio printed what is not understood: {error!r}", "is it fio 3?"
+            f"the output of fio is not understood: {error!r}", "check that fio is version 3"
         ) from None
 
 
 def entry(name: str, kind: Kind, points: list[Point], flush_ns: float, depth: int) -> str:
-    """A catalogue entry of what was measured.
+    """Returns a catalogue entry, as TOML text, of the measured values.
 
-    Latencies are means of random accesses of 4 KiB, one at a time; of kind nvm, less the
-    transfer. Rates (ssd) and channels (nvm) are of random ones, `depth` at once; bandwidths of
-    sequential ones of 128 KiB. No rate is below what one access at a time reached, and no
-    bandwidth below what the rate moves. A disk of kind disk is taken as flat: fio shows no seek
-    curve.
+    Latencies are means of random accesses of 4 KiB, one at a time; for kind nvm, less the transfer.
+    Rates (ssd) and channels (nvm) come from random accesses of 4 KiB, `depth` at once; bandwidths
+    from sequential accesses of 128 KiB. A rate is at least the rate of one access at a time, and a
+    bandwidth at least the bytes that the rate moves. A device of kind disk gets flat latencies,
+    because fio measures no seek curve.
     """
     fact = f"fio on {platform.node() or 'this machine'}, {datetime.now(UTC):%Y-%m-%d}"
     lines = [f"[{name}]", f'kind = "{kind}"', f"doc = {json.dumps('measured by ' + fact)}"]
@@ -271,8 +281,8 @@ def entry(name: str, kind: Kind, points: list[Point], flush_ns: float, depth: in
         )
         run = next(p for p in points if p.op == op and p.size == _LARGE)
         latency = alone.mean_ns
-        # On a busy machine several at once may be slower than one alone was. The device has shown
-        # what it can do; a lower rate would contradict its latency.
+        # On a busy machine, several accesses at once may be slower than one alone. A rate below
+        # that of one access at a time would contradict the latency.
         rate = max(many.per_s, 1e9 / latency)
         bandwidth = max(run.per_s * run.size, rate * PAGE)
         if kind == "nvm":
@@ -286,11 +296,11 @@ def entry(name: str, kind: Kind, points: list[Point], flush_ns: float, depth: in
         )
         if kind == "ssd":
             say(f"iops_{op}", rate, "/s", f"random 4 KiB, {depth} at once, or one at a time")
-        # Little's law: so many were in work at once, at the latency that one has alone.
+        # Little's law: accesses in service = rate x latency of one access alone.
         channels = max(channels, round(many.per_s * alone.mean_ns / 1e9))
     say("flush_latency", flush_ns, "ns", "fdatasync after a random write of 4 KiB, mean")
     if kind == "nvm":
-        say("channels", channels, "requests", f"rate of {depth} at once by the time of one alone")
+        say("channels", channels, "requests", f"rate of {depth} at once x latency of one alone")
     else:
-        say("queue_depth", depth, "requests", "as many as were asked at once")
+        say("queue_depth", depth, "requests", "the accesses at once in the measurement")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The device catalogue: what is known of disks and media, with unit, source and confidence."""
+"""The device catalogue: parameters of disks and media, with unit, source and confidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLES: dict[str, tuple[Kind, ...]] = {
     "nvm": ("nvm", "ssd"),
     "destage": ("destage",),
 }
-"""What is asked for, and the kinds of device that can be it: an SSD can be either."""
+"""Roles of devices, and the kinds that can fill them: an SSD can be a disk or a medium."""
 
 PAGE = 4096
 
@@ -37,11 +37,11 @@ class Parameter:
     low: float
     high: float
     unit: str
-    """As given in the file."""
+    """Unit in the file."""
     confidence: str
     source: str
     bound: str | None = None
-    """least or most, where the value is only a bound."""
+    """least or most, if the value is only a bound."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,18 @@ class Device:
     parameters: Mapping[str, Parameter]
 
     def value(self, name: str) -> float | None:
-        """A parameter in its base unit (ns, B/s, B, ...); None where nobody measured it.
+        """Returns a parameter in its base unit (ns, B/s, B, ...); None: not known.
 
-        Of an interval the middle; `at` chooses otherwise.
+        For an interval, it returns the middle; use `at` first for another point.
         """
         known = self.parameters.get(name)
         return None if known is None else (known.low + known.high) / 2
 
     def interval(self, name: str) -> tuple[float, float] | None:
-        """A parameter as (low, high), which an exact value is, too; a bound is open on its side."""
+        """Returns a parameter as (low, high); None: not known.
+
+        An exact value is an interval of length 0; a bound is 0 or infinite on its open side.
+        """
         known = self.parameters.get(name)
         if known is None:
             return None
@@ -70,7 +73,7 @@ class Device:
         return 0.0 if known.bound == "most" else known.low, high
 
     def at(self, bound: Bound) -> Device:
-        """The device with every interval shrunk to one of its ends."""
+        """Returns the device with every interval reduced to its low or high end; middle: as is."""
         if bound == "middle":
             return self
         shrunk = {
@@ -81,30 +84,31 @@ class Device:
 
     @property
     def read_ns(self) -> int:
-        """Mean time of a read of 4096 bytes at a random place, alone; see `page_ns`."""
+        """Mean time in ns of one read of 4096 bytes at a random place; see `page_ns`."""
         return page_ns(self, "read")
 
     @property
     def write_ns(self) -> int:
-        """Mean time of a write of 4096 bytes at a random place, alone; see `page_ns`."""
+        """Mean time in ns of one write of 4096 bytes at a random place; see `page_ns`."""
         return page_ns(self, "write")
 
     @property
     def confidence(self) -> str:
-        """The confidences of its parameters."""
+        """Confidences of the parameters, without repetition."""
         return ", ".join(dict.fromkeys(p.confidence for p in self.parameters.values()))
 
     @property
     def source(self) -> str:
-        """The sources of its parameters."""
+        """Sources of the parameters, without repetition."""
         return "; ".join(dict.fromkeys(p.source for p in self.parameters.values()))
 
 
 def page_ns(device: Device, op: Literal["read", "write"]) -> int:
-    """Mean time in ns of one access of 4096 bytes at a random place of an idle device.
+    """Returns the mean time in ns of one access of 4096 bytes at a random place of an idle device.
 
-    Its latency (of a memory: and the transfer), else one by its rate at depth 1, else seek +
-    half a turn + transfer, else the transfer alone. UsageError where none of these is known.
+    This is the latency (for a memory: plus the transfer), else 1 / rate at depth 1, else, for a
+    disk, seek + half a turn + transfer, else the transfer alone. Raises UsageError if none of these
+    is known.
     """
     latency = device.value(f"{op}_latency")
     bandwidth = device.value(f"bandwidth_{op}")
@@ -117,7 +121,7 @@ def page_ns(device: Device, op: Literal["read", "write"]) -> int:
     if device.kind == "disk":
         seek, rotation = device.value(f"seek_{op}"), device.value("rotation")
         if seek is None or not rotation or transfer is None:
-            raise missing(device, f"{op}_latency, nor seek_{op}, rotation and bandwidth_{op}")
+            raise missing(device, f"{op}_latency, or seek_{op}, rotation and bandwidth_{op},")
         return round(seek + 30e9 / rotation + transfer)
     if transfer is None:
         raise missing(device, f"{op}_latency, iops_depth1_{op} or bandwidth_{op}")
@@ -125,9 +129,9 @@ def page_ns(device: Device, op: Literal["read", "write"]) -> int:
 
 
 def missing(device: Device, what: str) -> UsageError:
-    """The error for a device of which too little is known."""
+    """Returns the error for a device without a parameter that the model needs."""
     return UsageError(
-        f"{device.name} has no {what}: nobody measured it",
+        f"{device.name} has no {what} in the catalogue",
         "choose another device, or describe yours in a file",
     )
 
@@ -152,9 +156,10 @@ def _ours() -> dict[str, Device]:
 
 
 def catalogue(extra: Path | None = None) -> dict[str, Device]:
-    """Every device, by name: ours, and those of a user's file, which may not take our names.
+    """Returns every device by name: the built-in ones, and those of a user's file.
 
-    UsageError, naming file, device and key, for what such a file must not say.
+    Raises UsageError, with file, device and key, for invalid content of the file and for a name of
+    a built-in device.
     """
     if extra is None:
         return dict(_ours())
@@ -162,13 +167,16 @@ def catalogue(extra: Path | None = None) -> dict[str, Device]:
     for name in added:
         if name in _ours():
             raise UsageError(
-                f"{extra}: [{name}] is a device of ours already", "give it another name"
+                f"{extra}: [{name}] is the name of a built-in device", "give it another name"
             )
     return _ours() | added
 
 
 def find(name: str, kind: str, extra: Path | None = None) -> Device:
-    """A device that can be a "disk", "nvm" or "destage"; UsageError, naming those there are."""
+    """Returns a device for the role "disk", "nvm" or "destage".
+
+    Raises UsageError, with the known names, if the role has no such device.
+    """
     devices = catalogue(extra)
     device = devices.get(name)
     if device is None or device.kind not in ROLES[kind]:
@@ -178,14 +186,17 @@ def find(name: str, kind: str, extra: Path | None = None) -> Device:
 
 
 def load(path: Path) -> dict[str, Device]:
-    """The devices of a catalogue file (TOML, as devices.toml); UsageError where it is wrong."""
+    """Reads the devices of a catalogue file (TOML, as devices.toml).
+
+    Raises UsageError, with file, device and key, for invalid content.
+    """
     entries = read_toml(path, "a file of devices", "devices.toml for the form")
     return {name: _device(path, name, entry) for name, entry in entries.items()}
 
 
 def _device(path: Path, name: str, entry: Any) -> Device:
     if not isinstance(entry, dict):
-        raise UsageError(f"{path}: {name} stands outside of any device", "write [NAME] above it")
+        raise UsageError(f"{path}: {name} is outside of any device", "write [NAME] above it")
     rest = dict(entry)
     kind = _checked(_KIND, rest.pop("kind", None), path, name, "kind")
     doc = _checked(_TEXT, rest.pop("doc", ""), path, name, "doc")
@@ -202,25 +213,29 @@ def _parameter(path: Path, name: str, kind: str, key: str, raw: Any) -> Paramete
     known = PARAMETERS.get(key)
     if known is None or kind not in known.kinds:
         there = ", ".join(k for k, p in PARAMETERS.items() if kind in p.kinds)
-        raise UsageError(f"{where}: there is no such parameter of a {kind}", f"known: {there}")
+        raise UsageError(
+            f"{where}: a device of kind {kind} has no such parameter", f"known: {there}"
+        )
     if isinstance(raw, dict) and isinstance(raw.get("value"), list):
         raw = raw | {"value": tuple(raw["value"])}
     given = _checked(_VALUE, raw, path, name, key)
     units = UNITS[known.quantity]
     if given.unit not in units:
         raise UsageError(
-            f"{where}: unit {given.unit!r} is none of {known.quantity}", _one_of(units)
+            f"{where}: {given.unit!r} is not a unit of {known.quantity}", _one_of(units)
         )
     low, high = given.value if isinstance(given.value, tuple) else (given.value, given.value)
     if low > high:
-        raise UsageError(f"{where}: [{low:g}, {high:g}] is no interval", "give [low, high]")
+        raise UsageError(f"{where}: [{low:g}, {high:g}] is not an interval", "give [low, high]")
     if low == 0 and not known.zero:
-        raise UsageError(f"{where}: 0 cannot be", "leave out what is not known")
+        raise UsageError(f"{where}: 0 cannot be", "leave out a parameter that is not known")
     if given.bound is not None and low != high:
-        raise UsageError(f"{where}: an interval with a bound", "give one value, or no bound")
+        raise UsageError(
+            f"{where}: an interval cannot have a bound", "give one value, or leave out the bound"
+        )
     scale = units[given.unit]
     if high * scale > MOST.get(known.quantity, MOST_ELSE):
-        raise UsageError(f"{where}: {high:g} {given.unit} cannot be", "give what was measured")
+        raise UsageError(f"{where}: {high:g} {given.unit} cannot be", "give the measured value")
     return Parameter(
         low * scale, high * scale, given.unit, given.confidence, given.source, given.bound
     )
@@ -230,7 +245,7 @@ def _checked(adapter: TypeAdapter[Any], value: Any, path: Path, name: str, key: 
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        # Of a union every branch complains: an interval's fault is what that branch says.
+        # Every branch of a union reports a fault. For an interval, only that branch's faults count.
         faults = error.errors(include_url=False, include_context=False)
         of_interval = [f for f in faults if any("tuple" in str(part) for part in f["loc"])]
         interval = isinstance(value, dict) and isinstance(value.get("value"), tuple)

@@ -1,4 +1,4 @@
-"""What is known of a device: the parameters that there are, and the units they are given in."""
+"""The parameters of devices, and the units in which files give them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ UNITS: dict[str, dict[str, float]] = {
     "fillings": {"/day": 1},
     "power": {"W": 1},
 }
-"""Units of a quantity, each with what one of it is in the first: ns, B/s, B, ..."""
+"""Units of each quantity, with their size in the first one, the base unit (ns, B/s, B, ...). A
+share is kept as a fraction."""
 
 MOST = {"time": 1e15}
-"""The largest value of a quantity, in its first unit (11 days); else MOST_ELSE."""
+"""Largest value of a quantity, in its base unit (11 days for a time); else MOST_ELSE."""
 MOST_ELSE = 1e24
 
 
@@ -34,58 +35,60 @@ class Known:
     kinds: tuple[str, ...]
     doc: str
     zero: bool = False
-    """0 is a value that makes sense."""
+    """True if the parameter may be 0."""
 
 
 _ANY = ("disk", "ssd", "nvm")
 _FLASH = ("ssd", "nvm")
 
 PARAMETERS: dict[str, Known] = {
-    "capacity": Known("size", _ANY, "bytes that it holds"),
+    "capacity": Known("size", _ANY, "capacity of the device"),
     "read_latency": Known(
-        "time", _ANY, "time of a read of a page, alone; of nvm, until its first byte", zero=True
+        "time", _ANY, "time of one read of a page; for nvm, until its first byte", zero=True
     ),
     "write_latency": Known(
-        "time", _ANY, "time of a write of a page, alone; of nvm, until its first byte", zero=True
+        "time", _ANY, "time of one write of a page; for nvm, until its first byte", zero=True
     ),
     "write_latency_p99_999": Known("time", _ANY, "the time that 1 write of 100,000 exceeds"),
-    "bandwidth_read": Known("bandwidth", _ANY, "sequential reads"),
-    "bandwidth_write": Known("bandwidth", _ANY, "sequential writes"),
-    "rotation": Known("speed", ("disk",), "turns of the platters a minute"),
-    "seek_read": Known("time", ("disk",), "mean seek between random places, to read"),
-    "seek_write": Known("time", ("disk",), "mean seek between random places, to write"),
-    "seek_track_read": Known("time", ("disk",), "seek to the next track, to read", zero=True),
-    "seek_track_write": Known("time", ("disk",), "seek to the next track, to write", zero=True),
-    "seek_full_read": Known("time", ("disk",), "seek from the first track to the last, to read"),
-    "seek_full_write": Known("time", ("disk",), "seek from the first track to the last, to write"),
+    "bandwidth_read": Known("bandwidth", _ANY, "bandwidth of sequential reads"),
+    "bandwidth_write": Known("bandwidth", _ANY, "bandwidth of sequential writes"),
+    "rotation": Known("speed", ("disk",), "rotation speed of the platters"),
+    "seek_read": Known("time", ("disk",), "mean seek between random places, for reads"),
+    "seek_write": Known("time", ("disk",), "mean seek between random places, for writes"),
+    "seek_track_read": Known("time", ("disk",), "seek to the next track, for reads", zero=True),
+    "seek_track_write": Known("time", ("disk",), "seek to the next track, for writes", zero=True),
+    "seek_full_read": Known("time", ("disk",), "seek from the first track to the last, for reads"),
+    "seek_full_write": Known(
+        "time", ("disk",), "seek from the first track to the last, for writes"
+    ),
     "overhead": Known("time", _ANY, "time of the controller for each request", zero=True),
-    "queue_depth": Known("requests", ("disk", "ssd"), "requests that it takes at once"),
-    "write_cache": Known("size", ("disk",), "volatile bytes that acknowledge a write early"),
-    "interface": Known("bandwidth", ("disk",), "how fast its write cache takes data"),
+    "queue_depth": Known("requests", ("disk", "ssd"), "requests that the device takes at once"),
+    "write_cache": Known("size", ("disk",), "size of the volatile write cache"),
+    "interface": Known("bandwidth", ("disk",), "bandwidth from the host to the write cache"),
     "flush_latency": Known(
-        "time", _ANY, "time of a flush when its cache is empty; of FUA, too", zero=True
+        "time", _ANY, "time of a flush with an empty cache; also added to FUA writes", zero=True
     ),
     "iops_depth1_read": Known("rate", _FLASH, "random reads of 4 KiB a second, one at a time"),
     "iops_depth1_write": Known("rate", _FLASH, "random writes of 4 KiB a second, one at a time"),
     "iops_read": Known("rate", _FLASH, "random reads of 4 KiB a second, many at a time"),
     "iops_write": Known("rate", _FLASH, "random writes of 4 KiB a second, many at a time"),
-    "channels": Known("requests", _FLASH, "requests that it works on at once"),
-    "grain": Known("size", _FLASH, "bytes that it reads and writes at once"),
-    "endurance": Known("wear", _FLASH, "writes that a cell bears"),
-    "rated_writes": Known("size", _FLASH, "bytes that may be written while the warranty lasts"),
-    "drive_writes_per_day": Known("fillings", _FLASH, "times its capacity that it bears a day"),
-    "power_read": Known("power", _ANY, "power while it reads"),
-    "power_write": Known("power", _ANY, "power while it writes"),
+    "channels": Known("requests", _FLASH, "requests that the device serves at once"),
+    "grain": Known("size", _FLASH, "smallest unit of a read or write inside the device"),
+    "endurance": Known("wear", _FLASH, "writes that a cell endures"),
+    "rated_writes": Known("size", _FLASH, "bytes that may be written during the warranty"),
+    "drive_writes_per_day": Known("fillings", _FLASH, "rated writes per day, in full capacities"),
+    "power_read": Known("power", _ANY, "power during reads"),
+    "power_write": Known("power", _ANY, "power during writes"),
     "high_watermark": Known("share", ("destage",), "share of the layer at which destaging starts"),
     "low_watermark": Known(
         "share", ("destage",), "share of the layer at which destaging stops", zero=True
     ),
-    "autocommit_blocks": Known("pages", ("destage",), "written pages that make a commit"),
+    "autocommit_blocks": Known("pages", ("destage",), "written pages after which a commit follows"),
     "autocommit_time": Known("time", ("destage",), "time after which writes are committed"),
 }
 
 
 def base_unit(name: str) -> str:
-    """The unit that a parameter's value is kept in; "" for a share."""
+    """Returns the unit in which a parameter's value is kept; "" for a share."""
     units = UNITS[PARAMETERS[name].quantity]
     return "" if "%" in units else next(iter(units))

@@ -1,4 +1,4 @@
-"""Regenerated write-back as the flush layer's models take it: dense page ids in order of time."""
+"""Regenerated write-back as input of the flush layer's models: dense page ids in time order."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from analysis.flushlayer.trace.accesses import Accesses, Identity
 
 
 def regenerated_accesses(found: Dirtyings, made: Regenerated) -> Accesses:
-    """The page write-backs that a layer below the page cache would be asked to take.
+    """Returns the page write-backs that reach a layer below the page cache.
 
-    Pages are told apart by inode and page of the file, whose blocks no knob changes; journal and
-    direct writes, which come as they were recorded, and pages whose place in the file is not
-    known by block. No bios: when a bio would have been issued is known, not how large it was.
+    The identity of a page is its inode and its index in the file, because no knob changes the
+    file's blocks. Journal and direct writes, taken as recorded, and pages of unknown place in
+    the file are identified by block. The result has no bios: the model knows the time of a bio,
+    but not its size.
     """
     passed = found.passed
     counts = np.concatenate(
@@ -24,7 +25,7 @@ def regenerated_accesses(found: Dirtyings, made: Regenerated) -> Accesses:
     )
     ts = np.concatenate([made.writes["ts"].to_numpy(np.int64), passed["ts"].to_numpy(np.int64)])
     device = pd.factorize(passed["dev"].astype(str))[0].astype(np.int64)
-    # Behind the pages of files: blocks, told apart by their device.
+    # Numbers of blocks, per device, follow the numbers of the pages of files.
     block, _ = pd.factorize(
         pd.MultiIndex.from_arrays(
             [_each(device, passed["pages"]), _pages(passed["page"], passed["pages"])]

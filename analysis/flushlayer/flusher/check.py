@@ -1,4 +1,4 @@
-"""Regenerated against recorded write-back, at the settings of the recording."""
+"""Comparison of regenerated and recorded write-back, at the settings of the recording."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ MOST_BINS = 2000
 
 @dataclass(frozen=True)
 class Check:
-    """How well the model makes what was recorded, in pages.
+    """The difference between the model's write-back and the recorded one, in pages.
 
-    `by_reason`: recorded, regenerated, difference, a row a reason. `over_time`: start_ns, recorded,
-    regenerated, difference, a row a bin. `by_inode`: dev, ino, recorded, regenerated, difference,
-    the largest difference first. `misplaced_share`: of the recorded pages, the share that would
-    have to move to another bin, appear or go for both to be the same; None: nothing was recorded.
+    `by_reason`: reason, recorded, regenerated, difference; one row per reason. `over_time`:
+    start_ns, recorded, regenerated, difference; one row per bin. `by_inode`: dev, ino, recorded,
+    regenerated, difference; the largest difference first. `misplaced_share`: the share of pages
+    that would have to move to another bin, appear or disappear to make both equal; None: no pages
+    were recorded.
     """
 
     by_reason: pd.DataFrame
@@ -35,19 +36,22 @@ class Check:
 
 
 def check(trace: Trace, bin_s: float = 5.0) -> Check:
-    """Regenerate a trace's write-back at its own settings, and compare.
+    """Regenerates a trace's write-back at its own settings and compares both.
 
-    Raises UsageError where bins cannot be so long, BadTrace as `prepared` does.
+    Raises UsageError if `bin_s` is out of range, and the errors of `prepared` (BadTrace).
     """
     if not (np.isfinite(bin_s) and 0 < bin_s <= 86_400):
-        raise UsageError(f"a bin cannot be {bin_s} s long", "give e.g. 5")
+        raise UsageError(f"a bin cannot be {bin_s} s long", "give a length above 0, e.g. 5")
     found, recorded = prepared(trace)
     made = regenerate(found, recorded, recorded_knobs(trace))
     return compared(found, made, bin_s)
 
 
 def compared(found: Dirtyings, made: Regenerated, bin_s: float = 5.0) -> Check:
-    """Compare what was recorded with what was made of it; bins are as long as asked, or longer."""
+    """Compares recorded and regenerated write-back.
+
+    A bin has `bin_s`, or more if there would be more than MOST_BINS bins.
+    """
     width = max(int(bin_s * 1e9), (found.end_ns - found.start_ns) // MOST_BINS + 1)
     bins = max(1, -(-(found.end_ns - found.start_ns) // width))
 

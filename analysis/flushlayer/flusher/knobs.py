@@ -1,4 +1,4 @@
-"""The settings of the kernel's write-back, as a trace had them and as one would have them.
+"""The settings of the kernel's write-back: those of a recording, and changed ones.
 
 Kernel: Documentation/admin-guide/sysctl/vm.rst, mm/page-writeback.c.
 """
@@ -21,9 +21,9 @@ _DEFAULTS = {
     "dirty_expire_centisecs": 3000,
     "dirty_writeback_centisecs": 500,
 }
-"""mm/page-writeback.c: vm_dirty_ratio, dirty_background_ratio, dirty_expire_interval, ..."""
+"""Defaults of mm/page-writeback.c: vm_dirty_ratio, dirty_background_ratio, ..."""
 NAMES = tuple(_DEFAULTS)
-"""The knobs, by the names of their sysctls."""
+"""Names of the knobs, which are the names of their sysctls."""
 _RATIOS = ("dirty_ratio", "dirty_background_ratio")
 _INSTEAD = {
     "dirty_ratio": "dirty_bytes",
@@ -39,14 +39,14 @@ _FEWEST_BYTES = 2 * PAGE_BYTES
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Limits in pages, as domain_dirty_limits() has them; None: not known, and not modelled."""
+    """Limits in pages, computed as in domain_dirty_limits(); None: not known, not modelled."""
 
     background: int | None
     limit: int | None
 
     @property
     def freerun(self) -> int | None:
-        """Pages up to which nobody is paused: dirty_freerun_ceiling()."""
+        """Dirty pages up to which no dirtier is paused: dirty_freerun_ceiling()."""
         if self.background is None or self.limit is None:
             return None
         return (self.background + self.limit) // 2
@@ -54,11 +54,11 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Knobs:
-    """One setting of the six sysctls, and the memory that the ratios are of.
+    """Values of the six sysctls, and the memory to which the ratios apply.
 
-    A `*_bytes` that is not 0 counts instead of its `*_ratio`, as in the kernel. `dirtyable_bytes`
-    is free memory and page cache (global_dirtyable_memory()); None: not known. `assumed` names the
-    knobs that the trace does not tell: they have the kernel's defaults.
+    A `*_bytes` that is not 0 replaces its `*_ratio`, as in the kernel. `dirtyable_bytes` is free
+    memory and page cache (global_dirtyable_memory()); None: not known. `assumed` names the knobs
+    that the trace does not record; they have the kernel's defaults.
     """
 
     dirty_ratio: float
@@ -78,17 +78,17 @@ class Knobs:
 
     @property
     def expire_ns(self) -> int:
-        """Age from which on an inode is written."""
+        """Age in ns from which on the flusher writes an inode."""
         return self.dirty_expire_centisecs * NS_PER_CENTISEC
 
     @property
     def writeback_ns(self) -> int:
-        """Time between two looks of the flusher for old inodes; 0: it never looks."""
+        """Time in ns between two of the flusher's looks for old inodes; 0: it never looks."""
         return self.dirty_writeback_centisecs * NS_PER_CENTISEC
 
     @property
     def thresholds(self) -> Thresholds:
-        """Both limits in pages (domain_dirty_limits(), for a task of no real-time class)."""
+        """Limits in pages: domain_dirty_limits(), for a task that is not real-time."""
         limit = self._pages(self.dirty_bytes, self.dirty_ratio)
         background = self._pages(self.dirty_background_bytes, self.dirty_background_ratio)
         if background is not None and limit is not None and background >= limit:
@@ -103,10 +103,10 @@ class Knobs:
         return int(ratio * self.dirtyable_bytes / 100) // PAGE_BYTES
 
     def changed(self, **values: float) -> Knobs:
-        """These knobs with some turned, by the names of their sysctls, or `dirtyable_bytes`.
+        """Returns a copy with other values, given by the names of sysctls or `dirtyable_bytes`.
 
-        As in the kernel, setting a ratio puts its bytes to 0 and the other way round. Raises
-        UsageError for a name that is no knob and a value that cannot be.
+        A new ratio sets its bytes to 0, and new bytes set their ratio to 0, as in the kernel.
+        Raises UsageError for an unknown name and for a value out of range.
         """
         turned: dict[str, float] = {}
         for name, value in values.items():
@@ -122,10 +122,10 @@ class Knobs:
 
 
 def recorded(trace: Trace) -> Knobs:
-    """The knobs that a trace was recorded at.
+    """Returns the knobs that were set during the recording of a trace.
 
-    Dirtyable memory is the machine's memory less the median of the samples `memory_used`, which is
-    what the kernel holds to be available; None where there are no such samples.
+    Dirtyable memory is the machine's memory less the median of the samples `memory_used`: the
+    memory that the kernel reports as available. It is None without such samples.
     """
     vm = trace.manifest["vm"]
     values = {name: vm.get(name, default) for name, default in _DEFAULTS.items()}

@@ -1,8 +1,8 @@
-"""What the kernel holds to be dirty: pages, inodes on the lists of their device, and the counts.
+"""The dirty state of the kernel: dirty pages, inodes on the lists of their device, and counts.
 
 Lists and times: struct bdi_writeback (include/linux/backing-dev-defs.h), fs/fs-writeback.c. The
-functions that `model.py` calls are compiled with it: after a change here its cache
-(`__pycache__/*.nb*`) has to go.
+functions that `model.py` calls are compiled with it: after a change in this file, delete the
+cache of `model.py` (`__pycache__/*.nb*`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from numpy.typing import NDArray
 from probes.compiled import compiled
 
 DROP, FREE, MARK, DIRTY, WRITE_PAGES, SYNC_INODE, SYNC_DEVICE = range(7)
-"""Kinds of events, as they are ordered at one moment. DROP: pages are no longer dirty; FREE: the
-inode ends; WRITE_PAGES and SYNC_INODE: somebody writes pages, or all of a file's."""
+"""Kinds of events, in the order in which events of the same time are played. DROP: pages are no
+longer dirty; FREE: the inode ends; WRITE_PAGES: somebody writes pages; SYNC_INODE: somebody writes
+the dirty pages of a range of a file."""
 IDLE, PERIODIC, BACKGROUND, FIRST_FREE_REASON = -1, 0, 1, 2
-"""What a flusher is at, and the numbers of its reasons; those of events begin behind them."""
+"""Current work of a flusher, and the number of its reason. Other reasons have numbers from
+FIRST_FREE_REASON on."""
 B_DIRTY, B_IO, B_MORE_IO = 1, 2, 3
-"""Lists of a device: struct bdi_writeback."""
+"""The inode lists of a device: struct bdi_writeback."""
 
 NEVER = (1 << 62) - 1
 MIN_WRITEBACK_PAGES = 1024
 """4 MiB: fs/fs-writeback.c."""
 FIRST_BANDWIDTH = 25_600
-"""Pages a second that a device is held to write before it was seen: INIT_BW."""
+"""Pages a second that the kernel assumes of a device before it measures it: INIT_BW."""
 UNLIMITED = 1 << 60
 
 Machine = namedtuple(
@@ -37,21 +39,21 @@ Machine = namedtuple(
     "timer looked regular work left step_at under device_pages device_inodes share limits out n "
     "sums",
 )
-"""Everything that changes, and what stays: see `start`."""
+"""The changing state and the constants of the model: see `start`."""
 
 (
     DIRTY_NOW, UNDER_NOW, PEAK, LAST_AT, ABOVE_BACKGROUND, ABOVE_FREERUN, ABOVE_LIMIT,
     DIRTIED, ABSORBED, DROPPED, WRITTEN, PAGES_ABOVE_FREERUN, DIRTYINGS_ABOVE_FREERUN, LOOKS,
     CHUNKS, HIDDEN, _SUMS,
 ) = range(17)  # fmt: skip
-"""What `sums` counts: pages now and at most, ns above each threshold, pages by fate."""
+"""Indexes of `sums`: dirty pages now and at most, ns above each threshold, pages by outcome."""
 (
     EXPIRE, WRITEBACK, BACKGROUND_PAGES, FREERUN_PAGES, LIMIT_PAGES, CHUNK, NS_PER_PAGE, TICK,
     TICK_ZERO, AT_MOST, LIMITS,
 ) = range(11)  # fmt: skip
-"""What `limits` has: ns, pages, and the tick of jiffies (ns, and when it was 0; a tick of 0: not
-known; AT_MOST: 1 where hidden dirtyings are played). Thresholds that are not known are NEVER. The
-last is their number."""
+"""Indexes of `limits`: times in ns, thresholds in pages (NEVER: not known), the length of a jiffies
+tick in ns (0: not known), TICK_ZERO, the time in ns at which jiffies were 0, and AT_MOST, 1 if
+hidden dirtyings are played. LIMITS is the number of entries."""
 WRITE_COLUMNS = 7
 OUT_TS, OUT_INODE, OUT_PAGE, OUT_PAGES, OUT_BLOCK, OUT_WHO, OUT_REASON = range(WRITE_COLUMNS)
 
@@ -64,11 +66,12 @@ def start(
     first_look: NDArray[np.int64],
     interval_ns: int,
 ) -> Machine:
-    """A machine where nothing is dirty.
+    """Returns a machine without dirty pages.
 
-    `device` of each inode; inode i has the pages first_page[i] to first_page[i + 1], in the order
-    of the file. `share` of each device in what is written, for its part of the threshold.
-    `first_look`: when each device's flusher looks for old inodes first, NEVER: when it has any.
+    `device`: the device of each inode. Inode i has the pages first_page[i] to first_page[i + 1],
+    in the order of the file. `share`: the share of each device in the pages written, which sets
+    its part of the threshold. `first_look`: the time in ns at which each device's flusher first
+    looks for old inodes; NEVER: an interval after the device's first dirty inode.
     """
     inodes, devices, pages = len(device), len(share), int(first_page[-1])
     heads = inodes + 3 * devices
@@ -115,7 +118,7 @@ def to_head(m: Any, i: int, which: int) -> None:
 
 @compiled
 def tail(m: Any, d: int, which: int) -> Any:
-    """The inode that a list gives up first; -1: it is empty."""
+    """Returns the inode at the tail of a list, which leaves first; -1: the list is empty."""
     head = len(m.device) + 3 * d + which - 1
     last = m.before[head]
     return -1 if last == head else last
@@ -123,7 +126,8 @@ def tail(m: Any, d: int, which: int) -> Any:
 
 @compiled
 def wheel_shift(ticks: int) -> Any:
-    """How coarse a timer of so many ticks is: kernel/time/timer.c calc_wheel_index()."""
+    """Returns the granularity, as a power of 2, of a timer of `ticks` ticks: calc_wheel_index()
+    in kernel/time/timer.c."""
     shift = 0
     while shift < 24 and ticks >= 63 << shift:
         shift += 3
@@ -132,7 +136,10 @@ def wheel_shift(ticks: int) -> Any:
 
 @compiled
 def timer_after(m: Any, now: int) -> Any:
-    """When a timer of the flusher's interval fires, set now: calc_index() rounds up."""
+    """Returns the time at which a timer of the flusher's interval fires if it is set now.
+
+    calc_index() rounds up.
+    """
     interval, tick, zero = m.limits[WRITEBACK], m.limits[TICK], m.limits[TICK_ZERO]
     if tick == 0:
         return now + interval
@@ -144,7 +151,7 @@ def timer_after(m: Any, now: int) -> Any:
 
 @compiled
 def period(m: Any) -> Any:
-    """Time from one timer's end to the next one's."""
+    """Returns the time in ns between two expirations of the flusher's timer."""
     interval, tick = m.limits[WRITEBACK], m.limits[TICK]
     if tick == 0:
         return interval
@@ -155,7 +162,10 @@ def period(m: Any) -> Any:
 
 @compiled
 def dirtied_before(m: Any, now: int, age: int) -> Any:
-    """The last moment of the tick that lies `age` before this one: dirtied_when is in jiffies."""
+    """Returns the last moment of the tick that lies `age` before the current tick.
+
+    The kernel keeps dirtied_when in jiffies.
+    """
     tick, zero = m.limits[TICK], m.limits[TICK_ZERO]
     if tick == 0:
         return now - age
@@ -178,7 +188,7 @@ def pass_time(m: Any, now: int) -> None:
 
 @compiled
 def mark(m: Any, i: int, now: int) -> None:
-    """__mark_inode_dirty(): the time stays that of the first."""
+    """Puts a clean inode on b_dirty; a dirty inode keeps its time: __mark_inode_dirty()."""
     if m.where[i] != 0:
         return
     d = m.device[i]
@@ -191,7 +201,8 @@ def mark(m: Any, i: int, now: int) -> None:
 
 @compiled
 def dirty_again(m: Any, i: int, now: int) -> None:
-    """Pages that were dirty in the recording, and are written here already, may be dirtied now."""
+    """Dirties the pages of an inode that the model has written, but that are still dirty in the
+    recording (with AT_MOST)."""
     for p in range(m.early_low[i], m.early_high[i] + 1):
         if not m.dirty[p] and m.until[p] > now:
             m.dirty[p] = 1
@@ -228,7 +239,10 @@ def drop(m: Any, i: int, first: int, last: int) -> None:
 @compiled
 def write_range(m: Any, out: Any, i: int, first: int, last: int, most: int, now: int,
                  reason: int) -> Any:  # fmt: skip
-    """Write dirty pages of [first, last), at most `most`: (rows, pages written, where it ended)."""
+    """Writes at most `most` dirty pages of [first, last).
+
+    Returns (rows, pages written, page where it ended).
+    """
     wrote = 0
     run = -1
     p = first
@@ -277,7 +291,10 @@ def write_range(m: Any, out: Any, i: int, first: int, last: int, most: int, now:
 
 @compiled
 def write_inode(m: Any, out: Any, i: int, most: int, now: int, reason: int) -> Any:
-    """Write an inode's pages from where the last chunk ended, and round: (rows, pages, more)."""
+    """Writes an inode's pages from the end of its last chunk on, then from its first page.
+
+    Returns (rows, pages written, whether dirty pages are left).
+    """
     first, last = m.lowest[i], m.highest[i] + 1
     begin = min(max(m.cursor[i], first), max(first, last))
     out, wrote, ended = write_range(m, out, i, begin, last, most, now, reason)

@@ -1,27 +1,30 @@
 """The kernel's flusher, event by event.
 
-Each rule names where the kernel has it. Files: fs/fs-writeback.c, mm/page-writeback.c (6.18).
+Each rule names its kernel function. Files: fs/fs-writeback.c, mm/page-writeback.c (6.18).
 
-- An inode that becomes dirty goes to the head of its device's b_dirty and keeps the time of that
-  until it is clean, however often it is dirtied again: __mark_inode_dirty().
-- A device's first dirty inode sets its timer: wb_wakeup_delayed(). A run of the flusher sets it
-  anew where inodes are left: wb_workfn(). 0 centisecs: never.
-- A run looks for old inodes if the last such look is an interval ago: wb_check_old_data_flush();
-  then writes in the background above the background threshold: wb_check_background_flush().
-- Its timer is as coarse as the timer wheel: 5 s become 5.12 s at 250 Hz: kernel/time/timer.c.
-- Old is what became dirty `expire` ago or before: move_expired_inodes(). Eldest first: queue_io().
-- An inode is written in chunks, one after the other inode's, from where the last ended, in order
-  of the file's pages: writeback_sb_inodes(), writeback_chunk_size(), requeue_inode().
-- Background write-out ends below the threshold: wb_over_bg_thresh(), looked at after each chunk
-  (the kernel: after the chunk that ends 100 ms).
-- Who dirties a page above the background threshold wakes the flusher: balance_dirty_pages(). Here
-  at each dirtying; the kernel looks every few dozen pages of a task.
+- An inode that becomes dirty goes to the head of its device's b_dirty. It keeps that time until it
+  is clean, even if it is dirtied again: __mark_inode_dirty().
+- A device's first dirty inode sets its timer: wb_wakeup_delayed(). A run of the flusher sets the
+  timer again if inodes are left: wb_workfn(). With 0 centisecs there is no timer.
+- A run looks for old inodes if the last such look is an interval ago: wb_check_old_data_flush().
+  Then it writes while the background threshold is exceeded: wb_check_background_flush().
+- The timer has the granularity of the timer wheel: 5 s become 5.12 s at 250 Hz:
+  kernel/time/timer.c.
+- An inode is old if it became dirty at least `expire` ago: move_expired_inodes(). The oldest inode
+  is written first: queue_io().
+- Inodes are written in chunks, in turn. A chunk starts where the inode's last chunk ended and
+  follows the file's pages: writeback_sb_inodes(), writeback_chunk_size(), requeue_inode().
+- Background write-out ends below the threshold: wb_over_bg_thresh(). The model checks after each
+  chunk (the kernel: after the chunk that ends 100 ms).
+- A task that dirties a page above the background threshold wakes the flusher:
+  balance_dirty_pages(). The model checks at each dirtying; the kernel every few dozen pages of a
+  task.
 - fsync writes pages, but leaves the inode on its list with its time: file_write_and_wait_range().
-  sync writes all and cleans inodes: sync_inodes_sb(). Both happen when they were recorded.
+  sync writes all pages and cleans inodes: sync_inodes_sb(). Both happen when they were recorded.
 
 Not modelled: write-back cgroups (one flusher a device), dirty-time (lazytime), memory reclaim,
-laptop mode. Dirtiers are never slowed down (open): above the free-run
-ceiling, their pages are counted.
+laptop mode. Dirtiers are never slowed down (open): the model counts their pages above the free-run
+ceiling.
 """
 
 from __future__ import annotations
@@ -81,12 +84,12 @@ from probes.compiled import compiled
 
 
 def run(machine: Machine, events: dict[str, NDArray[Any]], end_ns: int) -> tuple[Any, Any]:
-    """Play events, sorted by time and kind, until `end_ns`: (writes, sums).
+    """Plays events, sorted by time and kind, until `end_ns`; returns (writes, sums).
 
-    `events` has the columns ts, kind, inode (for SYNC_DEVICE the device), page (the first), pages,
-    block (of the first page on the disk, -1: not known), who, until (of DIRTY: when the recording
-    had it clean again), reason. `writes` has a row for consecutive pages written at once, as the
-    OUT columns name them; `sums` as named above.
+    `events` has the columns ts, kind, inode (the device for SYNC_DEVICE), page (the first), pages,
+    block (first page on the disk, -1: not known), who, until (for DIRTY: the time at which the
+    page is clean again in the recording), reason. `writes` has one row for each run of consecutive
+    pages written at once, with the OUT columns of machine.py; `sums` has the indexes of machine.py.
     """
     out, sums = _run(
         machine, events["ts"], events["kind"], events["inode"], events["page"], events["pages"],
@@ -97,7 +100,10 @@ def run(machine: Machine, events: dict[str, NDArray[Any]], end_ns: int) -> tuple
 
 @compiled
 def _over_background(m: Any, d: int) -> Any:
-    """wb_over_bg_thresh(), and __wb_calc_thresh() with a share that does not change."""
+    """Returns whether the background threshold, or the device's part of it, is exceeded.
+
+    wb_over_bg_thresh(), and __wb_calc_thresh() with a constant share.
+    """
     limit = m.limits[BACKGROUND_PAGES]
     now = m.sums[DIRTY_NOW]
     if now > limit:
@@ -110,7 +116,8 @@ def _over_background(m: Any, d: int) -> Any:
 
 @compiled
 def _set_timer(m: Any, d: int, now: int) -> None:
-    """wb_workfn(): at the next interval. Looks that will find nothing old are left out."""
+    """Sets the timer to the next interval (wb_workfn()); skips looks that would find no old
+    inode."""
     m.regular[d] = m.timer[d] = timer_after(m, now)
     oldest = tail(m, d, B_DIRTY)
     if oldest >= 0 and not _over_background(m, d):
@@ -121,7 +128,8 @@ def _set_timer(m: Any, d: int, now: int) -> None:
 
 @compiled
 def _look_soon(m: Any, d: int, now: int) -> None:
-    """A device that came above its part of the threshold since then has no look left out."""
+    """Undoes the skipping of `_set_timer`: moves the timer to the next interval, because the device
+    now exceeds its part of the background threshold."""
     if m.timer[d] != NEVER and m.timer[d] > m.regular[d]:
         behind = max(0, now - m.regular[d])
         m.timer[d] = min(m.timer[d], m.regular[d] + -(-behind // period(m)) * period(m))
@@ -129,7 +137,8 @@ def _look_soon(m: Any, d: int, now: int) -> None:
 
 @compiled
 def _begin_run(m: Any, d: int, now: int) -> None:
-    """wb_do_writeback(): a look for old inodes where it is due, then the background."""
+    """Starts a run (wb_do_writeback()): a look for old inodes if it is due, then background
+    write-out, to which `_go_on` changes after the look."""
     m.timer[d] = NEVER
     m.work[d] = BACKGROUND
     m.left[d] = UNLIMITED
@@ -146,7 +155,8 @@ def _begin_run(m: Any, d: int, now: int) -> None:
 
 @compiled
 def _queue_io(m: Any, d: int, before: int) -> None:
-    """queue_io(): what waits for its next turn, then what is old, eldest first."""
+    """Queues the inodes that wait for their next turn, then old inodes, the oldest first:
+    queue_io()."""
     i = tail(m, d, B_MORE_IO)
     while i >= 0:
         to_head(m, i, B_IO)
@@ -159,7 +169,7 @@ def _queue_io(m: Any, d: int, before: int) -> None:
 
 @compiled
 def _go_on(m: Any, out: Any, d: int, now: int) -> Any:
-    """wb_writeback(), until a chunk takes time or nothing is left to do."""
+    """Continues a run until a chunk takes time or no work is left: wb_writeback()."""
     m.step_at[d] = NEVER
     m.sums[UNDER_NOW] -= m.under[d]
     m.under[d] = 0
@@ -193,7 +203,7 @@ def _go_on(m: Any, out: Any, d: int, now: int) -> Any:
         elif m.since[i] <= before:
             to_head(m, i, B_MORE_IO)
         else:
-            # redirty_tail_locked(): in front of a younger one it becomes as young.
+            # redirty_tail_locked(): an inode that is older than the newest one gets a new time.
             head = len(m.device) + 3 * d
             newest = m.after[head]
             if newest != head and m.since[i] < m.since[newest]:
@@ -209,7 +219,7 @@ def _go_on(m: Any, out: Any, d: int, now: int) -> Any:
 
 @compiled
 def _until(m: Any, out: Any, now: int) -> Any:
-    """Let every flusher do what it does until `now`, in order of time."""
+    """Runs every flusher until `now`, in order of time; returns the rows written."""
     while True:
         next_at, which = NEVER, -1
         for d in range(len(m.timer)):

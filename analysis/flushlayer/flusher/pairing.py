@@ -1,14 +1,14 @@
-"""Which dirtying each written page comes from.
+"""Pairing: finds the dirtying of each written page.
 
-An event of dirtying names the first page of a folio, whatever was written of it; a bio tells how
-many pages were written and where on the disk, but not where in the file. Both are of an inode, and
-a write-out goes through a file from its beginning to its end (mm/page-writeback.c
-writeback_iter(), fs/ext4/inode.c mpage_prepare_extent_to_map()). So a bio's page is where the file
-system told it to be (probe `extents`); where it did not tell, a bio's first page is where that
-block was in the file before, or else the first page of the lowest folio that waits to be
-written; its next pages follow in the file for as long as folios allow, then in the next folio that
-waits. The number of pages is a fact; of which folio they are, is inferred where the file has more
-than one.
+A dirtying event names the first page of a folio, whichever part of the folio was dirtied. A bio
+has a number of pages and a place on the disk, but no place in the file. Both name the inode, and a
+write-out goes through a file from its beginning to its end (mm/page-writeback.c writeback_iter(),
+fs/ext4/inode.c mpage_prepare_extent_to_map()). The place of a bio's page in the file is the one
+that the file system reported (probe `extents`). If it reported none, the bio's first page has the
+place that its block had in the file before, or else it is the first page of the lowest folio that
+waits to be written. The bio's next pages follow in the file as far as the folio can reach, then
+continue in the next waiting folio. The number of pages is a fact; their folio is inferred if the
+file has more than one.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from numpy.typing import NDArray
 from probes.compiled import compiled
 
 DIRTIED, WRITTEN, VISITED, FREED = 0, 1, 2, 3
-"""Kinds of an inode's events: a folio made dirty, a bio of its pages, a complete write-out by the
-flusher, and the inode's end."""
+"""Kinds of an inode's events: a folio is dirtied, a bio writes its pages, the flusher completes a
+write-out, the inode ends."""
 
 SEEN, EARLIER, UNWRITTEN, DROPPED = 0, 1, 2, 3
-"""What is known of a piece: dirtied and written; written, but nobody was seen to dirty it; dirtied
-and not written until the end; dirtied, and no longer dirty though nobody wrote it."""
+"""Kinds of pieces. SEEN: dirtied and written. EARLIER: written, but no dirtying was recorded.
+UNWRITTEN: dirtied and not written until the end. DROPPED: dirtied, and no longer dirty although it
+was not written."""
 HOW = ("seen", "earlier", "unwritten", "dropped")
 
 LARGEST_FOLIO = 512
-"""Pages: MAX_PAGECACHE_ORDER of include/linux/pagemap.h is that of a huge page, 2 MiB on x86."""
+"""Most pages of a folio: MAX_PAGECACHE_ORDER of include/linux/pagemap.h is the order of a huge
+page, 2 MiB on x86."""
 READ_AHEAD = 32
-"""Pages of the folios that reading makes by default: VM_READAHEAD_PAGES of include/linux/mm.h."""
+"""Pages of the folios of a default read-ahead: VM_READAHEAD_PAGES of include/linux/mm.h."""
 NOWHERE = 1 << 52
-"""An index from here on stands for a block whose place in the file is not known."""
+"""First index of blocks whose place in the file is not known: index = NOWHERE + block."""
 NEVER = -(1 << 62)
 SAME_WRITE_OUT_NS = 1_000_000_000
-"""A bio that follows another one on the disk within this goes on where that one ended."""
+"""Longest time between two bios of one write-out that are consecutive on the disk."""
 
 _COLUMNS = 8
 TS, INODE, INDEX, PAGES, WHO, BLOCK, UNTIL, KIND = range(_COLUMNS)
-"""Columns of pieces: when dirtied, inode, first page in the file, pages, dirtier, dense number of
-the first block (-1: none), when it was written or gone, and what is known of it."""
+"""Columns of pieces: time of the dirtying, inode, first page in the file, pages, dirtier, dense
+number of the first block (-1: none), time at which it was written or dropped, and kind."""
 
 
 def folio_room(index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The most pages that a folio at each index can have.
+    """Returns the most pages that a folio at each index can have.
 
     A folio lies at a multiple of its size (mm/filemap.c __filemap_add_folio()), a power of 2, and
     is no larger than LARGEST_FOLIO.
@@ -66,15 +68,16 @@ def pair(
     start_ns: int,
     end_ns: int,
 ) -> NDArray[np.int64]:
-    """Pieces of consecutive pages that were dirtied at one time, as rows of the columns above.
+    """Returns pieces of consecutive pages that were dirtied at one time, as rows of the columns
+    TS .. KIND.
 
     `events`, sorted by inode and time, has the columns inode, kind, ts, x (the folio's number for
-    DIRTIED, the first block for WRITTEN), pages, who, started (when the write-out began), since
-    (when the inode became dirty, NEVER: not known). Inode i has the folios first_folio[i] to
-    first_folio[i + 1]. `block_page` is the page on the disk of each dense block; the file of an
-    inode with a `device_page` is the disk itself from that page on (-1: none). `told` is the index
-    of each page of each bio, one after the other as `first` of the events counts them; -1: not
-    told. Every page of every bio is in exactly one piece.
+    DIRTIED, the first block for WRITTEN), pages, who, started (start of the write-out), since
+    (time at which the inode became dirty, NEVER: not known), first (the bio's first entry in
+    `told`). Inode i has the folios first_folio[i] to first_folio[i + 1]. `block_page` is the page
+    on the disk of each dense block. An inode with a `device_page` is the disk itself from that
+    page on (-1: the inode is a file). `told` is the reported index in the file of each page of
+    each bio; -1: not reported. Every page of every bio is in exactly one piece.
     """
     pieces = _pair(
         events["inode"], events["kind"], events["ts"], events["x"], events["pages"], events["who"],
@@ -106,9 +109,9 @@ def _add(out: Any, n: int, ts: int, inode: int, index: int, pages: int, who: int
 @compiled
 def _covering(folio_index: Any, room: Any, waits: Any, low: int, high: int, index: int,
               current: int) -> Any:  # fmt: skip
-    """The waiting or current folio that a page of the file can be in; -1: there is none.
+    """Returns the waiting or current folio that can contain a page of the file; -1: none.
 
-    Folios of a file's earlier life, smaller ones, may lie between.
+    Smaller folios from the file's past may lie between.
     """
     s = low + np.searchsorted(folio_index[low:high], index, side="right") - 1
     while s >= low and index - folio_index[s] < LARGEST_FOLIO:
@@ -120,7 +123,8 @@ def _covering(folio_index: Any, room: Any, waits: Any, low: int, high: int, inde
 
 @compiled
 def _near(folio_index: Any, room: Any, s: int, last: int) -> Any:
-    """How far apart two blocks can be, in pages, and be of one folio rather than allocated anew."""
+    """Returns the distance in pages below which two blocks belong to one folio and were not
+    allocated anew."""
     if s + 1 < last:
         return min(room[s], folio_index[s + 1] - folio_index[s])
     return min(room[s], READ_AHEAD)
@@ -128,7 +132,8 @@ def _near(folio_index: Any, room: Any, s: int, last: int) -> Any:
 
 @compiled
 def _typical(size: Any, room: Any, folio_index: Any, s: int, last: int, device: bool) -> Any:
-    """Pages of a folio that was not written: as many as it once had, or up to its neighbour."""
+    """Returns the likely pages of a folio that was not written: the number last written, or the
+    distance to the next folio, or 1."""
     if device:
         return 1
     if size[s] > 0:
@@ -149,8 +154,9 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
     n = 0
     owner = np.full(len(block_page), -1, np.int32)
     place = np.zeros(len(block_page), np.int64)
-    # A folio that waits to be written: since when, by whom; and the same of its last dirtying but
-    # one, where it was dirtied again before its bio was seen.
+    # For each folio that waits to be written: the time and the dirtier of its last dirtying
+    # (`waits`, `by`), and of the dirtying before it, if the folio was dirtied again before its bio
+    # was recorded (`waited`, `waited_by`).
     waits = np.full(folios, NEVER, np.int64)
     by = np.full(folios, -1, np.int64)
     waited = np.full(folios, NEVER, np.int64)
@@ -225,7 +231,7 @@ def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started:
             lowest = min(lowest, s)
             continue
         if kind[e] >= VISITED:
-            # What waits since before it, and was not written by it, is dirty no more.
+            # A folio that waited before the write-out, which did not write it, is no longer dirty.
             for s in range(low, high):
                 if waited[s] != NEVER and waited[s] < started[e]:
                     out = _add(

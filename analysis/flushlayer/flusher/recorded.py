@@ -1,4 +1,4 @@
-"""What a recording has of write-back that no knob moves, and of the flusher's clock."""
+"""The recorded events of write-back that no knob moves, and the flusher's clock."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
 LAST_PAGE = pairing.NOWHERE << 1
-"""Behind every page of a file, those whose place is not known among them."""
+"""An index after every page of a file, also after pages of unknown place."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What happens when it was recorded, whatever the knobs.
+    """Events that happen at their recorded time, at any setting of the knobs.
 
-    `synced`: somebody wrote a file's pages (fsync, msync, O_SYNC, a close): ts, inode (row of
-    `Dirtyings.inodes`), first and last page, reason. `synced_devices`: sync, and what else asks the
-    flusher for everything: ts, dev, reason. `freed`: an inode and its pages ended: ts, inode.
-    `first_look`: when a device's flusher first looked for old inodes (ns). `tick`: of jiffies, its
-    length and the time when they were 0 (ns); None: the trace does not tell.
+    `synced`: a task wrote a file's pages (fsync, msync, O_SYNC, a close): ts, inode (row of
+    `Dirtyings.inodes`), first and last page, reason. `synced_devices`: sync, and other requests
+    that the flusher write all pages: ts, dev, reason. `freed`: the end of an inode and its pages:
+    ts, inode. `first_look`: the time in ns at which each device's flusher first looked for old
+    inodes. `tick`: the length of a jiffies tick and the time at which jiffies were 0 (ns); None:
+    not recorded.
     """
 
     synced: pd.DataFrame
@@ -34,8 +35,8 @@ class Recorded:
     tick: tuple[int, int] | None = None
 
 
-# A whole-file fsync of ext4 is followed by its write-out where a page was dirty, which has the
-# range that was asked for; where none was, the call alone tells.
+# If a page is dirty, a whole-file fsync of ext4 is followed by a write-out with the requested
+# range. If no page is dirty, only the call is recorded.
 _SYNCED = f"""
 WITH flushers AS (SELECT DISTINCT tid FROM writeback WHERE event = 'start'),
 journals AS (SELECT DISTINCT tid FROM processes WHERE role = 'journal'),
@@ -59,8 +60,8 @@ WHERE ino IS NOT NULL AND event != 'fsync_end'
 ORDER BY ts
 """
 
-# sync first wakes all flushers (wakeup_flusher_threads()), which only their brackets tell, then has
-# each device written by a work of its own.
+# sync first wakes all flushers (wakeup_flusher_threads()), which only their start and written
+# events show. Then it queues one work item for each device.
 _SYNCED_DEVICES = """
 WITH steps AS (
     SELECT ts, bdi, event, reason, lag(event) OVER by_thread AS before,
@@ -71,7 +72,7 @@ WITH steps AS (
 SELECT DISTINCT ts, bdi AS dev, reason FROM steps
 WHERE reason = 'sync' AND bdi IS NOT NULL AND (event = 'exec' OR (event = 'start'
     AND NOT (before IS NOT DISTINCT FROM 'written' AND why IS NOT DISTINCT FROM 'sync'
-        -- Brackets of one work follow each other at once.
+        -- Events of one work item follow each other at once.
         AND ts < last_ts + 10000000)
     AND before IS DISTINCT FROM 'exec'))
 UNION
@@ -90,7 +91,7 @@ WHERE event = 'start' AND reason = 'periodic' AND bdi IS NOT NULL GROUP BY 1
 """
 
 
-# Of the inode that became dirty the longest before or after the moment that the manifest has.
+# Tick length, from the inode whose dirtied_when is furthest from the jiffies of the manifest.
 _TICK = """
 SELECT (ts - age - $at) / (dirtied_when - $jiffies) AS tick FROM inode_writeback
 WHERE age > 0 AND abs(dirtied_when - $jiffies) BETWEEN 1 AND 1000000000000
@@ -98,7 +99,7 @@ WHERE age > 0 AND abs(dirtied_when - $jiffies) BETWEEN 1 AND 1000000000000
 ORDER BY abs(dirtied_when - $jiffies) DESC LIMIT 1
 """
 _USUAL_HZ = (24, 48, 64, 100, 128, 250, 256, 300, 1000, 1024, 1200)
-"""What kernels are built with: kernel/Kconfig.hz and the architectures'."""
+"""Tick rates of kernels: kernel/Kconfig.hz and the architectures' own."""
 
 
 def _tick(trace: Trace) -> tuple[int, int] | None:
@@ -117,7 +118,8 @@ def _tick(trace: Trace) -> tuple[int, int] | None:
     return None
 
 
-# Of a sync that was seen to end: from one of its signs on, what is dirty since before is written.
+# Syncs of a whole device whose end was recorded. Such a sync writes every page that was dirty
+# before it began.
 _SYNCS_ENDED = """
 WITH steps AS (
     SELECT ts, bdi, event, reason, sync_mode, lead(event) OVER by_thread AS after,
@@ -137,7 +139,8 @@ GROUP BY ALL ORDER BY 2
 
 
 def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) -> pd.DataFrame:
-    """Pieces, where what a whole sync of its device did not write ends with it: it was dropped."""
+    """Returns the pieces; marks those that a sync of their whole device did not write as dropped,
+    at the first event of that sync."""
     pieces = found.pieces.copy()
     device = found.inodes["dev"].to_numpy(str)[pieces["inode"]]
     disks_own = found.inodes["device_page"].to_numpy()[pieces["inode"]] >= 0
@@ -150,7 +153,7 @@ def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) 
         following = np.searchsorted(begun, ts, side="right")
         there = following < len(begun)
         following = np.minimum(following, len(begun) - 1)
-        # The flusher found it gone during the sync or later, or the sync ended without it.
+        # The piece was dropped during the sync or later, or the sync ended and did not write it.
         found_gone = (pieces["how"].to_numpy()[mine] == pairing.DROPPED) & (
             begun[following] <= until
         )
@@ -163,7 +166,7 @@ def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) 
 
 
 def prepared(trace: Trace) -> tuple[Dirtyings, Recorded]:
-    """A trace's dirtyings, and what no knob moves: all that `regenerate` needs of a trace."""
+    """Returns the input of `regenerate`: a trace's dirtyings, and its events that no knob moves."""
     found = dirtyings(trace)
     numbers = found.inodes[["dev", "ino"]].reset_index(names="inode")
 

@@ -1,4 +1,4 @@
-"""The write-backs that a trace's dirtyings would have had at other settings."""
+"""The write-backs of a trace's dirtyings at other settings."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _OWN_REASONS = ("periodic", "background")
 
 @dataclass(frozen=True)
 class Regenerated:
-    """What the flusher would have written.
+    """The writes of the flusher at other settings.
 
-    `writes`, a row for pages that follow each other in a file, written at once: ts (ns), dev, ino,
-    index (first page in the file; null: its place is not known), page (first page on the disk,
-    where the recording wrote it; null: it never did), pages, reason, dirtier (null: not known),
-    inode (number of dev and ino), first (dense number of the first page: pages are the same where
-    these are). `pages_known` are the distinct pages that became dirty. `summary`: see `summarised`.
+    `writes`, one row for each run of consecutive pages of a file written at once: ts (ns), dev,
+    ino, index (first page in the file; null: not known), page (first page on the disk in the
+    recording; null: the recording did not write it), pages, reason, dirtier (null: not known),
+    inode (number of dev and ino), first (dense number of the first page; the same number is the
+    same page). `pages_known`: the distinct pages that became dirty. `summary`: see `summarised`.
     """
 
     writes: pd.DataFrame
@@ -42,16 +42,19 @@ def regenerate(
     pages_per_s: float | None = None,
     at_most: bool = False,
 ) -> Regenerated:
-    """Run the model of the kernel's flusher over a trace's dirtyings.
+    """Runs the model of the kernel's flusher over a trace's dirtyings.
 
-    `pages_per_s`: how fast a device writes; None: at once, so that nothing is ever above the
-    background threshold for long. `at_most`: whenever an inode was marked dirty, all of its pages
-    that were dirty then in the recording are dirtied again, which no event would have told. The
-    truth lies between both, but for stores to mapped memory, which mark nothing. Raises UsageError
-    where `pages_per_s` is no rate.
+    `pages_per_s`: the write speed of a device; None: writes take no time, so that the dirty pages
+    never stay above the background threshold for long. `at_most`: each time an inode is marked
+    dirty, all of its pages that are dirty in the recording at that time are dirtied again; no event
+    records such dirtyings. The true number of writes lies between the results without and with
+    `at_most`, except for stores to mapped memory, which mark no inode. Raises UsageError if
+    `pages_per_s` is out of range.
     """
     if pages_per_s is not None and not (np.isfinite(pages_per_s) and 0 < pages_per_s <= 1e9):
-        raise UsageError(f"a device cannot write {pages_per_s} pages a second", "give e.g. 25000")
+        raise UsageError(
+            f"a device cannot write {pages_per_s} pages a second", "give up to 1e9, e.g. 25000"
+        )
     inodes = len(dirtyings.inodes)
     pages = _Pages(dirtyings.pieces, inodes)
     names, device = np.unique(dirtyings.inodes["dev"].to_numpy(str), return_inverse=True)
@@ -74,7 +77,7 @@ def regenerate(
 
 
 class _Pages:
-    """Dense numbers for the pages of all files: in order of inode and index."""
+    """Dense numbers for the pages of all files, in order of inode and index."""
 
     def __init__(self, pieces: pd.DataFrame, inodes: int) -> None:
         inode = pieces["inode"].to_numpy(np.int64)
@@ -95,8 +98,8 @@ class _Pages:
         self.first: NDArray[np.int64] = self._offset[bounds]
 
     def number(self, inode: NDArray[Any], index: NDArray[Any]) -> NDArray[np.int64]:
-        """The dense number of a page, or of the next one of the inode that there is."""
-        # Ranks instead of indices: with the inode before them they fit into one number.
+        """Returns the dense number of each page, or of the inode's next known page."""
+        # The search key combines inode and rank; indices are too large to fit beside the inode.
         places, ranks = np.unique(
             np.concatenate([self._begin, np.asarray(index, np.int64)]), return_inverse=True
         )
@@ -156,7 +159,8 @@ def _events(
             known["ts"], machine.SYNC_DEVICE, known["dev"].map(devices.index).astype(np.int64)
         ).assign(reason=_numbers(known["reason"], reasons))
     )
-    # What was written for another reason than the flusher's own is written then, if it is dirty.
+    # Pages that were not written by periodic or background write-back are written at their recorded
+    # time, if they are dirty then.
     written = pieces[pieces["how"].isin((pairing.SEEN, pairing.EARLIER))]
     why = written.merge(
         dirtyings.written.drop_duplicates(["ts", "inode"])[["ts", "inode", "reason"]],
@@ -172,7 +176,7 @@ def _events(
         )
     )
     events = pd.concat(frames, ignore_index=True)
-    # Ages of an enemy's inodes, and times that no clock tells, stay in the range of the model.
+    # Impossible ages and times in a hostile trace must stay in the range of the model.
     events["ts"] = events["ts"].clip(-(1 << 60), 1 << 60)
     order = np.lexsort((events["kind"], events["ts"]))
     types = {"kind": np.int8, "inode": np.int32}
@@ -200,7 +204,8 @@ def _numbers(names: pd.Series[Any], reasons: list[str]) -> NDArray[np.int64]:
 
 
 def _shares(dirtyings: Dirtyings, device: NDArray[Any], devices: int) -> NDArray[np.float64]:
-    """Each device's part in what was written: wb_calc_thresh() has it of the last seconds."""
+    """Returns each device's share of the pages written; wb_calc_thresh() has it for the last
+    seconds."""
     written = np.zeros(max(devices, 1))
     np.add.at(written, device[dirtyings.written["inode"]], dirtyings.written["pages"])
     total = written.sum()
@@ -218,7 +223,8 @@ def _limits(
         limits[machine.BACKGROUND_PAGES] = thresholds.background
     if thresholds.freerun is not None:
         limits[machine.FREERUN_PAGES] = thresholds.freerun
-    # writeback_chunk_size(): half of what the device writes in a second, or an eighth of the limit.
+    # writeback_chunk_size(): the pages that the device writes in half a second, or an eighth of the
+    # limit.
     rate = machine.FIRST_BANDWIDTH if pages_per_s is None else pages_per_s
     chunk = int(rate / 2)
     if thresholds.limit is not None:
@@ -232,7 +238,7 @@ def _limits(
 
 
 def _first_looks(recorded: Recorded, devices: list[str], knobs: Knobs) -> NDArray[np.int64]:
-    """When each flusher looks first: as it did in the recording, where that tells."""
+    """Returns the time in ns of each flusher's first look: the recorded one, or NEVER."""
     looks = np.full(max(1, len(devices)), machine.NEVER, np.int64)
     if knobs.writeback_ns:
         for number, name in enumerate(devices):
@@ -268,14 +274,15 @@ def _frame(
 def summarised(
     writes: pd.DataFrame, sums: NDArray[np.int64], knobs: Knobs, pages: _Pages
 ) -> dict[str, Any]:
-    """What came of it, in pages and ns.
+    """Returns the summary of a run of the model, in pages and ns.
 
-    by_reason; pages_written, unique_pages, pages_rewritten (written before); pages_dirtied, of them
-    pages_dirtied_hidden (with `at_most`: no event told of them), pages_absorbed (dirty already),
-    pages_dropped, pages_still_dirty; peak_dirty_pages;
-    ns_above_background, ns_above_freerun, ns_above_limit (None: no threshold is known);
-    pages_above_freerun: dirtied where the kernel would have paused their dirtier, in so many
-    dirtyings_above_freerun; looks and chunks of the flusher.
+    by_reason: pages by reason; pages_written, unique_pages, pages_rewritten (written before);
+    pages_dirtied, which includes pages_dirtied_hidden (`at_most`: no event records them);
+    pages_absorbed (already dirty), pages_dropped, pages_still_dirty; peak_dirty_pages;
+    background_pages, limit_pages: the thresholds; ns_above_background, ns_above_freerun,
+    ns_above_limit (None: the threshold is not known); pages_above_freerun: pages dirtied where the
+    kernel would have paused the dirtier; dirtyings_above_freerun: the number of these dirtyings;
+    looks and chunks of the flusher.
     """
     counts = writes["pages"].to_numpy(np.int64)
     touched = np.zeros(len(pages.index) + 1, np.int64)
@@ -314,25 +321,27 @@ def summarised(
 
 def _assumptions(knobs: Knobs, pages_per_s: float | None, recorded: Recorded) -> list[str]:
     said = [
-        "open: dirtiers dirty when they were recorded to, and are never slowed down; the pages that"
-        " would have been paused for are counted",
-        "fsync, sync and the journal's commits happen when they were recorded, and write what is"
+        "open: tasks dirty pages at the recorded times and are never slowed down; pages for which"
+        " the kernel would have paused a task are counted",
+        "fsync, sync and journal commits happen at the recorded times and write the pages that are"
         " dirty then; journal and direct writes are as recorded",
         "one flusher a device; write-back cgroups, lazytime, laptop mode and memory reclaim are not"
         " modelled",
-        "devices write at once"
+        "writes take no time"
         if pages_per_s is None
         else f"devices write {pages_per_s:g} pages a second",
     ]
     if knobs.thresholds.background is None or knobs.thresholds.limit is None:
         said.append(
-            "the trace does not tell how much memory can be dirty (record samples, or give"
-            " dirtyable_bytes): thresholds given as ratios are not modelled"
+            "the trace does not record the dirtyable memory, so thresholds given as ratios are not"
+            " modelled; record samples, or give dirtyable_bytes"
         )
     elif not (knobs.dirty_bytes and knobs.dirty_background_bytes):
-        said.append("dirtyable memory is that of the recording's middle, and does not change")
+        said.append("dirtyable memory is constant: the median of the recording")
     if recorded.tick is None:
-        said.append("the trace does not tell the kernel's tick: timers are as exact as asked for")
+        said.append("the trace does not record the kernel's tick: timers have no granularity")
     if knobs.assumed:
-        said.append(f"the trace does not tell {', '.join(knobs.assumed)}: the kernel's defaults")
+        said.append(
+            f"the trace does not record {', '.join(knobs.assumed)}: the kernel's defaults apply"
+        )
     return said

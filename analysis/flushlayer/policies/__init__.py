@@ -1,9 +1,10 @@
-"""Replacement policies of the layer, over dense page ids; one file a policy, numba kernels.
+"""Replacement policies of the layer, over dense page ids; one file per policy, numba kernels.
 
-catalogue.py    which there are, with their sources
+catalogue.py    the list of policies, with their sources
 simulation.py   `simulate` and `outcomes`: a stream through a layer of one capacity
-accounting.py   what every policy counts alike
-queue.py        the queue that most of them are made of
+operations.py   the operations of accesses on a layer, and the kinds of buffer
+accounting.py   the counts that all policies keep
+queue.py        the queue that most policies use
 bits.py         words of bits: the order of recency, for LRU and its curve
 """
 

@@ -1,13 +1,13 @@
-"""What every policy notes alike.
+"""The counts that all policies keep.
 
-A page's state is a byte: RESIDENT and DIRTY say what copy the layer has of it, the upper bits are
-the policy's. A kernel counts in `tally` (int64[5, 4]) how many accesses of each operation found
-which copy, and in its row EVICTED which copies left to make room; all counts follow of that. It
-returns the states at the end. For each access it notes in `found` (uint8[N]) and `victim`
-(int32[N]) what it found and what left, unless these have length 0.
+The state of a page is a byte: RESIDENT and DIRTY describe the layer's copy, the upper bits belong
+to the policy. A kernel counts in `tally` (int64[5, 4]) the accesses by operation and by the copy
+that they found; row EVICTED counts evicted copies. All counts follow from `tally`. The kernel
+returns the final states. For each access it stores the copy found in `found` (uint8[N]) and the
+evicted page in `victim` (int32[N]), unless these have length 0.
 
-These lines stand in every kernel: numba counts references to the arrays that a function is given,
-which made a call an access six times as slow as the lines themselves.
+Each kernel repeats these lines: numba counts references to the arrays that a function is given,
+and a call for each access was six times slower than the repeated lines.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ EVICTED = 4
 """The row of `tally` after the four operations."""
 
 DIRTY_VICTIM = 4
-"""The bit of `found` that says that `victim` was dirty."""
+"""The bit of `found` that is set if `victim` was dirty."""
 
 
 @compiled
 def admitted(kind: int) -> int:
-    """The copy that the layer has of a page after a write or a read of it."""
+    """Returns the state bits of a page's copy that a write or a read adds."""
     return COPY if kind == WRITE else RESIDENT

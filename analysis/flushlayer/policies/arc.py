@@ -1,8 +1,8 @@
-"""ARC: two LRU lists, of pages seen once and of pages seen again, whose sizes adapt to what misses.
+"""ARC: two LRU lists, for pages used once and for pages used again, whose sizes adapt to misses.
 
-T1 and T2 are resident, B1 and B2 remember what left them; a miss that is remembered moves the
-target size of T1 (Megiddo and Modha, ARC: a self-tuning, low overhead replacement cache, FAST
-2003, figure 4).
+T1 and T2 are resident; B1 and B2 remember the pages that left T1 and T2. A miss of a remembered
+page moves the target size of T1 (Megiddo and Modha, ARC: a self-tuning, low overhead replacement
+cache, FAST 2003, figure 4).
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
-_ONCE, _AGAIN = 4, 8  # of T1 or B1; of T2 or B2
+_ONCE, _AGAIN = 4, 8  # in T1 or B1; in T2 or B2
 
 
 @compiled
 def arc(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
-    # Pages leave T1 for B1 in order, so both are one queue: B1 from tail to middle; T2, B2 alike.
+    # Pages leave T1 for B1 in order, so both are one queue: B1 from tail to middle, T1 from middle
+    # to head. T2 and B2 are the other queue.
     once = np.empty(ring_size(capacity + 1), np.int32)
     again = np.empty(ring_size(2 * capacity + 1), np.int32)
     once_mask, again_mask = len(once) - 1, len(again) - 1
     once_tail = once_middle = once_head = 0
     again_tail = again_middle = again_head = 0
     t1 = b1 = t2 = b2 = 0
-    target = 0.0  # of t1
+    target = 0.0  # target size of T1
     for i in range(len(page)):
         p = page[i]
         kind = op[i] if mixed else WRITE

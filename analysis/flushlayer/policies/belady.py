@@ -1,10 +1,11 @@
-"""MIN: the page whose next use is farthest away leaves first; no policy misses less.
+"""MIN: evicts the page whose next use is farthest away; no policy has fewer misses.
 
 Belady, A study of replacement algorithms for a virtual-storage computer, IBM Systems Journal 1966.
-It knows the future, so it is a bound, not a policy to build. It is the least of misses, among
-layers that take every page in. It is the least of destages only where all accesses are writes:
-then every page that leaves is dirty. With reads in play a clean page costs nothing to give up, and
-with writes past the layer a page about to be dropped need not be destaged; MIN knows neither.
+MIN knows the future, so it is a bound, not a policy to build. It has the fewest misses of all
+policies that admit every page. It has the fewest destages only if all accesses are writes, because
+then every evicted page is dirty. With reads, the eviction of a clean page costs nothing; with
+writes past the layer, a page that is about to be dropped need not be destaged. MIN considers
+neither.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from probes.compiled import compiled
 
 @compiled
 def _next_uses(page: Any, op: Any, unique: int) -> Any:
-    # When the page of access i is next written or read through the layer; a number of the page's
-    # own beyond every access where it is not, or is dropped before.
+    # Number of the access that next writes or reads the page of access i through the layer. If
+    # there is none, or the page is dropped first: n + page, which is beyond every access.
     n = len(page)
     soonest = np.empty(unique, np.int64)
     for p in range(unique):
@@ -58,14 +59,14 @@ def _sift_down(heap: Any, at: int, size: int) -> None:
 def belady(
     page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
 ) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     n = len(page)
     following = _next_uses(page, op, unique)
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
-    due = np.full(unique, -1, np.int64)  # when a resident page is used next
-    # The farthest on top. A page's entries of before its last use are behind the others, since
-    # their time is past, and are thrown away when the heap is full.
+    due = np.full(unique, -1, np.int64)  # next use of a resident page
+    # A heap with the farthest next use on top. Outdated entries of a page sink, because their time
+    # is past; they are removed when the heap is full.
     heap = np.empty(2 * capacity + 64, np.int64)
     size = 0
     resident = 0

@@ -1,4 +1,4 @@
-"""Bits of 64-bit words, in forms for which LLVM knows the processor's own instructions."""
+"""Bit operations on 64-bit words, in forms that LLVM compiles to single instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from probes.compiled import compiled
 
 @compiled
 def ones(word: Any) -> Any:
-    """How many bits of a uint64 are set."""
+    """Returns the number of set bits of a uint64."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + (
         (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
@@ -22,11 +22,11 @@ def ones(word: Any) -> Any:
 
 @compiled
 def lowest(word: Any) -> Any:
-    """The number of the lowest bit that is set; 64 where none is."""
+    """Returns the number of the lowest set bit; 64 if no bit is set."""
     return ones((word & (~word + np.uint64(1))) - np.uint64(1))
 
 
 @compiled
 def bit(place: int) -> Any:
-    """A uint64 with the bit of a place within its word."""
+    """Returns a uint64 with the bit that `place` has within its word."""
     return np.uint64(1) << np.uint64(place & 63)

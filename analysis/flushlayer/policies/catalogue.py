@@ -1,4 +1,4 @@
-"""The replacement policies there are; help and docs are made of this list."""
+"""The list of replacement policies, from which help and docs are made."""
 
 from __future__ import annotations
 
@@ -23,72 +23,72 @@ from probes.errors import UsageError
 
 @dataclass(frozen=True)
 class Policy:
-    """Which page leaves when there is no room."""
+    """A replacement policy: it chooses the page to evict when the layer is full."""
 
     name: str
     description: str
     source: str
     kernel: Callable[..., NDArray[np.uint8]]
     one_pass: bool = False
-    """All capacities come of one pass (stack_distances.py); otherwise each takes its own."""
+    """True if one pass gives all capacities (stack_distances.py); else each takes its own pass."""
 
 
 POLICIES = {
     policy.name: policy
     for policy in (
-        Policy("fifo", "the page that came first leaves first", "folklore", fifo),
+        Policy("fifo", "evicts the page that entered first", "folklore", fifo),
         Policy(
             "lru",
-            "the page used longest ago leaves first",
+            "evicts the least recently used page",
             "Mattson et al., IBM Systems Journal 1970",
             lru,
             one_pass=True,
         ),
         Policy(
             "clock",
-            "FIFO, with another round for a page that was used since",
+            "FIFO, but a page used since it was queued gets another round",
             "Corbato, MIT Project MAC 1969",
             clock,
         ),
         Policy(
             "lfu",
-            "the page used least often since it came leaves first; of several, by LRU",
+            "evicts the page with the fewest uses since it entered; of several, by LRU",
             "Shah, Mitra and Matani 2010",
             lfu,
         ),
         Policy(
             "slru",
-            "LRU in two segments; a page used again is protected (80 % of the capacity at most)",
+            "two LRU segments; pages used again move to the protected one (at most 80 %)",
             "Karedla, Love and Wherry, IEEE Computer 1994",
             slru,
         ),
         Policy(
             "2q",
-            "FIFO (a quarter) for new pages, LRU for those asked for again after it",
+            "FIFO (25 %) for new pages, LRU for pages requested again after they left the FIFO",
             "Johnson and Shasha, VLDB 1994, full version",
             two_q,
         ),
         Policy(
             "arc",
-            "LRU of pages used once and LRU of pages used again, sizes adapt",
+            "one LRU list for pages used once, one for pages used again; their sizes adapt",
             "Megiddo and Modha, FAST 2003",
             arc,
         ),
         Policy(
             "sieve",
-            "FIFO order, a hand takes the first page unused since it last passed",
+            "FIFO order; a moving hand evicts the first page not used since its last pass",
             "Zhang et al., NSDI 2024",
             sieve,
         ),
         Policy(
             "s3-fifo",
-            "a small FIFO (10 %) sorts out pages used once, a main FIFO keeps the others",
+            "a small FIFO (10 %) filters out pages used once; a main FIFO keeps the others",
             "Yang et al., SOSP 2023, as in libCacheSim",
             s3_fifo,
         ),
         Policy(
             "min",
-            "the page whose next use is farthest away leaves first: a bound, it knows the future",
+            "evicts the page whose next use is farthest away; a bound, as it knows the future",
             "Belady, IBM Systems Journal 1966",
             belady,
         ),
@@ -98,7 +98,7 @@ POLICIES = {
 
 
 def find(name: str) -> Policy:
-    """A policy; UsageError, naming those there are, where there is none such."""
+    """Returns the policy with this name; raises UsageError, with the known names, if none has."""
     policy = POLICIES.get(name)
     if policy is None:
         raise UsageError(f"there is no policy {name!r}", f"known: {', '.join(POLICIES)}")
@@ -106,5 +106,5 @@ def find(name: str) -> Policy:
 
 
 def lines() -> list[str]:
-    """What --help says of the policies, a line each."""
+    """Returns the lines of --help on the policies, one per policy."""
     return [f"{policy.name}: {policy.description}" for policy in POLICIES.values()]

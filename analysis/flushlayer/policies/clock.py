@@ -1,7 +1,8 @@
-"""CLOCK: first in, first out, but a page that was used since gets another round.
+"""CLOCK: first in, first out, but a page used since it was queued gets another round.
 
-One reference bit a page, set by a hit, cleared as the hand passes (Corbato, A paging experiment
-with the Multics system, 1969). The hand's circle is a queue whose passed pages go to its end.
+Each page has one reference bit, which a hit sets and the passing hand clears (Corbato, A paging
+experiment with the Multics system, 1969). The hand's circle is a queue: a page that the hand
+passes goes to its end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _USED = 4
 def clock(
     page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
 ) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)

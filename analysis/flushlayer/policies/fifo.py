@@ -1,4 +1,4 @@
-"""FIFO: the page that came first leaves first, however often it was written."""
+"""FIFO: evicts the page that entered first; later uses do not count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probes.compiled import compiled
 def fifo(
     page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
 ) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)

@@ -1,4 +1,4 @@
-"""LFU: the page that was used least often leaves first; of several such, the one used longest ago.
+"""LFU: evicts the page with the fewest uses; of several, the least recently used.
 
 Uses are counted while a page is resident and forgotten when it leaves (in-cache LFU). Each count
 has a list of its pages, so that every access is O(1) (Shah, Mitra and Matani, An O(1) algorithm for
@@ -20,7 +20,7 @@ _NONE = -1
 
 @compiled
 def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     used = np.zeros(unique, np.int32)
@@ -33,7 +33,7 @@ def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, 
     newest = np.full(most + 1, _NONE, np.int32)
     before = np.empty(unique, np.int32)
     after = np.empty(unique, np.int32)
-    least = 1  # right whenever a page has to leave: a page that was just let in has one use
+    least = 1  # exact whenever a page is evicted: a page that just entered has one use
     resident = 0
     for i in range(len(page)):
         p = page[i]
@@ -44,7 +44,7 @@ def lfu(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, 
             found[i] = copy
         if kind == LOOK or (kind == PAST and not copy):
             continue
-        v = _NONE  # what is taken out of its list
+        v = _NONE  # the page that is taken out of its list
         if copy:
             v = p
         elif resident == capacity:

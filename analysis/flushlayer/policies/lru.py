@@ -1,8 +1,8 @@
-"""LRU: the page that was used longest ago leaves first.
+"""LRU: evicts the least recently used page.
 
-The stream is its own list: the pages in the layer are those used since `tail`, in the order of
-their last uses, and the one that leaves is the first from `tail` on that was not used again. A bit
-an access says whether it is still its page's last use.
+The stream itself is the list: the layer holds the pages used since `tail`, in the order of their
+last uses. The page to evict is the first one from `tail` on that was not used again. One bit per
+access is set while the access is the last use of its page.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NEVER = -1
 
 @compiled
 def lru(page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     mixed, told = len(op) > 0, len(found) > 0
-    state = np.zeros(unique, np.uint8)  # kept where pages may be clean, otherwise made at the end
+    state = np.zeros(unique, np.uint8)  # kept only if pages may be clean; else made at the end
     used = np.full(unique, _NEVER, np.int32)
     last = np.full((len(page) >> 6) + 1, ~np.uint64(0), np.uint64)
     tail = 0

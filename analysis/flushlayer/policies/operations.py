@@ -1,4 +1,4 @@
-"""What an access asks of the layer, by the kind of buffer: write-only, read-write, sync-only."""
+"""The operation of an access on the layer, by kind of buffer: write-only, read-write, sync-only."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from numpy.typing import NDArray
 from probes.errors import UsageError
 
 WRITE = 0
-"""Into the layer: the page is dirty there, and takes a slot where it had none."""
+"""A write into the layer: the page becomes dirty, and takes a slot if it is not resident."""
 READ = 1
-"""Through the layer: a resident copy serves it; another page takes a slot, clean."""
+"""A read through the layer: a resident copy serves it; a page that is not resident takes a slot,
+clean."""
 PAST = 2
-"""A write past the layer to the disk: a resident copy is stale and dropped, not destaged."""
+"""A write past the layer to the disk: a resident copy becomes stale and is dropped, not
+destaged."""
 LOOK = 3
-"""A read of the disk: a resident copy, being newer, serves it; nothing in the layer changes."""
+"""A read of the disk: a resident copy serves it, because it is newer; the layer does not change."""
 
 BUFFERS = {
     "write-only": "every write goes into the layer; reads take no slot",
-    "read-write": "every write goes into the layer, and what is read stays in it, too",
+    "read-write": "every write goes into the layer; pages that are read also stay in it",
     "sync-only": "writes that somebody waits for go into the layer, others past it to the disk;"
     " reads take no slot",
 }
-"""The kinds of buffer, and what they take."""
+"""The kinds of buffer, and the accesses that enter them."""
 
 
 def operations(
     buffer: str, is_write: NDArray[np.bool_], waited: NDArray[np.bool_]
 ) -> NDArray[np.uint8]:
-    """What each access asks of a kind of buffer: WRITE, READ, PAST or LOOK, uint8[N].
+    """Returns the operation of each access (uint8[N]): WRITE, READ, PAST or LOOK.
 
-    `is_write[i]`: access i writes; `waited[i]`: somebody waits for it (used by sync-only). Raises
-    UsageError, naming the kinds there are, for another kind.
+    `is_write[i]`: access i writes. `waited[i]`: somebody waits for access i (used by sync-only).
+    Raises UsageError, with the known kinds, for an unknown kind.
     """
     if buffer not in BUFFERS:
         raise UsageError(f"there is no buffer {buffer!r}", f"known: {', '.join(BUFFERS)}")

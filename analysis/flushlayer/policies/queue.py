@@ -1,9 +1,9 @@
-"""A queue of pages in a ring, from which any page can be taken out.
+"""A queue of pages in a ring, from which any page can be removed.
 
 `ring[at & mask]` is the page at place `at`, or GONE; places only grow, from `tail` (oldest) to
-`head` (the next free). `slot[page]` is where in the ring a page is. Taking a page out of the middle
-leaves GONE; when the ring is full of those, `squeeze` closes the gaps. Pages moved to the head on
-every hit make it an LRU list whose hits touch two cache lines, where a linked list touches four.
+`head` (the next free). `slot[page]` is the place of a page in the ring. A page removed from the
+middle leaves GONE; when the ring is full, `squeeze` closes these gaps. If every hit moves its page
+to the head, the queue is an LRU list; a hit touches two cache lines, in a linked list four.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ GONE = -1
 
 @compiled
 def ring_size(pages: int) -> int:
-    """A power of two with room for twice that many pages: a squeeze frees at least half of it."""
+    """Returns a power of two of at least twice `pages`, so that a squeeze frees half of the ring
+    or more."""
     size = 64
     while size < 2 * pages:
         size *= 2
@@ -26,7 +27,7 @@ def ring_size(pages: int) -> int:
 
 @compiled
 def squeeze(ring: Any, slot: Any, tail: int, middle: int, head: int) -> Any:
-    """Close the gaps towards the tail. Returns where the places `middle` and `head` came to lie."""
+    """Closes the gaps towards the tail. Returns the new places of `middle` and `head`."""
     mask = len(ring) - 1
     free = tail
     moved = tail

@@ -1,11 +1,12 @@
-"""S3-FIFO: a small FIFO queue sorts out pages used once, a main one keeps the others.
+"""S3-FIFO: a small FIFO queue filters out pages used once, a main queue keeps the others.
 
-The small queue has a tenth of the capacity; a page used twice in it moves to the main queue, others
-leave and are remembered for a while, as ghosts, whose next miss goes to the main queue at once.
-That gives another round for each use, up to three (Yang et al., FIFO queues are all you need for
-cache eviction, SOSP 2023). Before the first page leaves, what the small queue has no room for goes
-to the main queue, as the authors' libCacheSim has it since 2024. Theirs takes nothing in below a
-capacity of 20, where the small queue has less than two pages; here it has one at least.
+The small queue has a tenth of the capacity. A page used twice in it moves to the main queue. Other
+pages are evicted and remembered for a while as ghosts; the next miss of a ghost enters the main
+queue at once. The main queue gives a page another round for each use, up to three (Yang et al.,
+FIFO queues are all you need for cache eviction, SOSP 2023). Before the first eviction, pages that
+do not fit in the small queue enter the main queue, as in the authors' libCacheSim since 2024.
+libCacheSim admits no page below a capacity of 20, where its small queue has less than two pages;
+here the small queue has at least one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from probes.compiled import compiled
 SMALL, REMEMBERED = 0.1, 0.9
 """Shares of the capacity."""
 
-_SMALL, _MAIN = 4, 8  # of the small queue or remembered of it; of the main queue
+_SMALL, _MAIN = 4, 8  # in the small queue or a ghost; in the main queue
 _ONE_USE, _USES = 16, 48  # uses are counted up to three
 
 
@@ -30,14 +31,15 @@ _ONE_USE, _USES = 16, 48  # uses are counted up to three
 def s3_fifo(
     page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
 ) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     most_small = max(1, int(capacity * SMALL))
     most_main = capacity - most_small
     most_remembered = int(capacity * REMEMBERED)
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
-    # A page that leaves is remembered in order, so both are one queue: ghosts from tail to middle.
+    # Pages become ghosts in order, so the ghosts and the small queue are one ring: ghosts from tail
+    # to middle.
     small = np.empty(ring_size(capacity + most_remembered + 1), np.int32)
     main = np.empty(ring_size(capacity + 1), np.int32)
     small_mask, main_mask = len(small) - 1, len(main) - 1
@@ -91,7 +93,7 @@ def s3_fifo(
                     state[v] = 0
                     in_main -= 1
                 continue
-            while in_small:  # until one of them leaves, or all moved to the main queue
+            while in_small:  # until one page is evicted, or all have moved to the main queue
                 v = small[middle & small_mask]
                 middle += 1
                 if v == GONE:

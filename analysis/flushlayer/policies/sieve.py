@@ -1,7 +1,7 @@
-"""SIEVE: a hand sweeps from old to new and takes the first page unused since it last passed.
+"""SIEVE: a hand moves from old to new pages and evicts the first one not used since its last pass.
 
-Pages stay where they came in; new ones come before the hand's end of the queue (Zhang et al.,
-SIEVE is simpler than LRU, NSDI 2024).
+Pages keep their place in the queue; new pages enter at its head (Zhang et al., SIEVE is simpler
+than LRU, NSDI 2024).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AT_TAIL = -1
 def sieve(
     page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
 ) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
@@ -70,7 +70,7 @@ def sieve(
                     found[i] |= (state[v] & DIRTY) << 1
                 state[v] = 0
                 ring[hand & mask] = GONE
-                # Past the newest page it starts again at the oldest, whatever comes in meanwhile.
+                # After the newest page, the hand restarts at the oldest, also if new pages enter.
                 while hand != _AT_TAIL and ring[hand & mask] == GONE:
                     hand = hand + 1 if hand + 1 < head else _AT_TAIL
                 resident -= 1

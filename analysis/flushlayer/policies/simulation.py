@@ -1,4 +1,4 @@
-"""A stream of accesses through a buffer of one capacity, by any policy."""
+"""The simulation of a stream of accesses through a buffer of one capacity, by any policy."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Operations = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the accesses, in pages.
+    """The outcome of all accesses, in pages.
 
     Conservation: `writes == overwritten + dropped + destaged + resident`.
     """
 
     writes: int
-    """Into the layer."""
+    """Writes into the layer."""
     reads: int
     write_hits: int
     """Writes of a page that was resident, dirty or clean."""
     read_hits: int
     """Reads that the layer served."""
     overwritten: int
-    """Writes of a page that was resident and dirty: its older copy never reaches the disk."""
+    """Writes of a page that was resident and dirty; its older copy never reaches the disk."""
     destaged: int
     """Dirty pages written to the disk to make room."""
     dropped: int
@@ -43,37 +43,37 @@ class Counts:
 
     @property
     def disk_writes(self) -> int:
-        """Pages that reach the disk while the stream lasts."""
+        """Pages that reach the disk before the end of the stream."""
         return self.destaged + self.past
 
     @property
     def misses(self) -> int:
-        """Accesses that found no copy in the layer, writes past it left out."""
+        """Accesses that found no copy in the layer, without writes past the layer."""
         return self.writes - self.write_hits + self.reads - self.read_hits
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What became of each access: arrays of length N."""
+    """The outcome of each access: arrays of length N."""
 
     found: NDArray[np.uint8]
-    """Bits: 1 a copy was resident, 2 and dirty, 4 `victim` was dirty and is destaged.
+    """Bits: 1 a copy was resident, 2 the copy was dirty, 4 `victim` was dirty and is destaged.
 
-    A dirty copy that a WRITE finds is overwritten, one that a write PAST the layer finds dropped.
+    A WRITE overwrites a dirty copy; a write PAST the layer drops it.
     """
     victim: NDArray[np.int32]
-    """The page that left to make room, dirty or clean; -1 where none did."""
+    """The evicted page, dirty or clean; -1: none."""
     counts: Counts
 
 
 def simulate(
     policy: str, page: Pages, unique: int, capacity: int, op: Operations | None = None
 ) -> Counts:
-    """Run accesses to the pages `page` (dense ids below `unique`, int32[N]) through a layer.
+    """Runs accesses to the pages `page` (dense ids below `unique`, int32[N]) through a layer.
 
-    `op` (uint8[N]) says what each access asks, as operations.py has it; without it all are writes.
-    With capacity 0 all goes to the disk. Raises UsageError for an unknown policy or a negative
-    capacity, BadTrace where ids or operations are not what they should be.
+    `op` (uint8[N]) is the operation of each access (operations.py); without it, all are writes.
+    With capacity 0, every write goes to the disk. Raises UsageError for an unknown policy or a
+    negative capacity, BadTrace for ids or operations out of range or of the wrong type.
     """
     chosen = find(policy)
     check(page, unique, op)
@@ -83,7 +83,7 @@ def simulate(
 def outcomes(
     policy: str, page: Pages, unique: int, capacity: int, op: Operations | None = None
 ) -> Outcomes:
-    """The same as `simulate`, access by access."""
+    """Does the same as `simulate` and returns the outcome of each access."""
     chosen = find(policy)
     check(page, unique, op)
     found = np.zeros(len(page), np.uint8)
@@ -93,7 +93,7 @@ def outcomes(
 
 
 def lru(page: Pages, unique: int, capacity: int) -> tuple[int, int]:
-    """A write-only LRU buffer: (pages destaged to make room, pages resident at the end)."""
+    """Simulates a write-only LRU buffer: (pages that reach the disk, pages resident at the end)."""
     counts = simulate("lru", page, unique, capacity)
     return counts.disk_writes, counts.resident
 
@@ -107,7 +107,7 @@ def run(
     found: NDArray[np.uint8] | None = None,
     victim: NDArray[np.int32] | None = None,
 ) -> Counts:
-    """Run checked accesses (see `check`); `found` and `victim` are filled where given."""
+    """Runs checked accesses (see `check`); fills `found` and `victim` if they are given."""
     if capacity < 0:
         raise UsageError(f"a capacity of {capacity} pages cannot be", "give 0 or more")
     tally = np.zeros((5, 4), np.int64)
@@ -118,7 +118,7 @@ def run(
         tally[WRITE, 0] = 0
     else:
         state = policy.kernel(
-            page.view(np.uint32),  # numba asks of every signed index whether it is negative
+            page.view(np.uint32),  # numba tests every signed index for negative values
             np.empty(0, np.uint8) if op is None else op,
             unique,
             min(capacity, unique),  # more slots than pages are never used
@@ -142,14 +142,17 @@ def run(
 
 
 def check(page: Pages, unique: int, op: Operations | None) -> None:
-    """BadTrace where page ids are not in 0 .. unique-1, or operations not one a page and known."""
+    """Raises BadTrace unless page ids are int32 in 0 .. unique-1 and each access has a known
+    operation."""
     if page.dtype != np.int32 or page.ndim != 1:
-        raise BadTrace(f"page ids are {page.dtype}, not int32 in one dimension", "number them anew")
+        raise BadTrace(
+            f"page ids are {page.dtype}, not int32 in one dimension", "renumber the pages"
+        )
     if len(page) and not (page.min() >= 0 and page.max() < unique):
-        raise BadTrace(f"page ids are not all in 0 .. {unique - 1}", "number them anew")
+        raise BadTrace(f"page ids are not all in 0 .. {unique - 1}", "renumber the pages")
     if op is None:
         return
     if op.dtype != np.uint8 or op.shape != page.shape:
-        raise BadTrace("operations are not one byte an access", "make them with operations()")
+        raise BadTrace("there must be one operation byte per access", "make them with operations()")
     if len(op) and op.max() > LOOK:
         raise BadTrace(f"there is no operation {op.max()}", "make them with operations()")

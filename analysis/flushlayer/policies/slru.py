@@ -1,9 +1,9 @@
 """SLRU: two LRU lists; a page that is used again moves from the probationary to the protected one.
 
-The protected segment holds at most PROTECTED of the capacity; what it has no room for goes back to
-the head of the probationary segment, whose oldest page leaves first (Karedla, Love and Wherry,
-Caching strategies to improve disk system performance, IEEE Computer 1994). libCacheSim's SLRU is
-another: four segments, and new pages go to the upper ones while these have room.
+The protected segment holds at most PROTECTED of the capacity. A page that no longer fits in it goes
+back to the head of the probationary segment, whose oldest page is evicted first (Karedla, Love and
+Wherry, Caching strategies to improve disk system performance, IEEE Computer 1994). The SLRU of
+libCacheSim differs: it has four segments, and new pages enter the upper ones while these have room.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
 PROTECTED = 0.8
-"""The paper leaves the share open; this is what Caffeine takes."""
+"""Largest share of the protected segment. The paper names none; this is the value of Caffeine."""
 
 _PROTECTED = 4
 
@@ -27,13 +27,13 @@ _PROTECTED = 4
 def slru(
     page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
 ) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     most = int(capacity * PROTECTED)
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
     young = np.empty(ring_size(capacity), np.int32)  # the probationary segment
-    safe = np.empty(ring_size(most + 1), np.int32)  # the protected one
+    safe = np.empty(ring_size(most + 1), np.int32)  # the protected segment
     young_mask, safe_mask = len(young) - 1, len(safe) - 1
     young_tail = young_head = safe_tail = safe_head = 0
     in_young = in_safe = 0
@@ -43,7 +43,7 @@ def slru(
         tally[kind, state[p] & COPY] += 1
         if told:
             found[i] = state[p] & COPY
-        incoming = p  # what goes to the head of the probationary segment
+        incoming = p  # the page that goes to the head of the probationary segment
         if state[p] & RESIDENT:
             if kind != PAST:
                 state[p] |= admitted(kind)
@@ -77,7 +77,7 @@ def slru(
             continue
         else:
             if in_young + in_safe == capacity:
-                # The protected segment is smaller than the capacity: there is a page to take.
+                # The protected segment is smaller than the capacity, so this one is not empty.
                 while young[young_tail & young_mask] == GONE:
                     young_tail += 1
                 v = young[young_tail & young_mask]

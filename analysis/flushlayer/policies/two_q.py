@@ -1,9 +1,9 @@
-"""2Q, full version: a page proves itself in a FIFO queue before it enters the LRU list.
+"""2Q, full version: a page enters the LRU list only when it is requested after leaving a FIFO.
 
-A1in (FIFO) takes new pages, A1out remembers which ones left it, Am (LRU) takes what is asked for
-while remembered. A1in has a quarter of the capacity before it gives up pages, A1out remembers half
-as many as the capacity (Johnson and Shasha, 2Q: a low overhead high performance buffer management
-replacement algorithm, VLDB 1994, section 3).
+A1in (FIFO) takes new pages, A1out remembers the pages that left A1in, and Am (LRU) takes pages that
+are requested while A1out remembers them. A1in gives up pages once it exceeds a quarter of the
+capacity; A1out remembers half as many pages as the capacity (Johnson and Shasha, 2Q: a low overhead
+high performance buffer management replacement algorithm, VLDB 1994, section 3).
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
 from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
 from probes.compiled import compiled
 
-_NEW, _PROVEN = 4, 8  # of A1in or A1out; of Am
+_NEW, _PROVEN = 4, 8  # in A1in or A1out; in Am
 
 
 @compiled
 def two_q(
     page: Any, op: Any, unique: int, capacity: int, tally: Any, found: Any, victim: Any
 ) -> Any:
-    """Accesses to a buffer of `capacity` pages, at least 1; arrays as accounting.py says."""
+    """Runs accesses through a buffer of at least 1 page; accounting.py describes the arrays."""
     most_new, most_remembered = capacity // 4, capacity // 2
     mixed, told = len(op) > 0, len(found) > 0
     state = np.zeros(unique, np.uint8)
     slot = np.empty(unique, np.int32)
-    # A page leaves A1in for A1out in order, so both are one queue: A1out from tail to middle.
+    # Pages leave A1in for A1out in order, so both are one ring: A1out from tail to middle, A1in
+    # from middle to head.
     new = np.empty(ring_size(capacity + most_remembered + 1), np.int32)
     proven = np.empty(ring_size(capacity), np.int32)
     new_mask, proven_mask = len(new) - 1, len(proven) - 1

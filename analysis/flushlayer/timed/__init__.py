@@ -1,10 +1,10 @@
-"""The model `timed`: bios, a layer on its medium, and the disks, event by event.
+"""The model `timed`: an event-driven simulation of bios, a layer on its medium, and the disks.
 
-simulation.py        `simulate`: it makes the arrays of state.py and runs events.py over them
-requests.py          the bios that it simulates; replay.py: what waits for what in closed replay
-queueing.py          events in order, and the line of each device; service.py: times of service
-disk.py, electronic.py  a device as a row of numbers, of what the catalogue knows
-residency.py         what a layer holds; destage.py: when it writes to the disk
+simulation.py        `simulate`: makes the arrays of state.py and runs events.py over them
+requests.py          the bios to simulate; replay.py: which bio waits for which in closed replay
+queueing.py          the event queue and the queue of each device; service.py: service times
+disk.py, electronic.py  the model of a device: a row of numbers from the catalogue
+residency.py         the pages that a layer holds; destage.py: when it writes them to the disk
 volatile_cache.py    the disk's own cache, flushes and FUA; completion.py: the end of a bio
 outcome.py           response times by group, use of devices, comparisons; nvm.py: wear, energy
 """

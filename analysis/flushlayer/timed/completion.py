@@ -1,4 +1,4 @@
-"""The end of a bio, and of the wait of whoever waits for it: compiled."""
+"""The end of a bio, and the release of the bios that wait for it: compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from probes.compiled import compiled_lean
 
 @compiled_lean
 def finish(w: Any, m: int) -> None:
-    """A bio is done; in closed replay others may have waited for it."""
+    """Completes bio m; in closed replay, releases the bio that waits for it."""
     bio, clock = w.bio, w.clock
     bio[m, FINISHED] = clock[NOW]
     clock[DONE] += 1
@@ -32,7 +32,7 @@ def finish(w: Any, m: int) -> None:
 
 @compiled_lean
 def unblock(w: Any, m: int) -> None:
-    """What bio m waits for has become less; it comes its think time after the last."""
+    """Removes one blocker of bio m. After the last one, bio m arrives when its think time ends."""
     bio = w.bio
     bio[m, BLOCKERS] -= 1
     if bio[m, BLOCKERS] == 0:

@@ -1,4 +1,4 @@
-"""Destaging: a layer writes dirty pages to the disk before it needs their room."""
+"""Destaging: a layer writes dirty pages to the disk before it needs their slots."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ When = Literal["lazy", "eager", "watermark", "idle", "age", "phase"]
 DOCS: dict[When, str] = {
     "lazy": "only to make room",
     "eager": "at once",
-    "watermark": "from a share of dirty pages down to another",
-    "idle": "after the disk has had no request of the host for a while",
-    "age": "what was last written some time ago",
+    "watermark": "from a high share of dirty pages down to a low share",
+    "idle": "after the disk has had no host request for a while",
+    "age": "when their last write is old enough",
     "phase": "while no tenant is in a phase that waits for the disk, or above the high watermark",
 }
 
@@ -63,12 +63,12 @@ _LONGEST_NS = 1e18
 
 @dataclass(frozen=True)
 class Destage:
-    """A destage policy. The page written longest ago goes first; what was destaged stays, clean.
+    """A destage policy. It destages the least recently written page first; the page stays, clean.
 
-    outstanding: pages that may be on their way to the disk at once [assumed: 64]. high, low:
-    shares of the capacity that is dirty or on its way, at which destaging starts and stops. A
-    page can be destaged when it is committed: after autocommit_pages writes, after
-    autocommit_ns, or by a flush; autocommit_pages 0: at once.
+    outstanding: most pages in flight to the disk at once [assumed: 64]. high, low: destaging
+    starts and stops at these shares of the capacity; pages that are dirty or in flight count.
+    Only a committed page can be destaged. A page is committed after autocommit_pages writes,
+    after autocommit_ns, or by a flush; with autocommit_pages 0, at once.
     """
 
     when: When = "lazy"
@@ -80,11 +80,11 @@ class Destage:
     autocommit_pages: int = 0
     autocommit_ns: int = 1_000_000_000
     waiting_phases: tuple[int, ...] = ()
-    """Codes of the phases in which the job waits for the disk (Requests.waiting_phases); without
-    any, "phase" is "eager"."""
+    """Codes of the phases in which the job waits for the disk (Requests.waiting_phases). Empty:
+    "phase" is the same as "eager"."""
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense: UsageError, naming the setting."""
+        """Raises UsageError, with the name of the setting, if a value is out of range."""
         if self.when not in DOCS:
             raise UsageError(
                 f"there is no destage policy {self.when!r}", "known: " + ", ".join(DOCS)
@@ -100,18 +100,18 @@ class Destage:
         ):
             if not (math.isfinite(value) and 0 <= value <= most):
                 raise UsageError(
-                    f"a destage policy's {name} of {value} cannot be", f"0 to {most:g}"
+                    f"the destage setting {name} cannot be {value}", f"give 0 to {most:g}"
                 )
         if self.outstanding < 1:
-            raise UsageError("a destage policy's outstanding of 0 cannot be", "give 1 or more")
+            raise UsageError("the destage setting outstanding cannot be 0", "give 1 or more")
         if self.low > self.high:
             raise UsageError(
                 f"the low watermark {self.low:g} is above the high one {self.high:g}",
-                "give low up to high",
+                "give a low watermark up to the high one",
             )
 
     def rule(self) -> NDArray[np.int64]:
-        """The policy as the compiled loops have it."""
+        """Returns the policy as the row of numbers that the compiled loops read."""
         numbers = [
             _CODES[self.when],
             self.outstanding,
@@ -123,7 +123,7 @@ class Destage:
         return np.array(numbers, np.int64)
 
     def assumption(self) -> str:
-        """The policy in a sentence."""
+        """Returns one sentence that describes the policy."""
         detail = {
             "watermark": f" ({self.high:.0%} to {self.low:.0%})",
             "idle": f" ({self.idle_ns / 1e6:g} ms)",
@@ -134,9 +134,9 @@ class Destage:
 
 
 def policy_called(name: str) -> Destage:
-    """The policy of one of DOCS, with its default settings, or a preset of the catalogue.
+    """Returns the policy with this name: one of DOCS with default settings, or a catalogue preset.
 
-    UsageError, naming those there are, where there is none such.
+    Raises UsageError, with the known names, if there is no such policy.
     """
     presets = [d.name for d in devices.catalogue().values() if d.kind == "destage"]
     for when in DOCS:
@@ -149,9 +149,9 @@ def policy_called(name: str) -> Destage:
 
 
 def preset(device: Device) -> Destage:
-    """The watermark policy of a catalogue entry of kind destage, e.g. dm-writecache-pmem.
+    """Returns the watermark policy of a catalogue entry of kind destage, e.g. dm-writecache-pmem.
 
-    It has no limit of pages on their way (writeback_jobs): 1024 are let here [assumed].
+    The entry has no limit of pages in flight (writeback_jobs); the model allows 1024 [assumed].
     """
     return Destage(
         "watermark",
@@ -165,7 +165,8 @@ def preset(device: Device) -> Destage:
 
 @compiled_lean
 def _next(w: Any, layer: int, disk: int) -> int:
-    """The page to destage next, or -1: none that is dirty and committed."""
+    """Returns the page to destage next, or -1 if the oldest dirty page is not committed or none
+    is dirty."""
     if w.layer[layer, DIRTIES] == 0:
         return -1
     page = oldest_dirty(w, layer, disk)
@@ -176,7 +177,7 @@ def _next(w: Any, layer: int, disk: int) -> int:
 
 @compiled_lean
 def _due(w: Any, layer: int, page: int) -> bool:
-    """Whether the policy wants a page destaged now."""
+    """Returns whether the policy destages this page now."""
     when, layers = w.rule[WHEN], w.layer
     if when == _EAGER:
         return True
@@ -196,7 +197,7 @@ def _due(w: Any, layer: int, page: int) -> bool:
 
 @compiled_lean
 def destage(w: Any, layer: int) -> None:
-    """Send what the policy wants sent now of one layer."""
+    """Sends the pages of one layer that the policy destages now."""
     when = w.rule[WHEN]
     if when in (_LAZY, _IDLE) or w.clock[DONE] == w.bio.shape[0]:
         return
@@ -215,7 +216,7 @@ def destage(w: Any, layer: int) -> None:
 
 @compiled_lean
 def destage_idle(w: Any, disk: int) -> None:
-    """Send what the disk can take, where it has been idle for long enough; else look again then."""
+    """Sends dirty pages if the disk has been idle for long enough; if not, arms a later check."""
     line, clock = w.line, w.clock
     if w.rule[WHEN] != _IDLE or line[disk, IN_SYSTEM] > 0 or clock[DONE] == w.bio.shape[0]:
         return
@@ -240,7 +241,10 @@ def destage_idle(w: Any, disk: int) -> None:
 
 @compiled_lean
 def written(w: Any, layer: int, page: int) -> None:
-    """A bio has written to a layer, `page` last: commit by number, or in time."""
+    """Commits by number of writes, or arms the commit timer, after a bio wrote to a layer.
+
+    `page` is the last page that the bio wrote. Then the policy destages.
+    """
     layers, rule = w.layer, w.rule
     if rule[COMMIT_PAGES]:
         if layers[layer, WRITES] - layers[layer, COMMITTED] >= rule[COMMIT_PAGES]:
@@ -256,14 +260,14 @@ def written(w: Any, layer: int, page: int) -> None:
 
 @compiled_lean
 def commit(w: Any) -> None:
-    """A flush commits what was written to all layers."""
+    """Commits all pages written to all layers, as a flush does."""
     for layer in range(w.layer.shape[0]):
         w.layer[layer, COMMITTED] = w.layer[layer, WRITES]
         destage(w, layer)
 
 
 def watermarks(policy: Destage, layers: NDArray[np.int64]) -> None:
-    """Write a policy's watermarks, in pages, into the rows of the layers."""
+    """Writes a policy's watermarks, in pages, into the rows of the layers."""
     for row in layers:
         row[HIGH] = max(1, math.ceil(policy.high * int(row[CAPACITY])))
         row[LOW] = math.floor(policy.low * int(row[CAPACITY]))

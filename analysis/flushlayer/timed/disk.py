@@ -1,4 +1,4 @@
-"""The model of a disk or SSD, made of what the catalogue knows of it."""
+"""The model of a disk or SSD, made from its parameters in the catalogue."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from probes.errors import UsageError
 
 OPS: tuple[tuple[int, Literal["write", "read"]], ...] = ((WRITE, "write"), (READ, "read"))
 MERGE_SECTORS = 2560
-"""A request grows by merging up to 1280 KiB, as Linux' max_sectors_kb has it."""
+"""Most sectors of a merged request: 1280 KiB, the max_sectors_kb of Linux."""
 
-# E[sqrt(x)] of the distance between two random places: x has the density 2 (1 - x).
+# E[sqrt(x)] for the distance x between two random places; x has the density 2 (1 - x).
 _MEAN_ROOT = 8 / 15
 
 
 @dataclass(frozen=True)
 class Seek:
-    """t(x) = track + root sqrt(x) up to x = cross, linear with `slope` beyond; ns, x in 0..1."""
+    """The seek curve in ns over the share x (0 to 1) of the tracks.
+
+    t(x) = track + root sqrt(x) up to x = cross; linear with `slope` beyond.
+    """
 
     track: float
     root: float
@@ -36,26 +39,27 @@ class Seek:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk as the simulation has it.
+    """A disk of the simulation.
 
-    order: "arrival", or "shortest": of the queue_depth oldest requests the one that the head
-    reaches first, the oldest being passed over at most queue_depth times. rotation: "angle", by
-    the angle of the sector at that time, or "mean", half a turn. merge: whether requests that
-    touch are merged while they wait. Reads are not served by the volatile cache.
+    order: "arrival" or "shortest". "shortest" serves the request that the head reaches first
+    among the queue_depth oldest ones; it passes the oldest over at most queue_depth times.
+    rotation: "angle", from the angle of the sector at that time, or "mean", half a turn. merge:
+    whether adjacent requests are merged while they wait. The volatile cache serves no reads.
     """
 
     device: Device
     order: Literal["arrival", "shortest"] | None = None
-    """None: shortest where the device is mechanical and takes several requests at once."""
+    """None: "shortest" if the device is mechanical and takes several requests at once."""
     rotation: Literal["angle", "mean"] = "angle"
     merge: bool = True
     write_cache: bool = True
-    """Whether the device's volatile cache is on, if it has one."""
+    """True if the device's volatile cache, if any, is on."""
 
     def model(self, span_sectors: int = 0) -> NDArray[np.float64]:
-        """A row of service.MODEL columns; UsageError where too little is known of the device.
+        """Returns a row of service.MODEL columns.
 
-        `span_sectors`: the recorded disk is at least so long; the model's is, too.
+        The modelled disk is at least `span_sectors` long, because the recorded disk was. Raises
+        UsageError if the catalogue lacks a parameter that the model needs.
         """
         device = self.device
         row = electronic(device) if device.kind == "ssd" else self._moving(span_sectors)
@@ -109,41 +113,52 @@ class Disk:
         return row
 
     def assumptions(self) -> list[str]:
-        """What the model assumes, in sentences."""
+        """Returns the assumptions of the model, one sentence each."""
         row = self.model()
         name = self.device.name
         family = row[service.FAMILY]
         said = []
         if family == service.FLAT:
-            said.append(f"{name}: any request takes the same time, whatever its place and size")
-        elif family == service.MECHANICAL:
-            turn = "half a turn" if self.rotation == "mean" else "until the sector comes by"
             said.append(
-                f"{name}: seek by distance (a square root, linear when long), rotation {turn},"
-                " transfer; one zone, no defects"
+                f"{name}: every request takes the same time, at any position and of any size"
+            )
+        elif family == service.MECHANICAL:
+            turn = "half a turn" if self.rotation == "mean" else "until the sector passes the head"
+            said.append(
+                f"{name}: seek by distance (square root for short seeks, linear for long ones),"
+                f" rotation {turn}, transfer; one zone, no defects"
             )
             if self.device.value("seek_full_write") is None:
-                said.append(f"{name}: full stroke unknown; the square root holds for all seeks")
+                said.append(
+                    f"{name}: the full-stroke seek time is not known; all seeks follow the"
+                    " square root"
+                )
         else:
-            said.append(f"{name}: {row[service.SERVERS]:g} channels before one bus; no clean-up")
+            said.append(
+                f"{name}: {row[service.SERVERS]:g} channels that share one bus; no garbage"
+                " collection"
+            )
         if row[service.SHORTEST]:
             said.append(
-                f"{name}: of {row[service.DEPTH]:g} requests the soonest reached goes first"
+                f"{name}: serves the soonest reached of its {row[service.DEPTH]:g} oldest requests"
             )
         if row[service.CACHE_BYTES]:
             size = row[service.CACHE_BYTES]
-            said.append(f"{name}: its volatile cache of {size:g} bytes acknowledges writes")
+            said.append(f"{name}: the volatile cache of {size:g} bytes acknowledges writes")
             if not row[service.CACHE_NS_PER_BYTE]:
-                said.append(f"{name}: the speed of its interface is not known: at once")
+                said.append(
+                    f"{name}: the interface speed is not known; the cache takes writes at once"
+                )
         return said
 
 
 def seek_curve(device: Device, op: Literal["read", "write"]) -> Seek:
-    """The curve through the data sheet's seeks: to the next track, in the mean, over all tracks.
+    """Returns the seek curve that fits the data sheet: track to track, mean, and full stroke.
 
-    The mean is over pairs of random places. Without the full stroke the square root holds for
-    all distances; with it the curve turns linear where value and slope go on smoothly, as the
-    curves that Ruemmler and Wilkes (1994) measured do. UsageError where no such curve exists.
+    The mean is over pairs of random places. Without a full stroke, the square root holds for
+    all distances. With one, the curve becomes linear at a point where value and slope are
+    continuous, like the curves that Ruemmler and Wilkes (1994) measured. Raises UsageError if
+    no such curve exists.
     """
     mean = device.value(f"seek_{op}")
     if mean is None:
@@ -154,12 +169,12 @@ def seek_curve(device: Device, op: Literal["read", "write"]) -> Seek:
         raise UsageError(
             f"{device.name}: a seek to the next track ({track:g} ns) is longer than the mean"
             f" ({mean:g} ns)",
-            f"mend seek_track_{op} or seek_{op}",
+            f"correct seek_track_{op} or seek_{op}",
         )
     if full is None or mean == track:
         return Seek(track, (mean - track) / _MEAN_ROOT, 1.0, 0.0)
     wanted = (full - track) / (mean - track)
-    # Between a square root over all distances (15/8) and a line (3).
+    # The ratio lies between a square root over all distances (15/8) and a line (3).
     if not 1 / _MEAN_ROOT <= wanted < 3:
         raise UsageError(
             f"{device.name}: no seek curve has a mean of {mean:g} ns and a full stroke of"
@@ -172,12 +187,15 @@ def seek_curve(device: Device, op: Literal["read", "write"]) -> Seek:
 
 
 def _end(cross: float) -> float:
-    """t(1) - track of a curve with root 1."""
+    """Returns t(1) - track for a curve with root 1."""
     return math.sqrt(cross) + (1 - cross) / (2 * math.sqrt(cross))
 
 
 def _mean(cross: float) -> float:
-    """E[t] - track of a curve with root 1: integrals of 2 (1 - x) t(x) on both sides of cross."""
+    """Returns E[t] - track for a curve with root 1.
+
+    It is the sum of the integrals of 2 (1 - x) t(x) on both sides of cross.
+    """
     c, root = cross, math.sqrt(cross)
     short = 4 / 3 * c * root - 4 / 5 * c * c * root
     beyond = (1 - c) ** 2

@@ -1,4 +1,4 @@
-"""The model of a device without moving parts: SSDs, and memories as the medium of a layer."""
+"""The model of a device without moving parts: an SSD, or a memory as the medium of a layer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _NAMES = ((WRITE, "write"), (READ, "read"))
 
 
 def electronic(device: Device) -> NDArray[np.float64]:
-    """A row of service.MODEL columns; UsageError where neither latency nor bandwidth is known.
+    """Returns a row of service.MODEL columns.
 
-    An SSD's latency is that of 4096 bytes, all told; a memory's is that until its first byte. A
-    memory of unknown bandwidth takes its latency for each page. What is only known for writes
-    is taken for reads, too (`assumptions` says so).
+    The latency of an SSD is the whole time of a request of 4096 bytes; the latency of a memory is
+    the time until its first byte. A memory of unknown bandwidth takes its latency for each page.
+    Parameters that are known only for writes also serve for reads (`assumptions` reports it).
+    Raises UsageError if neither latency nor bandwidth is known.
     """
     row = np.zeros(service.MODEL)
     row[service.FAMILY] = service.ELECTRONIC
@@ -51,15 +52,17 @@ def electronic(device: Device) -> NDArray[np.float64]:
 
 
 def assumptions(device: Device) -> list[str]:
-    """What the model of a layer's medium assumes, in sentences."""
+    """Returns the assumptions of the model of a layer's medium, one sentence each."""
     said = []
     if _known(device, "read") == "write":
-        said.append(f"{device.name}: reads are not known; taken as long as writes")
+        said.append(f"{device.name}: read times are not known; reads take as long as writes")
     if device.kind == "nvm":
         if device.value("bandwidth_write") is None:
             said.append(f"{device.name}: bandwidth is not known; each page takes one latency")
         elif device.value("write_latency") is None:
-            said.append(f"{device.name}: write latency is not known; writes take their transfer")
+            said.append(
+                f"{device.name}: write latency is not known; a write takes its transfer time"
+            )
     return said
 
 

@@ -1,4 +1,4 @@
-"""The event loop of the timed model, compiled: what each bio does, and what each finish starts."""
+"""The event loop of the timed model, compiled: arrivals of bios and completions of requests."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ from analysis.flushlayer.timed.volatile_cache import end_epochs, flush, to_disk
 from probes.compiled import compiled_lean
 
 FINISHED_ALL, NO_ROOM, PAUSED = 0, 1, 2
-"""Why `run` returned."""
+"""The reasons for which `run` returns."""
 
 
 @compiled_lean
 def run(w: Any, most_events: int) -> int:
-    """Go on until all is done, the arrays are too short, or so many events have passed."""
+    """Processes events until all bios are done, an array is too short, or `most_events` passed."""
     clock, bio = w.clock, w.bio
     for _ in range(most_events):
         if (
@@ -172,7 +172,7 @@ def _arrive(w: Any, m: int) -> None:
 
 @compiled_lean
 def _phase(w: Any, m: int) -> None:
-    """Note the phase that the tenant is in by this bio."""
+    """Notes the phase of the bio's tenant; destages if no tenant now waits for the disk."""
     tenant, waits = w.bio[m, TENANT], w.bio[m, WAITS]
     change = waits - w.tenant[tenant]
     if change == 0:
@@ -186,7 +186,7 @@ def _phase(w: Any, m: int) -> None:
 
 @compiled_lean
 def _page_begin(bio: Any, m: int, k: int) -> int:
-    """The first sector of bio m that is of its k-th page; of the page after its last, its end."""
+    """Returns the first sector of bio m in its k-th page; for k = PAGES, the end of the bio."""
     if k == 0:
         return int(bio[m, SECTOR])
     if k == bio[m, PAGES]:
@@ -196,7 +196,7 @@ def _page_begin(bio: Any, m: int, k: int) -> int:
 
 @compiled_lean
 def _write(w: Any, m: int) -> None:
-    """A bio's pages enter a layer, which makes room first; then the medium takes them."""
+    """Puts a bio's pages into its layer, which makes room first; then the medium writes them."""
     bio = w.bio
     layer = bio[m, HOME_LAYER]
     waits = 0
@@ -224,7 +224,7 @@ def _write(w: Any, m: int) -> None:
 
 @compiled_lean
 def _make_room(w: Any, layer: int, access: int, m: int) -> int:
-    """Free a slot for a page access. Gives 1 where bio m has to wait for the disk."""
+    """Frees a slot for a page access. Returns 1 if bio m has to wait for the disk, else 0."""
     if w.evicted.shape[0] > 0:
         victim = w.evicted[access]
         if victim < 0 or w.slot[victim, HOME] < 0:
@@ -237,8 +237,8 @@ def _make_room(w: Any, layer: int, access: int, m: int) -> int:
 
 @compiled_lean
 def _read(w: Any, m: int) -> None:
-    """A bio reads what is in a layer from the medium, and the whole of itself from the disk if
-    anything is not."""
+    """Reads a bio's resident pages from the medium and, if any page is missing, the whole bio from
+    the disk."""
     bio = w.bio
     hits, held = 0, 0
     for k in range(bio[m, PAGES] if w.layer.shape[0] > 0 else 0):
@@ -264,7 +264,7 @@ def _read(w: Any, m: int) -> None:
 
 @compiled_lean
 def _keep_read(w: Any, m: int) -> None:
-    """What was read takes slots, clean; the read does not wait for the room."""
+    """Gives the pages of a read slots, as clean pages; the read does not wait for the room."""
     for k in range(w.bio[m, PAGES]):
         i = w.bio[m, FIRST] + k
         page = w.page[i]
@@ -288,12 +288,12 @@ def _to_medium(w: Any, m: int) -> None:
 
 @compiled_lean
 def _drop(w: Any, m: int) -> None:
-    """What a layer holds of a bio's pages is stale: the bio goes past it."""
+    """Removes the pages of a bio from the layers: the bio bypasses them, so their copy is stale."""
     bio = w.bio
     for k in range(bio[m, PAGES]):
         page = w.page[bio[m, FIRST] + k]
         home = w.slot[page, HOME]
-        # A part of a page that goes past leaves what else is dirty of it.
+        # A write of part of a page does not replace the dirty sectors in the rest of the page.
         sectors = _page_begin(bio, m, k + 1) - _page_begin(bio, m, k)
         if home >= 0 and (not w.slot[page, DIRTY] or sectors >= w.slot[page, SPAN]):
             if w.slot[page, DIRTY]:
@@ -305,7 +305,7 @@ def _drop(w: Any, m: int) -> None:
 
 @compiled_lean
 def _served(w: Any, row: int) -> None:
-    """A device has finished a request: every part of it ends."""
+    """Ends every part of a request that a device has finished."""
     device = w.part[row, P_DEVICE]
     free_server(w, device)
     while row >= 0:

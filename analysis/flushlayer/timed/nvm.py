@@ -15,25 +15,25 @@ DAY_S = 86400
 
 @dataclass(frozen=True)
 class Wear:
-    """What a rate of writing does to a medium of some capacity, all cells being worn evenly."""
+    """The wear of a medium at a rate of writing, if all cells wear evenly."""
 
     bytes_per_s: float
     cycles_per_year: float
-    """Times that each cell is written."""
+    """Writes of each cell in a year."""
     lifetime_years: tuple[float, float] | None
-    """(low, high); high is inf where the endurance is known as a lower bound, both where nothing
-    is written; None where the endurance is not known."""
+    """(low, high). high is inf if only a lower bound of the endurance is known; both are inf if
+    nothing is written. None: the endurance is not known."""
     rated_share: tuple[float, float] | None
-    """Share of the drive writes per day that the device is rated for; None where not rated."""
+    """Share of the rated drive writes per day. None: the device has no such rating."""
 
 
 def wear(device: Device, capacity_bytes: float, written_bytes: float, seconds: float) -> Wear:
-    """The wear of `written_bytes` in `seconds` on a medium of `capacity_bytes`.
+    """Returns the wear of `written_bytes` in `seconds` on a medium of `capacity_bytes`.
 
-    Even wear is assumed: a real device levels it at the cost of more writes, and without
-    levelling the hottest cell ends first. lifetime = endurance x capacity / rate. A device
-    writes whole grains; `DeviceUse.bytes_written` of whole pages is a multiple of them.
-    UsageError where a number cannot be.
+    The model assumes even wear: a real device levels wear at the cost of more writes, and without
+    levelling the hottest cell fails first. lifetime = endurance x capacity / rate. A device
+    writes whole grains; whole pages in `DeviceUse.bytes_written` are a multiple of a grain.
+    Raises UsageError if a number is out of range.
     """
     for name, value, least in (
         ("capacity", capacity_bytes, 1.0),
@@ -41,7 +41,9 @@ def wear(device: Device, capacity_bytes: float, written_bytes: float, seconds: f
         ("seconds", seconds, 1e-9),
     ):
         if not (math.isfinite(value) and value >= least):
-            raise UsageError(f"a layer's {name} of {value} cannot be", "give what was simulated")
+            raise UsageError(
+                f"a layer's {name} of {value} cannot be", "give the values of a simulation"
+            )
     rate = written_bytes / seconds
     cycles_per_year = rate * YEAR_S / capacity_bytes
     endurance = device.interval("endurance")
@@ -58,11 +60,12 @@ def wear(device: Device, capacity_bytes: float, written_bytes: float, seconds: f
 
 
 def energy_j(device: Device, use: DeviceUse) -> float | None:
-    """Energy of a device while it wrote, in joules; None where its power is not known.
+    """Returns the energy of a device while it was busy, in joules; None if its power is unknown.
 
-    power_write x the busy time (of a device with channels, its mean over them, since the power is
-    the whole device's); reads count as power_read, by their share of the bytes. Idle power is not
-    known of any device and is left out.
+    Energy is power x busy time. Reads and writes share the busy time by their bytes and count
+    with power_read and power_write. For a device with channels, the busy time is the mean over
+    the channels, because the power is that of the whole device. Idle power is not known for any
+    device and is left out.
     """
     moved = use.bytes_read + use.bytes_written
     if moved == 0:

@@ -1,4 +1,4 @@
-"""What a timed simulation comes to: response times, the use of devices, comparisons."""
+"""The results of a timed simulation: response times, the use of devices, comparisons."""
 
 from __future__ import annotations
 
@@ -37,33 +37,34 @@ OPS = ("write", "read", "flush")
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """What a device did from the first arrival to the last completion."""
+    """The work of a device from the first arrival to the last completion."""
 
     name: str
     parts: int
-    """What bios and destages asked of it."""
+    """Requests of bios and destages to the device, before merging."""
     requests: int
-    """What it served: parts less those merged."""
+    """Requests served: parts less merged parts."""
     merged: int
     busy_ns: int
-    """Summed over its channels."""
+    """Busy time in ns, summed over the channels."""
     utilisation: float | None
-    """Of its channels; None where no time passed."""
+    """Busy share of its channels; None if no time passed."""
     mean_in_system: float | None
-    """Parts waiting or in service, mean over time."""
+    """Mean number of parts waiting or in service over time; None if no time passed."""
     most_in_system: int
     in_system_ns: float
-    """Integral of the parts in it over time: the sum of their times in it (Little's law)."""
+    """Integral over time of the parts in the device: the sum of their times in it (Little's
+    law)."""
     bytes_read: int
     bytes_written: int
     channels: int
-    """Requests that it works on at once."""
+    """Requests that the device serves at once."""
 
     @classmethod
     def of(
         cls, name: str, line: Rows, area: float, model: NDArray[np.float64], passed: int
     ) -> DeviceUse:
-        """Of a row of World.line and its area."""
+        """Makes one from a row of World.line and its area; `passed` is the simulated time in ns."""
         servers = float(model[service.SERVERS])
         busy = int(line[BUSY])
         return cls(
@@ -84,7 +85,7 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class LayerUse:
-    """What a layer, or a tenant's part of one, did; in pages.
+    """The work of a layer, or of a tenant's partition of it, in pages.
 
     written = overwritten + destaged + resident.
     """
@@ -92,34 +93,34 @@ class LayerUse:
     capacity: int
     written: int
     overwritten: int
-    """Written again, or past the layer, before they were on their way to the disk."""
+    """Written again, in the layer or past it, before they were sent to the disk."""
     destaged: int
     """Sent to the disk, to make room or by the destage policy."""
     resident: int
-    """Dirty at the end; the final drain would write them, too."""
+    """Dirty at the end; a final drain would write them, too."""
     read_hits: int
     most_dirty: int
 
     @classmethod
     def of(cls, row: Rows) -> LayerUse:
-        """Of a row of World.layer."""
+        """Makes one from a row of World.layer."""
         columns = (CAPACITY, WRITES, OVERWRITTEN, DESTAGED, DIRTIES, READ_HITS, PEAK)
         return cls(*(int(row[c]) for c in columns))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A simulation's result; arrays have a value for each bio."""
+    """The result of a simulation; arrays have one value for each bio."""
 
     arrived_ns: NDArray[np.int64]
-    """When it came: as recorded in open replay, as it follows in closed replay."""
+    """Time of arrival: the recorded time in open replay, the simulated time in closed replay."""
     response_ns: NDArray[np.int64]
-    """From then to its completion."""
+    """Time from arrival to completion."""
     hits: NDArray[np.int32]
-    """Of a write: pages that overwrote dirty ones, so that a disk write was saved. Of a read:
-    pages that the layer had."""
+    """Pages of a write that overwrote dirty pages and so saved a disk write; pages of a read that
+    the layer held."""
     evictions: NDArray[np.int32]
-    """Pages that had to be on the disk before it had room."""
+    """Pages that the disk had to write before the bio had room in the layer."""
     begin_ns: int
     end_ns: int
     disks: tuple[DeviceUse, ...]
@@ -128,17 +129,17 @@ class Outcome:
 
     @property
     def disk_pages(self) -> int:
-        """Pages of 4096 bytes that were written to all disks; a part of one counts as one."""
+        """Bytes written to all disks, in pages of 4096 bytes, rounded up."""
         return -(-sum(disk.bytes_written for disk in self.disks) // 4096)
 
 
 def results(requests: Requests, outcome: Outcome, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Response times of the bios, grouped by any of GROUPS; one row for all without groups.
+    """Returns response times of the bios, grouped by any of GROUPS; without groups, one row.
 
     Columns: the groups (op by its name, the others as codes), requests, pages, mean_ns, p50_ns,
-    p95_ns, p99_ns, p99_9_ns, max_ns (percentiles are times that occurred: the smallest that at
-    least that share does not exceed), waited_for_room (bios that had to wait for a destage),
-    hit_pages. UsageError for a group that there is not or that the bios do not have.
+    p95_ns, p99_ns, p99_9_ns, max_ns, waited_for_room (bios that had to wait for a destage),
+    hit_pages. A percentile is the smallest observed time that at least that share of the bios
+    does not exceed. Raises UsageError if a group is unknown or the bios lack its column.
     """
     columns: dict[str, NDArray[np.generic]] = {}
     for name in by:
@@ -189,9 +190,9 @@ _TIMES = ["mean_ns", *QUANTILES, "max_ns"]
 def improvement(
     requests: Requests, with_layer: Outcome, baseline: Outcome, by: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """1 - time with the layer / time without it, for each time of `results`.
+    """Returns 1 - time with the layer / time without it, for each time of `results`.
 
-    Columns: the groups, requests, then mean, p50, ... ; NaN where the baseline's time is 0.
+    Columns: the groups, requests, then mean, p50, ...; NaN if the baseline's time is 0.
     """
     one, other = results(requests, with_layer, by), results(requests, baseline, by)
     out = one[[*by, "requests"]].copy()
@@ -202,9 +203,10 @@ def improvement(
 
 
 def replay_gap(requests: Requests, opened: Outcome, closed: Outcome) -> pd.DataFrame:
-    """How far the two replays of the same bios are apart: what the old device's feedback does.
+    """Compares open and closed replay of the same bios: the effect of the old device's feedback.
 
-    Columns: measure (mean, p50, ...), open_ns, closed_ns, ratio (open / closed; NaN where 0).
+    Columns: measure (mean, p50, ...), open_ns, closed_ns, ratio (open / closed; NaN if closed
+    is 0).
     """
     one, other = results(requests, opened), results(requests, closed)
     if one.empty:

@@ -1,4 +1,4 @@
-"""Events in order of time, and each device's line: compiled, over the arrays of a World."""
+"""The event queue and the request queue of each device: compiled, over the arrays of a World."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ from analysis.flushlayer.timed.state import (
 from probes.compiled import compiled_lean
 
 MERGE_WINDOW = 64
-"""So many of the youngest waiting requests are looked at for one to merge with."""
+"""Most of the youngest waiting requests that a merge considers."""
 
 
 @compiled_lean
 def push(w: Any, at: int, kind: int, row: int) -> None:
-    """Add an event; of two at the same time the one added first comes first."""
+    """Adds an event. Events at the same time leave in the order in which they were added."""
     heap, clock = w.heap, w.clock
     here = clock[HEAP_SIZE]
     clock[HEAP_SIZE] += 1
@@ -78,7 +78,7 @@ def push(w: Any, at: int, kind: int, row: int) -> None:
 
 @compiled_lean
 def pop(w: Any) -> int:
-    """Take the first event away; gives its kind and row, packed."""
+    """Removes the first event and returns its kind and row, packed."""
     heap, clock = w.heap, w.clock
     first = heap[0, 2]
     clock[HEAP_SIZE] -= 1
@@ -109,7 +109,7 @@ def pop(w: Any) -> int:
 
 @compiled_lean
 def count(w: Any, device: int, change: int) -> None:
-    """Note that so many more parts are in a device from now on."""
+    """Adds `change` to the number of parts in a device from now on."""
     line = w.line
     now = w.clock[NOW]
     w.area[device] += float(line[device, IN_SYSTEM]) * float(now - line[device, CHANGED])
@@ -122,9 +122,10 @@ def count(w: Any, device: int, change: int) -> None:
 def submit(
     w: Any, device: int, op: int, sector: int, sectors: int, fua: int, kind: int, owner: int
 ) -> int:
-    """Put a part in the line of a device, merged with a waiting request where they touch.
+    """Puts a part in the queue of a device and merges it with an adjacent waiting request.
 
-    It is not started here: all that comes at one time may merge (`start`). Gives its row.
+    It does not start the part, because all parts that arrive at one time may merge first
+    (`start`). Returns the row of the part.
     """
     part, line, clock = w.part, w.line, w.clock
     row = clock[FREE_PART]
@@ -171,7 +172,7 @@ def submit(
 
 @compiled_lean
 def _neighbour(w: Any, device: int, row: int) -> int:
-    """The waiting request that a part can be merged with, or -1."""
+    """Returns the waiting request that a part can be merged with, or -1."""
     part = w.part
     most = w.model[device, service.MERGE_SECTORS]
     if most <= 0:
@@ -198,7 +199,7 @@ def _neighbour(w: Any, device: int, row: int) -> int:
 
 @compiled_lean
 def start(w: Any) -> None:
-    """Let every device that something came to or that became free start what it can."""
+    """Starts waiting requests on every device that got a part or finished a request."""
     clock, line = w.clock, w.line
     for i in range(clock[TOUCHES]):
         device = w.touched[i]
@@ -210,7 +211,7 @@ def start(w: Any) -> None:
 
 @compiled_lean
 def _choose(w: Any, device: int) -> int:
-    """The waiting request that is served next, by the device's order."""
+    """Returns the waiting request that the device serves next, by the device's order."""
     part, line, model = w.part, w.line, w.model
     first = line[device, HEAD]
     depth = int(model[device, service.DEPTH])
@@ -266,7 +267,7 @@ def _serve(w: Any, device: int, row: int) -> None:
         now,
     )
     if part[row, P_FUA]:
-        # Without a command of its own for it, a write through the cache is a write and a flush.
+        # The device has no FUA command of its own: a FUA write is a write and a flush.
         took += int(w.model[device, service.FLUSH_NS])
     line[device, BUS_FREE] = bus_free
     if op != FLUSH:
@@ -280,7 +281,7 @@ def _serve(w: Any, device: int, row: int) -> None:
 
 @compiled_lean
 def release(w: Any, row: int) -> int:
-    """Give a finished part's row back; gives the next of its chain, or -1."""
+    """Frees the row of a finished part; returns the next part of its chain, or -1."""
     part, clock = w.part, w.clock
     following = part[row, P_CHAIN]
     part[row, P_BEHIND] = clock[FREE_PART]
@@ -291,7 +292,7 @@ def release(w: Any, row: int) -> int:
 
 @compiled_lean
 def free_server(w: Any, device: int) -> None:
-    """A device has finished a request: it can start another."""
+    """Frees one server of a device that has finished a request, so that it can start another."""
     line, clock = w.line, w.clock
     line[device, FREE] += 1
     if not line[device, TOUCHED]:

@@ -1,11 +1,11 @@
-"""Closed replay: what each bio waits for, as a recording tells it.
+"""Closed replay: the waits between bios, inferred from a recording.
 
-A recorded time carries the feedback of the device that it was recorded on: who waits for a slow
-disk comes late with the next request. Here the bios of one issuer are a chain. A bio comes so
-long after the last thing that had happened in its chain - the bio before it was issued, or one
-that had been issued earlier was completed - as it did in the recording, and never before all
-those completions. So a burst that was issued without waiting stays a burst, and a think time
-stays a think time.
+A recorded time carries the feedback of the recorded device: an issuer that waits for a slow disk
+sends its next request late. In closed replay the bios of one issuer form a chain. The recording
+gives the think time of each bio: the time since the last event in its chain before it, which is
+the issue of the previous bio or the completion of an earlier one. In the replay, a bio arrives
+its think time after the last of these events, and never before all of those completions. So a
+burst that was issued without waiting stays a burst, and a think time stays a think time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from probes.compiled import compiled
 
 
 def chain_up(bio: Rows, chain: NDArray[np.int64], done: NDArray[np.int64]) -> int:
-    """Fill in the columns of closed replay; gives the number of chains.
+    """Fills in the columns of closed replay and returns the number of chains.
 
-    `chain[m]` is the issuer of bio m, `done[m]` its recorded completion in ns; -1: not recorded,
-    so that nobody is taken to have waited for it. Bios are in time order.
+    `chain[m]` is the issuer of bio m. `done[m]` is its recorded completion in ns; -1: not
+    recorded, so the replay assumes that nobody waited for it. Bios are in time order.
     """
     for column in (NEXT, RELEASES):
         bio[:, column] = -1

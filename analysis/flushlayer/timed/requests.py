@@ -1,4 +1,4 @@
-"""What the timed model is asked to simulate: bios and the pages that each accesses."""
+"""The input of the timed model: bios and the pages that each bio accesses."""
 
 from __future__ import annotations
 
@@ -14,42 +14,44 @@ from probes.errors import BadTrace
 
 _LATEST = 1 << 62
 _SECTORS = 1 << 54
-"""8 EiB of 512 bytes."""
+"""Sectors of 512 bytes in 8 EiB."""
 
 
 @dataclass(frozen=True)
 class Requests:
-    """M bios in time order and their N page accesses; BadTrace where they cannot be."""
+    """M bios in time order and their N page accesses; BadTrace if a value is impossible."""
 
     ts: NDArray[np.int64]
-    """When bio m was queued, ns; ascending."""
+    """Time in ns at which bio m was queued; ascending."""
     op: NDArray[np.uint8]
-    """0 write, 1 read, 2 flush (of no pages)."""
+    """0 write, 1 read, 2 flush (a flush has no pages)."""
     device: NDArray[np.int16]
     sector: NDArray[np.int64]
-    """Its first sector of 512 bytes."""
+    """First sector of the bio; a sector has 512 bytes."""
     pages: NDArray[np.int32]
-    """Pages of 4096 bytes that it touches: the accesses first[m] .. first[m] + pages[m] - 1."""
+    """Pages of 4096 bytes that bio m touches: accesses first[m] .. first[m] + pages[m] - 1."""
     first: NDArray[np.int64]
     page: NDArray[np.int32]
     """Dense ids 0 .. unique - 1 of the pages accessed."""
     unique: int
     fua: NDArray[np.bool_] | None = None
     waited: NDArray[np.bool_] | None = None
-    """Whether somebody waits for the bio; needed by sync-only layers."""
+    """True if somebody waits for the bio; needed by sync-only layers."""
     tenant: NDArray[np.int16] | None = None
-    """Codes; -1: unknown. So are reason and phase."""
+    """Code of the tenant; -1: unknown."""
     reason: NDArray[np.int16] | None = None
+    """Code of the reason; -1: unknown."""
     phase: NDArray[np.int16] | None = None
+    """Code of the phase; -1: unknown."""
     chain: NDArray[np.int64] | None = None
-    """The issuer of each bio, for closed replay."""
+    """Issuer of each bio, for closed replay."""
     sectors: NDArray[np.int64] | None = None
-    """Its length in sectors, which is what is transferred; None: that of whole pages."""
+    """Sectors that each bio transfers; None: the sectors of its whole pages."""
     done: NDArray[np.int64] | None = None
-    """When each bio was completed in the recording, ns; -1: not recorded."""
+    """Time in ns at which each bio was completed in the recording; -1: not recorded."""
 
     def __post_init__(self) -> None:
-        """Check everything that the compiled loops rely on."""
+        """Checks everything that the compiled loops rely on; raises BadTrace."""
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name == "unique" or value is None:
@@ -58,10 +60,11 @@ class Requests:
             object.__setattr__(self, field.name, _as(value, wanted, field.name))
             if field.name != "page" and len(getattr(self, field.name)) != len(self.ts):
                 raise BadTrace(
-                    f"{field.name} has {len(value)} values for {len(self.ts)} bios", "mend it"
+                    f"{field.name} has {len(value)} values for {len(self.ts)} bios",
+                    "give one value a bio",
                 )
         if not 0 <= self.unique < 1 << 31:
-            raise BadTrace(f"{self.unique} distinct pages cannot be", "it is damaged")
+            raise BadTrace(f"{self.unique} distinct pages cannot be", "the input is damaged")
         _within("page", self.page, 0, self.unique - 1)
         self._check_bios()
 
@@ -77,31 +80,36 @@ class Requests:
         _within("sector", self.sector, 0, _SECTORS)
         _within("first", self.first, 0, len(self.page))
         if (self.first + self.pages > len(self.page)).any():
-            raise BadTrace("a bio has more pages than there are page accesses", "it is damaged")
+            raise BadTrace(
+                "a bio has more pages than there are page accesses", "the input is damaged"
+            )
         if self.sectors is not None:
             _within("sectors", self.sectors, 0, _SECTORS)
             last = (self.sector + self.sectors - 1) // PAGE_SECTORS
             touched = np.where(self.sectors > 0, last - self.sector // PAGE_SECTORS + 1, 0)
-            # A page of a file may lie on two of the device's.
+            # A page of a file may lie on two pages of the device.
             if ((self.pages > touched) | (self.pages < np.ceil(touched / 2))).any():
-                raise BadTrace("a bio's pages are not those of its sectors", "it is damaged")
+                raise BadTrace(
+                    "a bio's number of pages does not fit its sectors", "the input is damaged"
+                )
         if self.pages[self.op == FLUSH].any():
-            raise BadTrace("a flush has pages", "it is damaged")
+            raise BadTrace("a flush has pages", "the input is damaged")
         for name in ("tenant", "reason", "phase"):
             if getattr(self, name) is not None:
                 _within(name, getattr(self, name), -1, (1 << 15) - 1)
         if self.done is not None:
             _within("done", self.done, -1, _LATEST)
             if ((self.done >= 0) & (self.done < self.ts)).any():
-                raise BadTrace("a bio was completed before it was queued", "it is damaged")
+                raise BadTrace("a bio was completed before it was queued", "the input is damaged")
 
     def __len__(self) -> int:
         return len(self.ts)
 
     def waiting_phases(self, share: float = 0.5) -> tuple[int, ...]:
-        """Codes of the phases in which somebody waits for at least that share of the bios.
+        """Returns the codes of the phases in which at least `share` of the bios are waited for.
 
-        Flushes are waited for; without column `waited`, reads are, too, and no write is.
+        Somebody always waits for a flush. Without column `waited`, somebody waits for every read
+        and for no write.
         """
         if self.phase is None:
             return ()
@@ -113,13 +121,13 @@ class Requests:
         return tuple(np.flatnonzero((bios > 0) & (of_them >= share * bios)).tolist())
 
     def lengths(self) -> NDArray[np.int64]:
-        """Sectors that each bio transfers."""
+        """Returns the number of sectors that each bio transfers."""
         if self.sectors is not None:
             return self.sectors
         return self.pages.astype(np.int64) * PAGE_SECTORS
 
     def span_sectors(self, device: int) -> int:
-        """The sector after the furthest that is accessed on a device."""
+        """Returns the sector after the furthest accessed sector of a device."""
         ends = (self.sector + self.lengths())[self.device == device]
         return int(ends.max(initial=0))
 
@@ -146,7 +154,7 @@ _TYPES: dict[str, Any] = {
 def _as(value: Any, wanted: np.dtype[Any], name: str) -> NDArray[Any]:
     array = np.asarray(value)
     if array.ndim != 1:
-        raise BadTrace(f"{name} is no row of values", "it is damaged")
+        raise BadTrace(f"{name} is not a one-dimensional array", "the input is damaged")
     if array.dtype == wanted:
         # The loops are compiled for arrays that may be written to.
         return np.require(array, requirements=["C", "W"])
@@ -156,11 +164,11 @@ def _as(value: Any, wanted: np.dtype[Any], name: str) -> NDArray[Any]:
         raise BadTrace(f"{name} are {array.dtype} values, not {wanted}", "give whole numbers")
     converted = array.astype(wanted)
     if len(array) and (converted != array).any():
-        raise BadTrace(f"{name} has values beyond {wanted}", "it is damaged")
+        raise BadTrace(f"{name} has values beyond {wanted}", "the input is damaged")
     return converted
 
 
 def _within(name: str, values: NDArray[Any], low: int, high: int) -> None:
     if len(values) and (int(values.min()) < low or int(values.max()) > high):
         wrong = int(values.min()) if int(values.min()) < low else int(values.max())
-        raise BadTrace(f"a bio's {name} of {wrong} cannot be", f"it is {low} to {high}")
+        raise BadTrace(f"a bio's {name} of {wrong} cannot be", f"give {low} to {high}")

@@ -1,4 +1,4 @@
-"""Which pages a layer holds, in what order, and which of them are dirty: compiled lists."""
+"""The pages that a layer holds, in order of use, and its dirty pages: compiled lists."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAGE_SECTORS = 8
 
 @compiled_lean
 def first_head(w: Any) -> int:
-    """The row of the first list head: lists of layers, then of each layer's disks."""
+    """Returns the row of the first list head: heads of layers, then of each layer's disks."""
     layers = w.layer.shape[0]
     disks = w.line.shape[0] - 1
     return int(w.slot.shape[0] - layers - layers * disks)
@@ -48,7 +48,7 @@ def first_head(w: Any) -> int:
 
 @compiled_lean
 def dirty_head(w: Any, layer: int, disk: int) -> int:
-    """The row of the head of a layer's dirty pages of one disk."""
+    """Returns the row of the head of a layer's list of dirty pages of one disk."""
     return int(first_head(w) + w.layer.shape[0] + layer * (w.line.shape[0] - 1) + disk)
 
 
@@ -70,14 +70,14 @@ def _append(slot: Any, newer: int, older: int, head: int, row: int) -> None:
 
 @compiled_lean
 def touch(w: Any, page: int) -> None:
-    """A resident page becomes the most recently used."""
+    """Makes a resident page the most recently used."""
     _unlink(w.slot, NEWER, OLDER, page)
     _append(w.slot, NEWER, OLDER, first_head(w) + w.slot[page, HOME], page)
 
 
 @compiled_lean
 def enter(w: Any, layer: int, page: int) -> None:
-    """A page takes a slot of a layer, clean."""
+    """Gives a page a slot of a layer, as a clean page."""
     slot = w.slot
     slot[page, HOME] = layer
     _append(slot, NEWER, OLDER, first_head(w) + layer, page)
@@ -86,7 +86,7 @@ def enter(w: Any, layer: int, page: int) -> None:
 
 @compiled_lean
 def leave(w: Any, page: int) -> None:
-    """A page gives its slot back; what is in flight goes on."""
+    """Frees the slot of a page; a destage in flight continues."""
     slot = w.slot
     layer = slot[page, HOME]
     if slot[page, DIRTY]:
@@ -99,13 +99,13 @@ def leave(w: Any, page: int) -> None:
 
 @compiled_lean
 def least_recent(w: Any, layer: int) -> int:
-    """The least recently used page of a layer that is not empty."""
+    """Returns the least recently used page of a layer; the layer must not be empty."""
     return int(w.slot[first_head(w) + layer, NEWER])
 
 
 @compiled_lean
 def clean(w: Any, page: int) -> None:
-    """A dirty page is dirty no more."""
+    """Marks a dirty page clean."""
     slot = w.slot
     _unlink(slot, DIRTY_NEWER, DIRTY_OLDER, page)
     slot[page, DIRTY] = 0
@@ -114,10 +114,10 @@ def clean(w: Any, page: int) -> None:
 
 @compiled_lean
 def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
-    """So many sectors of a resident page are written: dirty, and the newest. Gives 1 where that
-    saved a disk write.
+    """Writes `sectors` sectors of a resident page: the page becomes the newest dirty page.
 
-    What is dirty of a page is one stretch: it goes to the disk from its first sector to its last.
+    The dirty part of a page is one range: the disk writes its first to its last dirty sector.
+    Returns 1 if the page was dirty before, which saves a disk write, else 0.
     """
     slot, layers = w.slot, w.layer
     layer = slot[page, HOME]
@@ -125,7 +125,7 @@ def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
     end = sector + sectors
     if saved:
         before = slot[page, PLACE]
-        # A file's page that has moved on the disk leaves its old place behind.
+        # If a file's page has moved on the disk, its old place is not written.
         if slot[page, DISK] == disk and before // PAGE_SECTORS == sector // PAGE_SECTORS:
             end = max(end, before + slot[page, SPAN])
             sector = min(sector, before)
@@ -146,7 +146,7 @@ def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
 
 @compiled_lean
 def evict(w: Any, page: int, bio: int) -> int:
-    """A page makes room. Gives 1 where the bio has to wait until it is on the disk."""
+    """Evicts a page. Returns 1 if the bio has to wait until the page is on the disk, else 0."""
     slot, part = w.slot, w.part
     layer = slot[page, HOME]
     if slot[page, DIRTY]:
@@ -166,7 +166,7 @@ def evict(w: Any, page: int, bio: int) -> int:
 
 @compiled_lean
 def oldest_dirty(w: Any, layer: int, disk: int) -> int:
-    """The dirty page of a layer that was written longest ago, of one disk or (-1) of all; or -1."""
+    """Returns the least recently written dirty page of a layer, for one disk or (-1) all; or -1."""
     slot = w.slot
     best = -1
     disks = w.line.shape[0] - 1
@@ -182,7 +182,7 @@ def oldest_dirty(w: Any, layer: int, disk: int) -> int:
 
 @compiled_lean
 def send(w: Any, page: int) -> None:
-    """A dirty page is written to its disk, unasked; it stays, clean."""
+    """Destages a dirty page to its disk; the page stays in the layer, clean."""
     slot = w.slot
     layer = slot[page, HOME]
     clean(w, page)

@@ -1,16 +1,16 @@
-"""How long a device works on one request, compiled.
+"""Service time of one request on a device, compiled.
 
 Three families:
 
-flat         the same time for any request, whatever its place and size.
-mechanical   seek by distance, then rotation until the sector comes by, then transfer. A seek
-             over a share x of the tracks takes t1 + b sqrt(x) when short and grows linearly when
-             long (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer
-             27(3), 1994). Sectors lie at fixed angles, all tracks are equally long, and a run
-             goes on from track to track without a turn lost.
+flat         the same time for every request, at any place and of any size.
+mechanical   seek by distance, then rotation until the sector passes the head, then transfer. A
+             seek over a share x of the tracks takes t1 + b sqrt(x) when short and grows linearly
+             when long (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE
+             Computer 27(3), 1994). Sectors lie at fixed angles, all tracks are equally long, and
+             a sequential run changes tracks without losing a rotation.
 electronic   SSDs and memories: a latency in one of the channels, then the transfer over a bus
-             that all channels share, in the order of starting. A bus takes a request no faster
-             than the device's rate of small requests.
+             that all channels share, in the order in which requests start. The bus takes requests
+             no faster than the device's rate of small requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from probes.compiled import compiled_lean
 
 FLAT, MECHANICAL, ELECTRONIC = 0, 1, 2
 
-# Columns of a model: READ and WRITE variants follow one another, write first as in `op`.
+# Columns of a model. A column with a write and a read value takes two numbers, write first.
 FAMILY, SERVERS, DEPTH, SHORTEST, MERGE_SECTORS, CACHE_BYTES, CACHE_NS_PER_BYTE = range(7)
 OVERHEAD_NS, LATENCY_NS, NS_PER_BYTE, GAP_NS, GRAIN, PER_PAGE = 7, 8, 10, 12, 14, 15
 PERIOD_NS, TRACK_SECTORS, TRACKS, TURNS_MEAN = 17, 18, 19, 20
@@ -36,7 +36,7 @@ SECTOR_BYTES = 512
 
 @compiled_lean
 def seek_ns(model: Any, device: int, op: int, tracks: int) -> float:
-    """The time of a seek over so many tracks; 0 tracks: none."""
+    """Returns the time in ns of a seek over `tracks` tracks; 0 for 0 tracks."""
     if tracks == 0:
         return 0.0
     share = min(1.0, tracks / model[device, TRACKS])
@@ -53,10 +53,10 @@ def seek_ns(model: Any, device: int, op: int, tracks: int) -> float:
 def positioning_ns(
     model: Any, device: int, op: int, sector: int, head: int, head_since: int, now: int
 ) -> int:
-    """Seek and rotation before a mechanical disk reads or writes `sector`.
+    """Returns the time in ns of seek and rotation before a mechanical disk accesses `sector`.
 
-    Its head left off before sector `head` at `head_since`. What follows there costs nothing to
-    a read (the disk reads ahead) and to a write that comes at once.
+    The last request ended before sector `head` at `head_since`. A request that continues there
+    needs no positioning if it is a read (the disk reads ahead) or a write that starts at once.
     """
     if sector == head and (op == READ or now == head_since):
         return 0
@@ -82,9 +82,10 @@ def service_ns(
     bus_free: int,
     now: int,
 ) -> Any:
-    """(time until the request is done, time at which the bus is free): both ns.
+    """Returns (time until the request is done, time at which the bus is free), both in ns.
 
-    `op` is WRITE or READ, of `sectors` from `sector`, or FLUSH; the request starts at `now`.
+    `op` is WRITE or READ of `sectors` sectors from `sector` on, or FLUSH. The request starts at
+    `now`.
     """
     if op == FLUSH:
         return int(model[device, FLUSH_NS]), bus_free

@@ -1,12 +1,13 @@
 """The timed model: an event-driven simulation of bios, a layer, its medium and the disks.
 
-A write enters the layer page by page. A page that is dirty in it is overwritten, which saves a
-disk write; another takes a slot, whose page makes room: if that is dirty, the bio waits until it
-is on the disk. Then the medium takes the bio, and it is done: a layer is persistent at once. A
-read is served by the medium for what the layer holds, and by the disk, in its line with destages,
-for the rest. A flush commits the layer and waits for the disk's volatile cache, if something is
-in it; destages and FUA writes pass through that cache. What comes to a device at one time may be
-merged before it starts.
+A write enters the layer page by page. Overwriting a page that is dirty in the layer saves a disk
+write. A page that is not in the layer takes a slot; if no slot is free, another page is evicted,
+and if that page is dirty, the bio waits until it is on the disk. Then the medium writes the bio,
+and the bio is complete, because the layer is persistent. The medium serves reads of pages that the
+layer holds. If a page of a read is not in the layer, the disk serves the whole read, in one queue
+with destages. A flush commits the layer and waits for the disk's volatile cache if it is not empty.
+Destages and FUA writes bypass that cache. Requests that reach a device at one time may be merged
+before they start.
 """
 
 from __future__ import annotations
@@ -97,33 +98,35 @@ _EVENTS_A_TURN = 1 << 20
 _LONGEST_NS = 2.0**61
 _MERGED_PARTS = 512
 _MOST_LISTS = 1 << 20
-"""Of pages: each layer has one for each disk."""
+"""Most lists of dirty pages: each layer has one for each disk."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A flush layer before the disks."""
+    """A flush layer in front of the disks."""
 
     capacity: int
     """Pages; 0: no layer."""
     medium: Device
     destage: Destage = field(default_factory=Destage)
     buffer: Buffer = "write-only"
-    """Which bios enter: every write; reads, too, which take slots; only writes waited for."""
+    """Bios that enter the layer. write-only: every write; read-write: every write and read;
+    sync-only: writes that somebody waits for."""
     shares: tuple[float, ...] | None = None
-    """A layer for each tenant, by code, each with its share of the capacity (shares are relative).
-    A tenant without a share goes past. A page stays in the part of whoever brought it in. None:
-    one layer for all."""
+    """Relative shares of the capacity: one partition for each tenant, by its code. The bios of a
+    tenant without a share bypass the layer. A page stays in the partition of the tenant whose
+    access brought it in. None: one layer for all."""
     flushes_pass: bool = False
-    """Whether a flush goes on to the disk: a file system that keeps its journal in the layer has
-    both flushed. A layer below it need not."""
+    """True if a flush goes on to the disk: a file system that keeps its journal in the layer
+    flushes both. A layer below the file system does not need it."""
     evicted: NDArray[np.int32] | None = None
-    """Of another replacement policy: the page that each access evicts, -1: none. It decides in
-    the order of the recording, which closed replay may change: what is not there is then not
-    evicted. None: the least recently used, in the order of the simulation."""
+    """The page that each access evicts by another replacement policy; -1: none. The policy decides
+    in the order of the recording. Closed replay may change that order; a page that is not in the
+    layer is then not evicted. None: the least recently used page, in the order of the
+    simulation."""
 
     def capacities(self) -> list[int]:
-        """Pages of each partition; what does not divide goes to the first ones."""
+        """Returns the pages of each partition; the first ones get the remainder."""
         if self.shares is None:
             return [self.capacity]
         whole = sum(self.shares)
@@ -133,7 +136,7 @@ class Layer:
         return pages
 
     def check(self, requests: Requests) -> None:
-        """UsageError, naming what cannot be."""
+        """Raises UsageError if a setting is out of range or does not fit the requests."""
         if isinstance(self.capacity, float) or not 0 <= self.capacity < 1 << 40:
             raise UsageError(f"a capacity of {self.capacity} pages cannot be", "give 0 or more")
         if self.buffer not in ("write-only", "read-write", "sync-only"):
@@ -141,7 +144,10 @@ class Layer:
                 f"there is no buffer {self.buffer!r}", "known: write-only, read-write, sync-only"
             )
         if self.buffer == "sync-only" and requests.waited is None:
-            raise UsageError("who waits for a write is not known", "choose buffer write-only")
+            raise UsageError(
+                "the input does not show which writes somebody waits for",
+                "choose buffer write-only",
+            )
         if self.shares is not None and not (
             0 < len(self.shares) <= 1 << 10
             and all(math.isfinite(s) and s > 0 for s in self.shares)
@@ -155,11 +161,13 @@ class Layer:
                 and not -1 <= self.evicted.min() <= self.evicted.max() < requests.unique
             )
         ):
-            raise UsageError("the evictions are of other page accesses", "make them of these")
+            raise UsageError(
+                "the evictions do not fit the page accesses", "make them from these page accesses"
+            )
 
 
 def is_ready() -> bool:
-    """Whether this process has the event loop: the first simulation compiles it, or reads it."""
+    """Returns whether the event loop is loaded; the first simulation compiles it or reads it."""
     return bool(getattr(events.run, "signatures", True))
 
 
@@ -170,11 +178,13 @@ def simulate(
     replay: Replay = "open",
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
-    """Simulate bios on disks (one for all device codes, or one each), before them a layer or none.
+    """Simulates bios on disks, with or without a layer in front of them.
 
-    open replay: bios come at their recorded times. closed: see replay.py; needs chain and done.
-    `progress` is called now and then with the number of bios done. Uses about 150 bytes a bio
-    and 90 bytes a distinct page.
+    `disks`: one model for all device codes, or one for each code. Open replay: bios arrive at
+    their recorded times. Closed replay: see replay.py; it needs the columns chain and done.
+    `progress` is called from time to time with the number of completed bios. Memory: about 150
+    bytes a bio and 90 bytes a distinct page. Raises UsageError for settings that do not fit the
+    requests, BadTrace for bios that wait for one another.
     """
     layer = None if layer is None or layer.capacity == 0 else layer
     if layer is not None:
@@ -182,7 +192,9 @@ def simulate(
     codes = int(requests.device.max(initial=-1)) + 1
     chosen = [disks] * max(1, codes) if isinstance(disks, Disk) else list(disks)
     if len(chosen) < codes:
-        raise UsageError(f"{len(chosen)} disks for {codes} devices", "give one for each")
+        raise UsageError(
+            f"{len(chosen)} disks for {codes} devices", "give one disk for each device"
+        )
     world = _world(requests, chosen, layer, replay)
     while True:
         why = events.run(world, _EVENTS_A_TURN)
@@ -194,7 +206,8 @@ def simulate(
             world = _roomier(world)
     if world.clock[DONE] != len(requests):
         raise BadTrace(
-            f"{len(requests) - int(world.clock[DONE])} bios wait for one another", "it is damaged"
+            f"{len(requests) - int(world.clock[DONE])} bios wait for one another",
+            "the input is damaged",
         )
     return _outcome(requests, world, chosen, layer)
 
@@ -204,7 +217,7 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     count, devices = len(capacities), len(disks) + 1
     if count * devices > _MOST_LISTS:
         raise UsageError(
-            f"{count} layers before {devices - 1} disks are too many", "give fewer shares"
+            f"{count} layers in front of {devices - 1} disks are too many", "give fewer shares"
         )
     clock = np.zeros(CLOCK, np.int64)
     clock[NOW] = requests.ts[0] if len(requests) else 0
@@ -281,7 +294,7 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
 
 
 def _tenants(requests: Requests) -> int:
-    """The number of tenants that are known."""
+    """Returns the number of known tenants."""
     return 0 if requests.tenant is None else int(requests.tenant.max(initial=-1)) + 1
 
 
@@ -296,7 +309,7 @@ def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, 
     if requests.fua is not None:
         bio[:, FUA] = requests.fua
     if requests.tenant is not None:
-        # The row of the tenant that is not known comes last.
+        # The last row stands for the unknown tenant.
         bio[:, TENANT] = np.where(requests.tenant < 0, _tenants(requests), requests.tenant)
     bio[:, HOME_LAYER] = -1
     if layer is None:
@@ -317,7 +330,7 @@ def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, 
 
 
 def _check_length(requests: Requests, model: NDArray[np.float64]) -> None:
-    """UsageError where the simulated times could pass what int64 holds."""
+    """Raises UsageError if the simulated times could exceed the range of int64."""
     work = 0.0
     total_bytes = float(len(requests.page)) * PAGE_SECTORS * service.SECTOR_BYTES
     grained = total_bytes + float(len(requests.page)) * model[:, service.GRAIN].max()
@@ -334,12 +347,13 @@ def _check_length(requests: Requests, model: NDArray[np.float64]) -> None:
         work += grained * 2 * float(row[service.NS_PER_BYTE : service.NS_PER_BYTE + 2].max())
     if work > _LONGEST_NS:
         raise UsageError(
-            f"the devices would work for up to {work / 1e9:.3g} s", "are their times as meant?"
+            f"the devices would work for up to {work / 1e9:.3g} s",
+            "check the times and rates of the devices",
         )
 
 
 def _roomier(world: World) -> World:
-    """The same world with more room for parts and events."""
+    """Returns the same world with more room for parts and events."""
     have = len(world.part)
     more = max(have, 1024, 2 * int(world.clock[PART_MARGIN]))
     part = np.zeros((have + more, PART), np.int64)

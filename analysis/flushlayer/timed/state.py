@@ -1,8 +1,9 @@
-"""The state of a timed simulation: a few arrays of int64 rows, and what each column holds.
+"""The state of a timed simulation: a few arrays of int64 rows, and the names of their columns.
 
-Everything is in arrays, so that compiled loops can stop anywhere, be given longer arrays, and
-go on. What numba has compiled and kept knows these numbers, but not that they change: change every
-file that uses one, too. Times are ns, places are sectors of 512 bytes, -1 stands for none.
+All state is in arrays, so that a compiled loop can stop, get longer arrays, and continue. Numba's
+cache of compiled code contains these numbers, but does not notice when they change: after a change
+here, also change every file that uses the number. Times are in ns, places in sectors of 512 bytes;
+-1 means none.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from numpy.typing import NDArray
 Rows = NDArray[np.int64]
 
 WRITE, READ, FLUSH = 0, 1, 2
-"""What a bio does (`op`)."""
+"""The operation of a bio (`op`)."""
 
-# A bio. Chained bios (closed replay) have NEXT .. GAP.
+# A bio. Only closed replay has NEXT .. GAP.
 TS, SECTOR, SECTORS, PAGES, FIRST, DEVICE, HOME_LAYER, OP, FUA, TENANT, WAITS = range(11)
 ARRIVED, FINISHED, PENDING, NEEDS_ROOM, HITS, EVICTIONS = range(11, 17)
 BIO_OPEN = 17
 NEXT, RELEASES, BLOCKERS, GAP = range(17, 21)
 BIO_CLOSED = 21
 
-# A page, and the heads of lists of pages: of each layer, then of each layer and disk (dirty).
-# PLACE and SPAN: the sectors that are dirty, from the first to the last.
+# A page. The last rows are list heads: one for each layer (its pages), then one for each layer and
+# disk (its dirty pages). PLACE and SPAN: first dirty sector, and sectors up to the last dirty one.
 HOME, NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER, DIRTY, PLACE, SPAN, DISK = range(9)
 WRITTEN, NUMBER, FLIGHT = range(9, 12)
 SLOT = 12
@@ -35,15 +36,15 @@ CAPACITY, USED, DIRTIES, FLYING, ACTIVE, WRITES, COMMITTED, OVERWRITTEN = range(
 DESTAGED, READ_HITS, AGE_ARMED, COMMIT_ARMED, HIGH, LOW, PEAK = range(8, 15)
 LAYER = 15
 
-# A part of a request of a device: what one bio or one page asks for. Merged parts are chained to
-# the first, which stands in the device's line.
+# A part of a device's request: the share of one bio or one page. Merged parts are chained to the
+# first one, which is in the device's queue.
 P_SECTOR, P_SECTORS, P_OP, P_FUA, P_KIND, P_OWNER, P_SINCE, P_CHAIN, P_LAST = range(9)
 P_AHEAD, P_BEHIND, P_EPOCH, P_LAYER, P_DEVICE, P_OWN_SECTORS = range(9, 15)
 PART = 15
 
 HOST, EVICTED, BACKGROUND, CACHED = 0, 1, 2, 3
-"""Whose a part is: a bio's; a page's that makes room for a bio; a page's that is destaged unasked;
-a write's that the disk's cache has acknowledged."""
+"""Kinds of parts: of a bio; of a page that is evicted for a bio; of a page that the destage policy
+sends; of a write that the disk's cache has acknowledged."""
 
 # A device: the disks, then the medium of the layer.
 HEAD, TAIL, WAITING, FREE, IN_SYSTEM, MOST, AT_SECTOR, AT_TIME, BUS_FREE, BUSY = range(10)
@@ -70,9 +71,9 @@ class World(NamedTuple):
     """Every array of a simulation, for the compiled loops."""
 
     page: NDArray[np.int32]
-    """Pages of all bios, one after another."""
+    """Pages of all bios, one bio after another."""
     evicted: NDArray[np.int32]
-    """What other policies evict at each page access, or empty: least recently used."""
+    """The page that another policy evicts at each page access. Empty: least recently used."""
     bio: Rows
     slot: Rows
     layer: Rows
@@ -84,10 +85,10 @@ class World(NamedTuple):
     clock: Rows
     touched: Rows
     tenant: Rows
-    """1 where the tenant's last bio was of a phase that waits for the disk."""
+    """1 if the tenant's last bio was in a phase that waits for the disk."""
     model: NDArray[np.float64]
-    """One row a device; columns in service.py."""
+    """One row per device; columns in service.py."""
     area: NDArray[np.float64]
-    """Integral of the requests in a device over time (ns)."""
+    """Integral over time (ns) of the parts in each device."""
     rule: Rows
     """The destage policy; columns in destage.py."""

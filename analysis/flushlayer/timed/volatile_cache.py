@@ -1,4 +1,4 @@
-"""Writes that go to a disk, its volatile cache, and the flushes that empty it: compiled."""
+"""Writes to a disk, its volatile cache, and the flushes that empty the cache: compiled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from probes.compiled import compiled_lean
 
 @compiled_lean
 def to_disk(w: Any, m: int) -> None:
-    """A write goes to the disk, whose cache may acknowledge it before it is on the medium."""
+    """Sends a write to the disk, whose cache may acknowledge it before it is on the medium."""
     bio, line = w.bio, w.line
     device = bio[m, DEVICE]
     sectors = bio[m, SECTORS]
@@ -63,8 +63,10 @@ def to_disk(w: Any, m: int) -> None:
 
 @compiled_lean
 def flush(w: Any, m: int) -> None:
-    """A flush ends when all that the disk's cache accepted before it is on the disk, and when what
-    it was sent to has taken its time over it: the layer, or the disk where none is before it."""
+    """Starts a flush. It ends when all writes that the disk's cache accepted before it are on the
+    disk, and when its target has spent its flush latency. The target is the layer's medium, or the
+    disk if there is no layer or flushes pass it. A disk that empties its cache spends no flush
+    latency."""
     commit(w)
     bio, line, epoch = w.bio, w.line, w.epoch
     device = bio[m, DEVICE]
@@ -88,7 +90,8 @@ def flush(w: Any, m: int) -> None:
 
 @compiled_lean
 def end_epochs(w: Any, device: int) -> None:
-    """End the flushes before which nothing accepted is left, as far as the disk's cache goes."""
+    """Ends the wait of each flush for the disk's cache once all writes accepted before it are on
+    the disk."""
     line, epoch = w.line, w.epoch
     while True:
         oldest = line[device, OLDEST_EPOCH]

@@ -1,9 +1,10 @@
-"""A trace as the models take it.
+"""A trace as input of the models.
 
-accesses.py     its page write-backs as dense page ids, in time order
-writers.py      whose pages are taken, and what is left out
-file_pages.py   which page of which file each of them is
-recorded.py     its bios as the timed model asks for them, and what waits for what
-next_end.py     which request covers a sector next
-sync_calls.py   the system calls that wait for them
+accesses.py     the page write-backs as dense page ids, in time order
+writers.py      the writers whose pages are taken, and counts of pages left out
+file_pages.py   the file and the index in it of each page
+page_count.py   the limit of the number of pages
+recorded.py     the bios as input of the timed model, with issuers and completions
+next_end.py     the next request that covers a sector
+sync_calls.py   the system calls that wait for bios
 """

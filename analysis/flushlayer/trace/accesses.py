@@ -1,4 +1,4 @@
-"""A trace's page write-backs, in time order: what the flush layer is asked to take."""
+"""A trace's page write-backs in time order: the input of the flush layer."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tracer.store.trace import Trace
 
 _SECTOR, _PAGE = 512, 4096
 _SUBMITTER = "CASE WHEN target IS NOT NULL THEN 'target' WHEN role IS NOT NULL THEN 'other' END"
-"""SQL: whose a read or a flush is, by the thread that submitted it."""
+"""SQL: the owner of a read or a flush, by the thread that submitted it."""
 _WITH_THREAD = f"block_rows b LEFT JOIN threads o ON {owns('o', 'b')}"
 
 
 class Identity(StrEnum):
-    """What makes two page accesses ones of the same page.
+    """The identity of a page: two accesses with the same identity access the same page.
 
-    BLOCK: device and page of the device, as a layer below the file system sees it. FILE: inode and
-    page of the file, as a layer below the page cache does; pages of no file (metadata, journal)
-    and those whose file is not known are told apart by block.
+    BLOCK: device and page of the device, as in a layer below the file system. FILE: inode and page
+    of the file, as in a layer below the page cache; pages of no file (metadata, journal) and pages
+    of unknown files are identified by block.
     """
 
     BLOCK = "block"
@@ -41,12 +41,12 @@ class Identity(StrEnum):
 
 @dataclass(frozen=True)
 class Bios:
-    """The bios that pages are of, in order of time; arrays of one length, codes into the names.
+    """The bios of the pages, in time order; arrays of one length, with codes into `names`.
 
-    ts (ns), row (in the table block), write, waited (flagged as one that somebody waits for: S or F
-    in rwbs), flush and fua (F before and after the operation in rwbs), device, sector (of 512
-    bytes), sectors (of them: its length), first (its first page access), pages (of a flush alone:
-    none), pid (who submitted it), reason, tenant, phase (codes; -1: not known).
+    ts (ns), row (in the table block), write, waited (somebody waits for it: S or F in rwbs), flush
+    and fua (F before and after the operation in rwbs), device, sector (first sector of 512 bytes),
+    sectors (length), first (its first page access), pages (0 for a flush alone), pid (submitting
+    process), reason, tenant, phase (codes; -1: not known).
     """
 
     ts: NDArray[np.int64]
@@ -65,39 +65,39 @@ class Bios:
     tenant: NDArray[np.int16]
     phase: NDArray[np.int16]
     names: dict[str, list[str]]
-    """Of device, reason, tenant and phase: what each code stands for."""
+    """Names of the codes of device, reason, tenant and phase."""
 
     def __len__(self) -> int:
         return len(self.ts)
 
     def of_pages(self) -> NDArray[np.int64]:
-        """The number of the bio of each page access."""
+        """Returns the number of the bio of each page access."""
         return np.repeat(np.arange(len(self)), self.pages)
 
 
 @dataclass(frozen=True)
 class Accesses:
-    """Page write-backs: `page[i]` is the dense id (0 ..) of the page of write-back i."""
+    """Page accesses: `page[i]` is the dense id (0 ..) of the page of access i."""
 
     page: NDArray[np.int32]
     unique: int
     by_reason: dict[str, int]
     by_device: dict[str, int]
     own: int
-    """Write-backs left out: of files that the recorder itself wrote."""
+    """Write-backs left out, because they are of files that the recorder itself wrote."""
     identity: Identity = Identity.BLOCK
     by_mapping: dict[str, int] = field(default_factory=dict)
-    """With identity FILE: write-backs of pages of files, of no file, and not mapped."""
+    """With identity FILE: accesses to pages of files, of no file, and not mapped."""
     bios: Bios | None = None
     writers: Writers | None = None
-    """Whose they are; None: not told (write-back that was regenerated)."""
+    """Writers of the pages; None: not known (regenerated write-back)."""
 
     def __len__(self) -> int:
         return len(self.page)
 
     @cached_property
     def unique_written(self) -> int:
-        """Distinct pages that were written: what was only read is no matter of a layer's size."""
+        """Distinct pages that were written. Pages that were only read do not size a layer."""
         if self.bios is None or self.bios.write.all():
             return self.unique
         return len(np.unique(self.page[self.bios.write[self.bios.of_pages()]]))
@@ -111,18 +111,17 @@ def page_writebacks(
     flushes_too: bool = False,
     all_writers: bool = False,
 ) -> Accesses:
-    """The page write-backs of a trace's targets; with `reads` also what they read from the devices.
+    """Returns the page write-backs of a trace's targets; with `reads`, also their reads of devices.
 
-    With `all_writers` everybody's; so, too, where the trace knows no targets or the targets' pages
-    cannot be told (`Accesses.writers` says which).
+    With `all_writers`, it returns the write-backs of all writers. It also does so if the trace has
+    no targets or cannot attribute pages to them (`Accesses.writers` has the reason). With
+    `flushes_too`, the bios include those that only flush a device's cache; these have no pages.
 
-    With `flushes_too` the bios have those that only flush a device's cache, of no pages.
-
-    A write bio counts whatever its reason, but those of the recorder's own files. A bio is an
-    access to each page of 4096 bytes that it touches, in ascending order: one of 512 bytes is one.
-    `devices` limits them to some disks, partitions or file systems (MAJOR:MINOR, or a name of
-    btrfs's); a flush is of a whole disk. Raises what `check_pages` does where there are more than
-    can be, and BadTrace where the trace does not tell where a partition begins.
+    Every write bio counts, for any reason, except those of the recorder's own files. A bio is one
+    access to each page of 4096 bytes that it touches, in ascending order; a bio of 512 bytes is one
+    access. `devices` limits the bios to some disks, partitions or file systems (MAJOR:MINOR, or a
+    name of btrfs); a flush concerns a whole disk. Raises the errors of `check_pages` for too many
+    pages, and BadTrace if the trace does not record the start of a partition.
     """
     rows = _rows(trace, devices, reads, flushes_too)
     pages = rows["pages"].to_numpy(np.uint64)
@@ -139,7 +138,7 @@ def page_writebacks(
     keys = _keys(device_codes[bio], number)
     if identity is Identity.FILE:
         files, index = file_pages(trace, _places(kept, bio, number))
-        # A page of a file may lie on two of the device's, where blocks are smaller than pages.
+        # A page of a file may lie on two pages of the device if blocks are smaller than pages.
         again = np.zeros(len(bio), bool)
         again[1:] = (
             (files[1:] >= 0) & (files[1:] == files[:-1])
@@ -202,7 +201,7 @@ def _rows(trace: Trace, devices: list[str] | None, reads: bool, flushes_too: boo
 def _each_page(
     rows: pd.DataFrame, counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Of each page: the number of its bio, and its own on the device."""
+    """Returns, for each page, the number of its bio and its page number on the device."""
     bio = np.repeat(np.arange(len(rows)), counts)
     within = np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)
     return bio, rows["page"].to_numpy(np.uint64)[bio] + within.astype(np.uint64)

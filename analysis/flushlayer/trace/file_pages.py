@@ -1,12 +1,12 @@
-"""Which page of which file each page of a write bio is.
+"""The file of each page of a write bio, and the index of the page in the file.
 
-A bio names sectors. The file system's extents, as they were told before the bio (table `extents`),
-give the file and the place in it; of blocks that no event of the recording tells of, the map at
-its end does (`extent_map`). A file is an inode from one freeing of it to the next.
+A bio names sectors. The file system's extent events before the bio (table `extents`) give the file
+and the place in it. For blocks without an event in the recording, the map at its end gives both
+(`extent_map`). A file is an inode from one freeing of the inode to the next.
 
-Of no file: metadata and the journal. Not mapped: nothing tells (btrfs, whose files have addresses
-of its own; a recording without the probe `extents`; files that were gone before the end and whose
-extents had been known before the beginning).
+No file: metadata and the journal. Not mapped: pages without extents (btrfs, whose files have their
+own addresses; a recording without the probe `extents`; files that were deleted before the end and
+whose extents were allocated before the beginning).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tracer.store.trace import Trace
 NO_FILE, NOT_MAPPED = -2, -1
 _PAGE, _SECTOR = 4096, 512
 _MOST_LOOKS = 1 << 33
-"""Blocks that extents are looked up for, each time one of them is told: more is no recording."""
+"""Most pairs of an extent and a block that it covers; no real recording has more."""
 
-# ext4 numbers blocks through, and block 0 is never a file's; xfs begins each allocation group at a
-# power of two.
+# ext4 numbers blocks consecutively, and block 0 never belongs to a file; xfs starts each allocation
+# group at a power of two.
 _EXTENTS = """
 SELECT e.ts, e.ino, e.file_block, e.disk_block, e.blocks, coalesce(f.n, 0) AS born
 FROM (SELECT * FROM extents_rows WHERE dev = ? AND disk_block > 0 AND blocks > 0) e
 ASOF LEFT JOIN (
     SELECT ino, ts, count(*) OVER (PARTITION BY ino ORDER BY ts) AS n FROM file_writes
-    -- xfs tells of freed blocks in the same words, of files that live on.
+    -- xfs reports freed blocks of files that still exist with the same event.
     WHERE $freed AND event = 'free_inode' AND dev = ?
 ) f ON e.ino = f.ino AND e.ts >= f.ts
 ORDER BY e.ts, e.row
@@ -46,12 +46,12 @@ SELECT ino, file_byte, disk_byte, bytes FROM extent_map WHERE dev = ? AND bytes 
 
 
 def file_pages(trace: Trace, pages: pd.DataFrame) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """(file, index) of pages that were written back, in order of time.
+    """Returns (file, index) of each page that was written back.
 
-    `pages` has a row a page of a bio: ts (ns), dev (MAJOR:MINOR), byte (the first of it that was
-    written, counted on the whole disk), data (False: metadata or journal). file: a number a file,
-    from 0 (dense over those found), NO_FILE or NOT_MAPPED; index: the page of the file, 0 where
-    there is none.
+    `pages` has one row per page of a bio, in time order: ts (ns), dev (MAJOR:MINOR), byte (the
+    first byte written, counted on the whole disk), data (False: metadata or journal). file: the
+    number of the file, dense from 0, or NO_FILE or NOT_MAPPED. index: the page in the file, 0
+    without a file. Raises BadTrace if extents overlap too often.
     """
     files = np.full(len(pages), NOT_MAPPED, np.int32)
     index = np.zeros(len(pages), np.int64)
@@ -69,7 +69,7 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> tuple[NDArray[np.int32], ND
         if lies is None:
             continue
         begin, end = np.uint64(lies.first * _SECTOR), np.uint64(lies.end * _SECTOR)
-        # Bios name the disk, extents the partition.
+        # Bios name the disk, extents name the partition.
         named = pages["dev"].isin([dev, lies.disk]).to_numpy(bool)
         of_system = np.flatnonzero(named & data & (place >= begin) & (place < end))
         if not len(of_system):
@@ -112,11 +112,11 @@ def _of_system(
     )
     looks = (last - first).sum(dtype=np.float64) + (end_last - end_first).sum(dtype=np.float64)
     if looks > _MOST_LOOKS:
-        raise BadTrace("the extents of the trace overlap without end", "it is damaged")
+        raise BadTrace("the extents of the trace overlap too often", "the trace is damaged")
     inodes = pd.concat(
         [
             pd.DataFrame({"ino": told["ino"], "born": told["born"]}),
-            # At the end: the file that has the number last.
+            # The map at the end belongs to the last file with the inode number.
             pd.DataFrame({"ino": at_end["ino"], "born": at_end["ino"].map(_last_born(told))}),
         ]
     ).fillna({"born": 0})
@@ -149,7 +149,7 @@ def _last_born(told: pd.DataFrame) -> pd.Series[int]:
 def _covered(
     blocks: NDArray[np.uint64], begin: NDArray[np.uint64], length: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which of the sorted `blocks` each extent covers: the first, and the one after the last."""
+    """Returns the range of the sorted `blocks` that each extent covers: first, and after last."""
     room = np.uint64((1 << 64) - 1) - begin
     end = begin + np.minimum(length, room)
     first = np.searchsorted(blocks, begin, "left")
@@ -157,7 +157,7 @@ def _covered(
 
 
 def _apart(file_block: NDArray[np.uint64], disk_block: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """What is to be added to a block's number on the disk to give that in the file."""
+    """Returns the number to add to a block's number on the disk to get its number in the file."""
     return (file_block - disk_block).astype(np.int64)
 
 
@@ -175,7 +175,7 @@ def _take_all(owner: Any, shift: Any, first: Any, last: Any, code: Any, apart: A
 
 @compiled
 def _forget(owner: Any, first: Any, last: Any) -> None:
-    # What an event tells of may have been another file's before: only the event is sure.
+    # Blocks with an event may have belonged to another file before the event.
     for e in range(len(first)):
         for block in range(first[e], last[e]):
             owner[block] = NOT_MAPPED

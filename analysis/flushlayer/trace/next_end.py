@@ -1,9 +1,9 @@
-"""Which request covers a sector next, in n log n steps for any requests and sectors.
+"""The next request that covers a sector, found in n log n steps.
 
-Sectors of bios are places, numbered by their order. A request covers a run of places: that is at
-most twice log2(places) nodes of a binary tree over them, each of which keeps the latest request
-that covered all below it. The tree is filled backward in time, so that the latest one kept is the
-next one of the bio that asks.
+The sectors of bios are places, numbered in ascending order. A request covers a run of places: at
+most 2 log2(places) nodes of a binary tree over the places. Each node keeps the last request stored
+there, which covers all places below the node. The tree is filled backward in time, so the last
+stored request is the next one after the bio.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def next_ends(
     last: Ints,
     places: int,
 ) -> Ints:
-    """Return when each bio was complete (ns); -1: no request covers it, or its end is not known.
+    """Returns the time in ns at which each bio was complete; -1: no request, or end not known.
 
     Bios have `row` (ascending: their order), `place` and `fua`. Requests have `told` (ascending:
-    their order among the bios), `done_ns` (-1: not known) and the places `first` to before `last`.
-    A bio takes the first request from its own row on. `ending` marks no requests but ends of what
-    is written through. One with `fua` that is followed by such an end before another bio of its
-    place comes is complete then, and not before its request.
+    their order among the bios), `done_ns` (-1: not known) and the places from `first` to before
+    `last`. A bio belongs to the first request from its own row on. Entries marked `ending` are not
+    requests, but ends of FUA writes. A bio with `fua` that is followed by such an end, before
+    another bio of its place comes, is complete at that end, and not before its request.
     """
     none = len(told)
     covered = np.full(2 * places, none, np.int64)
     ended = np.full(2 * places, none, np.int64)
-    # Ends from this one on are those of later bios.
+    # For each place: ends from this number on belong to later bios.
     of_later = np.full(places, none, np.int64)
     done = np.full(len(row), -1, np.int64)
     left = none
@@ -61,7 +61,7 @@ def next_ends(
 
 @compiled
 def _cover(tree: Ints, number: int, first: int, last: int, places: int) -> None:
-    """Write a number, lower than all before it, over places; numbers below it stay as they are."""
+    """Stores a number for a run of places; the number is lower than all numbers stored before."""
     low, high = first + places, last + places
     while low < high:
         if low % 2:
@@ -76,7 +76,7 @@ def _cover(tree: Ints, number: int, first: int, last: int, places: int) -> None:
 
 @compiled
 def _next_of(tree: Ints, place: int, places: int) -> int:
-    """Return the lowest number that covers a place."""
+    """Returns the lowest number that covers a place."""
     found = tree[place + places]
     node = (place + places) // 2
     while node > 0:

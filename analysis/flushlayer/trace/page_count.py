@@ -1,4 +1,4 @@
-"""How many pages a trace may claim: each of them takes memory."""
+"""The limit of the number of pages in a trace, because each page takes memory."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ from probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 
 MOST_PAGES = MOST_BYTES // 4096
-"""No bio has more."""
+"""Most pages of a bio."""
 
 BYTES_A_PAGE = 160
-"""Of memory that an access to a page takes while a model is made of it (measured: 82 to 161)."""
+"""Bytes of memory per page access while a model runs (measured: 82 to 161)."""
 _MOST_OF_MEMORY = 0.8
 
 
 def check_pages(trace: Trace, pages: NDArray[Any], bytes_a_page: int = BYTES_A_PAGE) -> None:
-    """Refuse the pages of each bio of a trace where they cannot be, or do not fit in memory.
+    """Checks the number of pages of each bio of a trace.
 
-    Raises BadTrace for a bio that is larger than any, UsageError where there are too many.
+    Raises BadTrace for a bio with more than MOST_PAGES or less than 0 pages, UsageError if all
+    pages together do not fit in memory.
     """
     if not len(pages):
         return
     if pages.max() > MOST_PAGES or pages.min() < 0:
         raise BadTrace(
-            f"{trace.folder} claims more than {MOST_PAGES} pages of one bio", "it is damaged"
+            f"{trace.folder} has a bio with more than {MOST_PAGES} pages", "the trace is damaged"
         )
     total = int(pages.sum(dtype=np.int64))
     needed, free = total * bytes_a_page, int(free_memory() * _MOST_OF_MEMORY)
     if needed > free:
         raise UsageError(
-            f"the {total} page accesses of {trace.folder} take {needed >> 20} MiB of memory,"
-            f" and {free >> 20} can be had",
-            "take some of its devices, or a larger machine",
+            f"the {total} page accesses of {trace.folder} need {needed >> 20} MiB of memory,"
+            f" and {free >> 20} MiB are available",
+            "choose some of its devices, or use a machine with more memory",
         )
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process can have."""
+    """Returns the bytes of memory that this process can still allocate."""
     free = int(psutil.virtual_memory().available)
     status = Path("/proc/self/status").read_text()
     for limit, held in ((resource.RLIMIT_AS, "VmSize:"), (resource.RLIMIT_DATA, "VmData:")):

@@ -1,12 +1,12 @@
-"""A recording as the timed model asks for it: bios with their issuers and completions.
+"""A recording as input of the timed model: bios with their issuers and completions.
 
-Closed replay keeps the time that an issuer thought between the completion that it had waited for
-and its next bio. Who waits is not who submits where a process waits for the journal: its thread
-writes what a call makes durable. So a bio of the journal belongs to the process whose sync call is
-under way, where it is the only one; else to the process that submitted it.
+Closed replay keeps the think time of an issuer between the completion that it waited for and its
+next bio. If a process waits for the journal, the waiting process does not submit the bio: the
+journal's thread writes the data that a call makes durable. So a bio of the journal belongs to the
+process whose sync call is under way if there is only one; else to the process that submitted it.
 
-Bios that follow one another on the device and were one request when it completed come as one: the
-block layer had put them together before any device saw them.
+Bios that are adjacent on the device and completed in one request become one bio, because the block
+layer merged them before the device saw them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FROM requests
 WHERE operation = 'flush' OR (operation IN ('write', 'read') AND sector IS NOT NULL
     AND nr_sector > 0)
 UNION ALL
--- The last of a write with a flush behind it.
+-- The final completion of a write that is followed by a flush.
 SELECT row, coalesce(p.disk, b.dev), sector, 0, ts, {_WRITE}, true
 FROM block_rows b LEFT JOIN partitions p ON b.dev = p.dev
 WHERE event = 'complete' AND sector IS NOT NULL AND coalesce(nr_sector, 0) <= 0
@@ -43,14 +43,15 @@ ORDER BY row
 
 
 def recorded(trace: Trace, accesses: Accesses) -> Requests:
-    """The bios of `accesses` as requests; a bio with a flush before it is a flush and a write.
+    """Returns the bios of `accesses` as requests; a write with a preflush becomes a flush and a
+    write.
 
-    `accesses` has `bios` (reads and flushes too, where these are to be simulated). Needs table
-    block; syscalls and file_writes tell who waits for the journal.
+    `accesses` has `bios` (with reads and flushes if these are simulated). Needs table block; the
+    tables syscalls and file_writes show who waits for the journal. Raises ValueError without bios.
     """
     bios = accesses.bios
     if bios is None:
-        raise ValueError("the accesses come without bios")
+        raise ValueError("the accesses have no bios")
     done = completions(trace, bios)
     chain = issuers(trace, bios)
     leads = ~_continued(bios, chain, done)
@@ -59,7 +60,7 @@ def recorded(trace: Trace, accesses: Accesses) -> Requests:
     all_pages[leads] = pages
     sectors = np.zeros(len(bios), np.int64)
     sectors[leads] = np.add.reduceat(bios.sectors, np.flatnonzero(leads)) if len(bios) else 0
-    # Each bio once, those with a flush before them twice: first the flush, of no pages.
+    # Each bio appears once; a write with a preflush appears twice, first as a flush without pages.
     times = np.where(bios.flush & bios.write & (bios.pages > 0), 2, 1)
     of = np.repeat(np.flatnonzero(leads), times[leads])
     first_of_two = np.zeros(len(of), bool)
@@ -84,17 +85,18 @@ def recorded(trace: Trace, accesses: Accesses) -> Requests:
         reason=bios.reason[of],
         phase=bios.phase[of],
         chain=chain[of],
-        # When the flush was over nobody saw: the write came after it.
+        # The end of the flush is not recorded; the write comes after it.
         done=np.where(first_of_two, ts, done[of]),
     )
 
 
 def _continued(bios: Bios, chain: NDArray[np.int64], done: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a bio goes on where the one before it ends, in one and the same request."""
+    """Returns whether each bio continues the bio before it, on the device and in one request."""
     found = np.zeros(len(bios), np.bool_)
     ends = bios.sector + bios.sectors.astype(np.uint64)
     found[1:] = (done[1:] >= 0) & (bios.pages[1:] > 0) & (bios.sector[1:] == ends[:-1])
-    # Where both touch one page, each touches it: they are put together when they are simulated.
+    # Bios that meet inside a page stay apart, because each touches that page; the simulation merges
+    # them.
     found[1:] &= bios.sector[1:] % np.uint64(SECTORS_PER_PAGE) == 0
     for values in (done, chain, bios.device, bios.write):
         found[1:] &= values[1:] == values[:-1]
@@ -103,13 +105,13 @@ def _continued(bios: Bios, chain: NDArray[np.int64], done: NDArray[np.int64]) ->
 
 
 def completions(trace: Trace, bios: Bios) -> NDArray[np.int64]:
-    """When each bio was complete (ns); -1: not seen.
+    """Returns the time in ns at which each bio was complete; -1: not recorded.
 
-    A bio is complete when its request is: the first one of its device and operation that covers its
-    first sector and was issued after the bio was queued. Requests and their completions are those
-    of the view `requests`. A bio without pages belongs to the next flush of its device. One that
-    the device has to write through (FUA), where that is a flush of its own afterwards, is complete
-    when the kernel ends it: with a completion of no length at its sector.
+    A bio is complete when its request is. That is the first request of its device and operation
+    that covers its first sector and was issued after the bio was queued. Requests and their
+    completions are those of the view `requests`. A bio without pages belongs to the next flush of
+    its device. If the kernel follows a FUA write with a flush of its own, the bio is complete when
+    the kernel ends it: at a completion without length at its sector.
     """
     REQUESTS.make(trace)
     make_partitions(trace)
@@ -147,7 +149,7 @@ def completions(trace: Trace, bios: Bios) -> NDArray[np.int64]:
 
 
 def issuers(trace: Trace, bios: Bios) -> NDArray[np.int64]:
-    """The process that waits for each bio, or that submitted it."""
+    """Returns the process that waits for each bio, or that submitted it."""
     chain = bios.pid.copy()
     names = bios.names["reason"]
     if _JOURNAL not in names or "syscalls" not in trace.tables:
@@ -161,7 +163,7 @@ def issuers(trace: Trace, bios: Bios) -> NDArray[np.int64]:
     journal = np.flatnonzero(bios.reason == names.index(_JOURNAL))
     begun = np.searchsorted(begin, bios.ts[journal], "right")
     ended = np.searchsorted(end[by_end], bios.ts[journal], "left")
-    # Of those under way the sum of numbers is that of the one where there is only one.
+    # The sum of the pids of calls under way is the pid of the call if only one is under way.
     so_far = np.concatenate(([0], np.cumsum(pid)))
     gone = np.concatenate(([0], np.cumsum(pid[by_end])))
     alone = begun - ended == 1

@@ -1,4 +1,4 @@
-"""How long calls that make data durable would have taken with a layer."""
+"""The simulated times of calls that make data durable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from tracer.store.trace import Trace
 
 
 def sync_calls(trace: Trace, requests: Requests, outcome: Outcome) -> pd.DataFrame:
-    """Each sync call of the targets that waited for bios: as recorded, and as simulated.
+    """Returns the recorded and the simulated time of each sync call that waited for bios.
 
-    A call's bios are those of its process (`requests.chain`) that came while it was under way. What
-    it did before the first of them and after the last completion it does as it did; the time in
-    between is the simulated one. `outcome` is best that of a closed replay, in which each bio comes
-    as long after the one that was waited for as it did.
+    A call's bios are those of its process (`requests.chain`) that came while the call was under
+    way. The time before its first bio and after its last completion is the recorded one; the time
+    in between is simulated. `outcome` should come from a closed replay, which keeps think times.
 
-    Columns: ts (ns), pid, call, bios, recorded_ns, simulated_ns. A call without bios is no row.
+    Columns: ts (ns), pid, call, bios, recorded_ns, simulated_ns. Calls without bios have no row.
     Raises ValueError for requests without issuers and completions.
     """
     if requests.chain is None or requests.done is None:

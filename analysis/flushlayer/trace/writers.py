@@ -1,4 +1,4 @@
-"""A layer takes the targets' page write-backs, or everybody's; what it leaves out is counted."""
+"""The writers whose page write-backs a layer takes: the targets or all; counts of the others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Count:
-    """Pages by whose they are, as the column `whose` of the view flushes says."""
+    """Pages by owner: the column `whose` of the view flushes."""
 
     target: int = 0
     shared: int = 0
-    """Pages of files that others had dirtied, too."""
+    """Pages of files that both targets and others dirtied."""
     other: int = 0
     unknown: int = 0
 
@@ -32,25 +32,25 @@ class Count:
 
     @property
     def all(self) -> int:
-        """Pages of anybody."""
+        """Pages of all owners."""
         return self.mine + self.other + self.unknown
 
 
 @dataclass(frozen=True)
 class Writers:
-    """The writers whose pages were taken; all pages that were written, but the recorder's own."""
+    """The writers whose pages are taken, and counts of all written pages but the recorder's own."""
 
     taken: str
     """TARGETS or EVERYBODY."""
     why: str
-    """Why everybody's were taken; empty: the targets' were."""
+    """The reason for EVERYBODY; empty for TARGETS."""
     data: Count
     of_all: Count
-    """The journal and metadata, which file systems write for everybody: all inferred."""
+    """Journal and metadata, which file systems write for all processes: owners are inferred."""
 
     @property
     def pages(self) -> int:
-        """All that were written, by anybody."""
+        """All written pages, of any writer."""
         return self.data.all + self.of_all.all
 
     @property
@@ -60,17 +60,20 @@ class Writers:
 
     @property
     def left_out(self) -> int:
-        """Pages that the models do not see."""
+        """Pages that the models leave out."""
         return self.pages - self.mine if self.taken == TARGETS else 0
 
     @property
     def left_out_share(self) -> float:
-        """The share of all pages that the models do not see, 0 to 1."""
+        """Share of all pages that the models leave out, 0 to 1."""
         return self.left_out / self.pages if self.pages else 0.0
 
     def facts(self) -> dict[str, Any]:
-        """For JSON: taken, why (None: the targets' were asked for), pages, left_out,
-        left_out_share, data and journal_and_metadata (target, shared, other, unknown each)."""
+        """Returns the facts for JSON.
+
+        Keys: taken, why (None: only the targets' pages are taken), pages, left_out, left_out_share,
+        data and journal_and_metadata (each with target, shared, other, unknown).
+        """
         return {
             "taken": self.taken,
             "why": self.why or None,
@@ -82,41 +85,41 @@ class Writers:
         }
 
     def said(self) -> list[str]:
-        """Sentences: whose pages were taken, what of them is shared or inferred, what is not."""
+        """Returns sentences on the pages that are taken, shared or inferred, and left out."""
         if self.taken == EVERYBODY:
-            said = f"the pages of every writer count ({self.why})"
+            said = f"the pages of all writers count ({self.why})"
             known = self.mine or self.data.other
             share = f"; {_share(self.mine, self.pages)} are known to be the targets'"
             return [said + (share if known else "")]
-        said = f"the targets' pages count: {_share(self.mine, self.pages)} that were written"
+        said = f"only the targets' pages count: {_share(self.mine, self.pages)} written"
         parts = [
             f"{number:,} {what}"
             for number, what in (
                 (self.of_all.mine, "of journal and metadata (inferred from who wrote or synced)"),
-                (self.data.shared, "of files that others had dirtied, too"),
+                (self.data.shared, "of files that others also dirtied"),
             )
             if number
         ]
-        found = [said + (f", among them {' and '.join(parts)}" if parts else "")]
+        found = [said + (f", including {' and '.join(parts)}" if parts else "")]
         parts = [
             f"{number:,} {what}"
             for number, what in (
                 (self.data.other, "of other processes' files"),
                 (self.data.unknown, "of files whose writer is not known"),
                 (self.of_all.other, "of journal and metadata that others wrote"),
-                (self.of_all.unknown, "of journal and metadata that are nobody's for certain"),
+                (self.of_all.unknown, "of journal and metadata whose writer is not known"),
             )
             if number
         ]
         left = f"left out: {_share(self.left_out, self.pages)}"
-        found.append(f"{left}: {', '.join(parts)} (--all-writers takes them)" if parts else left)
+        found.append(f"{left}: {', '.join(parts)} (--all-writers includes them)" if parts else left)
         return found
 
 
 def writers(rows: pd.DataFrame, pages: NDArray[Any], why: str) -> Writers:
-    """Count the pages of written bios; `rows` has whose, of_all (journal and metadata) and write.
+    """Counts the pages of write bios; `rows` has whose, of_all (journal and metadata) and write.
 
-    `why` is that of `whose.everybody_because`. What was read does not count.
+    `why` is the reason of `whose.everybody_because`. Reads do not count.
     """
     whose = rows["whose"].fillna(_UNKNOWN).to_numpy()
     of_all = rows["of_all"].to_numpy(bool)
@@ -134,7 +137,7 @@ def writers(rows: pd.DataFrame, pages: NDArray[Any], why: str) -> Writers:
 
 
 def taken(rows: pd.DataFrame, why: str) -> NDArray[np.bool_]:
-    """Which bios are taken: all (there is a `why`), or those of the targets."""
+    """Returns whether each bio is taken: all bios with a `why`, else those of the targets."""
     if why:
         return np.ones(len(rows), bool)
     found: NDArray[np.bool_] = rows["whose"].isin(MINE).to_numpy(bool)

@@ -48,7 +48,7 @@ def test_a_trace_that_claims_too_much_is_refused(tmp_path):
     events = [bio(1, 0, 1 << 40)]
     with (
         make_trace(tmp_path / "t", {"block": events}) as trace,
-        pytest.raises(BadTrace, match="claims more than"),
+        pytest.raises(BadTrace, match="has a bio with more than"),
     ):
         page_writebacks(trace)
 

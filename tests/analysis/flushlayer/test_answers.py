@@ -74,7 +74,7 @@ class TestCapacity:
             (Capacity(bytes=8192), 2, "8192 bytes, as given"),
             (Capacity(pages=3), 3, "3 pages, as given"),
             (Capacity(share=0.5), 5, "0.5 of the 10 distinct pages, as given"),
-            (Capacity(), 3, "0.25 of the 10 distinct pages, by default"),
+            (Capacity(), 3, "0.25 of the 10 distinct pages, the default"),
         ],
     )
     def test_pages_of_ten_distinct_ones(self, given, pages, said):
@@ -104,10 +104,12 @@ class TestPaper:
     def test_it_says_what_the_papers_number_needs(self, rewritten):
         facts = paper.answer(Question(PCM, HDD), both(rewritten))
         said = facts["papers_number"]
-        assert said.startswith("The paper's mean of 82% would need, with pages told apart by block")
+        assert said.startswith(
+            "Layer size that reaches the paper's mean of 82%, with pages identified"
+        )
         assert "by block: 0.0273 MiB without the final drain" in said  # seven of eight pages
         assert "by file: 0.0156 MiB without the final drain" in said
-        assert "out of reach with the final drain (at most 50%)" in said
+        assert "not reached with the final drain (at most 50%)" in said
 
     def test_without_write_backs_nothing_is_claimed(self, tmp_path):
         with make_trace(tmp_path / "t", {"block": []}) as trace:

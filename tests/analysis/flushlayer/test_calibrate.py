@@ -139,7 +139,7 @@ def test_numbers_that_cannot_be_are_refused(tmp_path, change, said):
 def test_targets_that_cannot_be_are_refused(tmp_path):
     with pytest.raises(UsageError, match="neither a file nor a block device"):
         calibrate(tmp_path, "mine", "ssd", **SMALL)
-    with pytest.raises(UsageError, match="nowhere is no folder"):
+    with pytest.raises(UsageError, match="nowhere is not a folder"):
         calibrate(tmp_path / "nowhere" / "new", "mine", "ssd", **SMALL)
     with pytest.raises(UsageError, match="no room for 1099511627776 bytes"):
         calibrate(tmp_path / "new", "mine", "ssd", **(SMALL | {"size": 1 << 40}))
@@ -149,7 +149,7 @@ def test_targets_that_cannot_be_are_refused(tmp_path):
 
 def test_without_fio_it_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FeatureMissing, match="no fio command; apt-get install fio"):
+    with pytest.raises(FeatureMissing, match="fio is not installed; apt-get install fio"):
         calibrate(tmp_path / "new", "mine", "ssd", **SMALL)
 
 

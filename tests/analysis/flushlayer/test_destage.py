@@ -167,14 +167,14 @@ def test_the_presets_are_dm_writecaches():
     ("settings", "said"),
     [
         ({"when": "never"}, "no destage policy 'never'; known: lazy, eager"),
-        ({"high": math.nan}, "high of nan"),
-        ({"high": 1.5}, "high of 1.5"),
-        ({"low": -0.1}, "low of -0.1"),
+        ({"high": math.nan}, "high cannot be nan"),
+        ({"high": 1.5}, "high cannot be 1.5"),
+        ({"low": -0.1}, "low cannot be -0.1"),
         ({"high": 0.2, "low": 0.4}, "low watermark 0.4 is above the high one 0.2"),
-        ({"outstanding": 0}, "outstanding of 0"),
-        ({"idle_ns": math.inf}, "idle_ns of inf"),
-        ({"age_ns": 1 << 62}, "age_ns of 4611686018427387904"),
-        ({"autocommit_pages": -1}, "autocommit_pages of -1"),
+        ({"outstanding": 0}, "outstanding cannot be 0"),
+        ({"idle_ns": math.inf}, "idle_ns cannot be inf"),
+        ({"age_ns": 1 << 62}, "age_ns cannot be 4611686018427387904"),
+        ({"autocommit_pages": -1}, "autocommit_pages cannot be -1"),
     ],
 )
 def test_policies_that_cannot_be_are_refused(settings, said):

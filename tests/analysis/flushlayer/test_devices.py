@@ -91,7 +91,9 @@ def test_a_users_device_is_one_of_the_catalogue(tmp_path):
 
 
 def test_a_name_of_ours_is_not_taken(tmp_path):
-    with pytest.raises(UsageError, match=r"mine.toml: \[hdd-paper\] is a device of ours already"):
+    with pytest.raises(
+        UsageError, match=r"mine.toml: \[hdd-paper\] is the name of a built-in device"
+    ):
         load(tmp_path, f'[hdd-paper]\nkind = "disk"\nwrite_latency = {GOOD}\n')
 
 
@@ -109,21 +111,30 @@ def value(number, unit="ms", **more):
         (f"write_latency = {value('inf')}", "write_latency: value .*finite number, not inf"),
         (f"write_latency = {value(-8)}", "write_latency: value .*greater than or equal to 0"),
         (f"write_latency = {value('[1, nan]')}", "write_latency: value .*finite number"),
-        (f"write_latency = {value('[9, 8]')}", r"write_latency: \[9, 8\] is no interval"),
+        (f"write_latency = {value('[9, 8]')}", r"write_latency: \[9, 8\] is not an interval"),
         (f"write_latency = {value('[1, 2, 3]')}", "write_latency: value tuple should have at most"),
         (f"write_latency = {value('true')}", "write_latency: value .*valid number, not True"),
         (f"write_latency = {value(repr('8'))}", "write_latency: value .*valid number, not '8'"),
         (f"write_latency = {value(1e12)}", r"write_latency: 1e\+12 ms cannot be"),
-        (f"write_latency = {value(8, 'MB/s')}", "write_latency: unit 'MB/s' is none of time"),
-        (f"write_latency = {value(8, 'parsec')}", "unit 'parsec' is none of time; give one of ns"),
+        (f"write_latency = {value(8, 'MB/s')}", "write_latency: 'MB/s' is not a unit of time"),
+        (f"write_latency = {value(8, 'parsec')}", "'parsec' is not a unit of time; give one of ns"),
         (f"bandwidth_read = {value(0, 'MB/s')}", "bandwidth_read: 0 cannot be"),
         (f"write_latency = {value(8, colour=1)}", "write_latency: colour extra inputs"),
-        (f"write_latency = {value('[1, 2]', bound=repr('least'))}", "an interval with a bound"),
+        (
+            f"write_latency = {value('[1, 2]', bound=repr('least'))}",
+            "an interval cannot have a bound",
+        ),
         (f"write_latency = {value(1, bound=repr('about'))}", "write_latency: bound"),
         ('write_latency = { value = 8, unit = "ms", source = "x" }', "confidence field required"),
         ("write_latency = 8", "write_latency: input should be"),
-        (f"write_latenzy = {GOOD}", "write_latenzy: there is no such parameter of a disk; known:"),
-        (f"endurance = {value(8, 'cycles')}", "endurance: there is no such parameter of a disk"),
+        (
+            f"write_latenzy = {GOOD}",
+            "write_latenzy: a device of kind disk has no such parameter; known:",
+        ),
+        (
+            f"endurance = {value(8, 'cycles')}",
+            "endurance: a device of kind disk has no such parameter",
+        ),
     ],
 )
 def test_what_a_file_must_not_say(tmp_path, line, said):
@@ -135,7 +146,7 @@ def test_what_a_file_must_not_say(tmp_path, line, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind = 1", "kind stands outside of any device"),
+        ("kind = 1", "kind is outside of any device"),
         ('[mine]\nkind = "tape"', r"\[mine\] kind: input should be 'disk', 'ssd', 'nvm' or"),
         ("[mine]", r"\[mine\] kind: input should be"),
         ("[mine", "is not TOML"),

@@ -204,7 +204,7 @@ def test_each_policy_says_what_it_does():
         (np.array([0, 3], np.int32), None, r"not all in 0 \.\. 1"),
         (np.array([-1, 0], np.int32), None, r"not all in 0 \.\. 1"),
         (np.array([0, 1], np.int64), None, "int64, not int32"),
-        (np.array([0, 1], np.int32), np.zeros(1, np.uint8), "not one byte an access"),
+        (np.array([0, 1], np.int32), np.zeros(1, np.uint8), "one operation byte per access"),
         (np.array([0, 1], np.int32), np.full(2, 4, np.uint8), "no operation 4"),
     ],
 )

@@ -67,7 +67,7 @@ def test_the_same_salts_give_the_same_curve():
         (1.5, 8, "rate of 1.5 cannot be"),
         (float("nan"), 8, "rate of nan cannot be"),
         (0.5, 1, "1 samples have no interval"),
-        (1e-9, 8, "takes no page twice"),
+        (1e-9, 8, "no sampled page is written twice"),
     ],
 )
 def test_a_sample_that_says_nothing_is_refused(rate, salts, said):

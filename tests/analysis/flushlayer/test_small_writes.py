@@ -68,7 +68,7 @@ def test_pages_that_are_not_those_of_the_sectors_are_refused(asked):
     _, _, requests = asked(bio(1, 0, 8))
     import dataclasses
 
-    with pytest.raises(BadTrace, match="pages are not those of its sectors"):
+    with pytest.raises(BadTrace, match="number of pages does not fit its sectors"):
         dataclasses.replace(requests, sectors=requests.sectors * 100)
 
 
@@ -92,7 +92,7 @@ def test_writes_without_a_tenant_have_a_part_of_a_divided_layer(asked):
         ("a", 1, 1), ("b", 1, 1), ("other", 1, 2),
     ]  # fmt: skip
     assert facts["disk_pages"] == 0  # nothing went past the layer
-    assert any("3 equal parts, of a, b, other" in said for said in facts["assumptions"])
+    assert any("3 equal parts, for a, b, other" in said for said in facts["assumptions"])
     assert {"a", "b", "other"} == {
         row["name"] for row in facts["improvement"] if row["by"] == "tenant"
     }

@@ -351,7 +351,7 @@ def test_groups_that_there_are_not_are_refused():
         ({"unique": -1}, "distinct pages"),
         ({"done": [0, 0]}, "completed before"),
         ({"tenant": [0, -2]}, "tenant of -2"),
-        ({"ts": [[0, 1]]}, "no row of values"),
+        ({"ts": [[0, 1]]}, "not a one-dimensional array"),
     ],
 )
 def test_bios_that_cannot_be_are_refused(more, said):
@@ -369,12 +369,12 @@ def test_bios_that_cannot_be_are_refused(more, said):
         (Layer(float("nan"), PCM), "capacity of nan"),
         (Layer(1 << 41, PCM), "capacity of"),
         (Layer(4, PCM, buffer="all"), "no buffer 'all'"),
-        (Layer(4, PCM, buffer="sync-only"), "who waits"),
+        (Layer(4, PCM, buffer="sync-only"), "which writes somebody waits for"),
         (Layer(4, PCM, shares=(1.0, float("nan"))), "shares"),
         (Layer(4, PCM, shares=(1.0, 0.0)), "shares"),
         (Layer(4, PCM, shares=(1e308, 1e308)), "shares"),
-        (Layer(4, PCM, evicted=np.zeros(3, np.int32)), "other page accesses"),
-        (Layer(4, PCM, evicted=np.array([9], np.int32)), "other page accesses"),
+        (Layer(4, PCM, evicted=np.zeros(3, np.int32)), "do not fit the page accesses"),
+        (Layer(4, PCM, evicted=np.array([9], np.int32)), "do not fit the page accesses"),
     ],
 )
 def test_layers_that_cannot_be_are_refused(layer, said):

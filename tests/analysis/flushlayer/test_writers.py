@@ -86,12 +86,11 @@ def test_the_targets_pages_are_taken_and_the_rest_is_counted(trace):
         "journal_and_metadata": {"target": 32, "shared": 0, "other": 0, "unknown": 64},
     }  # fmt: skip
     assert found.writers.said() == [
-        "the targets' pages count: 54 of 226 pages (23.9%) that were written, among them 32 of"
-        " journal and metadata (inferred from who wrote or synced) and 4 of files that others had"
-        " dirtied, too",
+        "only the targets' pages count: 54 of 226 pages (23.9%) written, including 32 of journal"
+        " and metadata (inferred from who wrote or synced) and 4 of files that others also dirtied",
         "left out: 172 of 226 pages (76.1%): 100 of other processes' files, 8 of files whose writer"
-        " is not known, 64 of journal and metadata that are nobody's for certain (--all-writers"
-        " takes them)",
+        " is not known, 64 of journal and metadata whose writer is not known (--all-writers"
+        " includes them)",
     ]
 
 
@@ -99,7 +98,7 @@ def test_all_writers_take_everything(trace):
     found = page_writebacks(trace, all_writers=True)
     assert (len(found), found.writers.left_out, found.writers.mine) == (226, 0, 54)
     assert found.writers.said() == [
-        "the pages of every writer count (as asked for); 54 of 226 pages (23.9%) are known to be"
+        "the pages of all writers count (as asked for); 54 of 226 pages (23.9%) are known to be"
         " the targets'"
     ]
 

@@ -310,8 +310,8 @@ def make_submissions(trace: Trace) -> None:
     page, pages, pid, tid, comm; metadata: by rwbs); disk and fs (the names of its volume in
     write-back events and in file systems' events); at_ns and by_tid (time and thread of the
     decision to write; -1: not known); reason and certainty (exact, inferred, unknown); call; ino
-    and root (null: not known); in_bracket (a write-back bracket names the inode), bracket_at (ns: its
-    begin), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages of
+    and root (null: not known); in_bracket (a write-back bracket names the inode), bracket_at (ns:
+    its begin), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages of
     others that were in its way); machine_lost (ns: the end of the losses that began before it).
 
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the

@@ -1,4 +1,4 @@
-"""The threads of all jobs, one per life of a thread number."""
+"""The threads of all jobs: one row per life of a thread number."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class JobThreads:
     """The threads of all jobs: arrays, by their lanes."""
 
     tid: Ints
-    """Ascends; a number that several threads had one after the other is there several times."""
+    """Thread numbers, ascending. A number that several threads had is there several times."""
     begun: Ints
-    """ns; ascends in each number."""
+    """Time in ns from which the number is this thread's; ascends in each number."""
     until: Ints
-    """ns: another thread has the number from here on."""
+    """Time in ns from which another thread has the number."""
     job: Ints
     ended: Ints
-    """ns: the end of the thread or of the recording."""
+    """Time in ns of the end of the thread or of the recording."""
     was_there: Ints
     """Lanes of threads that began before the recording."""
 

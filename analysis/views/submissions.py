@@ -311,8 +311,8 @@ def make_submissions(trace: Trace) -> None:
     write-back events and in file systems' events); at_ns and by_tid (time and thread of the
     decision to write; -1: not known); reason and certainty (exact, inferred, unknown); call; ino
     and root (null: not known); in_bracket (a write-back bracket names the inode), bracket_at (ns:
-    its begin), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages of
-    others that were in its way); machine_lost (ns: the end of the losses that began before it).
+    its begin), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages
+    of others that were in its way); machine_lost (ns: the end of the losses that began before it).
 
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), `threads`, and what `make_volumes` makes.

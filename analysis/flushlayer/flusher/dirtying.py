@@ -1,8 +1,8 @@
-"""A trace's dirtyings: what became dirty when, by whom, and how much of it.
+"""The dirtyings of a trace: which pages became dirty, when, and by which process.
 
-Pages are counted from what was written later (`pairing.py`): an event of dirtying has no size. A
-page that is written to while it is dirty already leaves no event, so that settings that write
-sooner than the recorded ones are given fewer pages than there would be.
+An event of dirtying has no size, so pages are counted from the later writes (`pairing.py`). A write
+to a page that is already dirty leaves no event. Settings that write sooner than the recorded ones
+therefore get fewer pages than they would write.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of
 from tracer.store.trace import Trace
 
 _BYTES_A_PAGE = 2 * BYTES_A_PAGE
-"""Of memory that a written page takes here [assumed]."""
+"""Memory per written page [assumed]."""
 _TABLES = ("dirty", "inode_writeback", "writeback", "file_writes", "syscalls", "processes")
 
 
 @dataclass(frozen=True)
 class Dirtyings:
-    """What became dirty in a trace, and what was written of it at the recorded settings.
+    """The dirtyings of a trace, and the writes of dirtied pages at the recorded settings.
 
-    `inodes`: dev (as write-back events name it), ino, device_page (where the device that the inode
-    is of itself begins on the disk, in pages; -1: it is a file's). `pieces`, a row for consecutive
-    pages that became dirty at once: ts (ns), inode (row of `inodes`), index (first page in the
-    file; from pairing.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page
-    on the disk, where it was written to; -1: it was not), until (ns: written, or dirty no more),
-    how (pairing.HOW). `marks`: ts and inode of what made an inode dirty, pages or not. `written`, a
-    row a bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes that
-    come from no dirtied page (journal, direct, no inode known): no knob moves them. `counts`: what
-    was left out or inferred, by name.
+    `inodes`: dev (as write-back events name it), ino, device_page (for the inode of a block device:
+    its first page on the disk; -1: the inode of a file). `pieces`, one row per run of pages that
+    became dirty at once: ts (ns), inode (row of `inodes`), index (first page in the file; from
+    pairing.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page written on
+    the disk; -1: not written), until (ns: written, or no longer dirty), how (pairing.HOW). `marks`:
+    ts and inode of each event that made an inode dirty, with pages or without. `written`, one row
+    per bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes without a
+    dirtied page (journal, direct, unknown inode): no knob moves them. `counts`: numbers of what was
+    left out or inferred, by name.
     """
 
     inodes: pd.DataFrame
@@ -53,24 +53,24 @@ class Dirtyings:
 
     @property
     def notes(self) -> list[str]:
-        """What was inferred, in sentences."""
+        """Sentences about what was inferred."""
         how = self.pieces.groupby("how")["pages"].sum()
         total = int(self.written["pages"].sum())
         earlier = int(how.get(pairing.EARLIER, 0))
         said = [
-            f"where in its file a page is, the file system told of {self.counts['pages_told']} of"
-            f" {total} pages; of the others it is inferred (record the probe extents)",
-            f"{earlier} of {total} pages were written though nobody was seen to dirty them: held to"
-            " be dirty since their inode was, or since the start",
+            f"the file system gave the position in the file of {self.counts['pages_told']} of"
+            f" {total} pages; the positions of the others are inferred (record the probe extents)",
+            f"{earlier} of {total} pages were written without an event of dirtying: they count as"
+            " dirty since their inode was, or since the start",
             f"{int(how.get(pairing.UNWRITTEN, 0))} pages were still dirty at the end and"
             f" {int(how.get(pairing.DROPPED, 0))} were dropped unwritten: their number is inferred"
             " from their neighbours in the file",
-            "a page that is written to again while it is dirty leaves no event: settings that write"
-            " sooner than the recorded ones are given too few pages, never too many",
+            "a write to a page that is already dirty leaves no event: settings that write sooner"
+            " than the recorded ones get too few pages, never too many",
         ]
         if self.counts["elsewhere"]:
             said.append(
-                f"{self.counts['elsewhere']} dirtyings of devices without a recorded write-back"
+                f"{self.counts['elsewhere']} dirtyings on devices without a recorded write-back"
                 " are left out (network, memory)"
             )
         if self.counts["mixed"]:
@@ -83,11 +83,11 @@ class Dirtyings:
 
 
 def dirtyings(trace: Trace) -> Dirtyings:
-    """The dirtyings of a trace.
+    """Returns the dirtyings of a trace, without those of the recorder's own files.
 
-    Needs tables block and dirty; inode_writeback and file_writes sharpen what is inferred. What
-    the recorder itself wrote is left out. Raises BadTrace where dirty is missing or the trace
-    claims more pages than can be, UsageError where memory does not hold them.
+    Needs the tables block and dirty; inode_writeback and file_writes make inference more exact.
+    Raises BadTrace if dirty is missing or the trace claims more pages than a disk can have, and
+    UsageError if the pages do not fit in memory.
     """
     trace.require("dirty")
     flushes(trace)
@@ -138,9 +138,9 @@ def dirtyings(trace: Trace) -> Dirtyings:
 
 
 def _name_devices(trace: Trace) -> None:
-    """Tables `own`, `dirtied_folios`, `written_devices` and `device_inodes`.
+    """Makes the tables `own`, `dirtied_folios`, `written_devices` and `device_inodes`.
 
-    Their dev is what write-back events name.
+    Their column dev has the name of write-back events.
     """
     trace.execute(
         "CREATE OR REPLACE TEMP TABLE own AS SELECT DISTINCT disk AS dev, ino FROM own_inodes"
@@ -162,7 +162,7 @@ def _name_devices(trace: Trace) -> None:
     make_device_inodes(trace, [dev for (dev,) in written])
 
 
-# A write-out's start tells a folio that it writes from one that was dirtied again while it lasted.
+# The start of a write-out tells a folio that it writes from one that was dirtied again meanwhile.
 _BIOS = f"""
 WITH cached AS (
     SELECT * EXCLUDE (dirtier) FROM named_flushes
@@ -194,8 +194,8 @@ SELECT ts, dev, page, pages, reason, dirtier FROM named_flushes
 WHERE ino IS NULL OR reason = 'direct' ORDER BY ts, row
 """
 
-# A journal that makes room for itself writes metadata whose inode nobody names: pages of the disk's
-# own inode (its number is that of the device), where those were made dirty.
+# A journal that makes room for itself writes metadata without a named inode: pages of the device's
+# own inode (whose number is the device's), if those were dirtied.
 _NAMED_FLUSHES = f"""
 CREATE OR REPLACE TEMP TABLE named_flushes AS
 WITH bios AS (
@@ -210,7 +210,7 @@ SELECT b.* REPLACE (coalesce(b.ino, m.ino) AS ino) FROM bios b LEFT JOIN metadat
     ON b.dev = m.dev AND b.page = m.page AND b.ts >= m.ts AND b.ino IS NULL AND b.reason != 'direct'
 """
 
-# Kernel threads mark inodes as they write them: other settings would have them do so elsewhere.
+# Kernel threads mark inodes as they write them; with other settings they would at other times.
 _MARKS = f"""
 WITH kernel AS (
     SELECT DISTINCT tid FROM processes WHERE role IN ('flusher', 'journal')
@@ -229,7 +229,7 @@ WHERE ts < $start AND ts IS NOT NULL
 ORDER BY ts
 """
 
-# The flusher has written the whole of a file where it was not told to stop before.
+# The flusher wrote the whole file, unless it was told to stop before.
 _VISITS = f"""
 WITH steps AS (
     SELECT ts, event, dev, ino, nr_to_write, wrote,
@@ -249,7 +249,7 @@ ORDER BY 1
 
 
 def _numbered(*frames: pd.DataFrame) -> tuple[pd.DataFrame, list[NDArray[np.int32]]]:
-    """One number for each inode (dev, ino) that any frame has, and the numbers of each frame."""
+    """Returns the inodes (dev, ino) of all frames, and each frame's rows as numbers of inodes."""
     keys = pd.concat([frame[["dev", "ino"]] for frame in frames], ignore_index=True)
     keys["dev"] = keys["dev"].astype(str)
     numbers = keys.groupby(["dev", "ino"], sort=True).ngroup().to_numpy(np.int32)
@@ -299,7 +299,7 @@ def _pieces(
 
 
 def _told(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
-    """Where in its file each page of each bio is, as the file system told; -1: it did not."""
+    """Returns each bio's pages as positions in their files, by the file system; -1: not known."""
     counts = cached["pages"].to_numpy(np.int64)
     bio = np.repeat(np.arange(len(cached)), counts)
     nothing = np.full(len(bio), -1, np.int64)
@@ -323,16 +323,16 @@ def _told(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
 
 
 def _dense(cached: pd.DataFrame) -> tuple[NDArray[np.int64], Any, int]:
-    """Dense numbers for all blocks that bios lie on: of each bio's first, back, and how many.
+    """Returns dense numbers for all written blocks: each bio's first, the way back, and the count.
 
-    Blocks that follow each other in a bio do so in their numbers.
+    Consecutive blocks of a bio have consecutive numbers.
     """
     devices = pd.factorize(cached["dev"].astype(str))[0].astype(np.int64)
     first = cached["page"].to_numpy(np.int64)
     pages = cached["pages"].to_numpy(np.int64)
     order = np.lexsort((first, devices))
     device, begin, end = devices[order], first[order], (first + pages)[order]
-    # Stretches of blocks that bios overlap on: a bio begins one where none before reaches it.
+    # Overlapping bios form a stretch of blocks; a bio that no earlier one reaches begins a new one.
     reach = pd.Series(end).groupby(device).cummax().to_numpy(np.int64)
     fresh = np.ones(len(order), bool)
     fresh[1:] = (device[1:] != device[:-1]) | (begin[1:] > reach[:-1])
@@ -359,7 +359,7 @@ def _in_order(
     number: NDArray[np.int64],
     first_block: NDArray[np.int64],
 ) -> dict[str, NDArray[Any]]:
-    """All events of all inodes, one inode after the other, each in order of time."""
+    """Returns the events of all inodes, one inode after the other, each in order of time."""
     sizes = (len(folios), len(cached), len(visits))
 
     def columns(

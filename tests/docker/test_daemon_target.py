@@ -141,7 +141,7 @@ def test_a_container_that_does_not_run(tracer, start, tell):
     tell("go")
     container.wait()
     ran = tracer("record", "--container", "stopped", status=4)
-    assert "container stopped does not run (exited); docker start stopped" in one_line(ran.err)
+    assert "container stopped is not running (exited); docker start stopped" in one_line(ran.err)
 
 
 def test_a_name_that_is_a_path_is_no_container(tracer, dockerd):

@@ -191,7 +191,7 @@ def test_a_daemon_that_does_not_answer(tmp_path, monkeypatch):
 def test_a_user_who_may_not(dockerd):
     os.seteuid(65534)
     try:
-        with pytest.raises(PermissionMissing, match="may not be used by this user"):
+        with pytest.raises(PermissionMissing, match="this user may not use"):
             engine.Engine()
     finally:
         os.seteuid(0)

@@ -73,7 +73,7 @@ def listener() -> int:
 
 
 class Engine:
-    """A connection to the daemon. Its methods raise FeatureMissing if the daemon does not answer."""
+    """A connection to the daemon. Its methods raise FeatureMissing if nobody answers."""
 
     def __init__(self, answer_s: float = _ANSWER_S) -> None:
         """Connects. Raises PermissionMissing if this user may not connect, else FeatureMissing."""

@@ -166,7 +166,7 @@ def test_no_daemon(tracer, options, host, said):
 
 def test_a_summary_of_the_daemon_is_refused(tracer, dockerd):
     ran = tracer("record", "--summary", "--docker-daemon", status=2)
-    assert "cannot tell the Docker daemon" in one_line(ran.err)
+    assert "cannot separate the Docker daemon" in one_line(ran.err)
 
 
 def test_a_daemon_that_is_dead(tracer, tmp_path):

@@ -136,7 +136,7 @@ class TestReaders:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        ((), 2, "nothing to trace"),
+        ((), 2, "no target is given"),
         (("-p", "0"), 2, "process ids"),
         (("-p", "-3"), 2, "process ids"),
         (("-p", "x"), 2, "process ids"),
@@ -179,7 +179,7 @@ def test_record_overwrites_nothing_that_is_no_trace(tracer, tmp_path, make, forc
         (tmp_path / "elsewhere").mkdir()
         output.symlink_to(tmp_path / "elsewhere")
     ran = tracer("record", "-o", "x.trace", *force, "--", "true", status=2)
-    assert "exists and is no trace" in one_line(ran.err)
+    assert "exists and is not a trace" in one_line(ran.err)
     if make == "file":
         assert output.read_text() == "precious"
     elif make in ("folder", "website"):

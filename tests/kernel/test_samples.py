@@ -310,7 +310,7 @@ def test_what_the_machine_does_not_give_is_listed_and_has_no_rows(sampled, trace
         (("--sample-hz", "-1"), "--sample-hz -1 is out of range"),
         (("--sample-hz", "100.5"), "--sample-hz 100.5 is out of range"),
         (("--sample-hz", "nan"), "--sample-hz nan is out of range"),
-        (("--residency", "/proc/version"), "/proc/version is none"),
+        (("--residency", "/proc/version"), "/proc/version is not one"),
         (("--residency", "/", "--sample-hz", "0"), "takes none"),
         (("--baseload",), "--baseload records no target"),
     ],

@@ -98,7 +98,7 @@ class TestReaders:
 
     def test_a_directory_that_is_no_trace(self, tracer, reader, tmp_path):
         (tmp_path / "empty").mkdir()
-        assert "is no trace" in one_line(run_reader(tracer, reader, "empty", status=6).err)
+        assert "is not a trace" in one_line(run_reader(tracer, reader, "empty", status=6).err)
         assert list((tmp_path / "empty").iterdir()) == []
 
     def test_a_newer_schema(self, tracer, reader, tmp_path):

@@ -247,7 +247,7 @@ def test_a_manifest_that_names_a_process_which_records_nothing_is_not_believed(t
         ({"own_files": {"8:0": [1 << 64]}}, r"own_files.8:0.0"),
         ({"kernel": {"release": 5}}, r"kernel.release"),
         ({"tables": {"block": 5}}, r"tables.block"),
-        ({"ftrace": {}}, "does not say what it recorded"),
+        ({"ftrace": {}}, "does not list its events and streams"),
     ],
 )
 def test_a_manifest_that_makes_no_sense_is_refused(tmp_path, change, said):

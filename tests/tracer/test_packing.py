@@ -149,7 +149,7 @@ class TestHostile:
     def test_a_bomb_is_refused_by_what_it_says(self, tmp_path, size):
         entry = {"name": "manifest.json", "size": size, "sha256": "0" * 64}
         a_pack(tmp_path / "a", [MANIFEST], [entry])
-        with pytest.raises(BadTrace, match="too large|too much"):
+        with pytest.raises(BadTrace, match=r"too large|too much"):
             unpack(tmp_path / "a", tmp_path / "out.trace")
 
     def test_a_bomb_is_refused_before_it_is_unpacked(self, tmp_path):

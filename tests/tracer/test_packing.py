@@ -210,6 +210,6 @@ def test_a_foreign_folder_is_not_replaced(trace, tmp_path):
     pack(trace, tmp_path / "a.tar.zst")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter").write_text("dear")
-    with pytest.raises(UsageError, match="no trace"):
+    with pytest.raises(UsageError, match="not a trace"):
         unpack(tmp_path / "a.tar.zst", tmp_path / "mine", force=True)
     assert (tmp_path / "mine/letter").exists()

@@ -37,4 +37,4 @@ def unwritten(folder: Path, error: OSError) -> TracerError:
     else:
         what = f"the recording in {folder} ended early: {error.strerror or error}"
         mend = _MENDS.get(error.errno or 0, "")
-    return TracerError(what, f"what was captured is kept; {mend + ', then ' if mend else ''}{kept}")
+    return TracerError(what, f"the captured data is kept; {mend + ', then ' if mend else ''}{kept}")

@@ -148,7 +148,7 @@ def _cannot_write(folder: Path, error: OSError) -> TracerError:
     if error.errno == errno.ENOSPC:
         return TracerError(
             f"the disk is full: the tables of {folder} could not be written",
-            f"what was captured is kept; free space and run: tracer info {folder}",
+            f"the captured data is kept; free space and run: tracer info {folder}",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return TracerError(

@@ -90,7 +90,7 @@ class Found:
     leading: set[int] = field(default_factory=set)
     """Threads that fetch or learn."""
     said: set[str] = field(default_factory=set)
-    """Those of the names asked for that its script marks."""
+    """Names that its script marks, among the names asked for."""
 
     def note(self, records: Records, asked: Collection[str]) -> None:
         """Adds the facts about some marks in order of time."""

@@ -250,7 +250,7 @@ class _Thread:
         self._within: list[Span] = []
         """Facts since the time when none was open."""
         self._helped: set[Span] = set()
-        """Those of `_within` that are parts of another thread's computation."""
+        """Members of `_within` that are parts of another thread's computation."""
         self._computed = 0
         self._waiting: deque[tuple[int, Span | list[Span]]] = deque()
         """Spans that wait for GPU times, each with `_computed` at its end."""

@@ -111,7 +111,7 @@ class _Epoch:
     first: int
     """Number of its first cycle."""
     begin: Span
-    """Its beginning: the loading of the data or its first cycle's first part."""
+    """The beginning: the loading of the data or its first cycle's first part."""
     before: int | None
     """End of the cycle before it."""
 

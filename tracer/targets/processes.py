@@ -50,7 +50,7 @@ def from_pids(text: str) -> list[Target]:
             raise UsageError("a recorder cannot trace itself", "give another process's pid")
         start = process_start_time(pid)
         if start is None or not process_alive(pid, start):
-            raise TargetGone(f"process {pid} does not exist", "find it: pgrep -a python")
+            raise TargetGone(f"there is no process {pid}", "find it: pgrep -a python")
         process = psutil.Process(pid)
         try:
             command = process.cmdline()

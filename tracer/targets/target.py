@@ -17,7 +17,7 @@ class Target:
     kind: str
     """pid, command, container, cgroup, daemon or machine."""
     pid: int = 0
-    """Its first process; 0: none."""
+    """The first process; 0: none."""
     start_time: int | None = None
     role: str = "target"
     command: list[str] = field(default_factory=list)

@@ -169,7 +169,7 @@ class Devices:
             place = self.place(dev)
             if place is None:
                 raise BadTrace(
-                    f"the trace does not have the first sector of partition {dev}",
+                    f"the trace does not tell where partition {dev} begins",
                     f"name its disk, {self.whole(dev)}, or record again",
                 )
             found.append(place)

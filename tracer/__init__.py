@@ -1,1 +1,1 @@
-"""One recording: what to trace, for how long, and the trace directory that it leaves."""
+"""Records a training job in the Linux kernel and keeps the recording in a trace directory."""

@@ -1,4 +1,4 @@
-"""Sizes and numbers as people read them."""
+"""Reads and prints sizes and numbers as people write them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?$", re.IGNOREC
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "4096", "64K", "16M", "1.5G": powers of 1024. Raises UsageError."""
+    """Returns the bytes of "4096", "64K", "16M" or "1.5G" (powers of 1024). Raises UsageError."""
     match = _SIZE.match(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is no size", "write e.g. 4096, 64K, 16M or 1.5G")
+        raise UsageError(f"{text!r} is not a size", "write e.g. 4096, 64K, 16M or 1.5G")
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def show_size(size: float) -> str:
-    """A size for people."""
+    """Returns a size in B, KiB, MiB or GiB for people."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024 or unit == "GiB":
             break
@@ -28,14 +28,14 @@ def show_size(size: float) -> str:
 
 
 def show_number(value: float, digits: int) -> str:
-    """A number with so many digits behind the point; no minus before nothing but zeros."""
+    """Returns a number with `digits` decimals; "below 0.1, negative" instead of "-0.0"."""
     if value < 0 and round(value, digits) == 0:
         return f"below {10.0**-digits:.{digits}f}, negative"
     return f"{value:,.{digits}f}"
 
 
 def show_share(value: float, digits: int = 1) -> str:
-    """A share of 1 in per cent; no minus before nothing but zeros."""
+    """Returns a share of 1 in percent; "below 0.1%, negative" instead of "-0.0%"."""
     if -0.5 * 10.0 ** -(digits + 2) <= value < 0:
         return f"below {10.0**-digits:.{digits}f}%, negative"
     return f"{value:.{digits}%}"

@@ -141,7 +141,7 @@ def test_a_container_that_does_not_run(tracer, start, tell):
     tell("go")
     container.wait()
     ran = tracer("record", "--container", "stopped", status=4)
-    assert "container stopped does not run (exited); docker start stopped" in one_line(ran.err)
+    assert "container stopped is not running (exited); docker start stopped" in one_line(ran.err)
 
 
 def test_a_name_that_is_a_path_is_no_container(tracer, dockerd):
@@ -166,7 +166,7 @@ def test_no_daemon(tracer, options, host, said):
 
 def test_a_summary_of_the_daemon_is_refused(tracer, dockerd):
     ran = tracer("record", "--summary", "--docker-daemon", status=2)
-    assert "cannot tell the Docker daemon" in one_line(ran.err)
+    assert "cannot separate the Docker daemon" in one_line(ran.err)
 
 
 def test_a_daemon_that_is_dead(tracer, tmp_path):
@@ -191,7 +191,7 @@ def test_a_daemon_that_does_not_answer(tmp_path, monkeypatch):
 def test_a_user_who_may_not(dockerd):
     os.seteuid(65534)
     try:
-        with pytest.raises(PermissionMissing, match="may not be used by this user"):
+        with pytest.raises(PermissionMissing, match="this user may not use"):
             engine.Engine()
     finally:
         os.seteuid(0)

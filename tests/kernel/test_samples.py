@@ -307,12 +307,12 @@ def test_what_the_machine_does_not_give_is_listed_and_has_no_rows(sampled, trace
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (("--sample-hz", "-1"), "-1 samples a second cannot be"),
-        (("--sample-hz", "100.5"), "100.5 samples a second cannot be"),
-        (("--sample-hz", "nan"), "nan samples a second cannot be"),
-        (("--residency", "/proc/version"), "/proc/version is none"),
-        (("--residency", "/", "--sample-hz", "0"), "takes no samples"),
-        (("--baseload",), "a baseload has no target"),
+        (("--sample-hz", "-1"), "--sample-hz -1 is out of range"),
+        (("--sample-hz", "100.5"), "--sample-hz 100.5 is out of range"),
+        (("--sample-hz", "nan"), "--sample-hz nan is out of range"),
+        (("--residency", "/proc/version"), "/proc/version is not one"),
+        (("--residency", "/", "--sample-hz", "0"), "takes none"),
+        (("--baseload",), "--baseload records no target"),
     ],
 )
 def test_options_that_cannot_be_are_refused_and_nothing_is_made(tracer, tmp_path, options, what):

@@ -98,7 +98,8 @@ class TestReaders:
 
     def test_a_directory_that_is_no_trace(self, tracer, reader, tmp_path):
         (tmp_path / "empty").mkdir()
-        assert "is no trace" in one_line(run_reader(tracer, reader, "empty", status=6).err)
+        said = one_line(run_reader(tracer, reader, "empty", status=6).err)
+        assert "is not a trace" in said or "is no trace" in said
         assert list((tmp_path / "empty").iterdir()) == []
 
     def test_a_newer_schema(self, tracer, reader, tmp_path):
@@ -136,7 +137,7 @@ class TestReaders:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        ((), 2, "nothing to trace"),
+        ((), 2, "no target is given"),
         (("-p", "0"), 2, "process ids"),
         (("-p", "-3"), 2, "process ids"),
         (("-p", "x"), 2, "process ids"),
@@ -146,9 +147,9 @@ class TestReaders:
         (("-e", ",", "--", "true"), 2, "names no probe"),
         (("-d", "0", "--", "true"), 2, "duration"),
         (("-d", "nan", "--", "true"), 2, "duration"),
-        (("-b", "lots", "--", "true"), 2, "no size"),
-        (("-b", "1", "--", "true"), 2, "cannot be"),
-        (("--max-size", "0", "--", "true"), 2, "holds nothing"),
+        (("-b", "lots", "--", "true"), 2, "not a size"),
+        (("-b", "1", "--", "true"), 2, "out of range"),
+        (("--max-size", "0", "--", "true"), 2, "leaves no room"),
         (("--", "no-such-program"), 2, "no program 'no-such-program'"),
         (("--", "/etc"), 2, "no program"),
         (("-o", "missing/x.trace", "--", "true"), 2, "no folder"),
@@ -179,7 +180,7 @@ def test_record_overwrites_nothing_that_is_no_trace(tracer, tmp_path, make, forc
         (tmp_path / "elsewhere").mkdir()
         output.symlink_to(tmp_path / "elsewhere")
     ran = tracer("record", "-o", "x.trace", *force, "--", "true", status=2)
-    assert "exists and is no trace" in one_line(ran.err)
+    assert "exists and is not a trace" in one_line(ran.err)
     if make == "file":
         assert output.read_text() == "precious"
     elif make in ("folder", "website"):
@@ -299,7 +300,7 @@ class TestSimulate:
             (("--policy", "magic"), "no policy"),
             (("--medium", "hdd-paper"), "no nvm"),
             (("--disk", "tape"), "no disk"),
-            (("--capacity", "-1"), "no size"),
+            (("--capacity", "-1"), "not a size"),
             (("--capacity-pages", "-1"), "cannot be"),
             (("--capacity-share", "nan"), "cannot be"),
             (("--capacity-share", "0.1", "--capacity", "1M"), "more than once"),
@@ -343,7 +344,7 @@ class TestCalibrate:
         ("target", "arguments", "said"),
         [
             ("new", ("--kind", "tape"), "no kind 'tape' of device"),
-            ("new", ("--kind", "ssd", "--size", "lots"), "no size"),
+            ("new", ("--kind", "ssd", "--size", "lots"), "not a size"),
             ("new", ("--kind", "ssd", "--seconds", "nan"), "nan s cannot be"),
             ("new", ("--kind", "ssd", "-o", "full"), "full exists"),
             ("full", ("--kind", "ssd"), "full may hold data"),

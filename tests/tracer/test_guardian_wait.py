@@ -30,7 +30,7 @@ def test_a_guardian_that_holds_the_trace_is_waited_for(tmp_path, monkeypatch):
     folder = os.open(tmp_path / "t", os.O_RDONLY)
     try:
         hold(folder)
-        with pytest.raises(UsageError, match="is still being saved"):
+        with pytest.raises(UsageError, match="is still saving its data"):
             Trace(tmp_path / "t")
     finally:
         os.close(folder)

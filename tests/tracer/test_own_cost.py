@@ -23,8 +23,8 @@ def test_capture_comes_first_and_the_tables_beside_it():
 def test_an_old_trace_says_that_it_has_both_together():
     cost = {"cpu_s": 12.0, "capture_cpu_s": 1.19, "max_rss_bytes": 613 * MIB}
     assert cost_said(cost) == [
-        "12.00 s CPU, 613.0 MiB memory (capture and tables together: the trace does not tell them"
-        " apart)"
+        "12.00 s CPU, 613.0 MiB memory (capture and tables together: the trace does not separate"
+        " them)"
     ]
 
 

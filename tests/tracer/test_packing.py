@@ -124,9 +124,9 @@ class TestHostile:
             ([MANIFEST, ("raw/x", b"")], {"raw/x": tarfile.LNKTYPE}, "plain files"),
             ([MANIFEST, ("raw/x", b"")], {"raw/x": tarfile.CHRTYPE}, "plain files"),
             ([MANIFEST, ("raw/x", b"")], {"raw/x": tarfile.DIRTYPE}, "plain files"),
-            ([MANIFEST, MANIFEST], {}, "no pack"),
-            ([("loss.parquet", b"")], {}, "no pack"),
-            ([], {}, "no pack"),
+            ([MANIFEST, MANIFEST], {}, "not a pack"),
+            ([("loss.parquet", b"")], {}, "not a pack"),
+            ([], {}, "not a pack"),
             ([MANIFEST], {}, "damaged"),
         ],
     )
@@ -139,7 +139,7 @@ class TestHostile:
     def test_another_checksum_or_size(self, tmp_path):
         entry = {"name": "manifest.json", "size": 2, "sha256": "0" * 64}
         a_pack(tmp_path / "a", [MANIFEST], [entry])
-        with pytest.raises(BadTrace, match="not what was packed"):
+        with pytest.raises(BadTrace, match="was altered after packing"):
             unpack(tmp_path / "a", tmp_path / "out.trace")
         a_pack(tmp_path / "a", [MANIFEST], [{**entry, "size": 3}])
         with pytest.raises(BadTrace, match="other files"):
@@ -149,7 +149,7 @@ class TestHostile:
     def test_a_bomb_is_refused_by_what_it_says(self, tmp_path, size):
         entry = {"name": "manifest.json", "size": size, "sha256": "0" * 64}
         a_pack(tmp_path / "a", [MANIFEST], [entry])
-        with pytest.raises(BadTrace, match="cannot be"):
+        with pytest.raises(BadTrace, match=r"too large|too much"):
             unpack(tmp_path / "a", tmp_path / "out.trace")
 
     def test_a_bomb_is_refused_before_it_is_unpacked(self, tmp_path):
@@ -157,7 +157,7 @@ class TestHostile:
         table = ("events/syscalls.parquet", bytes(65 << 20))
         bomb = a_pack(tmp_path / "a", [MANIFEST, table])
         assert bomb.stat().st_size < 1 << 20
-        with pytest.raises(BadTrace, match="cannot be"):
+        with pytest.raises(BadTrace, match="too much"):
             unpack(bomb, tmp_path / "out.trace")
 
     def test_cut_off_anywhere_or_with_a_bit_flipped(self, trace, tmp_path):
@@ -210,6 +210,6 @@ def test_a_foreign_folder_is_not_replaced(trace, tmp_path):
     pack(trace, tmp_path / "a.tar.zst")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter").write_text("dear")
-    with pytest.raises(UsageError, match="no trace"):
+    with pytest.raises(UsageError, match="not a trace"):
         unpack(tmp_path / "a.tar.zst", tmp_path / "mine", force=True)
     assert (tmp_path / "mine/letter").exists()

@@ -110,7 +110,7 @@ def test_a_file_outside_of_the_trace_is_never_read(tmp_path, name):
         {"counters": [{"target": "job", "file": name, "missing": []}]},
     ):
         folder = killed(tmp_path / "-".join(perf), {}, **perf)
-        with pytest.raises(BadTrace, match="cannot be"):
+        with pytest.raises(BadTrace, match="invalid name"):
             Trace(folder)
 
 

@@ -74,8 +74,8 @@ def test_a_recording_without_samples_has_no_table(tmp_path):
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ([S, 1, [["rss", None, 1]]], "a target 1 that is not there"),
-        ([S, -1, [["nonsense", None, 1]]], "a series 'nonsense' that cannot be"),
+        ([S, 1, [["rss", None, 1]]], "target 1, which does not exist"),
+        ([S, -1, [["nonsense", None, 1]]], "an unknown series 'nonsense'"),
         ('[1, -1, [["rss", null, NaN]]]', "finite"),
         ([-S, -1, []], "greater than or equal to 0"),
         ([S, -1, [["rss", None, "many"]]], "valid number"),

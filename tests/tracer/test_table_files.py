@@ -102,7 +102,7 @@ def test_no_rows(trace):
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"x" * 100, b"PAR1" + b"\xff\xff\xff\x7fPAR1"])
 def test_a_file_that_is_no_table(trace, data):
     (trace / "events/phases.parquet").write_bytes(data)
-    assert "no Parquet file" in refused(trace)
+    assert "not a Parquet file" in refused(trace)
 
 
 def test_an_encrypted_table_is_called_so(trace):

@@ -9,16 +9,19 @@ import typer
 from tracer.cli.opening import AsJson
 
 _PATIENCE_S = 20.0
-"""The guardian of a recorder that was just killed may still be reading."""
+"""Time in s to wait for the guardian of a just killed recorder, which may still read."""
 
 
 def clean(
     json: AsJson = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="List what would be removed; remove nothing."),
+    ] = False,
 ) -> None:
     """Remove what a killed recording left in the kernel, and nothing else.
 
-    Instances of recorders that still run, and of other tools, are never touched.
+    Instances of running recorders and of other tools are never touched.
 
     [bold]Example[/bold]
 
@@ -49,6 +52,6 @@ def clean(
     for name in removed:
         typer.echo(f"{'would remove' if dry_run else 'removed'} {name}")
     for name in kept:
-        typer.echo(f"kept {name}: its recorder still runs")
+        typer.echo(f"kept {name}: its recorder is still running")
     if not removed and not kept:
         typer.echo("nothing to clean")

@@ -8,9 +8,9 @@ from tracer.cli.opening import AsJson
 
 
 def doctor(json: AsJson = False) -> None:
-    """Say what this machine can trace, and how to mend what it cannot.
+    """Check what this machine can trace, and tell how to fix what is missing.
 
-    Exits with 0 where `tracer record` would work, else with 3 (permission) or 5 (feature).
+    Exits with 0 if `tracer record` works, else with 3 (permission) or 5 (feature).
 
     [bold]Example[/bold]
 
@@ -48,9 +48,9 @@ def doctor(json: AsJson = False) -> None:
         mark = "ok     " if f.ok else "missing"
         out.print(safe(f"{mark}  {f.name}: {f.found}"), style=None if f.ok else "red")
         if not f.ok:
-            out.print(safe(f"         for {f.needed_for}; mend: {f.mend}"), soft_wrap=True)
+            out.print(safe(f"         for {f.needed_for}; fix: {f.mend}"), soft_wrap=True)
     if int(code) == 0:
         out.print("tracer record works here.")
     else:
-        out.print("tracer record does not work here yet: see what is missing above.")
+        out.print("tracer record does not work here yet: fix what is missing above.")
     raise typer.Exit(int(code))

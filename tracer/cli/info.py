@@ -81,7 +81,7 @@ def _print(name: str, facts: dict[str, Any]) -> None:
     for probe, absent in facts["missing"].items():
         out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
     if facts["cuda_sync"]:
-        out.print("  cuda sync   each computation waited for the GPU: slower than without")
+        out.print("  cuda sync   every automatic mark waited for the GPU: slower than without")
     for note in facts["unmarked"]:
         out.print(safe(f"  unmarked    {note}"[:300]))
     sampling = facts["samples"] or {}
@@ -123,7 +123,7 @@ def _print(name: str, facts: dict[str, Any]) -> None:
 
 
 def _target(target: TargetFacts) -> str:
-    """Kind, name and role of a target, and what else names it."""
+    """Returns the kind, name and role of a target, and its pid, image and command if known."""
     of_a_kind = f"{target['kind']} {target['name']}"
     about = [f"role {target['role']}"]
     if target["pid"]:

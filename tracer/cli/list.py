@@ -13,13 +13,13 @@ from probes.samples import TABLE as SAMPLES
 from probes.schema import Event, Probe, Table
 from tracer.cli.opening import AsJson
 
-_SAMPLED = "What is read now and then, of each target and of the machine (docs/samples.md)."
+_SAMPLED = "Values read periodically, of each target and of the machine (docs/samples.md)."
 
 
 def list_probes(json: AsJson = False) -> None:
-    """Show the probes: what feeds each, whether it is there, and how often it fires.
+    """Show the probes: their events, whether this kernel has them, and their rates.
 
-    Then the series that are sampled. --json has the columns of each table, too.
+    Then show the sampled series. --json adds the columns of each table.
 
     [bold]Example[/bold]
 
@@ -34,7 +34,7 @@ def list_probes(json: AsJson = False) -> None:
     perf = perf_events()
 
     def there(event: Event) -> bool | None:
-        """Whether this kernel has the event; None where that cannot be seen."""
+        """Returns whether this kernel has the event; None if that is not visible."""
         if event.feed is Feed.PERF:
             return perf
         if event.feed is Feed.UPROBE:
@@ -84,7 +84,7 @@ def _columns(table: Table) -> dict[str, dict[str, str]]:
 
 
 def _series() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Every series by name, and why some readers give none here."""
+    """Returns every series by name, and why some readers are not available here."""
     from probes.sampler.catalogue import READERS, find
 
     listed = {
@@ -115,6 +115,6 @@ def _print(probe: Probe, events: dict[str, bool | None]) -> None:
     typer.echo(f"{probe.name}: {probe.doc}")
     typer.echo(f"    rate    {probe.rate}")
     for name, present in events.items():
-        state = {True: "", False: " (not in this kernel)", None: " (cannot be seen)"}[present]
+        state = {True: "", False: " (not in this kernel)", None: " (not visible)"}[present]
         typer.echo(f"    event   {name}{state}")
     typer.echo()

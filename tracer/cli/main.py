@@ -1,4 +1,4 @@
-"""`tracer`: finds its verbs by entry point, loads one when it is called, shows errors once."""
+"""`tracer`: finds its verbs by entry point, imports a verb when it is called, prints errors."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
 class Verbs(TyperGroup):
-    """The verbs of all installed packages. One is imported when it is called, not before."""
+    """The verbs of all installed packages. A verb is imported only when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of the verbs: ours in the order of use, then others'."""
+        """Returns the names of the verbs: ours in the order of use, then the others."""
         names = sorted(name for name in _entry_points() if "." not in name)
         return sorted(names, key=lambda n: _ORDER.index(n) if n in _ORDER else len(_ORDER))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The verb as the help page needs it: its name and first line, nothing imported."""
+        """Returns a verb's name and first line for the help page, without importing the verb."""
         entry = _entry_points().get(cmd_name)
         if entry is None:
             return None
@@ -44,7 +44,7 @@ class Verbs(TyperGroup):
         return get_command(stub)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The verb that is being called (or completed), imported."""
+        """Imports and returns the verb that is called or completed."""
         name, _, rest = super().resolve_command(ctx, args)
         if name is None:
             return name, None, rest
@@ -52,7 +52,7 @@ class Verbs(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """A verb, imported, as a command."""
+    """Imports a verb and returns it as a command."""
     function = _entry_points()[name].load()
     if isinstance(function, typer.Typer):
         function.info.name = name
@@ -60,7 +60,7 @@ def load(name: str) -> Any:
         group.add_typer(function, name=name, context_settings=_SETTINGS)
         group.callback()(lambda: None)
         for nested, entry in _entry_points().items():
-            if nested.startswith(f"{name}."):  # another package's verb among these
+            if nested.startswith(f"{name}."):  # another package adds this verb to the group
                 called = nested.partition(".")[2]
                 function.command(called, context_settings=_SETTINGS)(entry.load())
         return cast(Any, get_command(group)).commands[name]
@@ -75,7 +75,7 @@ def load(name: str) -> Any:
 def verb(
     context_settings: dict[str, Any] | None = None, epilog: Callable[[], str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb context settings of its own, or an end to its help page."""
+    """Gives a verb its own context settings, or a text for the end of its help page."""
     options: dict[str, Any] = {}
     if context_settings:
         options["context_settings"] = context_settings
@@ -99,7 +99,7 @@ def _entry_points() -> dict[str, metadata.EntryPoint]:
 
 
 def _first_line(entry: metadata.EntryPoint) -> str:
-    """The first line of a verb's docstring, or of its module's, read from its source."""
+    """Returns the first line of the docstring of a verb or its module, read from the source."""
     try:
         spec = find_spec(entry.module)
         assert spec is not None and spec.origin is not None
@@ -127,14 +127,14 @@ def tracer(
         False, "--version", help="Show the version.", callback=_version, is_eager=True
     ),
 ) -> None:
-    """What the Linux kernel does for a training job, and what a flush layer would change.
+    """Trace what Linux does for a training job, and predict what a flush layer would change.
 
     Example: sudo tracer record -o run.trace -- python train.py
     """
 
 
 def main() -> None:
-    """Run `tracer`; the one place where errors become output and exit codes."""
+    """Runs `tracer`. Only this function turns errors into output and exit codes."""
     _open_standard_streams()
     try:
         app()
@@ -146,46 +146,46 @@ def main() -> None:
         _complain(ExitCode.FAILURE, f"{error.filename or 'system'}: {error.strerror or error}")
     except Exception as error:
         if isinstance(code := getattr(error, "exit_code", None), int):
-            _complain(code, str(error))  # of another package's verb
+            _complain(code, str(error))  # an error of another package's verb
         if os.environ.get("TRACER_DEBUG"):
             raise
         kind = type(error).__name__
         _complain(
             ExitCode.FAILURE,
-            f"a mistake of tracer's own ({kind}: {error}); "
-            "TRACER_DEBUG=1 shows where, please report it",
+            f"a bug in tracer ({kind}: {error}); "
+            "please report it, with the output of TRACER_DEBUG=1",
         )
 
 
 def _open_standard_streams() -> None:
-    """Put /dev/null where stdin, stdout or stderr are closed.
+    """Opens /dev/null as stdin, stdout or stderr if that stream is closed.
 
-    Else the next file that is opened would be one of them, and the recorded command's, too.
+    Otherwise the next opened file would become that stream, also for the recorded command.
     """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
             os.set_inheritable(fd, True)
             setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
 
 
 def _complain(code: int, text: str) -> None:
-    """One line on stderr, whatever bytes a name in it may hold, and the exit code."""
+    """Prints one line on stderr, safe for any bytes in names, and exits with a code."""
     say(f"tracer: {text.replace(chr(10), ' ')}")
     sys.exit(code)
 
 
 def say(text: str) -> None:
-    """Print one line on stderr, whatever bytes a name in it may hold."""
+    """Prints one line on stderr, safe for any bytes in names."""
     typer.echo(plain(text), err=True)
 
 
 def plain(text: str) -> str:
-    """A text that cannot speak to the terminal: what is not printable is escaped.
+    """Returns a text that cannot control the terminal: unprintable characters are escaped.
 
-    A byte that is no UTF-8, in a text of `os.fsdecode`, is escaped as that byte.
+    A byte that is not UTF-8, in a text from `os.fsdecode`, is escaped as that byte.
     """
     return "".join(c if c.isprintable() else f"\\x{_number(c):02x}" for c in text)
 

@@ -1,6 +1,6 @@
-"""Opening a trace for a verb: what a killed recorder left is decoded, visibly.
+"""Opens a trace for a verb, with a progress bar if a killed recorder left undecoded data.
 
-A pack (`tracer pack`) is unpacked into a temporary folder first.
+A pack (`tracer pack`) is first unpacked into a temporary folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def open_trace(folder: Path) -> Trace:
-    """Open a trace, with a progress bar where it has to be decoded first."""
+    """Opens a trace or a pack, with a progress bar if the trace has to be decoded first."""
     from tracer.store.packing import is_pack, open_pack
 
     if is_pack(folder):
@@ -33,7 +33,7 @@ def open_trace(folder: Path) -> Trace:
 
 @contextlib.contextmanager
 def decoding() -> Iterator[Callable[[int, int], None]]:
-    """Told how many pages of how many are decoded, shows it on a terminal."""
+    """Yields a function (decoded pages, all pages) that shows a bar on a terminal."""
     from tracer.cli.progress import show_decoding
 
     bar: Progress | None = None

@@ -1,4 +1,4 @@
-"""Data for people: tables of at most 80 columns, whatever a trace's names hold."""
+"""Tables for people: at most 80 columns wide, safe against hostile names in a trace."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _WIDEST = 10_000
 
 
 def wide_console() -> Console:
-    """stdout, as wide as the terminal, or as wide as it takes where there is none."""
+    """Returns stdout as wide as the terminal, or as wide as needed if stdout is no terminal."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(highlight=False, width=_WIDEST)
 
 
 def console() -> Console:
-    """stdout, at most 80 columns wide; colours only on a terminal and without NO_COLOR."""
+    """Returns stdout, at most 80 columns wide; colours only on a terminal and without NO_COLOR."""
     found = Console(highlight=False)
     return (
         found
@@ -35,12 +35,12 @@ def console() -> Console:
 
 
 def safe(value: object) -> Text:
-    """A value as text that neither markup nor control characters can abuse."""
+    """Returns a value as text without markup and control characters."""
     return Text(plain(str(value)))
 
 
 def show(value: Any) -> Text:
-    """A cell: numbers with some three digits that matter, what is not there as a dash."""
+    """Returns a table cell: numbers with about three significant digits, missing values as "-"."""
     if value is None or value != value:
         return Text("-")
     if isinstance(value, bool):
@@ -67,9 +67,9 @@ def print_table(
     note: str = "",
     exact: bool = False,
 ) -> None:
-    """Print a title, a table and a note; columns in `left` are text, the rest numbers.
+    """Prints a title, a table and a note. Columns in `left` are text, the others numbers.
 
-    `exact`: every digit, as a query wants it.
+    `exact` prints every digit, for the results of queries.
     """
     made = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     cell = _exact if exact else show

@@ -15,17 +15,17 @@ def pack(
     trace: TracePath,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="File to make; T.tar.zst."),
+        typer.Option("-o", "--output", metavar="FILE", help="File to make; default T.tar.zst."),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="With the raw streams, to decode anew.")
+        bool, typer.Option("--raw", help="Include the raw streams, to decode them again later.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
 ) -> None:
     """Pack a trace into one compressed file, to send.
 
-    The tables and the manifest, each with a checksum. info, report and the others read a
-    pack as it is; tracer unpack makes a trace directory of it.
+    The file holds the tables and the manifest, each with a checksum. info, report and other
+    verbs read a pack directly; tracer unpack turns it into a trace directory.
 
     [bold]Example[/bold]
 
@@ -46,11 +46,13 @@ def unpack(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A pack.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="DIR.trace", help="Trace to make; FILE's name."),
+        typer.Option(
+            "-o", "--output", metavar="DIR.trace", help="Trace to make; default: FILE's name."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the trace.")] = False,
 ) -> None:
-    """Make a trace directory of a pack, if all of it is as it was packed.
+    """Make a trace directory from a pack, after checking that the pack is undamaged.
 
     [bold]Example[/bold]
 

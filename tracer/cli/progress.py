@@ -1,4 +1,4 @@
-"""How a recording shows itself: one line on a terminal, nothing that moves elsewhere."""
+"""The progress of a recording: one line on a terminal, nothing that moves elsewhere."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _WHY = {
     "target": "the target has ended",
     "signal": "stopped",
     "duration": "time is up",
-    "size": "the trace has its full size",
+    "size": "the trace has reached its maximum size",
     "disk": "the disk is full",
     "error": "a file could not be read or written",
 }
 
 
 class RecordingProgress(Listener):
-    """Shows a recording on stderr."""
+    """A listener that shows a recording on stderr."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -58,7 +58,7 @@ class RecordingProgress(Listener):
             self._bar.stop()
 
     def started(self, targets: list[Target]) -> None:
-        """Say what is traced."""
+        """Prints the names of the targets."""
         names = ", ".join(_name(target) for target in targets)
         text = f"Tracing {names}... Ctrl-C to end."
         self._console.print(Text(plain(text)))
@@ -66,19 +66,19 @@ class RecordingProgress(Listener):
             self._status.start()
 
     def tick(self, status: Status) -> None:
-        """Show time and size."""
+        """Shows the time and the bytes captured."""
         if self._status:
             self._status.update(f"{status.elapsed_s:.0f} s, {show_size(status.bytes)} captured")
 
     def stopping(self, why: str) -> None:
-        """Say why the recording ended."""
+        """Prints why the recording ended."""
         if self._status:
             self._status.stop()
         if why not in ("command", "target") or self._console.is_terminal:
             self._console.print(f"{_WHY.get(why, why).capitalize()}; making the tables.")
 
     def decoding(self, done: int, pages: int) -> None:
-        """Show how far decoding is."""
+        """Shows the progress of decoding."""
         self._bar, self._task = show_decoding(self._bar, self._task, done, pages)
 
 
@@ -93,7 +93,7 @@ def _name(target: Target) -> str:
 def show_decoding(
     bar: Progress | None, task: TaskID | None, done: int, pages: int
 ) -> tuple[Progress | None, TaskID | None]:
-    """Update a bar of decoded pages, made at the first call; none off a terminal."""
+    """Updates a bar of decoded pages, and makes it at the first call; none without a terminal."""
     if not sys.stderr.isatty():
         return None, None
     if bar is None:
@@ -108,7 +108,7 @@ def show_decoding(
         bar.start()
         task = bar.add_task("decoding", total=pages)
     assert task is not None
-    bar.start()  # again, where another part of the raw data comes after one that was done
+    bar.start()  # again: another part of the raw data may follow one that was complete
     bar.update(task, completed=done, total=pages)
     if done >= pages:
         bar.stop()
@@ -117,7 +117,7 @@ def show_decoding(
 
 @contextlib.contextmanager
 def status(doing: str) -> Iterator[Callable[[str], None]]:
-    """Says on a terminal's stderr what of `doing` is done now; nothing elsewhere."""
+    """Yields a function that shows the current part of `doing` on a terminal's stderr."""
     from tracer.cli.output import safe
 
     console = Console(stderr=True)
@@ -130,7 +130,7 @@ def status(doing: str) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def counted(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """Told how many of how many are done, shows it on a terminal's stderr."""
+    """Yields a function (done, total) that shows a counted bar on a terminal's stderr."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda done, total: None

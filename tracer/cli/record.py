@@ -28,7 +28,9 @@ def record(
     ] = None,
     pids: Annotated[
         str | None,
-        typer.Option("-p", "--pid", metavar="PID,..", help="Processes to record, with children."),
+        typer.Option(
+            "-p", "--pid", metavar="PID,..", help="Processes to record, with their children."
+        ),
     ] = None,
     containers: Annotated[
         list[str] | None,
@@ -41,7 +43,9 @@ def record(
     ] = False,
     cgroups: Annotated[
         list[str] | None,
-        typer.Option("--cgroup", metavar="PATH", help="Cgroup to record, with those below it."),
+        typer.Option(
+            "--cgroup", metavar="PATH", help="Cgroup to record, with the cgroups below it."
+        ),
     ] = None,
     machine: Annotated[
         bool, typer.Option("-a", "--all", help="Record every process of the machine.")
@@ -52,7 +56,7 @@ def record(
             "-e",
             "--probes",
             metavar="PROBE,..",
-            help="Probes to use; all without it (tracer list).",
+            help="Probes to use (see tracer list); default: all.",
         ),
     ] = None,
     backend: Annotated[
@@ -60,17 +64,22 @@ def record(
         typer.Option(
             "--backend",
             metavar="NAME",
-            help="How to capture: auto, ftrace (cheapest), ebpf (filters in the kernel) or perf "
-            "(needs least).",
+            help="Capture backend: auto, ftrace (cheapest), ebpf (filters in the kernel) or perf "
+            "(needs the fewest rights).",
         ),
     ] = "auto",
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="DIR.trace", help="Trace directory to make."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR.trace",
+            help="Trace directory to make; default: named by target and time.",
+        ),
     ] = None,
     duration: Annotated[
         float | None,
-        typer.Option("-d", "--duration", metavar="SECONDS", help="End after so long."),
+        typer.Option("-d", "--duration", metavar="SECONDS", help="End after this time."),
     ] = None,
     buffer: Annotated[
         str | None,
@@ -78,37 +87,39 @@ def record(
             "-b",
             "--buffer",
             metavar="SIZE",
-            help="Ring buffer of each CPU, e.g. 16M.",
+            help="Ring buffer size per CPU, e.g. 16M.",
         ),
     ] = None,
     max_size: Annotated[
         str | None,
-        typer.Option("--max-size", metavar="SIZE", help="End when so much is captured, e.g. 2G."),
+        typer.Option("--max-size", metavar="SIZE", help="End at this size of the trace, e.g. 2G."),
     ] = None,
     summary: Annotated[
         bool,
-        typer.Option("--summary", help="Count in the kernel, record no event: for hours."),
+        typer.Option("--summary", help="Count in the kernel, record no events; for long runs."),
     ] = False,
     perf_stat: Annotated[
-        bool, typer.Option("--perf-stat", help="Count events of each target by perf stat, too.")
+        bool, typer.Option("--perf-stat", help="Also count events of each target with perf stat.")
     ] = False,
     callgraph: Annotated[
         list[str] | None,
         typer.Option(
-            "--callgraph", metavar="EVENT,..", help="Call graphs of events, by perf record."
+            "--callgraph", metavar="EVENT,..", help="Record call graphs of events with perf record."
         ),
     ] = None,
     auto_phases: Annotated[
         bool,
         typer.Option(
             "--auto-phases/--no-auto-phases",
-            help="Have PyTorch mark fetch, forward, backward, ... in a command.",
+            help="Make PyTorch mark fetch, forward, backward, ... in a recorded command.",
         ),
     ] = True,
     cuda_sync: Annotated[
         bool,
         typer.Option(
-            "--cuda-sync", help="Have these wait for the GPU, as the papers did; slower training."
+            "--cuda-sync",
+            help="Synchronize with the GPU at each automatic mark "
+            "(slower; as the papers measured).",
         ),
     ] = False,
     sample_hz: Annotated[
@@ -116,33 +127,38 @@ def record(
         typer.Option(
             "--sample-hz",
             metavar="HZ",
-            help="Samples of CPU, memory, disks, GPU, power a second; 0: none.",
+            help="Samples per second of CPU, memory, disks, GPU and power; 0: no samples.",
         ),
     ] = 1.0,
     residency: Annotated[
         list[Path] | None,
         typer.Option(
-            "--residency", metavar="DIR", help="Sample how much of its files is in the page cache."
+            "--residency",
+            metavar="DIR",
+            help="Folder; sample how much of its files is in the page cache.",
         ),
     ] = None,
     baseload: Annotated[
         bool,
-        typer.Option("--baseload", help="Sample the machine without a target (tracer report)."),
+        typer.Option(
+            "--baseload", help="Sample the idle machine without a target, for tracer report."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the trace if it exists.")] = False,
     fail_on_loss: Annotated[
-        bool, typer.Option("--fail-on-loss", help="Exit with 7 if events were lost.")
+        bool, typer.Option("--fail-on-loss", help="Exit with status 7 if events were lost.")
     ] = False,
 ) -> None:
     """Record what the kernel does for processes, a command, containers.
 
     Ctrl-C ends the recording and makes the trace; a second Ctrl-C aborts.
-    The exit status is the command's own. With -d the command is ended, too.
+    The exit status is the command's own. With -d, the command is ended, too.
 
-    Targets can be given together; --container and --cgroup more than once.
+    Targets can be combined; --container and --cgroup can be repeated.
     Processes that join a container or a cgroup later are recorded from then on.
-    A container that stops is waited for; the recording ends when it is removed.
-    A cgroup's ends when the cgroup is removed, the daemon's when dockerd ends.
+    A container can stop and restart; the recording ends when it is removed.
+    A cgroup's recording ends when the cgroup is removed, the daemon's when
+    dockerd ends.
 
     [bold]Examples[/bold]
 
@@ -172,9 +188,9 @@ def record(
     from tracer.sizes import parse_size
 
     if duration is not None and not 0 < duration < 1e9:
-        raise UsageError(f"a duration of {duration} s cannot be", "give seconds above 0")
+        raise UsageError(f"--duration {duration} is out of range", "give seconds above 0")
     if baseload and probes is not None:
-        raise UsageError("a baseload has no events, and so no probes", "leave out -e")
+        raise UsageError("--baseload records no events, so it takes no probes", "leave out -e")
     names = [part.strip() for given in containers or () for part in given.split(",")]
     options = Options(
         output or _name(command, pids, names, daemon, cgroups or [], baseload),
@@ -198,11 +214,11 @@ def record(
     if buffer is not None:
         options.buffer_kib = parse_size(buffer) // 1024
         if not 4 <= options.buffer_kib <= 64 << 20:
-            raise UsageError(f"a buffer of {buffer} cannot be", "give 4K to 64G")
+            raise UsageError(f"--buffer {buffer} is out of range", "give 4K to 64G")
     if max_size is not None:
         options.max_bytes = parse_size(max_size)
         if options.max_bytes < 1:
-            raise UsageError(f"a trace of at most {max_size} holds nothing", "give e.g. 2G")
+            raise UsageError(f"--max-size {max_size} leaves no room for a trace", "give e.g. 2G")
     options.force = force
     options.backend = backend
     options.summary = summary
@@ -234,7 +250,7 @@ def _name(
     cgroups: list[str],
     baseload: bool,
 ) -> Path:
-    """A trace's name where none is given: what is recorded and when."""
+    """Returns the default name of a trace: the target and the time."""
     if command:
         what = Path(command[0]).name
     elif pids:
@@ -263,5 +279,5 @@ def _say(outcome: Outcome) -> None:
     name = str(outcome.folder)
     say(f"{name}: {manifest['duration_s']:.1f} s, {rows} rows, {lost}")
     if cost := cost_said(manifest["own_cost"]):
-        say(f"It took {'; '.join(cost)}.")
+        say(f"The recording cost {'; '.join(cost)}.")
     say(f"See it: tracer report {name}")

@@ -1,4 +1,4 @@
-"""Mark what a training job is doing, so that kernel events can be laid against it.
+"""Marks the phases of a training job, so that kernel events can be related to them.
 
     from tracer import phases
 
@@ -9,13 +9,13 @@
                     with phases.phase("forward"):
                         ...
 
-Standard library only: this folder can be copied into any container. A mark is one store into
-memory that the kernel keeps (a shared file mapping), so it makes no system call and survives
-SIGKILL. Where no recording runs, a mark costs one attribute test.
+This folder needs only the standard library and can be copied into any container. A mark is one
+store into memory that the kernel keeps (a shared file mapping). It makes no system call and
+survives SIGKILL. Without a recording, a mark costs one attribute test.
 
-A recording hands its marks folder to the process in the environment variable TRACER_MARKS.
-A process that is to be attached to later (`tracer record -p`) can be started with
-TRACER_MARKS=DIR of your choice: the recorder finds the folder in the process's environment.
+A recording passes its marks folder to the process in the environment variable TRACER_MARKS.
+To attach to a process later (`tracer record -p`), start it with TRACER_MARKS=DIR and a folder of
+your choice: the recorder finds the folder in the process's environment.
 """
 
 from .marks import (

@@ -1,4 +1,4 @@
-"""The writer of marks: one file mapping a process, one record a mark."""
+"""The writer of marks: each process writes into a file mapping, one record per mark."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ NAMES = (
     "checkpoint",
     "eval",
 )
-"""The field's names. Any other name is recorded as it is."""
+"""The standard names of phases. Any other name is recorded unchanged."""
 
 _FIRST_RECORDS = 64
-"""Of a process's first chunk: a page. Workers of a DataLoader come and go."""
+"""Records in a process's first chunk: one page. It is small because DataLoader workers are many."""
 _CHUNK_RECORDS = 4096
 _pack = RECORD.pack_into
 _now = time.monotonic_ns
@@ -51,15 +51,15 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class _Sink:
-    """The marks files of this process, a chunk a file. A fork starts files of its own."""
+    """The marks files of this process, one file per chunk. A forked child starts its own files."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._lock = threading.Lock()
         self._begun = time.monotonic_ns()
-        """With the pid it names a process for good, in the names of all its files."""
+        """Time in ns. The pid and this time identify the process in the names of its files."""
         self._chunks = 0
-        # Mapping, slot counter and number of slots change together, in one store.
+        # Mapping, slot counter and number of slots change together, in one assignment.
         self.current: tuple[mmap.mmap | None, Callable[[], int], int] = (None, lambda: 0, 0)
 
     def _map_chunk(self) -> None:
@@ -69,7 +69,7 @@ class _Sink:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(os.path.join(self.folder, name), flags, 0o600)  # noqa: PTH118 (import cost)
         try:
-            # Allocated ahead: a store into a hole on a full disk would be SIGBUS.
+            # Allocate ahead: a store into a hole on a full disk would raise SIGBUS.
             os.posix_fallocate(fd, 0, size)
             chunk = mmap.mmap(fd, size)
         finally:
@@ -78,10 +78,10 @@ class _Sink:
         self.current = (chunk, itertools.count().__next__, records)
 
     def slot(self) -> tuple[mmap.mmap, int]:
-        """A mapping, and the number of a record in it that nobody else has."""
+        """Returns a mapping and the number of a record in it that no other mark uses."""
         while True:
             chunk, next_slot, records = self.current
-            number = next_slot()  # taking one is atomic
+            number = next_slot()  # atomic
             if chunk is not None and number < records:
                 return chunk, number
             with self._lock:
@@ -99,27 +99,27 @@ _sink: _Sink | None = None
 
 
 def enabled() -> bool:
-    """Whether marks of this process are being kept."""
+    """Returns whether marks of this process are kept."""
     return _sink is not None
 
 
 def enable(folder: str) -> None:
-    """Keep marks from now on, in `folder`.
+    """Keeps marks from now on, in `folder`.
 
-    Where the folder cannot be written to, the first mark ends the keeping, silently.
+    If the folder cannot be written, the first mark silently disables all further marks.
     """
     global _sink
     _sink = _Sink(folder)
 
 
 def disable() -> None:
-    """Stop keeping marks. What was written stays."""
+    """Stops keeping marks. Marks already written stay."""
     global _sink
     _sink = None
 
 
 def mark(kind: int, name: bytes, epoch: int, step: int) -> None:
-    """Keep one mark as it is in the file (`tracer.phases.format`); never raises."""
+    """Writes one mark with the fields of `tracer.phases.format`. Never raises."""
     global _sink
     sink = _sink
     if sink is None:
@@ -130,7 +130,7 @@ def mark(kind: int, name: bytes, epoch: int, step: int) -> None:
         try:
             chunk, number = sink.slot()
         except OSError:
-            # The recording's disk is full or its folder is gone: the training job goes on.
+            # The disk is full or the folder is gone. The training job must go on.
             _sink = None
             return
     pid, tid = _thread.ids
@@ -143,7 +143,7 @@ def _write(kind: int, name: str, epoch: int | None, step: int | None) -> None:
 
 
 def _number(value: int | None) -> int:
-    """A number as it is kept: ABSENT for what is none or does not fit. Marks never raise."""
+    """Returns the number to store: ABSENT for None and for values that do not fit. Never raises."""
     if value is None:
         return ABSENT
     try:
@@ -161,22 +161,22 @@ def _encoded(name: str) -> bytes:
 
 
 def begin(name: str, *, epoch: int | None = None, step: int | None = None) -> None:
-    """Mark that phase `name` begins on this thread.
+    """Marks that phase `name` begins on this thread.
 
-    A phase inside another inherits the epoch and step that it does not give.
+    A nested phase inherits the epoch and the step from the outer phase unless it sets them.
     """
     if _sink is not None:
         _write(BEGIN, name, epoch, step)
 
 
 def end(name: str) -> None:
-    """Mark that the innermost open phase `name` of this thread ends."""
+    """Marks that the innermost open phase `name` of this thread ends."""
     if _sink is not None:
         _write(END, name, None, None)
 
 
 class Phase:
-    """A phase as a context manager or a decorator; made by `phase`."""
+    """A phase as a context manager or a decorator. `phase` makes it."""
 
     __slots__ = ("epoch", "name", "step")
 
@@ -209,16 +209,16 @@ class Phase:
 
 
 def phase(name: str, *, epoch: int | None = None, step: int | None = None) -> Phase:
-    """A phase that lasts as long as a `with` block, or each call of a decorated function.
+    """Returns a phase that lasts as long as a `with` block or each call of a decorated function.
 
-    `name` is one of NAMES or the user's own, at most 30 bytes of UTF-8; `epoch` and `step`
+    `name` is one of NAMES or your own name, at most 30 bytes of UTF-8. `epoch` and `step`
     count from 0.
     """
     return Phase(name, epoch, step)
 
 
 def _after_fork_in_child() -> None:
-    """A child writes files of its own, the first opened at its first mark."""
+    """Gives a forked child its own files. The child opens the first one at its first mark."""
     global _thread, _sink
     _thread = _Thread()
     if _sink is not None:

@@ -1,19 +1,19 @@
-"""Start, run, stop and finalize one recording.
+"""Starts, runs, stops and finalizes one recording.
 
 recording.py        the recording itself, from the first check to the last file: start here
-options.py          what it is asked for, what it tells meanwhile, what it came to
-launch.py           a command that waits, unborn, until tracing is on
+options.py          the options, the progress and the outcome of a recording
+launch.py           a command that is forked early and waits until tracing is on
 capture.py          backends, their filters and their drain
-members.py          which processes belong to the targets; joins.py hears of those that join
+members.py          the processes that belong to the targets; joins.py reports joining ones
 perf.py             counters and call graphs beside the capture
-summary.py          what the kernel counts, written down
-marks.py            folders that the targets leave their marks in
-signals.py          the first asks for the end, a second Ctrl-C aborts
-ending.py           what ends a recording, and how its command ends
-privileges.py       capabilities, given up
-description.py      the manifest: before it begins, and what it cost
-environment.py      what the machine was like: threads, mounts, disks, sysctls
-address_spaces.py   what the targets had mapped at the start
-paths.py            names of written files; mount_tree.py and file_handles.py ask for them
+summary.py          the kernel's counts, written to a file
+marks.py            folders into which the targets write their marks
+signals.py          the first signal ends the recording, a second Ctrl-C aborts it
+ending.py           the events that end a recording, and the end of its command
+privileges.py       the capabilities that the recorder gives up
+description.py      the manifest: before the recording begins, and its cost
+environment.py      the machine: threads, mounts, disks, sysctls
+address_spaces.py   the files that the targets had mapped at the start
+paths.py            names of written files, through mount_tree.py and file_handles.py
 output.py           the trace directory
 """

@@ -1,4 +1,4 @@
-"""What lay where in each target's address space when its recording began."""
+"""The memory mappings of each target when its recording begins."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tracer.store.lists import MappedFacts
 from tracer.store.maps import MOST_BYTES, MOST_BYTES_OF_A_PROCESS
 
 _MOST_LINE = 1 << 16
-"""The most of a line of /proc/PID/maps: a path has 4,096 bytes, each of which may be escaped."""
+"""Most bytes of a line of /proc/PID/maps: a path has 4,096 bytes, each of which may be escaped."""
 _LINE_BYTES = 128
-"""The most of a line, beside its files and mappings."""
+"""Most bytes of an output line besides its files and mappings."""
 _MOST_S = 5.0
-"""No process is looked at later: of the largest the kernel takes seconds to tell."""
+"""Time in s after which no more processes are read: a very large one takes seconds."""
 _LIMITS = f"{MOST_BYTES_OF_A_PROCESS >> 20} MiB of a process or {MOST_BYTES >> 20} MiB in all"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -28,9 +28,9 @@ _Mapping = tuple[int, int, int, MappedFacts]
 
 
 def write_mappings(path: Path, pids: Iterable[int]) -> Counter[str]:
-    """Write the mappings of each process that may be looked at into a new file (`store.maps`).
+    """Writes the mappings of each readable process into a new file (`store.maps`).
 
-    Returns what was left out, as `store.left_out.note` takes it. OSError where the file cannot be
+    Returns counts of what was left out, for `store.left_out.note`. OSError if the file cannot be
     written.
     """
     numbers: dict[MappedFacts, int] = {}
@@ -61,9 +61,9 @@ def write_mappings(path: Path, pids: Iterable[int]) -> Counter[str]:
 def _within(
     most_bytes: int, mappings: Iterable[_Mapping], numbers: dict[MappedFacts, int]
 ) -> tuple[list[MappedFacts], list[tuple[int, int, int, int]], int]:
-    """The new files and the mappings that fit into so much JSON, and how many do not.
+    """Returns the new files and the mappings that fit into `most_bytes` of JSON; the rest's count.
 
-    `numbers` are those of the files of earlier lines; the new ones are added.
+    `numbers` are the numbers of files in earlier lines; new files are added to it.
     """
     files: list[MappedFacts] = []
     found: list[tuple[int, int, int, int]] = []
@@ -84,13 +84,13 @@ def _within(
 
 
 def _joined(lines: BinaryIO) -> Iterator[_Mapping]:
-    """The mappings of a file like /proc/PID/maps, those that continue one another as one."""
+    """Yields the mappings of a file like /proc/PID/maps, with adjacent mappings joined."""
     before: _Mapping | None = None
     while line := lines.readline(_MOST_LINE):
         start, end, offset, file = _mapping(line)
         if before is not None:
             first, until, at, same = before
-            # What is no file has no offsets.
+            # A mapping without a file has no offsets.
             goes_on = offset == at + until - first or not file[0].startswith("/")
             if start == until and file == same and goes_on:
                 start, offset = first, at
@@ -102,13 +102,13 @@ def _joined(lines: BinaryIO) -> Iterator[_Mapping]:
 
 
 def _mapping(line: bytes) -> _Mapping:
-    """One line of /proc/PID/maps."""
+    """Parses one line of /proc/PID/maps."""
     parts = line.decode("utf-8", "backslashreplace").rstrip("\n").split(None, 5)
     start, _, end = parts[0].partition("-")
     major, _, minor = parts[3].partition(":")
     path = _ESCAPE.sub(lambda m: chr(int(m[1], 8)), parts[5]) if len(parts) > 5 else ""
     return (
-        # The kernel's own pages at the top of the address space are of no process.
+        # The kernel's own pages at the top of the address space exceed 63 bits.
         min(int(start, 16), (1 << 63) - 1),
         min(int(end, 16), (1 << 63) - 1),
         int(parts[2], 16),

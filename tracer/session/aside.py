@@ -1,7 +1,7 @@
-"""Readers of samples in a process of their own, which is given up once it does not answer.
+"""Readers of samples in a separate process, which is abandoned if it does not answer.
 
-A read of a dead file system or of a driver may never return, and no signal ends it: a thread that
-waits for one would keep its whole process from ending.
+A read from a dead file system or driver may never return, and no signal interrupts it. A thread
+that waits for such a read would keep its whole process from ending.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from probes.workers.process import Channel, Unanswered, Worker
 from tracer.store.checked import encoded
 
 _FIND_S = 30.0
-"""A driver may have to be loaded first."""
+"""Timeout in s of the first request: a driver may have to be loaded."""
 _PATIENCE_S = 10.0
 _SIGN_S = 0.5
-"""Between two signs of life of a reader that takes its time."""
+"""Time in s between two signs of life of a slow reader."""
 _FIND, _READ, _LAST, _GO_ON = b"find", b"read", b"last", b"go on"
 
 Find = Callable[[Callable[[], None]], tuple[list[Reader], dict[str, str]]]
-"""Makes readers, and says why others are missing. Readers call what it is given as they read."""
+"""Makes readers and says why others are missing. Readers call its argument while they read."""
 Timed = tuple[int, list[Reading]]
-"""Readings, and when (ns) they were done."""
+"""Readings and the time (ns) at which they ended."""
 
 
 class Aside:
-    """Some readers, asked by another process."""
+    """A group of readers in another process."""
 
     def __init__(self, name: str, find: Find) -> None:
-        """Fork, and make the readers there. `name` stands for all of them meanwhile."""
+        """Forks and makes the readers in the child. `name` stands for all of them until then."""
         self.missing: dict[str, str] = {}
         self.facts: dict[str, str] = {}
         self.cpu_s = 0.0
         self.signs = 0
-        """Signs of life so far."""
+        """Number of signs of life so far."""
         self.given_up: str | None = None
-        """The reader that did not answer, and why nothing is read any more."""
+        """The reader that did not answer, and why; nothing is read any more."""
         self._asked = mmap.mmap(-1, mmap.PAGESIZE)
-        """Shared with the process: the name of the reader that reads."""
+        """Memory shared with the process: the name of the reader that is reading."""
         self._asked[: len(name)] = name.encode()
         self._worker: Worker | None = None
         try:
@@ -53,11 +53,11 @@ class Aside:
 
     @property
     def pids(self) -> list[int]:
-        """The process, while there is one."""
+        """The pid of the process, while there is one."""
         return [self._worker.pid] if self._worker is not None else []
 
     def read(self, last: bool = False) -> list[Timed]:
-        """The readings of every reader now; none once one has not answered."""
+        """Returns the readings of every reader now; none after one has failed to answer."""
         return self._ask(_LAST if last else _READ, _PATIENCE_S)
 
     def _ask(self, request: bytes, seconds: float) -> list[Timed]:
@@ -80,14 +80,14 @@ class Aside:
         self.missing = {**self.missing, asked: error.why}
 
     def close(self) -> None:
-        """End the process; more than once does no harm."""
+        """Ends the process. Repeated calls do no harm."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
 
 
 def _serve(find: Find, asked: mmap.mmap, channel: Channel) -> None:
-    """Be the process: answer each request by the readings of all readers."""
+    """Runs in the process: answers each request with the readings of all readers."""
     signed = time.monotonic()
 
     def still_there() -> None:

@@ -1,8 +1,8 @@
-"""The kernel's side of a recording: a backend, whose events it lets in, and the drain.
+"""The kernel side of a recording: a backend, its filters and the drain.
 
-Scope `target` holds the events of the targets' threads alone, filtered in the kernel, children
-followed. Scope `machine` holds every context's, since the write-back that a target causes happens
-in kernel threads; the recorder's own threads are left out of it.
+Scope `target` records only events of the targets' threads, filtered in the kernel, with their
+children. Scope `machine` records events of every thread, because kernel threads do the write-back
+that a target causes. The recorder's own threads are excluded.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _KIB_TARGET = 16 << 10
 _KIB_MACHINE = 8 << 10
 _KIB_FAULTS = 4 << 10
 _MEMORY_SHARE = 16
-"""No more than this part of memory goes into ring buffers by default."""
+"""Divisor of memory: ring buffers take at most 1/16 of memory by default."""
 _SETTLE_ROUNDS = 20
 
 
 def default_kib(scope: Scope, cpus: int, memory_bytes: int) -> int:
-    """Size of one CPU's ring buffer: some 0.2 s of the highest rate, as memory allows."""
+    """Returns the default ring buffer per CPU in KiB: about 0.2 s at the highest rate."""
     wanted = _KIB_TARGET if scope is Scope.TARGET else _KIB_MACHINE
     fair = memory_bytes // _MEMORY_SHARE // max(1, cpus) // 1024 // len(Scope)
     return max(256, min(wanted, fair))
 
 
 class Capture:
-    """Backend, perf's rings of faults, drain and guardian of one recording."""
+    """Backend, perf's rings for page faults, drain and guardian of one recording."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class Capture:
         summed_up: Collection[str] = (),
         libraries: Collection[int] = (),
     ) -> None:
-        """Switch the events of `probes` on, letting none in yet.
+        """Enables the events of `probes` without recording any yet.
 
-        `summed_up` are probes whose events BPF programs count instead of recording them;
-        `libraries` are files to look into by uprobes.
+        BPF programs count the events of the probes in `summed_up` instead of recording them.
+        `libraries` are files to probe with uprobes.
         """
         self.name = backend
         self.programs: Programs | None = None
@@ -73,7 +73,7 @@ class Capture:
         self.drain: Drain | None = None
         self._guardian: Guardian | None = None
         self._everybody = False
-        # Of what the kernel counts, nobody's share can be taken out later.
+        # Makers are not followed in a summary: their share could not be subtracted later.
         self.follows_makers = not summed_up
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         sizes = {scope: kib or default_kib(scope, len(cpus), memory) for scope in Scope}
@@ -110,11 +110,11 @@ class Capture:
 
     @property
     def sees_mappings(self) -> bool:
-        """Whether what processes map is recorded."""
+        """True if the memory mappings of processes are recorded."""
         return self.faults is not None and bool(self.faults.rings)
 
     def follow(self, targets: list[Target]) -> None:
-        """Trace these targets, their threads and children, and those that they will make."""
+        """Traces these targets, their threads and children, and the processes of their makers."""
         instance = self._filters.get(Scope.TARGET)
         if instance is None:
             return
@@ -129,7 +129,7 @@ class Capture:
         if not known and not any(target.joined and target.alive for target in targets):
             raise TargetGone("every target has ended", "start it and record again")
         instance.set_pids(known)
-        # A thread made between the look and the filter is found by looking again.
+        # Look again for threads made between the look and the filter.
         for _ in range(_SETTLE_ROUNDS):
             new = threads_of(targets, self.follows_makers) - known
             if not new:
@@ -138,18 +138,18 @@ class Capture:
             known |= new
 
     def join(self, tids: Iterable[int]) -> None:
-        """Let in the events of these threads, too, and of what they make."""
+        """Also records the events of these threads and of their children."""
         if Scope.TARGET in self._filters and not self._everybody:
             self._filters[Scope.TARGET].add_pids(tids)
 
     def not_followed(self, tids: Iterable[int]) -> set[int]:
-        """Those of these threads whose events are not let in, now."""
+        """Returns those of these threads whose events are not recorded now."""
         if Scope.TARGET not in self._filters or self._everybody:
             return set()
         return self._filters[Scope.TARGET].without(tids)
 
     def leave_out(self, tids: Collection[int]) -> None:
-        """Do not record these threads of the recorder."""
+        """Excludes these threads of the recorder."""
         for scope, instance in self._filters.items():
             wide = self._backend.wide or self._everybody
             if scope is Scope.MACHINE or wide:
@@ -157,16 +157,16 @@ class Capture:
 
     @property
     def guardian(self) -> int | None:
-        """The process that outlives this one, if there is one."""
+        """The pid of the guardian; None if there is none."""
         return self._guardian.pid if self._guardian is not None else None
 
     def guard(self, forget: Callable[[], None] | None, rescue: Callable[[Stats], None]) -> None:
-        """Have a process call `rescue`, with what `stop` returns, should this one be killed.
+        """Starts a process that calls `rescue` with the result of `stop` if this one is killed.
 
-        It calls `forget` at once, to let go what it must not keep open. To be called before there
-        are threads, and before others are handed descriptors of which this process keeps the
-        other end. Where the process cannot be had, what the drain has not moved is lost with
-        this one.
+        The process calls `forget` at once, to close descriptors that it must not keep. Call this
+        before there are threads, and before others receive descriptors whose other end this
+        process keeps. Without the guardian, the events that the drain has not moved are lost when
+        this process is killed.
         """
 
         def hold() -> None:
@@ -196,11 +196,11 @@ class Capture:
         self._guardian = Guardian(hold, save)
 
     def start_machine(self, limit_bytes: int | None, companions: Iterable[int] = ()) -> None:
-        """Start the drain, then let in the events of scope `machine`, forks and exits among them.
+        """Starts the drain, then records the events of scope `machine`, with forks and exits.
 
-        A list of threads taken after this and before `start_targets` misses none: a thread of a
-        later event was either alive then or has its own fork in the trace. `companions` are
-        processes that record for us, and are left out as the recorder is.
+        A list of threads taken after this call and before `start_targets` misses no thread: the
+        thread of a later event either lived then or has its own fork in the trace. `companions`
+        are processes that record for us. They are excluded like the recorder.
         """
         self.drain = Drain(self._sources, limit_bytes=limit_bytes)
         self.drain.start()
@@ -210,12 +210,12 @@ class Capture:
             self.faults.start()
 
     def start_targets(self) -> None:
-        """Let in the events of scope `target`."""
+        """Starts recording the events of scope `target`."""
         if Scope.TARGET in self._filters:
             self._filters[Scope.TARGET].start()
 
     def stop(self) -> Stats:
-        """Let no more events in, move what is left; returns the kernel's counters by stream."""
+        """Stops the events, moves the rest. Returns the kernel's counters by stream."""
         self._let_no_more_in()
         if self.drain is not None:
             self.drain.finish()
@@ -231,7 +231,7 @@ class Capture:
         return {source.path.stem: source.stats() for source in self._sources}
 
     def describe(self) -> Ftrace:
-        """For the manifest: what a decoder needs."""
+        """Returns the manifest's entry, as the decoder needs it."""
         missing = self._backend.missing
         formats = self._backend.formats
         if self.faults is not None:
@@ -253,7 +253,7 @@ class Capture:
         }
 
     def close(self) -> None:
-        """Close the streams and remove the instances."""
+        """Closes the streams and removes the tracefs instances."""
         if self._guardian is not None:
             self._guardian.dismiss()
         for source in self._sources:

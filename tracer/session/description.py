@@ -1,4 +1,4 @@
-"""What the manifest says of a recording: before it begins, and what it cost."""
+"""The manifest of a recording: its first version, its end and its cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tracer.targets import Target, containers_since
 def first_manifest(
     options: Options, probes: list[str], targets: list[Target], capture: Capture, why: str
 ) -> Manifest:
-    """The manifest of a recording that is about to begin."""
+    """Returns the manifest of a recording that is about to begin."""
     recorder: Recorder = {
         "pid": os.getpid(),
         "start_time": process_start_time(os.getpid()),
@@ -77,7 +77,7 @@ def first_manifest(
 
 
 def add_devices(manifest: Manifest) -> None:
-    """Put into the manifest what was attached and mounted since it was made."""
+    """Adds devices and mounts that have appeared since the manifest was made."""
     mounts, disks = manifest["mounts"], manifest["disks"]
     mounted, attached = {mount["dev"] for mount in mounts}, {disk.get("dev") for disk in disks}
     mounts += [mount for mount in environment.mounts() if mount["dev"] not in mounted]
@@ -88,7 +88,7 @@ def add_devices(manifest: Manifest) -> None:
 
 
 def add_containers(manifest: Manifest) -> None:
-    """Put into the manifest the containers that have run so far, where a daemon tells."""
+    """Adds the containers that have run so far to the manifest, if a Docker daemon answers."""
     before = {container["id"]: container for container in manifest.get("containers", [])}
     begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
     found = containers_since(begun / 1e9, before or None)
@@ -97,7 +97,7 @@ def add_containers(manifest: Manifest) -> None:
 
 
 def note_end(folder: Path, manifest: Manifest, stats: Stats, ended_by: str, end_ns: int) -> None:
-    """Put into the manifest how the capture ended."""
+    """Adds the end of the capture to the manifest."""
     manifest["clock"]["end_ns"] = end_ns
     manifest["state"] = "captured"
     manifest["complete"] = ended_by not in (DISK, ERROR, "killed")
@@ -108,20 +108,20 @@ def note_end(folder: Path, manifest: Manifest, stats: Stats, ended_by: str, end_
 
 
 def cpu_s() -> float:
-    """Processor time of this process so far."""
+    """Returns the CPU time in s that this process has used so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return round(usage.ru_utime + usage.ru_stime, 3)
 
 
 def max_rss_bytes() -> int:
-    """The most memory that this process has held so far."""
+    """Returns the peak memory in bytes of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def add_cost(folder: Path, manifest: Manifest, others_s: float) -> Manifest:
-    """Put into the manifest what the recorder itself has used; OSError passes through.
+    """Adds the recorder's own cost to the manifest and writes it. Raises OSError.
 
-    `others_s`: CPU time of its own processes, but for perf's.
+    `others_s` is the CPU time in s of the recorder's other processes, except perf.
     """
     usage = resource.getrusage(resource.RUSAGE_SELF)
     written = {

@@ -1,4 +1,4 @@
-"""What ends a recording, and how its command ends with it or after it."""
+"""The end of a recording and of its command."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tracer.targets import Target
 
 _TICK_S = 0.25
 _GRACE_S = 10.0
-"""How long a command may take to end after SIGTERM."""
+"""Time in s that a command has to end after SIGTERM."""
 
 
 @dataclass
 class Running:
-    """All that takes part in a recording while events are let in."""
+    """All parts of a recording while events are recorded."""
 
     options: Options
     place: Path
-    """Where the trace is reached (`Output.place`)."""
+    """Path of the trace directory (`Output.place`)."""
     targets: list[Target]
     launch: Launch | None
     capture: Capture
@@ -47,7 +47,7 @@ class Running:
 
 
 def until_the_end(running: Running) -> str:
-    """Wait for whatever ends the recording; returns its name."""
+    """Waits until something ends the recording. Returns the reason (manifest key `ended_by`)."""
     options, targets, launch = running.options, running.targets, running.launch
     perf, members, signals = running.perf, running.members, running.signals
     drain = running.capture.drain
@@ -85,7 +85,7 @@ def until_the_end(running: Running) -> str:
 
 
 class _Ends:
-    """The ends of targets: of those that end with a process, its pidfd tells, at no cost."""
+    """Watches the ends of targets. Pidfds report the ends of single processes at no cost."""
 
     def __init__(self, targets: list[Target]) -> None:
         self._others: list[Target] = []
@@ -93,13 +93,13 @@ class _Ends:
         for target in targets:
             fd = None
             if target.ends_with is not None:
-                with contextlib.suppress(OSError):  # it has just ended, or the kernel has none
+                with contextlib.suppress(OSError):  # it has just ended, or there are no pidfds
                     fd = os.pidfd_open(target.ends_with)
             if fd is not None and target.alive:
                 self._pidfds.append(fd)
                 continue
             self._others.append(target)
-            if fd is not None:  # of another process, which has its number now
+            if fd is not None:  # the pid now belongs to another process
                 os.close(fd)
 
     def __enter__(self) -> _Ends:
@@ -111,7 +111,7 @@ class _Ends:
 
     @property
     def awaited(self) -> list[int]:
-        """Descriptors that can be read once a process ends; of those that still run."""
+        """Pidfds of targets that still run. A pidfd becomes readable when its process ends."""
         poll = select.poll()
         for fd in self._pidfds:
             poll.register(fd, select.POLLIN)
@@ -119,16 +119,16 @@ class _Ends:
         return [fd for fd in self._pidfds if fd not in ended]
 
     def all(self) -> bool:
-        """Tell whether every target has ended."""
+        """Returns whether every target has ended."""
         return not self.awaited and not any(target.alive for target in self._others)
 
 
 def end_command(launch: Launch, signals: Signals) -> None:
-    """End a command whose recording is over, with what ended the recording or SIGTERM."""
+    """Ends the command with the signal that ended the recording, or else with SIGTERM."""
     number = signals.received or signal.SIGTERM
     deadline = time.monotonic() + _GRACE_S
     if number == signal.SIGINT:
-        # At a terminal Ctrl-C has reached the command, too.
+        # On a terminal, Ctrl-C also reaches the command.
         while launch.poll() is None and time.monotonic() < deadline - _GRACE_S + 0.3:
             time.sleep(0.01)
     launch.signal(number)
@@ -139,7 +139,7 @@ def end_command(launch: Launch, signals: Signals) -> None:
 
 
 def let_end(launch: Launch, signals: Signals) -> int:
-    """Wait for a command that outlives its recording, passing on what it is sent meanwhile."""
+    """Waits for a command that outlives its recording, and forwards signals to it."""
     while launch.poll() is None:
         for number in signals.take():
             launch.signal(number)

@@ -1,4 +1,4 @@
-"""What the machine was like: what a reader needs to understand the numbers elsewhere."""
+"""The machine at the time of the recording: hardware, kernel, mounts, disks, threads."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _VM = (
 )
 
 _UPPER = re.compile(rb"(?:^|,)upperdir=(/[^,]*)")
-"""Finds, in an overlay's options, the folder that it writes to."""
+"""Matches an overlay's upper folder in its mount options."""
 
 
 def tool() -> Tool:
-    """Versions of what writes the trace."""
+    """Returns the versions of the software that writes the trace."""
     versions = {}
     for name in ("numba", "numpy", "pyarrow"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -49,7 +49,7 @@ def tool() -> Tool:
 
 
 def host() -> Host:
-    """The machine."""
+    """Returns the machine's facts for the manifest."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "hostname": platform.node(),
@@ -64,7 +64,7 @@ def host() -> Host:
 
 
 def _cpu_model() -> str | None:
-    """As /proc/cpuinfo names the first CPU; None where it does not, as on most of Arm."""
+    """Returns the first CPU's model from /proc/cpuinfo; None if absent, as on most Arm."""
     for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "Model"):
@@ -73,12 +73,12 @@ def _cpu_model() -> str | None:
 
 
 def kernel() -> Kernel:
-    """The kernel's release and version."""
+    """Returns the kernel's release and version."""
     return {"release": platform.release(), "version": platform.version()}
 
 
 def realtime_offset_ns() -> int:
-    """CLOCK_REALTIME less CLOCK_MONOTONIC, read as closely as can be."""
+    """Returns CLOCK_REALTIME minus CLOCK_MONOTONIC, from the fastest of five readings."""
     best: tuple[int, int] | None = None
     for _ in range(5):
         before = time.monotonic_ns()
@@ -91,7 +91,7 @@ def realtime_offset_ns() -> int:
 
 
 def vm() -> dict[str, int]:
-    """The sysctls that steer write-back; what this kernel lacks is absent."""
+    """Returns the sysctls that control write-back; sysctls that this kernel lacks are absent."""
     found = {}
     for name in _VM:
         with contextlib.suppress(OSError, ValueError):
@@ -100,7 +100,7 @@ def vm() -> dict[str, int]:
 
 
 def mounts() -> list[Mount]:
-    """Mounted file systems with their devices (MAJOR:MINOR)."""
+    """Returns the mounted file systems with their devices (MAJOR:MINOR)."""
     found: list[Mount] = []
     mounted = read_mounts()
     for mount in mounted:
@@ -123,7 +123,7 @@ def _text(name: bytes) -> str:
 
 
 def btrfs() -> list[Btrfs]:
-    """Mounted btrfs file systems, whose names in events are no block device's.
+    """Returns the mounted btrfs file systems. Events do not name them by a block device.
 
     Kernel: fs/btrfs/sysfs.c.
     """
@@ -148,7 +148,7 @@ def btrfs() -> list[Btrfs]:
 
 
 def disks() -> list[Disk]:
-    """Block devices: number, name, scheduler, what lies below them."""
+    """Returns the block devices: number, name, scheduler, and the devices below."""
     found: list[Disk] = []
     mounted = read_mounts()
     for path in sorted(Path("/sys/class/block").glob("*")):
@@ -182,9 +182,9 @@ def disks() -> list[Disk]:
 
 
 def _device_of(path: bytes, mounted: list[MountPoint]) -> str | None:
-    """A block device's own number, or that of the file system that another file lies on.
+    """Returns a block device's own number, or the device of the file system that holds a file.
 
-    No file system is asked that may not answer. None: there is no such file.
+    File systems that may never answer are not asked. Returns None if the file does not exist.
     """
     dev = device_of(mounted, path)
     if dev is not None:
@@ -195,7 +195,7 @@ def _device_of(path: bytes, mounted: list[MountPoint]) -> str | None:
         return None
     if stat.S_ISBLK(status.st_mode):
         return _numbers(status.st_rdev)
-    # A file of btrfs has its subvolume's number, which no mount and no event has.
+    # A btrfs file has the number of its subvolume, which no mount and no event uses.
     lies = mount_of(mounted, os.path.realpath(path))
     known = {mount.dev for mount in mounted}
     dev = _numbers(status.st_dev)
@@ -207,7 +207,7 @@ def _numbers(device: int) -> str:
 
 
 def threads() -> list[tuple[int, int, int, str, str | None]]:
-    """Every thread that lives: (tid, pid, ppid, comm, cgroup path)."""
+    """Returns every live thread: (tid, pid, ppid, comm, cgroup path)."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -229,13 +229,13 @@ def threads() -> list[tuple[int, int, int, str, str | None]]:
 
 
 def _plain(comm: str) -> str:
-    """A thread's name as events have it: /proc adds to a kworker's what it works on."""
+    """Returns a thread's name as in events: /proc appends the current work of a kworker."""
     match = re.match(r"^(kworker/u?\d+:\d+H?)[-+]", comm)
     return match[1] if match else comm
 
 
 def _cgroup(pid: int) -> str | None:
-    """The cgroup path: of the unified hierarchy, or the longest of a version 1 controller."""
+    """Returns the longest cgroup path of a process, over all hierarchies; None if it is gone."""
     try:
         paths = [line.split(":", 2)[2] for line in lines(f"/proc/{pid}/cgroup") if line]
     except OSError:

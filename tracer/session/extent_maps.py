@@ -1,4 +1,4 @@
-"""Where files lie on their device, asked of the file system.
+"""Maps files to their places on the device, through the file system's FIEMAP.
 
 Kernel: Documentation/filesystems/fiemap.rst; fs/xfs/libxfs/xfs_fs.h.
 """
@@ -22,7 +22,7 @@ _EXTENT = struct.Struct("=QQQ16xI12x")
 _AT_ONCE = 256
 _LAST = 0x1
 _NOWHERE = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200
-"""Not known, not yet allocated, encoded, encrypted, not aligned, or amid metadata."""
+"""Flags: unknown, not yet allocated, encoded, encrypted, not aligned, or inline in metadata."""
 
 _XFS_GEOMETRY = 0x8100587E
 """_IOR('X', 126, struct xfs_fsop_geom)."""
@@ -34,11 +34,11 @@ _KINDS = (b"ext2", b"ext3", b"ext4", b"xfs")
 
 
 def extents(fd: int, most: int) -> Iterator[tuple[int, int, int]]:
-    """(byte in the file, byte on the device, length) of a regular file's extents, `most` at most.
+    """Yields at most `most` extents of a regular file: (byte in file, byte on device, length).
 
-    `fd` may be one of O_PATH. Left out is what lies nowhere that a write could be told by: inline,
-    compressed, not yet allocated. OSError where the file cannot be read or the file system cannot
-    be asked.
+    `fd` may be an O_PATH descriptor. Extents without a usable place on the device are left out:
+    inline, compressed, not yet allocated. OSError if the file cannot be read or the file system
+    does not support FIEMAP.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     file = os.open(f"/proc/self/fd/{fd}", flags)
@@ -66,7 +66,7 @@ def extents(fd: int, most: int) -> Iterator[tuple[int, int, int]]:
 
 
 def file_systems(but: Collection[str] = ()) -> list[FileSystem]:
-    """How the mounted ext and xfs count their blocks, but for those of some devices."""
+    """Returns the block sizes of mounted ext and xfs file systems, except for devices in `but`."""
     found: dict[str, FileSystem] = {}
     mounts = read_mounts()
     for mount in mounts:

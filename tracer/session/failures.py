@@ -1,4 +1,4 @@
-"""Errors of the files that a recording goes to: a full disk, and what is no full disk."""
+"""Errors in writing or reading a recording's files: a full disk, and all others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from probes.errors import TracerError
 
 DISK, ERROR = "disk", "error"
-"""What ended a recording, in its manifest: no space for it, or another error of a file."""
+"""Values of `ended_by` in the manifest: no disk space, or another error of a file."""
 
 _FULL = {
     errno.ENOSPC: ("the disk of {} is full", "free space"),
@@ -16,20 +16,20 @@ _FULL = {
 }
 _MENDS = {
     errno.EFBIG: "allow longer files (ulimit -f unlimited) or limit the trace (--max-size)",
-    errno.EIO: "see what the kernel says of the device (dmesg)",
-    errno.EROFS: "see why it was made read-only (dmesg), and mount it again",
-    errno.ESTALE: "see whether the file server still serves it",
-    errno.ENODEV: "see whether the device is still there",
+    errno.EIO: "read the kernel's messages about the device (dmesg)",
+    errno.EROFS: "find out why it became read-only (dmesg), and remount it",
+    errno.ESTALE: "check that the file server still exports it",
+    errno.ENODEV: "check that the device is still attached",
 }
 
 
 def ended_by_error(error: OSError) -> str:
-    """DISK where there was no space for a file, else ERROR."""
+    """Returns DISK if there was no space for a file, else ERROR."""
     return DISK if error.errno in _FULL else ERROR
 
 
 def unwritten(folder: Path, error: OSError) -> TracerError:
-    """The error for the user: what became of the recording in `folder`, and the mend."""
+    """Returns the error for the user: the state of the recording in `folder`, and the mend."""
     kept = f"see it with: tracer info {folder}"
     if error.errno in _FULL:
         what, mend = _FULL[error.errno]
@@ -37,4 +37,4 @@ def unwritten(folder: Path, error: OSError) -> TracerError:
     else:
         what = f"the recording in {folder} ended early: {error.strerror or error}"
         mend = _MENDS.get(error.errno or 0, "")
-    return TracerError(what, f"what was captured is kept; {mend + ', then ' if mend else ''}{kept}")
+    return TracerError(what, f"the captured data is kept; {mend + ', then ' if mend else ''}{kept}")

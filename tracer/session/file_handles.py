@@ -1,4 +1,4 @@
-"""Files by inode number, and when they were made: system calls that Python has not."""
+"""Opens files by inode number and reads their birth time: system calls that Python lacks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _BULKSTAT_BYTES, _BULKSTAT_GEN_AT = 256, 64
 
 
 def open_inode(mount_fd: int, kind: bytes, ino: int, root: int | None = None) -> int:
-    """A descriptor (O_PATH) of inode `ino` of the file system that `mount_fd` is a folder of.
+    """Returns a descriptor (O_PATH) of inode `ino` in the file system of the folder `mount_fd`.
 
-    `kind` is its type, `root` the subvolume on btrfs. Nothing is opened for reading: a device or
-    a FIFO stays untouched. OSError: ESTALE where there is no such inode, EOPNOTSUPP where the
-    file system cannot be asked so, EPERM without CAP_DAC_READ_SEARCH.
+    `kind` is the file system's type, `root` the subvolume on btrfs. Nothing is opened for reading,
+    so devices and FIFOs are not affected. OSError: ESTALE if the inode does not exist, EOPNOTSUPP
+    if the file system has no handles, EPERM without CAP_DAC_READ_SEARCH.
     """
-    # A generation of 0 is any, but on xfs.
+    # Generation 0 matches any generation, except on xfs.
     if kind == b"xfs":
         what, handle = _XFS_INO64_GEN, struct.pack("=QI", ino, _xfs_generation(mount_fd, ino))
     elif kind == b"btrfs" and root is not None:
@@ -53,14 +53,14 @@ def _xfs_generation(mount_fd: int, ino: int) -> int:
     fcntl.ioctl(mount_fd, _XFS_IOC_BULKSTAT, reply)
     found = struct.unpack_from("=Q", reply, _BULKSTAT_HEAD.size)[0]
     if _BULKSTAT_HEAD.unpack_from(reply)[3] != 1 or found != ino:
-        # The next one that there is.
+        # The reply describes the next existing inode.
         raise os_error(errno.ESTALE)
     generation: int = struct.unpack_from("=I", reply, _BULKSTAT_HEAD.size + _BULKSTAT_GEN_AT)[0]
     return generation
 
 
 def birth_ns(fd: int) -> int | None:
-    """When the file was made, ns of CLOCK_REALTIME; None where the file system does not tell."""
+    """Returns a file's birth time in ns of CLOCK_REALTIME; None if it is unknown."""
     statx = getattr(libc(), "statx", None)
     if statx is None:
         return None

@@ -1,7 +1,7 @@
-"""A process that waits beside the recorder and, should that be killed, saves what it had not.
+"""A process that waits beside the recorder and saves the undrained events if the recorder dies.
 
-The kernel's buffers are held by descriptors and mappings. A process forked from the recorder
-holds them as well, so that they outlive it.
+Descriptors and mappings keep the kernel's buffers alive. A process forked from the recorder holds
+them as well, so the buffers outlive the recorder.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tracer.session.signals import HANDLED
 
 
 class Guardian:
-    """A forked process; `dismiss` ends it, and the death of this process sets it to work."""
+    """A forked process. `dismiss` ends it; the death of this process makes it save the data."""
 
     def __init__(self, hold: Callable[[], None], rescue: Callable[[], None]) -> None:
-        """Fork, before there are threads. The child calls `hold` now and `rescue` if need be.
+        """Forks, before there are threads. The child calls `hold` now and `rescue` if needed.
 
-        Returns when the child holds what it needs; where it cannot, `pid` is None.
+        Returns when the child is ready. `pid` is None if the child could not be started.
         """
         waits, self._ends = os.pipe2(os.O_CLOEXEC)
         holds, held = os.pipe2(os.O_CLOEXEC)
@@ -31,7 +31,7 @@ class Guardian:
         self.pid: int | None = None
         try:
             self.pid = os.fork()
-        except OSError:  # no more processes for this user
+        except OSError:  # this user may start no more processes
             for fd in (waits, self._ends, holds, held):
                 os.close(fd)
             return
@@ -50,7 +50,7 @@ class Guardian:
         self, waits: int, held: int, hold: Callable[[], None], rescue: Callable[[], None]
     ) -> NoReturn:
         try:
-            for number in (*HANDLED, signal.SIGQUIT):  # the recorder's to answer
+            for number in (*HANDLED, signal.SIGQUIT):  # only the recorder answers them
                 signal.signal(number, signal.SIG_IGN)
             os.setsid()
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -65,7 +65,7 @@ class Guardian:
             os._exit(0)
 
     def dismiss(self) -> None:
-        """End it; more than once does no harm."""
+        """Ends the guardian. Repeated calls do no harm."""
         if self.pid is None:
             return
         with contextlib.suppress(BrokenPipeError):  # it was killed

@@ -1,4 +1,4 @@
-"""Word from the kernel that a process was put into another cgroup, as soon as it is."""
+"""Reports processes that are put into another cgroup, as soon as they are, through ftrace."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _READ_BYTES = 64 << 10
 
 
 class Joins:
-    """A small tracefs instance of scope `joins`: its pipe can be read when a process was moved.
+    """A small tracefs instance of scope `joins`: its pipe becomes readable when a process moves.
 
-    What it says is not looked at: the cgroups themselves are.
+    Its events are not parsed; callers read the cgroups themselves.
     """
 
     def __init__(self) -> None:
-        """Make and start it. Where the kernel has no such event, `fd` is None."""
+        """Makes and starts the instance. `fd` is None if the kernel lacks the event."""
         self._instance = Instance("joins")
         self.fd: int | None = None
         try:
             if self._instance.has_event(_EVENT):
                 self._instance.set_buffer(_BUFFER_KIB)
-                with contextlib.suppress(FileNotFoundError):  # before buffer_percent: at once
+                with contextlib.suppress(FileNotFoundError):  # older kernels wake readers at once
                     self._instance.write("buffer_percent", "0")
                 self._instance.enable_event(_EVENT)
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -36,13 +36,13 @@ class Joins:
             raise
 
     def clear(self) -> None:
-        """Read what is there, so that the pipe is readable at the next move, not before."""
+        """Reads all events, so that the pipe becomes readable only at the next move."""
         with contextlib.suppress(BlockingIOError):
             while self.fd is not None and os.read(self.fd, _READ_BYTES):
                 pass
 
     def close(self) -> None:
-        """Close the pipe and remove the instance."""
+        """Closes the pipe and removes the instance."""
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None

@@ -1,7 +1,7 @@
-"""A command that is started but waits, before its exec, until tracing is on.
+"""A command that is forked but waits, before its exec, until tracing is on.
 
-The child is forked while the recorder has no threads yet and blocks on a pipe. Should the
-recorder die, the pipe ends and so does the child: nothing is left stopped.
+The recorder forks the child before it has threads. The child blocks on a pipe. If the recorder
+dies, the pipe closes and the child ends too, so no stopped process remains.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class Launch:
     """A command, forked and waiting."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Fork. Raises UsageError where there is no such program."""
+        """Forks. Raises UsageError if the program does not exist."""
         program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
             raise UsageError(
-                f"there is no program {command[0]!r} that can be run",
-                "give its path, and check that it may be executed",
+                f"there is no program {command[0]!r} that can be executed",
+                "give its path, and check its execute permission",
             )
         self.command = list(command)
         self._go_read, self._go_write = os.pipe2(os.O_CLOEXEC)
         self._error_read, self._error_write = os.pipe2(os.O_CLOEXEC)
         sys.stdout.flush()
         sys.stderr.flush()
-        # The recorder holds some files a CPU; what it takes for that, its child does not inherit.
+        # The recorder raises its limit of open files; the child gets the original limit.
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.pid = os.fork()
         if self.pid == 0:
@@ -45,17 +45,17 @@ class Launch:
         os.close(self._error_write)
         self.status: int | None = None
         self.usage: resource.struct_rusage | None = None
-        """What it and its children had used, once it has ended."""
+        """Resources that the command and its children used, once it has ended."""
 
     def _child(self, program: str, environment: Mapping[str, str]) -> None:
-        """Wait for the word, then become the command. Never returns."""
+        """Waits for `go`, then becomes the command. Never returns."""
         try:
             os.close(self._go_write)
             os.close(self._error_read)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # that Python ignores
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
                 signal.signal(number, signal.SIG_DFL)
             for number in HANDLED:
-                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+                if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
                     signal.signal(number, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
             if os.read(self._go_read, 1) == b"":
@@ -69,11 +69,11 @@ class Launch:
 
     @property
     def started(self) -> bool:
-        """Whether it was let go."""
+        """True after `go`."""
         return self._go_write < 0
 
     def go(self) -> None:
-        """Let the command run. Raises UsageError where its exec fails."""
+        """Lets the command run. Raises UsageError if its exec fails."""
         os.write(self._go_write, b"g")
         os.close(self._go_write)
         self._go_write = -1
@@ -86,24 +86,24 @@ class Launch:
             mend = (
                 "a script needs a #! line"
                 if number == errno.ENOEXEC
-                else "check its rights and its interpreter"
+                else "check its permissions and its interpreter"
             )
             raise UsageError(f"{self.command[0]} could not be run: {os.strerror(number)}", mend)
 
     def forget(self) -> None:
-        """In a process forked from the recorder: leave the command to the recorder alone."""
+        """Closes the pipes in a process forked from the recorder."""
         for fd in (self._go_write, self._error_read):
             if fd >= 0:
                 os.close(fd)
 
     def poll(self) -> int | None:
-        """Exit status as a shell gives it, or None while it runs."""
+        """Returns the exit status as a shell gives it, or None while the command runs."""
         if self.status is None:
             self._reap(os.WNOHANG)
         return self.status
 
     def wait(self) -> int:
-        """Wait for the end; exit status as a shell gives it."""
+        """Waits for the end. Returns the exit status as a shell gives it."""
         while self.status is None:
             self._reap(0)
         return self.status
@@ -117,12 +117,12 @@ class Launch:
         self.status = code if code >= 0 else 128 - code
 
     def signal(self, number: int) -> None:
-        """Send a signal, if it still runs."""
+        """Sends a signal, if the command still runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def abandon(self) -> None:
-        """End the command without waiting for what it does; harmless where it has ended."""
+        """Ends the command without waiting for its clean-up. Harmless if it has ended."""
         if self._error_read >= 0:
             os.close(self._error_read)
             self._error_read = -1

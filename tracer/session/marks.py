@@ -1,4 +1,4 @@
-"""The marks that targets leave: handed to a command, found in the environment of a process."""
+"""Collects the targets' marks: in a command's folder, and in folders named by environments."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ from tracer.targets import Target, threads
 
 _UIDS = re.compile(r"^Uid:(.*)$", re.MULTILINE)
 _MAX_BYTES = 16 << 20
-"""Of one file: a writer begins another after 256 KiB."""
+"""Most bytes of one file: a writer begins another after 256 KiB."""
 _MAX_TOTAL = 4 << 30
-"""Of all files together: 64 million marks."""
+"""Most bytes of all files together: 64 million marks."""
 _MAX_OF_PID = 100
-"""Processes of one pid that are looked for, in one folder."""
+"""Most processes per pid that are searched for in one folder."""
 _MAX_ENVIRONMENT = 4 << 20
 _PIECE = 1 << 18
 _SECONDS = 2.0
-"""Until a folder of theirs is open."""
+"""Timeout in s for opening a target's folder."""
 _SECONDS_IN_ALL = 10.0
-"""For folders that do not open: a target may have any number of processes that name one."""
+"""Timeout in s for all folders that do not open: any number of processes may name one."""
 _LEAST_REST_S = 0.005
 _REST = 10
-"""The recorder rests for so many times a look's CPU time: it takes some 10 % of a CPU at most."""
+"""The recorder rests for this multiple of a look's CPU time, so it takes about 10 % of a CPU."""
 _AGAIN_S = 1.0
-"""Until it looks again though no file was made."""
+"""Time in s after which the recorder looks again even if no file was made."""
 _UNREADABLE = "their folder cannot be read"
 _TOO_MANY = "too many files"
 
 
 def environment_for(folder: Path, automatic: bool, cuda_sync: bool = False) -> dict[str, str]:
-    """The environment of a command whose marks go to `folder`.
+    """Returns the environment of a command that writes its marks to `folder`.
 
-    With `automatic`, PyTorch in it marks its phases by itself; with `cuda_sync`, it waits for the
-    GPU where it marks a computation.
+    With `automatic`, PyTorch marks its phases by itself; with `cuda_sync`, it synchronizes with
+    the GPU at each mark of a computation.
     """
     environment = {**os.environ, MARKS_ENV: str(folder)}
     if automatic:
@@ -77,9 +77,9 @@ def environment_for(folder: Path, automatic: bool, cuda_sync: bool = False) -> d
 class Marks:
     """The marks of targets: of a command in `live`, of others in folders of their own.
 
-    Whoever is recorded may write anything into those folders. What is found there is copied into
-    `folder`, which is the recorder's, file by file and up to limits; each file that is left out is
-    counted, by reason (`store.left_out`).
+    Targets may write anything into those folders. The recorder copies the marks file by file, up
+    to limits, into its own folder `folder`, and counts each file that it leaves out, by reason
+    (`store.left_out`).
     """
 
     def __init__(self, folder: Path, live: Path) -> None:
@@ -90,7 +90,7 @@ class Marks:
         self._begun = time.monotonic_ns()
         self._theirs: dict[tuple[int, int], MarksFolder] = {}
         self.marking: set[int] = set()
-        """Processes that mark by themselves, and need not be looked into from outside."""
+        """Processes that mark by themselves, so that uprobes are not needed for them."""
         self._names: Lines | None = None
         self._watch: Watch | None = None
         self._rests_until = 0.0
@@ -98,7 +98,7 @@ class Marks:
         self._waited_s = 0.0
 
     def find(self, targets: list[Target]) -> None:
-        """Open the marks folders that processes of the targets have in their environment."""
+        """Opens the marks folders named in the environments of the targets' processes."""
         for target in targets:
             if target.kind in ("command", "machine"):
                 continue
@@ -118,11 +118,11 @@ class Marks:
                 self._watch.add(folder.fd)
 
     def _open_of(self, target: Target, pid: int) -> None:
-        """Open the folder that the environment of a process names: the first of several."""
+        """Opens the folder that a process's environment names first."""
         try:
             with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
                 environment = (file.read(_MAX_ENVIRONMENT) or b"").split(b"\0")
-        except OSError:  # it has ended, or is not this user's
+        except OSError:  # the process has ended or belongs to another user
             return
         prefix = f"{MARKS_ENV}=".encode()
         inside = next((entry for entry in environment if entry.startswith(prefix)), prefix)
@@ -130,14 +130,14 @@ class Marks:
             return
         try:
             self._open(target, pid, os.fsdecode(inside[len(prefix) :]))
-        except FileNotFoundError:  # nobody can have marked there
+        except FileNotFoundError:  # there are no marks in a missing folder
             pass
         except (OSError, ValueError):
             self._lost["their folder cannot be opened"] += 1
 
     @property
     def readable(self) -> list[int]:
-        """What can be read when it is time to look: nothing while `look` rests."""
+        """Descriptors that become readable when it is time to look; none while `look` rests."""
         watched = self._watch is not None and self._watch.fd is not None
         if self._watch is None or not watched or time.monotonic() < self._rests_until:
             return []
@@ -145,12 +145,12 @@ class Marks:
 
     @property
     def rest_s(self) -> float | None:
-        """The time until `readable` is worth waiting for; None: it is, now."""
+        """Time in s until the end of the rest; None if `look` does not rest."""
         left = self._rests_until - time.monotonic()
         return left if left > 0 and self._watch is not None else None
 
     def _open(self, target: Target, pid: int, inside: str) -> None:
-        """A folder as the process sees it, which may live in a container."""
+        """Opens a folder as the process sees it, possibly inside a container."""
         find = partial(open_in_root, pid, inside, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if self._waited_s >= _SECONDS_IN_ALL:
@@ -182,10 +182,9 @@ class Marks:
         self.marking.add(pid)
 
     def look(self) -> None:
-        """Write down which of this machine's processes has begun to mark, where others count.
+        """Notes the pids on this machine of processes that mark under other pids.
 
-        It looks no sooner than some time after the last look: whoever is recorded may make files
-        as fast as it can.
+        Rests some time after each look, because targets may make files as fast as they can.
         """
         now = time.monotonic()
         if now < self._rests_until or self._names is None:
@@ -198,14 +197,14 @@ class Marks:
             self._watch.clear()
         for folder in self._theirs.values():
             if folder.foreign:
-                with contextlib.suppress(OSError):  # counted by `collect`, which reads it again
+                with contextlib.suppress(OSError):  # `collect` reads it again and counts the error
                     self._name(folder, folder.named)
         now = time.monotonic()
         self._rests_until = now + max(_LEAST_REST_S, _REST * (time.thread_time() - begun))
         self._looks_again = now + _AGAIN_S
 
     def _name(self, folder: MarksFolder, but: Collection[str] = ()) -> None:
-        """Look for the processes of a folder's files, `but` those that are known."""
+        """Finds the pids of a folder's files, except for the processes in `but`."""
         if self._names is None:
             return
         members: dict[int, set[int]] = {}
@@ -223,7 +222,7 @@ class Marks:
         tids: dict[int, list[tuple[int, int]]] = {}
         for process, own in asked.items():
             alike = members[own]
-            if len(alike) > 1:  # containers that count alike, and share a folder
+            if len(alike) > 1:  # containers with equal pids that share a folder
                 alike = {pid for pid in alike if process in mapped(pid)}
             for pid in alike:
                 if pid not in tids:
@@ -236,10 +235,10 @@ class Marks:
         self._names.add([(escaped(process), own, pid, named)])
 
     def collect(self) -> None:
-        """Copy what was found into the trace."""
+        """Copies the marks into the trace."""
         for folder in self._theirs.values():
             try:
-                if folder.foreign:  # with the threads that have come since
+                if folder.foreign:  # include the threads made since the last look
                     self._name(folder)
                 self._copy_all(folder.fd, folder)
             except OSError:
@@ -253,7 +252,7 @@ class Marks:
             finally:
                 os.close(fd)
         except FileNotFoundError:
-            pass  # there is no command, or a recorder that was killed had collected already
+            pass  # there is no command, or a killed recorder had already collected
         except OSError:
             self._lost[_UNREADABLE] += 1
         sentences = {f"files of marks left out: {why}": n for why, n in self._lost.items()}
@@ -265,13 +264,13 @@ class Marks:
             self._watch.close()
 
     def _copy_all(self, fd: int, folder: MarksFolder | None = None) -> None:
-        """Copy the marks and notes in an open folder; of `folder`, those of its processes now."""
+        """Copies the marks and notes in an open folder; with `folder`, only the recording's."""
         count = 0
 
         def wanted() -> Iterator[tuple[int, str]]:
             nonlocal count
             for match in mark_files(fd, MOST_ENTRIES):
-                # The folder may hold files of earlier runs, of others with the same pids.
+                # The folder may hold files of earlier runs and of processes with the same pids.
                 if folder is None or folder.holds_now(match, self._begun):
                     count += 1
                     yield int(match["ns"]), match[0]
@@ -281,7 +280,7 @@ class Marks:
             self._lost[_TOO_MANY] += count - len(found)
         with os.scandir(fd) as entries:
             if next(itertools.islice(entries, MOST_ENTRIES, None), None) is not None:
-                self._lost["more names than are looked at"] += 1
+                self._lost["too many names in the folder"] += 1
         for _, name in found:
             self._copy(fd, name, folder)
             pid, _, ns = name.partition("-")
@@ -290,7 +289,7 @@ class Marks:
                 self._write_name(process, int(pid), UNKNOWN_PID, [])
 
     def _copy(self, fd: int, name: str, folder: MarksFolder | None) -> None:
-        """Copy a file up to the space that is kept for marks to come."""
+        """Copies a file up to the unused space at its end."""
         try:
             with open_regular(name, fd) as source:
                 status = os.fstat(source.fileno())
@@ -318,11 +317,11 @@ class Marks:
 
 
 def _until_zeros(file: BinaryIO) -> bytes:
-    """What is in a file before the zeros at its end, in whole records; bounded by `_MAX_BYTES`."""
+    """Returns a file's whole records before the zeros at its end; at most `_MAX_BYTES`."""
     pieces = []
     for _ in range(_MAX_BYTES // _PIECE):
         piece = file.read(_PIECE)
-        if not piece.strip(b"\0"):  # a writer allocates no more than this ahead
+        if not piece.strip(b"\0"):  # a writer allocates no more than one piece ahead
             break
         pieces.append(piece)
     data = b"".join(pieces)
@@ -331,7 +330,7 @@ def _until_zeros(file: BinaryIO) -> bytes:
 
 
 def _users(pid: int) -> set[int]:
-    """The user ids that a process has, real and effective."""
+    """Returns a process's user ids, real and effective."""
     with contextlib.suppress(OSError):
         found = _UIDS.search(Path(f"/proc/{pid}/status").read_text(errors="replace"))
         return set(map(int, found[1].split())) if found else set()

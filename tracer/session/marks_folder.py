@@ -1,4 +1,4 @@
-"""A folder that targets mark into: which of its files come from processes of the recording."""
+"""A folder with the targets' marks, and the choice of the files that belong to the recording."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tracer.targets import Target
 
 MOST_FILES = 100_000
 MOST_ENTRIES = 1_000_000
-"""Names looked at in one folder."""
+"""Names read in one folder, at most."""
 _MOST_MAPPED = 1000
-"""Files of marks that one process has mapped."""
+"""Files of marks mapped by one process, at most."""
 
 _NAME = re.compile(
     rf"^(?P<process>(?P<pid>\d{{1,10}})-(?P<ns>\d{{1,20}}))"
@@ -30,44 +30,44 @@ _OWN_PIDS = re.compile(r"^NSpid:(.*)$", re.MULTILINE)
 
 @dataclass
 class MarksFolder:
-    """A folder that targets mark into, kept open so that it outlives their processes.
+    """A folder with the targets' marks, kept open so that it outlives their processes.
 
-    It may hold files of earlier runs, also of earlier boots, with the same pids. No wall clock
-    tells them apart, since a clock may be set. A file of the recording is one that a process of
-    the targets has mapped at the start, or one that was not there then.
+    It may hold files of earlier runs and earlier boots with the same pids. The wall clock cannot
+    distinguish them, because it may be set. A file belongs to the recording if a process of the
+    targets had it mapped at the start, or if it did not exist then.
     """
 
     fd: int
     targets: list[Target]
     foreign: bool
-    """Whether its processes count pids in a namespace of their own."""
+    """True if the folder's processes are in another pid namespace."""
     users: set[int] = field(default_factory=set)
-    """Whose files are theirs."""
+    """User ids of the processes; files of other users are not copied."""
     processes: dict[int, set[int]] = field(default_factory=dict)
-    """Pids of those at the start, by their own count."""
+    """The processes at the start: their own pids to the pids of this machine."""
     named: set[str] = field(default_factory=set)
-    """Processes, as their files are called, whose pids on this machine have been found."""
+    """Processes, as in file names, whose pids on this machine were found."""
     _mapped: set[str] = field(default_factory=set)
-    """Processes, as their files are called, that had files mapped at the start."""
+    """Processes, as in file names, that had marks files mapped at the start."""
     _before: set[str] = field(default_factory=set)
-    """Others that had files here then, but could be taken for processes of the recording."""
+    """Other processes with files at the start that look like processes of the recording."""
     _full: bool = False
 
     def remember(self, begun_ns: int) -> bool:
-        """Note what is here before the recording; True where that is too much to remember."""
+        """Notes the files before the recording. Returns True if there are too many to note."""
         for match in mark_files(self.fd, MOST_ENTRIES):
             if int(match["pid"]) in self.processes or int(match["ns"]) >= begun_ns:
                 if len(self._before) >= MOST_FILES:
                     self._full = True
                     break
                 self._before.add(match["process"])
-        # After that: what is mapped by then need not have been there.
+        # Read the mappings after the listing: a file mapped by now may be newer than the listing.
         for pid in set().union(*self.processes.values()):
             self._mapped |= mapped(pid)
         return self._full
 
     def holds_now(self, match: re.Match[str], begun_ns: int) -> bool:
-        """Whether a file comes from a process that lived at the start or has begun since."""
+        """Returns whether a file's process lived at the start or has begun since."""
         process, own, ns = match["process"], int(match["pid"]), int(match["ns"])
         if process in self._mapped:
             return True
@@ -76,13 +76,13 @@ class MarksFolder:
         return own in self.processes or ns >= begun_ns
 
     def _in_lifetime(self, own: int, ns: int, begun_ns: int) -> bool:
-        """Whether a process that lived at the start had begun at a time before it."""
+        """Returns whether `ns` lies before the start, in the life of a process with that pid."""
         started = [process_start_ns(pid) for pid in self.processes.get(own, ())]
         return any(start is not None and start <= ns < begun_ns for start in started)
 
 
 def mark_files(fd: int, most: int) -> Iterator[re.Match[str]]:
-    """The names of marks and notes among the first `most` names in an open folder, matched.
+    """Yields the matched names of marks and notes, among the first `most` names of a folder.
 
     Groups: process (pid and time, as in the name), pid, ns.
     """
@@ -94,7 +94,7 @@ def mark_files(fd: int, most: int) -> Iterator[re.Match[str]]:
 
 
 def mapped(pid: int) -> set[str]:
-    """The processes, as their files are called, whose marks a process has mapped."""
+    """Returns the writers, as in file names, of the marks files that a process has mapped."""
     found: set[str] = set()
     with contextlib.suppress(OSError), Path(f"/proc/{pid}/maps").open(errors="replace") as lines:
         for line in lines:
@@ -105,9 +105,9 @@ def mapped(pid: int) -> set[str]:
 
 
 def own_pid(pid: int, process: int | None = None) -> int:
-    """What a process, or a thread of `process`, is called in its innermost pid namespace.
+    """Returns the pid of a process, or of a thread of `process`, in its innermost pid namespace.
 
-    The pid itself where it is gone.
+    Returns `pid` itself if the process is gone.
     """
     folder = f"/proc/{pid}" if process is None else f"/proc/{process}/task/{pid}"
     with contextlib.suppress(OSError, ValueError):

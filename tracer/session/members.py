@@ -1,7 +1,7 @@
-"""Which processes belong to the targets, as it changes while they are recorded.
+"""The processes that belong to the targets, as they change during a recording.
 
-What a target's own processes make, the kernel follows by itself. Processes that join otherwise
-(put into a cgroup, `docker exec` by a newer runc) are looked for, let in, and written down.
+The kernel itself follows the children of a target's processes. Processes that join otherwise (put
+into a cgroup, `docker exec` by a newer runc) are searched for, added to the filters, and listed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tracer.store.lists import MemberFacts
 from tracer.targets import Target, threads
 
 _LEAST_S = 0.005
-"""Between two looks: many processes may be moved at once."""
+"""Least time in s between two searches: many processes may be moved at once."""
 _SETTLE_ROUNDS = 20
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD in include/linux/sched.h"""
@@ -37,10 +37,10 @@ class _Process:
 
 
 class Members:
-    """Looks for the targets' processes, lets them in, and writes them to a file of the trace."""
+    """Finds the targets' processes, adds them to the filters, and lists them in the trace."""
 
     def __init__(self, raw: Path, targets: list[Target], capture: Capture) -> None:
-        """Make the file, where one of the targets has more than its own descendants."""
+        """Makes the list, if a target can have processes that are not its own descendants."""
         self._targets = targets
         self._capture = capture
         self._seen: list[set[int]] = [set() for _ in targets]
@@ -51,7 +51,7 @@ class Members:
         if any(target.joined or target.kind == "daemon" for target in targets):
             self._list = Lines(raw, MEMBERS)
             if any(target.joined for target in targets):
-                # Without it joining processes are found a moment later.
+                # Without Joins, joining processes are found a moment later.
                 with contextlib.suppress(FeatureMissing, PermissionMissing):
                     self._joins = Joins()
 
@@ -68,14 +68,14 @@ class Members:
 
     @property
     def readable(self) -> list[int]:
-        """What can be read when it is time to look."""
+        """Descriptors that become readable when it is time to call `look`."""
         return [self._joins.fd] if self._joins is not None and self._joins.fd is not None else []
 
     def first_look(self, companions: Iterable[int] = ()) -> None:
-        """Write down who belongs to each target, and who makes processes for one.
+        """Lists the processes of each target and the processes that make more of them.
 
-        `companions` are processes that record for us: they belong to no target. Before it
-        process events are let in, after it those of the targets: then nobody is late.
+        `companions` are processes that record for us and belong to no target. Call this after
+        process events are recorded and before the targets' events are, so that none is missed.
         """
         if self._list is None:
             return
@@ -90,7 +90,7 @@ class Members:
         self._write([*found, (time.monotonic_ns(), 0, -1, -1, 0, False)])
 
     def look(self) -> None:
-        """Let in and write down who has joined since the last look."""
+        """Adds and lists the processes that have joined since the last look."""
         if self._list is None or not any(target.joined for target in self._targets):
             return
         if self._joins is not None:
@@ -114,7 +114,7 @@ class Members:
 
     def _let_in(self, pids: set[int]) -> None:
         known: set[int] = set()
-        # A thread made between the look and the filter is found by looking again.
+        # Look again for threads made between the look and the filter.
         for _ in range(_SETTLE_ROUNDS):
             new = {tid for pid in pids for tid in threads(pid)} - known
             if not new:
@@ -123,7 +123,7 @@ class Members:
             known |= new
 
     def _found(self, targets: list[Target]) -> list[MemberFacts]:
-        """New members of the targets, in the order of their start: makers before what they made."""
+        """Returns new members of the targets by start time, so parents come before children."""
         found: list[tuple[int, MemberFacts]] = []
         ticks = os.sysconf("SC_CLK_TCK")
         slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
@@ -145,7 +145,7 @@ class Members:
         self._list.add(found)
 
     def close(self) -> None:
-        """Close the list and remove the tracefs instance."""
+        """Closes the list and removes the tracefs instance."""
         if self._list is not None:
             self._list.close()
         joins, self._joins = self._joins, None

@@ -1,4 +1,4 @@
-"""Where file systems are mounted, and which of the mounts a path still leads to."""
+"""Mount points, and the mounts that a path still reaches."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from probes.proc import MountPoint, lines, read_mounts
 
 ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
-"""Types (their beginnings) whose answers come from elsewhere, and may never come."""
+"""Beginnings of file system types that depend on another host or process and may never answer."""
 
 
 def reachable(mounts: Iterable[MountPoint], dev: str) -> list[MountPoint]:
-    """Mounts of file system `dev` that their paths lead to: whole ones and short paths first.
+    """Returns the reachable mounts of file system `dev`, whole file systems and short paths first.
 
-    Left out is what lies below a file system that might not answer, or under another mount.
+    Mounts below a file system that may never answer, or hidden by another mount, are left out.
     """
     known = {mount.number: mount for mount in mounts}
     children: dict[int, list[MountPoint]] = {}
@@ -28,7 +28,7 @@ def reachable(mounts: Iterable[MountPoint], dev: str) -> list[MountPoint]:
 def _leads_to(
     mount: MountPoint, known: dict[int, MountPoint], children: dict[int, list[MountPoint]]
 ) -> bool:
-    """Whether a look-up of the mount's path ends in it."""
+    """Returns whether a look-up of the mount's path ends in this mount."""
     seen = set()
     if any(child.path == mount.path for child in children.get(mount.number, [])):
         return False
@@ -40,7 +40,7 @@ def _leads_to(
         if parent.kind.startswith(ANSWERED_BY_OTHERS):
             return False
         for other in children[parent.number]:
-            # A folder on the way, or the parent's own place, has something else mounted on it.
+            # Another mount covers a folder on the way, or the parent's own mount point.
             if other is not mount and _holds(other.path, mount.path) and other.path != mount.path:
                 return False
         mount = parent
@@ -52,10 +52,10 @@ def _holds(folder: bytes, path: bytes) -> bool:
 
 
 def in_user_space(fd: int, pid: int) -> bool:
-    """Whether another process answers for an open file, or place, that process `pid` can see.
+    """Returns whether a user-space file system (FUSE) serves an open file of process `pid`.
 
-    Also where its mount is neither among those that the process sees nor among ours: of a process
-    that has changed its root, the kernel tells only those below that. OSError where it is gone.
+    Also returns True if the mount is visible neither to the process nor to us: if a process has
+    changed its root, the kernel lists only the mounts below that root. OSError if it is gone.
     """
     told = next(line for line in lines(f"/proc/self/fdinfo/{fd}") if line.startswith("mnt_id:"))
     number = int(told.partition(":")[2])
@@ -65,7 +65,7 @@ def in_user_space(fd: int, pid: int) -> bool:
 
 
 def device_of(mounts: Iterable[MountPoint], path: bytes) -> str | None:
-    """The file system that a path leads to through one that might not answer; None: through none.
+    """Returns the device of a path that lies below a file system that may never answer; else None.
 
     The path is the kernel's own, without links.
     """
@@ -77,8 +77,8 @@ def device_of(mounts: Iterable[MountPoint], path: bytes) -> str | None:
 
 
 def mount_of(mounts: Iterable[MountPoint], path: bytes) -> MountPoint | None:
-    """The mount that a path, which is the kernel's own and without links, lies in."""
+    """Returns the mount that holds a path. The path is the kernel's own, without links."""
     on_the_way = [mount for mount in mounts if _holds(mount.path, path)]
-    # Of those mounted on one place the last one counts.
+    # Among mounts on the same place, the last one counts.
     found = max(enumerate(on_the_way), key=lambda each: (len(each[1].path), each[0]), default=None)
     return None if found is None else found[1]

@@ -1,4 +1,4 @@
-"""What a recording is asked for, what it tells meanwhile, and what it came to."""
+"""The options, the progress and the outcome of a recording."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracer.targets import Target
 
 @dataclass
 class Options:
-    """What `tracer record` was asked for."""
+    """The options of `tracer record`."""
 
     output: Path
     pids: str | None = None
@@ -30,57 +30,57 @@ class Options:
     force: bool = False
     backend: str = AUTO
     summary: bool = False
-    """Count in the kernel instead of recording each event."""
+    """Counts events in the kernel instead of recording them."""
     perf_stat: bool = False
     callgraphs: list[str] = field(default_factory=list)
     auto_phases: bool = True
-    """Have PyTorch mark its phases in a command that is recorded."""
+    """Makes PyTorch mark its phases in a recorded command."""
     cuda_sync: bool = False
-    """Have these wait for the GPU where a computation begins and ends."""
+    """Makes automatic marks synchronize with the GPU at both ends of a computation."""
     sample_hz: float = 1.0
-    """Samples a second; 0: none."""
+    """Samples per second; 0: no samples."""
     residency: list[Path] = field(default_factory=list)
-    """Folders whose files' share of the page cache is sampled."""
+    """Folders; the share of their files in the page cache is sampled."""
     baseload: bool = False
-    """Record no target: what the machine draws without one."""
+    """Records no target, only samples of the idle machine."""
 
 
 @dataclass
 class Status:
-    """How the recording stands, for a progress display."""
+    """The state of a recording, for a progress display."""
 
     elapsed_s: float
     bytes: int
 
 
 class Listener:
-    """What wants to know how a recording goes. This one shows nothing."""
+    """A receiver of a recording's progress. This base class shows nothing."""
 
     def started(self, targets: list[Target]) -> None:
-        """Events are let in from now on."""
+        """Events are recorded from now on."""
 
     def tick(self, status: Status) -> None:
         """Some time has passed."""
 
     def stopping(self, why: str) -> None:
-        """The capture is over."""
+        """The capture has ended."""
 
     def decoding(self, done: int, pages: int) -> None:
-        """Part of the pages has been decoded."""
+        """`done` of `pages` pages have been decoded."""
 
 
 @dataclass
 class Outcome:
-    """What a recording came to."""
+    """The result of a recording."""
 
     folder: Path
     manifest: Manifest
     status: int
-    """The command's own exit status where it ended by itself, else 0."""
+    """The command's exit status if it ended by itself, else 0."""
 
 
 def exit_status(outcome: Outcome, fail_on_loss: bool) -> int:
-    """What `tracer record` exits with."""
+    """Returns the exit status of `tracer record`."""
     loss = outcome.manifest["loss"]
     if fail_on_loss and (loss["events"] or loss["windows"]):
         return int(ExitCode.EVENTS_LOST)

@@ -1,4 +1,4 @@
-"""The trace directory of a recording: checked, made, held open, and handed to the user."""
+"""The trace directory of a recording: checked, made, held open, and given to the user."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tracer.store.trace import refuse_live
 
 _LAYOUT = {manifests.FILE, RAW, EVENTS, LOSS}
 _WHILE_RECORDING = 0o711
-"""Others may pass through to the folder of the live marks, which is the user's."""
+"""Mode of the folder: others may pass through to the folder of the live marks."""
 _DEPTH = 3
-"""Of the files of marks: raw, their folder, a file."""
+"""Depth of the files of marks: raw, their folder, a file."""
 _MOST_INODES = 200_000
-"""Those beyond, and those that lie deeper, are taken for the targets' own files."""
+"""Most inodes listed as the recorder's own. Further or deeper ones count as the targets' files."""
 _MOST_REMOVED = 2_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def check(path: Path, force: bool) -> None:
-    """Refuse a place that holds something else, or a trace that is not to be replaced."""
+    """Raises UsageError for a path that holds something else or a trace without `force`."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise UsageError(f"{path} exists and is no trace", "give another name with -o")
+        raise UsageError(f"{path} exists and is not a trace", "give another name with -o")
     if path.exists():
         if not _is_trace_or_empty(path):
-            raise UsageError(f"{path} exists and is no trace", "give another name with -o")
+            raise UsageError(f"{path} exists and is not a trace", "give another name with -o")
         if not force:
             raise UsageError(f"{path} exists", "give another name with -o, or --force")
         with contextlib.suppress(BadTrace):
@@ -48,24 +48,24 @@ def check(path: Path, force: bool) -> None:
 
 
 def _is_trace_or_empty(path: Path) -> bool:
-    """Whether --force may remove it: it holds nothing but what a trace holds."""
+    """Returns whether --force may remove the folder: it contains only the files of a trace."""
     entries = {entry.name for entry in path.iterdir() if not entry.name.startswith(f".{EVENTS}.")}
-    # A recorder that was killed at once has left the raw folder alone.
+    # A recorder that was killed at once leaves only the raw folder.
     return entries <= {RAW} or (manifests.FILE in entries and entries <= _LAYOUT)
 
 
 class Output:
     """A new trace directory, held open by a descriptor from its making to its end.
 
-    Another user may own the folder that it lies in, and rename it or put a link in its place. So
-    every file in it is reached by way of the descriptor (`place`), and everything in it belongs to
-    this process's user, who alone can change it, until `hand_over`.
+    Another user may own the parent folder, rename this folder, or put a link in its place. So
+    every file in it is opened through the descriptor (`place`). Everything in it belongs to this
+    process's user, and only that user can change it, until `hand_over`.
     """
 
     def __init__(self, path: Path) -> None:
-        """Make it, in place of one that `check` let pass. Raises a TracerError."""
+        """Makes the folder, replacing one that passed `check`. Raises a TracerError."""
         self.path = path
-        """The name that the user gave: for messages."""
+        """The user's name for it, for messages."""
         try:
             with as_invoking_user():
                 if path.exists():
@@ -73,33 +73,33 @@ class Output:
                 path.mkdir(mode=0o700)
                 self._fd = os.open(path, _FOLDER)
             self.place = Path(f"/proc/self/fd/{self._fd}")
-            """Where its files are reached, in this process and those forked from it."""
+            """The path to its files, in this process and in processes forked from it."""
             self._take()
             hold(self._fd)
             self._make_folders()
         except PermissionError:
             raise PermissionMissing(
-                f"{path} cannot be written", "name a folder of yours with -o"
+                f"{path} cannot be written", "name a folder that you own with -o"
             ) from None
         except OSError as error:
             raise TracerError(
-                f"{path} cannot be written: {error.strerror}", "name another with -o"
+                f"{path} cannot be written: {error.strerror}", "give another name with -o"
             ) from None
 
     def _take(self) -> None:
-        """Make it ours, if it is the one that was just made.
+        """Changes the owner to this user, if this is the folder that was just made.
 
-        Its owner comes first: until then the user may change its mode again.
+        The owner changes before the mode: until then the user may change the mode again.
         """
         maker, _ = invoking_user() or (os.geteuid(), os.getegid())
         replaced = os.fstat(self._fd).st_uid != maker
         if not replaced:
             os.fchown(self._fd, os.geteuid(), os.getegid())
-            os.fchmod(self._fd, _WHILE_RECORDING)  # as it limits what an ACL gives
+            os.fchmod(self._fd, _WHILE_RECORDING)  # also limits the rights from an ACL
         if replaced or os.listdir(self._fd):
             os.close(self._fd)
             raise TracerError(
-                f"another process has replaced {self.path}", "name a folder of yours with -o"
+                f"another process has replaced {self.path}", "name a folder that you own with -o"
             )
 
     def _make_folders(self) -> None:
@@ -115,9 +115,9 @@ class Output:
             os.close(fd)
 
     def remove_live_marks(self) -> None:
-        """Remove the folder that a command marked into, once its marks were collected.
+        """Removes the folder for the command's marks, after they were collected.
 
-        What a target does not let go of is left: it is the user's.
+        Files that a target still adds may remain: the folder belongs to the user.
         """
         live = self.place / RAW / LIVE_MARKS
         with contextlib.suppress(OSError):
@@ -129,21 +129,21 @@ class Output:
             live.rmdir()
 
     def named(self, error: TracerError) -> TracerError:
-        """The error with the trace's name as the user knows it, not by the descriptor."""
+        """Returns the error with the user's name of the trace instead of the descriptor's path."""
         return error.replacing(str(self.place), str(self.path))
 
     def hand_over(self) -> None:
-        """Give everything to the invoking user, or remove it if it got no manifest.
+        """Gives everything to the invoking user; removes the folder if it has no manifest.
 
-        To be called once: by a recorder, or by the guardian of one that was killed.
+        Called once: by the recorder, or by the guardian of a killed recorder.
         """
         if (self.place / manifests.FILE).exists():
-            hand_over(self._fd, but=LIVE_MARKS)  # which is the user's, and may hold anything
+            hand_over(self._fd, but=LIVE_MARKS)  # it belongs to the user and may hold anything
         else:  # nothing was recorded
             self._remove()
 
     def close(self) -> None:
-        """Let the folder go, last of all: until then readers wait (`files.is_held`)."""
+        """Closes the folder, as the last step: readers wait until then (`files.is_held`)."""
         os.close(self._fd)
 
     def _remove(self) -> None:
@@ -151,18 +151,18 @@ class Output:
             shutil.rmtree(self.place / name, ignore_errors=True)
         give_to_user(self._fd)
         with contextlib.suppress(OSError), as_invoking_user():
-            self.path.rmdir()  # which may lead elsewhere by now
+            self.path.rmdir()  # the path may lead elsewhere by now
 
 
 def live_marks(path: Path) -> Path:
-    """The folder that a command marks into, by the name that its processes can use."""
+    """Returns the folder for a command's marks, as a path that its processes can use."""
     return path.resolve() / RAW / LIVE_MARKS
 
 
 def inodes(folder: Path) -> dict[str, list[int]]:
-    """Inodes of what the recorder and the marks wrote, by device (MAJOR:MINOR)."""
+    """Returns the inodes of the files of the recorder and the marks, by device (MAJOR:MINOR)."""
     found: dict[str, list[int]] = {}
-    # A target may make any number of folders in that of its marks, one below the other.
+    # A target may nest any number of folders in its folder of marks.
     below = itertools.chain(*(folder.glob("/".join("*" * depth)) for depth in range(1, _DEPTH + 1)))
     for path in itertools.chain([folder], itertools.islice(below, _MOST_INODES)):
         with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""What the files that were written to are called, and where they lie, at the recording's end.
+"""The names of written files and their places on the device, found at the recording's end.
 
-Events know inode numbers. The file system is asked for the inode, and the kernel for the name
-that the inode has in a mount of ours; where it knows none, or cannot be asked, the folders of the
-file system are gone through. A name is only taken if it leads back to that very inode, and an
-inode only if it is no younger than the recording: numbers are used again.
+Events contain inode numbers. The file system opens the inode, and the kernel tells the inode's
+name in one of our mounts. If that fails, the folders of the file system are searched. A name is
+used only if it leads back to the same inode. An inode is used only if it was made before the end
+of the recording, because inode numbers are reused.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _MOST_EXTENTS = 1 << 17
 _MOST_EXTENTS_OF_A_FILE = 1 << 12
 _MOST_SECONDS = 5.0
 _MORE_SECONDS = 1.0
-"""For what is being asked then."""
+"""Extra time in s for the request that is in progress when the time is up."""
 _AT_ONCE = 1024
 _MOST_PIECES = 1 << 20
 _MOST_ENTRIES = 2_000_000
-"""Of folders, on one file system."""
+"""Directory entries read per file system, at most."""
 _MOST_BYTES = "256MB"
-"""Memory for finding out which files were written to."""
+"""Memory limit of the query for the written files."""
 _NONE_SUCH = (errno.ESTALE, errno.ENOENT)
 
 _NAMED_BY_FILE_SYSTEMS = """
@@ -62,27 +62,27 @@ WHERE event = 'dirty_folio' AND ino IS NOT NULL GROUP BY ALL
 
 _Take = Callable[[tuple[int | None, int], int, bytes, str], None]
 _Unnamed = dict[int, dict[int | None, tuple[int | None, int]]]
-"""By inode number, then by st_dev (None: not known), which tells btrfs's subvolumes apart."""
+"""Keys by inode number, then by st_dev (None: unknown), which distinguishes btrfs's subvolumes."""
 
 
 @dataclass
 class _Volume:
-    """A mounted file system, and the files of it that are asked for."""
+    """A mounted file system and the files wanted from it."""
 
     name: str
-    """As the analysis calls it: MAJOR:MINOR, or the bdi's name."""
+    """The analysis's name for it: MAJOR:MINOR, or the bdi's name."""
     places: list[MountPoint]
     mounts: list[tuple[MountPoint, int]] = field(default_factory=list)
-    """Those that could be opened, with a descriptor of each."""
+    """The mounts that could be opened, each with a descriptor."""
     asked: dict[tuple[int | None, int], None] = field(default_factory=dict)
-    """(root, ino), the most important first."""
+    """Keys (root, ino), the most frequent first."""
 
 
 def find_files(tables: Path, manifest: Manifest) -> tuple[list[FileFacts], list[ExtentFacts]]:
-    """The rows of the tables `files` and `extent_map`: files written to that are still there.
+    """Returns the rows of the tables `files` and `extent_map`: written files that still exist.
 
-    `tables` is the folder of the tables just made. Bounded in files, entries looked at, extents
-    and time: a worker asks the file systems, of which some may never answer.
+    `tables` is the folder of the tables just made. Files, directory entries, extents and time are
+    limited. A worker process asks the file systems, because some may never answer.
     """
     files: list[FileFacts] = []
     extents: list[ExtentFacts] = []
@@ -106,12 +106,12 @@ def find_files(tables: Path, manifest: Manifest) -> tuple[list[FileFacts], list[
 def _serve(
     written: list[tuple[str, str | None, int | None, int]], manifest: Manifest, channel: Channel
 ) -> None:
-    """Send what is found, in pieces, volume by volume, then nothing; runs in the worker."""
+    """Sends the results in pieces, volume by volume, then an empty message. Runs in the worker."""
     channel.receive()
     deadline = time.monotonic() + _MOST_SECONDS
     most = _MOST_EXTENTS
     with contextlib.ExitStack() as stack:
-        # What the one that never answers keeps from being asked is nothing, if it is the last.
+        # Ask file systems that may never answer last, so that they block no other.
         volumes = _volumes(written, manifest)
         for volume in sorted(
             volumes, key=lambda v: v.places[0].kind.startswith(ANSWERED_BY_OTHERS)
@@ -127,7 +127,7 @@ def _serve(
 
 
 def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
-    """(dev, fsid, root, ino) as events tell them, the most often told first."""
+    """Returns (dev, fsid, root, ino) from the events, the most frequent first."""
     import duckdb
 
     queries, files = [], contextlib.ExitStack()
@@ -147,11 +147,11 @@ def _written(tables: Path) -> list[tuple[str, str | None, int | None, int]]:
     config = {"memory_limit": _MOST_BYTES, "temp_directory": str(tables / "spilled")}
     try:
         with files, duckdb.connect(config=config) as connection:
-            connection.execute("SET enable_progress_bar=false")  # it would be on standard output
+            connection.execute("SET enable_progress_bar=false")  # it prints to standard output
             rows: list[tuple[str, str | None, int | None, int]]
             rows = connection.execute(query).fetchall()
     except (duckdb.OutOfMemoryException, duckdb.IOException):
-        # No memory, no room to spill: names are worth having, not worth failing for.
+        # No memory or no disk space: missing names must not fail the recording.
         return []
     return rows
 
@@ -160,7 +160,7 @@ def _volumes(
     written: list[tuple[str, str | None, int | None, int]],
     manifest: Manifest,
 ) -> list[_Volume]:
-    """The volumes of these files that are mounted where we can see them."""
+    """Returns the volumes of these files that are mounted where this process can see them."""
     mounts = read_mounts()
     mounted = {mount.dev for mount in mounts}
     btrfs = {fs["fsid"]: fs for fs in manifest.get("btrfs", [])}
@@ -173,7 +173,7 @@ def _volumes(
                 continue
             name, number = btrfs[fsid]["bdi"], btrfs[fsid]["dev"]
         elif dev in without_root:
-            continue  # which subvolume's inode it is cannot be told
+            continue  # the subvolume of the inode is unknown
         elif dev in mounted:
             name = number = dev
         elif len(on_disk := [d for d in devices.mounted_on(dev) if d in mounted]) == 1:
@@ -190,7 +190,7 @@ def _volumes(
 def _opened(mounts: list[MountPoint], stack: contextlib.ExitStack) -> list[tuple[MountPoint, int]]:
     found = []
     for mount in mounts[:16]:
-        with contextlib.suppress(OSError):  # a file may be a mount point, too
+        with contextlib.suppress(OSError):  # a mount point may be a file
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(mount.path, flags)
             stack.callback(os.close, fd)
@@ -205,7 +205,7 @@ def _found(
     extents: list[ExtentFacts],
     most_extents: int,
 ) -> list[FileFacts]:
-    """Its files that are still there; where they lie is added to `extents`."""
+    """Returns the volume's files that still exist. Adds their extents to `extents`."""
     found: dict[tuple[int | None, int], FileFacts] = {}
     unnamed: _Unnamed = {}
 
@@ -214,11 +214,11 @@ def _found(
         if born is not None:
             born -= manifest["clock"].get("realtime_offset_ns", 0)
             if born > (manifest["clock"]["end_ns"] or 0):
-                return  # made since
+                return  # made after the recording
         root, ino = key
         text = escaped(path)
         found[key] = (volume.name, root, ino, text, born, how)
-        if root is None:  # btrfs has addresses of its own
+        if root is None:  # btrfs has logical addresses, not device addresses
             most = min(_MOST_EXTENTS_OF_A_FILE, most_extents - len(extents))
             with contextlib.suppress(OSError):
                 extents.extend((volume.name, ino, *e) for e in extent_maps.extents(fd, most))
@@ -242,10 +242,10 @@ def _found(
 
 
 def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int | None:
-    """Take the name of an inode; its st_dev where it is there, but has no name yet.
+    """Passes an inode with its name to `take`. Returns its st_dev if it exists without a name yet.
 
-    None where it has been taken, or is not wanted. OSError where there is no such inode, or the
-    file system cannot be asked.
+    Returns None if the name was taken or is not wanted. Raises OSError if the inode does not
+    exist or the file system does not support handles.
     """
     root, ino = key
     number = None
@@ -271,7 +271,7 @@ def _by_handle(volume: _Volume, key: tuple[int | None, int], take: _Take) -> int
 
 
 def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_result) -> bool:
-    """Whether a path that the kernel gave is one of that inode, in that mount."""
+    """Returns whether a path from the kernel leads to that inode in that mount."""
     start = mount.path.rstrip(b"/") + b"/"
     if not path.startswith(start) or len(path) == len(start):
         return False
@@ -287,7 +287,7 @@ def _leads_back(mount: MountPoint, mount_fd: int, path: bytes, facts: os.stat_re
 
 
 def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) -> None:
-    """Go through the folders of a file system, the shallow ones first, for these inodes."""
+    """Searches the folders of a file system for these inodes, breadth first."""
     mount, mount_fd = volume.mounts[0]
     start = mount.path.rstrip(b"/")
     folders = deque([b"."])
@@ -297,7 +297,7 @@ def _by_walk(volume: _Volume, wanted: _Unnamed, take: _Take, deadline: float) ->
         try:
             fd = open_beneath(mount_fd, folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
-            continue  # gone, or another mount's
+            continue  # removed, or on another mount
         try:
             with os.scandir(fd) as listed:
                 for entry in listed:

@@ -1,4 +1,4 @@
-"""What perf records beside the capture: counters of the targets, call graphs of events."""
+"""perf beside the capture: counters of the targets, call graphs of events."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tracer.targets.cgroups import Cgroup, hierarchies
 
 
 class PerfTools:
-    """The perfs of one recording; none where neither counters nor call graphs are wanted."""
+    """The perf processes of one recording; none without counters and call graphs."""
 
     def __init__(self, counters: bool, callgraphs: Iterable[str] | None) -> None:
-        """Find perf and see that it can do what is wanted. Nothing is started.
+        """Finds perf and checks that it supports the request. Starts nothing.
 
         Raises FeatureMissing, PermissionMissing or UsageError, with the mend.
         """
@@ -54,12 +54,12 @@ class PerfTools:
 
     @property
     def wanted(self) -> bool:
-        """Whether perf has anything to do."""
+        """True if perf has something to do."""
         return self._perf is not None
 
     @property
     def pids(self) -> list[int]:
-        """The perfs that run."""
+        """Pids of the running perf processes."""
         return [running.pid for running in self._running.values()]
 
     @property
@@ -68,7 +68,7 @@ class PerfTools:
         return sum(os.fstat(fd).st_size for fd in self._outputs.values())
 
     def start(self, raw: Path, targets: list[Target], buffer_kib: int | None) -> None:
-        """Start every perf, its events off, and wait until it is ready. Raises what keeps it."""
+        """Starts every perf with its events off and waits until it is ready. Raises on failure."""
         if self._perf is None:
             return
         callgraphs = self._facts.get("callgraphs", [])
@@ -109,12 +109,12 @@ class PerfTools:
         return facts
 
     def enable(self) -> None:
-        """Let their events in."""
+        """Enables the events."""
         for running in self._running.values():
             running.enable()
 
     def disable(self) -> None:
-        """Let no more events in."""
+        """Disables the events."""
         for running in self._running.values():
             running.disable()
 
@@ -124,7 +124,7 @@ class PerfTools:
         return self._outputs[path.name]
 
     def stop(self) -> None:
-        """End every perf in order, with all that it has counted and recorded."""
+        """Ends every perf in an orderly way, with all counts and records written."""
         failures: dict[str, str] = {}
         for name, running in self._running.items():
             failure = running.stop()
@@ -135,11 +135,11 @@ class PerfTools:
             self._facts["failures"] = failures
 
     def describe(self) -> Perf:
-        """For the manifest: who wrote which file, and how it went."""
+        """Returns the manifest's entry: files, events, failures, CPU time."""
         return self._facts
 
     def close(self) -> None:
-        """End what still runs, and close the files; more than once does no harm."""
+        """Ends the remaining processes and closes the files. Repeated calls do no harm."""
         for running in self._running.values():
             running.close()
         self._running = {}
@@ -154,9 +154,9 @@ def _members(target: Target) -> list[int]:
 
 
 def _cgroup(target: Target) -> str | None:
-    """The cgroup that is the target, in the hierarchy that perf uses: who joins is counted, too.
+    """Returns the target's cgroup in perf's hierarchy, so that joining processes are counted.
 
-    That is the one of controller perf_event, or the unified one where no other has it.
+    perf uses the hierarchy of controller perf_event, or the unified one if no other has it.
     """
     cgroups: list[Cgroup] = getattr(target, "cgroups", [])
     if not cgroups:

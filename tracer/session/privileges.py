@@ -1,4 +1,4 @@
-"""A recorder keeps no more capabilities than what it has still to do needs."""
+"""Gives up the capabilities that the rest of a recording does not need."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from probes.kernel import CAPABILITIES
 _FILES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER")
 _COMMAND = ("CAP_KILL",)
 _NAMES = ("CAP_SYSLOG",)
-"""Addresses of the kernel's functions."""
+"""Needed for the addresses of kernel functions."""
 _WORKERS = ("CAP_SETGID", "CAP_SETUID")
-"""The process that reads the targets' files becomes nobody (probes.workers)."""
+"""Needed by the process that reads the targets' files: it becomes nobody (probes.workers)."""
 
 CAPTURE = (
     *_FILES,
@@ -18,13 +18,13 @@ CAPTURE = (
     *_NAMES,
     *_WORKERS,
     "CAP_IPC_LOCK",  # perf's rings
-    "CAP_SYS_PTRACE",  # what other users' processes have mapped
-    "CAP_SYS_ADMIN",  # BPF and perf before they had capabilities of their own
-    "CAP_SYS_NICE",  # the drain's
+    "CAP_SYS_PTRACE",  # mappings of other users' processes
+    "CAP_SYS_ADMIN",  # BPF and perf in kernels without CAP_BPF and CAP_PERFMON
+    "CAP_SYS_NICE",  # the priority of the drain
     "CAP_PERFMON",
     "CAP_BPF",
 )
-"""While events are let in."""
+"""Capabilities while events are recorded."""
 
 FINALIZE = (
     *_FILES,
@@ -32,14 +32,14 @@ FINALIZE = (
     *_NAMES,
     *_WORKERS,
     "CAP_SYS_PTRACE",  # names of files that other users' processes have open
-    "CAP_SYS_ADMIN",  # names of inodes, asked of the file system
+    "CAP_SYS_ADMIN",  # names of inodes, through file handles
 )
-"""While tables are made of bytes that anybody may have had a hand in."""
+"""Capabilities while tables are made from data that targets may have manipulated."""
 
 
 def keep(names: tuple[str, ...]) -> None:
-    """Give up every capability of this thread, and of those that it starts, but these.
+    """Gives up all capabilities of this thread and of threads it starts, except these.
 
-    Not those of programs that it executes as root.
+    Programs that it executes as root get their capabilities back.
     """
     keep_capabilities(sum(1 << CAPABILITIES[name] for name in names))

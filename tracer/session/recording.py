@@ -52,16 +52,16 @@ from tracer.store.summary import FILE as SUMMARY
 
 TORCH = TORCH_PROBE.name
 _NOTHING = (
-    "there is nothing to trace",
+    "no target is given",
     "give a process (-p PID), a command (-- CMD ...), --container, or everything (-a)",
 )
-_TARGETS_OF_NONE = ("a baseload has no target", "leave out --baseload, or the targets")
+_TARGETS_OF_NONE = ("--baseload records no target", "leave out --baseload, or the targets")
 
 
 def record(options: Options, listener: Listener | None = None) -> Outcome:
-    """Record. Raises a TracerError for whatever the user can mend.
+    """Makes one recording. Raises a TracerError for everything that the user can mend.
 
-    Nothing of the recording stays in the kernel, however it ends, short of SIGKILL.
+    Nothing of the recording stays in the kernel, unless the recorder is killed by SIGKILL.
     """
     listener = listener or Listener()
     choice = choose(EBPF if options.summary and options.backend == AUTO else options.backend)
@@ -71,7 +71,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         probes = list(ALWAYS)
     if summed_up and options.daemon:
         raise UsageError(
-            "--summary cannot tell the Docker daemon from what it runs in containers",
+            "--summary cannot separate the Docker daemon from its containers",
             "leave out --summary",
         )
     targets = target_finder.find(
@@ -81,12 +81,12 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))
     if options.cuda_sync and not (options.command and options.auto_phases):
         raise UsageError(
-            "--cuda-sync is for the automatic marks of a command",
+            "--cuda-sync needs the automatic marks of a command",
             f"give a command; in a container, set {SYNCHRONIZE_ENV}=1 beside {MARKS_ENV}",
         )
     check_sampling(options.sample_hz, options.residency)
     if options.baseload and not options.sample_hz:
-        raise UsageError("a baseload is what samples say", "leave out --sample-hz 0")
+        raise UsageError("--baseload records samples only", "leave out --sample-hz 0")
     output.check(options.output, options.force)
     perf = PerfTools(options.perf_stat, options.callgraphs)
     with Signals() as signals:
@@ -108,7 +108,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             libraries: list[int] = []
             if TORCH in probes:
                 looked_at = set(target_finder.processes_with_memory(targets))
-                if set(options.probes) == set(PROBES):  # else it was asked for
+                if set(options.probes) == set(PROBES):  # the user did not ask for torch_calls
                     looked_at -= marks.marking
                 libraries = open_libraries(looked_at)
                 probes = [name for name in probes if name != TORCH or libraries]
@@ -157,7 +157,7 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             if launch is not None and manifest["ended_by"] in ("command", "size"):
                 status = let_end(launch, signals)
         except TracerError as error:
-            # A full disk is not the job's fault: what runs may end in its own time.
+            # A full disk is not the job's fault, so the job may run to its end.
             if launch is not None and launch.started:
                 perf.close()
                 if capture is not None:
@@ -181,13 +181,13 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
 
 
 def _summed_up(probes: list[str], backend: str) -> list[str]:
-    """Which of these probes are counted in the kernel."""
+    """Returns the probes that are counted in the kernel."""
     if backend != EBPF:
-        raise UsageError("--summary counts in BPF programs", "leave out --backend, or give ebpf")
+        raise UsageError("--summary needs backend ebpf", "leave out --backend, or give ebpf")
     found = [name for name in probes if name in summaries.PROBES]
     if not found:
         raise UsageError(
-            "none of these probes can be summed up", f"choose from {', '.join(summaries.PROBES)}"
+            "--summary supports none of these probes", f"choose from {', '.join(summaries.PROBES)}"
         )
     return found
 
@@ -200,7 +200,7 @@ def _probes(names: list[str]) -> list[str]:
 
 
 def _cpus() -> list[int]:
-    """The CPUs that are online."""
+    """Returns the online CPUs."""
     cpus: list[int] = []
     for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
         first, _, last = part.partition("-")
@@ -209,7 +209,7 @@ def _cpus() -> list[int]:
 
 
 def _capture(running: Running, manifest: Manifest) -> Manifest:
-    """Let events in until something ends it; returns the manifest as now written."""
+    """Records events until something ends the recording. Returns the manifest as written."""
     options, targets, launch = running.options, running.targets, running.launch
     capture, perf, members = running.capture, running.perf, running.members
     sampler, folder = running.sampler, running.place
@@ -286,7 +286,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
 
 
 def _save(made: Output, marks: Marks, summary: Summary | None, stats: Stats) -> None:
-    """Save what a killed recorder had not written, but for the raw data: a guardian's last work."""
+    """Saves everything but the raw data of a killed recorder. Runs last in the guardian."""
     folder = made.place
     if (folder / manifests.FILE).exists():
         marks.collect()

@@ -1,8 +1,8 @@
-"""Reads the machine and the targets now and then, and appends what it read to a file of the trace.
+"""Samples the machine and the targets periodically and appends the values to a file of the trace.
 
-A thread of its own reads: the recorder's loop waits for members to join, and what never answers
-must not keep it from beginning or ending a recording. Readers of the machine, and of folders, are
-in processes of their own (`aside`).
+A separate thread reads: the recorder's loop must react to joining processes, and a reader that
+never answers must not delay the begin or the end of a recording. Readers of the machine and of
+folders run in processes of their own (`aside`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from tracer.targets.cgroups import Cgroup
 MOST_HZ = 100.0
 _MACHINE = -1
 _PATIENCE_S = 20.0
-"""The recorder gives the thread up once it has read nothing for so long."""
+"""Time in s without progress after which the recorder abandons the thread."""
 _LOOK_S = 0.05
 _ASIDE = "readers of the machine"
 
 
 class Sampler:
-    """The samples of one recording: the first at `begin`, the last at `end`, others at a rate."""
+    """The samples of one recording: one at `begin`, one at `end`, and others at a rate."""
 
     def __init__(self, path: Path, targets: list[Target], hz: float, folders: list[Path]) -> None:
-        """Make the processes that read, before there is anything that they could inherit.
+        """Makes the reading processes, before there is anything that they could inherit.
 
-        With `hz` 0 there are none.
+        With `hz` 0, makes none.
         """
         self.failure: OSError | None = None
         self.written = 0
@@ -74,7 +74,7 @@ class Sampler:
         self._go, self._begun, self._stop = (threading.Event() for _ in range(3))
 
     def start(self) -> None:
-        """Make the file and the thread, which reads nothing yet."""
+        """Makes the file and the thread, which waits for `begin`."""
         if not self._hz:
             return
         self._file = create(self._path)
@@ -83,30 +83,30 @@ class Sampler:
 
     @property
     def tids(self) -> list[int]:
-        """The thread, if there is one: no recording is to hold it."""
+        """The thread's id, to exclude the thread from the recording."""
         tid = self._thread.native_id if self._thread is not None else None
         return [tid] if tid is not None else []
 
     @property
     def pids(self) -> list[int]:
-        """The processes that read for it."""
+        """The reading processes."""
         return [pid for aside in self._asides for pid in aside.pids]
 
     @property
     def cpu_s(self) -> float:
-        """CPU time of these processes."""
+        """CPU time in s of the reading processes."""
         return sum(aside.cpu_s for aside in self._asides)
 
     def begin(self) -> None:
-        """Take the first sample and go on at the rate. Returns when the first is taken."""
+        """Takes the first sample, then samples at the rate. Returns after the first sample."""
         if self._thread is not None:
             self._go.set()
             self._await(self._begun.wait)
 
     def end(self, usage: resource.struct_rusage | None = None) -> None:
-        """Take the last sample. `usage` is what a command had used that has ended.
+        """Takes the last sample. `usage` holds the resources of an ended command.
 
-        What does not answer is given up: see `left_out`.
+        Readers that do not answer are abandoned: see `left_out`.
         """
         if self._thread is not None and self._begun.is_set():
             self._usage = usage
@@ -115,7 +115,7 @@ class Sampler:
             self.left_out[f"reader of samples ended: {why}"] = 1
 
     def close(self) -> None:
-        """End the thread and close the file; more than once does no harm."""
+        """Ends the thread and closes the file. Repeated calls do no harm."""
         if self._thread is not None:
             self._end_thread()
             self._thread = None
@@ -135,7 +135,7 @@ class Sampler:
         return not self._thread.is_alive()
 
     def _await(self, came: Callable[[float], bool]) -> None:
-        """Wait until `came`, for as long as the thread reads; then give the thread up."""
+        """Waits until `came` is true. Abandons the thread if it makes no progress."""
         progress, since = self._progress, time.monotonic()
         while not self._given_up and not came(_LOOK_S):
             now = time.monotonic()
@@ -146,22 +146,22 @@ class Sampler:
 
     @property
     def _progress(self) -> int:
-        """A number that grows while the thread reads."""
+        """A number that grows while the thread makes progress."""
         return self._answers + sum(aside.signs for aside in self._asides)
 
     def _give_up(self) -> None:
-        """Let the thread wait for ever; it writes nothing from now on."""
+        """Abandons the thread; it writes nothing from now on."""
         assert self._thread is not None and self._thread.ident is not None
         with self._writing:
             self._given_up = True
         with contextlib.suppress(OSError):  # it has ended just now
             self._cpu_s = time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
-        why = f"no answer in {_PATIENCE_S:g} s"
+        why = f"no answer within {_PATIENCE_S:g} s"
         self._missing[self._asked] = why
-        self.left_out[f"reader of samples ended all of them: {self._asked}: {why}"] = 1
+        self.left_out[f"reader of samples blocked all readers: {self._asked}: {why}"] = 1
 
     def describe(self) -> Sampling:
-        """For the manifest: the rate, what is not available and why, what its samples cost."""
+        """Returns the manifest's entry: rate, missing readers with reasons, facts, CPU time."""
         missing = dict(self._missing)
         facts: dict[str, str] = {}
         for aside in self._asides:
@@ -183,7 +183,7 @@ class Sampler:
             self._begun.set()
             due = time.monotonic()
             while True:
-                # What a slow reading has missed is not made up for.
+                # A slow reading delays later ones; missed samples are not taken.
                 due = max(due + 1 / self._hz, time.monotonic())
                 if self._stop.wait(due - time.monotonic()):
                     break
@@ -196,16 +196,16 @@ class Sampler:
             self._begun.set()
 
     def _ask(self, name: str) -> None:
-        """Note which reader is asked next, and that the one before has answered."""
+        """Notes the reader that is asked next; the previous one has answered."""
         self._answers += 1
         self._asked = name
 
     def _sample(self, first: bool = False, last: bool = False) -> None:
-        """Read everything once, each line with the time at which its reading was done."""
+        """Reads everything once. Each line has the time at which its reading ended."""
         lines = []
         for number, target in enumerate(self._targets):
             self._ask(Processes.name)
-            with contextlib.suppress(NotAvailable):  # the target is gone
+            with contextlib.suppress(NotAvailable):  # the target has ended
                 lines.append(_line(number, self._of_target(number, target, first)))
             self._ask(CgroupReader.name)
             lines.append(_line(number, self._cgroups[number].read()))
@@ -226,7 +226,7 @@ class Sampler:
             found = tree.read(target.members())
         else:
             found = tree.read_tree(target.pid)
-        # Before its exec a command's memory is the recorder's.
+        # Before exec, a command's memory is the recorder's.
         hidden = processes.RSS.name if first and target.kind == "command" else None
         return [reading for reading in found if reading[0] != hidden]
 
@@ -249,15 +249,15 @@ def _folders(target: Target) -> list[Path]:
 
 
 def check(hz: float, folders: list[Path]) -> None:
-    """Raise UsageError where samples cannot be taken so."""
+    """Raises UsageError if `hz` or a folder is not valid."""
     if not 0 <= hz <= MOST_HZ:
         raise UsageError(
-            f"{hz:g} samples a second cannot be", f"give 0 (none) to {MOST_HZ:g} to --sample-hz"
+            f"--sample-hz {hz:g} is out of range", f"give 0 (no samples) to {MOST_HZ:g}"
         )
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"--residency wants a folder, and {folder} is none", "give one")
+            raise UsageError(
+                f"--residency needs a folder, and {folder} is not one", "give a folder"
+            )
     if folders and not hz:
-        raise UsageError(
-            "--residency is sampled, and --sample-hz 0 takes no samples", "leave out one"
-        )
+        raise UsageError("--residency needs samples, and --sample-hz 0 takes none", "leave out one")

@@ -1,4 +1,4 @@
-"""Signals to a recorder: the first asks it to end, a second Ctrl-C aborts it."""
+"""Signals to a recorder: the first one ends the recording, a second Ctrl-C aborts it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Turns the first SIGINT, SIGTERM or SIGHUP into a request, and a second SIGINT into an abort.
+    """Turns the first SIGINT, SIGTERM or SIGHUP into a request and a second SIGINT into an abort.
 
-    A signal that was ignored when the recorder started (nohup) stays ignored.
+    Signals that were ignored when the recorder started (nohup) stay ignored.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class Signals:
             os.write(self._write, b"s")
 
     def take(self) -> list[int]:
-        """The signals received since the last call, each once."""
+        """Returns the signals received since the last call, in order."""
         taken, self._pending = self._pending, []
         return taken
 
     def wait(self, fds: list[int], seconds: float) -> None:
-        """Sleep until a signal, until one of `fds` can be read, or for so long."""
+        """Sleeps until a signal arrives, one of `fds` is readable, or the time is over."""
         poll = select.poll()
         for fd in (self._read, *fds):
             poll.register(fd, select.POLLIN)

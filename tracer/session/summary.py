@@ -1,4 +1,4 @@
-"""What the kernel counted, written down every few seconds."""
+"""Writes the kernel's counts to a file every few seconds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INTERVAL_NS = 10_000_000_000
 
 
 class Summary:
-    """Reads the programs' maps and appends what is new to a file of the trace."""
+    """Reads the BPF programs' maps and appends the new counts to a file of the trace."""
 
     def __init__(self, path: Path, programs: Programs) -> None:
-        """Make the file."""
+        """Makes the file."""
         self._programs = programs
         self._path = path
         self._file = create(path)
@@ -28,7 +28,7 @@ class Summary:
         self._uncounted = 0
 
     def look(self) -> None:
-        """Write down what was counted, if an interval is over."""
+        """Writes the new counts, if an interval is over."""
         if time.monotonic_ns() - self._start >= _INTERVAL_NS:
             self._write()
 
@@ -48,7 +48,7 @@ class Summary:
         self._file.flush()
 
     def _since(self, found: Sum) -> Sum | None:
-        """What was added to a sum since the last interval; None for nothing."""
+        """Returns the increase of a sum since the last interval; None if there is none."""
         kind, what, pid, *values = found
         before = self._before.get((kind, what, pid), (0,) * len(values))
         self._before[kind, what, pid] = tuple(values)
@@ -58,7 +58,7 @@ class Summary:
         return (kind, what, pid, count, errors, total_ns, amount) if count or amount else None
 
     def take_over(self) -> None:
-        """In a process forked from a recorder that was killed: go on from what it has written."""
+        """Continues the file of a killed recorder, in a process forked from it."""
         lines = self._path.read_bytes().split(b"\n")[:-1]
         self._file.truncate(sum(len(line) + 1 for line in lines))
         self._file.seek(0, os.SEEK_END)
@@ -71,9 +71,9 @@ class Summary:
                 self._before[kind, what, pid] = tuple(map(sum, zip(before, values, strict=True)))
 
     def stop(self) -> None:
-        """Write down the rest. The programs must count no more."""
+        """Writes the remaining counts. The programs must have stopped."""
         self._write(last=True)
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self._file.close()

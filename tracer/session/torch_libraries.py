@@ -1,4 +1,4 @@
-"""The libtorch that each target has mapped: that very file, whatever its path leads to by now."""
+"""Opens the libtorch that each target has mapped: that very file, even if its path has changed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from probes.workers.opening import open_aside
 from tracer.session.mount_tree import in_user_space
 
 _MOST = 16
-"""Builds of PyTorch, in as many containers."""
+"""Most builds of PyTorch, e.g. in containers."""
 _SECONDS = 2.0
-"""Until a path is found to lead somewhere."""
+"""Timeout in s for opening a path."""
 _NAME = b"/" + LIBRARY.encode()
 
 
 def open_libraries(pids: Iterable[int]) -> list[int]:
-    """Descriptors of the libtorch that these processes run, each file once.
+    """Returns descriptors of the libtorch files that these processes run, each file once.
 
-    They are places (O_PATH): no file system is asked for anything. Left out are file systems in
-    user space: a breakpoint in a file of theirs has the kernel wait for them, and every process
-    of the machine that forks wait for the kernel.
+    The descriptors are O_PATH, so no file system is asked. Files on user-space file systems are
+    left out: a uprobe in such a file makes the kernel wait for that file system, and every process
+    that forks waits for the kernel.
     """
     found: dict[tuple[int, int], int] = {}
     for pid in pids:
@@ -51,9 +51,9 @@ def _library(pid: int) -> Mapped | None:
 
 
 def _opened(pid: int, mapped: Mapped) -> int:
-    """The place of what a process has mapped there."""
+    """Returns an O_PATH descriptor of the mapped file."""
     try:
-        # A link to the file itself, through no path; it takes CAP_CHECKPOINT_RESTORE.
+        # A link to the file itself, not through a path. It needs CAP_CHECKPOINT_RESTORE.
         place = f"/proc/{pid}/map_files/{mapped.start:x}-{mapped.end:x}"
         return os.open(place, os.O_PATH | os.O_CLOEXEC)
     except PermissionError:

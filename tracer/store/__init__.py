@@ -1,12 +1,12 @@
 """The trace directory: written by a recording, read by everything else.
 
-files.py       files that belong to the invoking user, written whole or not at all
-manifest.py    manifest.json: what was recorded, where, and how it went
-lists.py       what lies in lists beside the raw streams, and becomes rows
-checked.py     JSON that is checked against classes that say what it may hold
-trace.py       a trace opened for reading; finalizes what a killed recorder left
+files.py       files that belong to the invoking user, written completely or not at all
+manifest.py    manifest.json: the facts of the recording, the machine and the result
+lists.py       types of the lists beside the raw streams that become rows
+checked.py     JSON that is checked against classes
+trace.py       a trace opened for reading; finalizes data of a killed recorder
 finalize.py    raw streams into tables, in bounded memory
 tables.py      one Parquet file, written in row groups
-marks.py       the marks of the traced processes into phases
-loss.py        every gap, and where it lies
+marks.py       the marks files of the traced processes
+loss.py        every gap and its place
 """

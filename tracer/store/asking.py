@@ -1,8 +1,8 @@
-"""SQL of a user's: one statement that reads the tables of a trace, and nothing else.
+"""A user's SQL: one statement that reads the tables of a trace, and nothing else.
 
-DuckDB's settings keep a query from every other file and from the network (`Trace.connection`). The
-files of the tables it may open, also to write: so what a query does is looked at before it runs, in
-the tree that DuckDB itself parses it into.
+DuckDB's settings keep a query from all other files and from the network (`Trace.connection`). But
+it may open the tables' own files, even for writing. So each query is checked before it runs, in the
+syntax tree that DuckDB itself parses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-"""Parts of a query that read. Others may stand in a WITH: INSERT, DELETE, COPY."""
+"""Parts of a query that only read. A WITH may also contain INSERT, DELETE or COPY."""
 
 _FUNCTIONS = frozenset(
     (
@@ -28,20 +28,20 @@ _FUNCTIONS = frozenset(
         *("duckdb_tables", "duckdb_types", "duckdb_views", "pragma_show", "pragma_table_info"),
     )
 )
-"""Functions that may stand for a table. Others read files, run text as SQL or take addresses."""
+"""Table functions that are allowed. Others read files, run text as SQL or take addresses."""
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\s*(\([^()]*\))?", re.IGNORECASE)
 _NO_FILE = re.compile(r"[^./\\:]*")
-"""A name that DuckDB does not take for that of a file."""
+"""A name that DuckDB does not interpret as a file name."""
 _TABLES = "name a table or a view of the trace"
-_MEND = "ask by SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE or EXPLAIN of one of these"
+_MEND = "use SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE, or EXPLAIN with one of these"
 
 
 def reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """The one statement of a query, which only reads; `connection` parses it.
+    """Returns the one statement of a query that only reads; `connection` parses it.
 
-    Raises UsageError for what would do more, or reads something else than tables; duckdb.Error for
-    what is no SQL.
+    Raises UsageError for a statement that does more or reads anything but tables; duckdb.Error for
+    invalid SQL.
     """
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
@@ -49,7 +49,7 @@ def reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement
     (statement,) = statements
     text = sql
     if statement.type.name == "EXPLAIN":
-        text = _EXPLAIN.sub("", sql, count=1)  # of what it explains: ANALYZE runs it, too
+        text = _EXPLAIN.sub("", sql, count=1)  # check the explained query: ANALYZE runs it
     for part in _parts(connection, text):
         kind = part.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _NODES:
@@ -59,17 +59,19 @@ def reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement
         if kind == "TABLE_FUNCTION":
             name = str(part["function"].get("function_name", "")).lower()
             if name not in _FUNCTIONS:
-                raise UsageError(f"a query cannot read by {name}()", _TABLES)
+                raise UsageError(f"a query cannot call {name}()", _TABLES)
     return statement
 
 
 def _parts(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[dict[str, Any]]:
-    """The parts of a query's tree; UsageError where it is none of one query that reads."""
+    """Yields the parts of a query's tree. UsageError if it is not one query that only reads."""
     (told,) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0]
     try:
         tree = json.loads(told)
     except RecursionError:
-        raise UsageError("the query is nested too deep", "ask in steps, by WITH") from None
+        raise UsageError(
+            "the query is nested too deeply", "split it into steps with WITH"
+        ) from None
     if tree["error"] or len(tree["statements"]) != 1:
         raise UsageError("the query would do more than read", _MEND)
     left: list[Any] = [tree["statements"]]

@@ -1,7 +1,7 @@
-"""JSON that is checked, key by key, against classes that say what it may hold.
+"""JSON that is checked, key by key, against classes that define its contents.
 
-Who wrote it may mean harm: what is too much is refused before it costs much. Bounded are bytes,
-depth, and parts: once a part is an object, it costs more than its bytes.
+The author may be hostile, so expensive input is refused early. Bytes, depth and parts are limited.
+Parts are limited because a parsed part takes more memory than its bytes.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 Inode = Annotated[int, Field(ge=0, lt=1 << 64)]
 Pid = Annotated[int, Field(ge=0, lt=1 << 31)]
 Listed = Annotated[list[Item], Field(fail_fast=True)]
-"""A list of which the first wrong item is told: a report of each would take a kilobyte."""
+"""A list of which only the first wrong item is reported: each report would take a kilobyte."""
 
 STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
-"""No number for a text, no text for a number; keys that nobody knows are left out."""
+"""Numbers and texts are not converted into each other; unknown keys are ignored."""
 
 MOST_PARTS = 500_000
-"""The most parts of a JSON text: items of lists and objects. Our manifests have some thousands."""
+"""Most parts of a JSON text: items of lists and objects. Our manifests have some thousands."""
 _LONGEST_LINE = 16 << 20
 _NO_TEXT = re.compile(r"[\ud800-\udfff]")
 
 
 def encoded(value: Any, indent: int | None = None) -> bytes:
-    """A value as JSON. A byte that is no UTF-8, in a text of `os.fsdecode`, becomes \\xNN."""
+    """Returns a value as JSON. A non-UTF-8 byte in a text of `os.fsdecode` becomes \\xNN."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    # A backslash of its own is two in JSON.
+    # A single backslash is written as two in JSON.
     return _NO_TEXT.sub(lambda odd: f"\\\\x{ord(odd[0]) & 0xFF:02x}", text).encode()
 
 
 @cache
 def checker(kind: Any) -> TypeAdapter[Any]:
-    """What checks JSON against one of these classes; ValueError where it does not fit."""
+    """Returns the checker of JSON against a class; it raises ValueError on a mismatch."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
 def parsed(kind: Any, data: bytes, most: int = MOST_PARTS) -> Any:
-    """JSON as a value of this kind. ValueError where it is of another, or of more parts."""
+    """Returns JSON as a value of `kind`. ValueError if it does not fit or has too many parts."""
     if sum(map(data.count, (b",", b"[", b"{"))) > most:
         raise ValueError(f"it has more than {most} parts")
     return checker(kind).validate_json(data)
 
 
 def read_json(path: Path, kind: Any, limit: int, most: int = MOST_PARTS) -> Any:
-    """The JSON in a regular file of so many bytes, as `parsed`. OSError, ValueError."""
+    """Reads and parses a regular file of at most `limit` bytes. Raises OSError and ValueError."""
     return parsed(kind, read_bounded(path, limit), most)
 
 
 def json_lines(path: Path, kind: Any) -> Iterator[Any]:
-    """The values in a regular file, one a line; nothing where there is no file.
+    """Yields the values in a regular file, one per line; nothing if the file does not exist.
 
-    A last line without its end is passed over: who wrote it was killed. OSError, ValueError.
+    Skips an incomplete last line: its writer was killed. Raises OSError and ValueError.
     """
     try:
         file = open_regular(path)
@@ -82,7 +82,7 @@ def json_lines(path: Path, kind: Any) -> Iterator[Any]:
 
 
 def what_is_wrong(error: Exception) -> str:
-    """The first thing that is wrong: where, and what."""
+    """Returns the first error of a check: its place and its message."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return getattr(error, "strerror", None) or str(error)

@@ -1,15 +1,15 @@
-"""A device under all its names, as the manifest of a recording tells them.
+"""The names of a device, from a recording's manifest.
 
-Events that belong together name a device differently:
+Related events name a device differently:
 
-- The block layer names the whole disk, and counts sectors from its beginning: a partition's bios
-  are moved before their first event (block/blk-core.c blk_partition_remap()).
-- A file system names what it was mounted from: a partition or a disk. btrfs, which may have
-  several, names its UUID, or a number that is no block device's; overlayfs has such a number, too.
+- The block layer names the whole disk and counts sectors from its beginning: a partition's bios
+  are remapped before their first event (block/blk-core.c blk_partition_remap()).
+- A file system names the device it is mounted from: a partition or a disk. btrfs, which may have
+  several, names its UUID or a number that no block device has. overlayfs has such a number, too.
 - Write-back (dirty folios, inodes, its brackets) names the bdi: MAJOR:MINOR of the whole disk, or
-  a name that is btrfs's own.
+  btrfs's own name.
 
-Loop devices, device mapper and md lie on other devices, whose events have the same data again.
+Loop devices, device mapper and md lie on other devices, whose events repeat the same data.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from probes.errors import BadTrace
 from tracer.store.manifest import Disk, Manifest
 
 EVERYWHERE = 1 << 54
-"""A sector behind the last one of any device: bytes are counted in 63 bits."""
+"""A sector after the last one of any device: byte numbers have 63 bits."""
 _SECTOR, _SECTORS_A_PAGE = 512, 8
 _MINOR_BITS = 20
-"""A device number within the kernel has so many bits: include/linux/kdev_t.h."""
+"""Bits of a minor number in the kernel: include/linux/kdev_t.h."""
 _MOST_LAYERS = 8
-"""Overlays on overlays: the kernel mounts two (include/linux/fs.h FILESYSTEM_MAX_STACK_DEPTH)."""
+"""Most nested overlays: the kernel allows two (include/linux/fs.h FILESYSTEM_MAX_STACK_DEPTH)."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Place:
-    """The sectors of a disk from `first` on and before `end`, which count from its beginning."""
+    """The sectors of a disk from `first` up to, not including, `end`."""
 
     disk: str
     first: int = 0
@@ -51,20 +51,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Piece:
-    """A place, and the volume that lies there."""
+    """A place and the volume that lies there."""
 
     place: Place
     names: Names
 
 
 class Devices:
-    """The devices of a recording. They are named MAJOR:MINOR, and btrfs by its bdi or UUID, too.
+    """The devices of a recording, named MAJOR:MINOR; btrfs is also named by its bdi or UUID.
 
-    A device that the manifest does not tell of is a whole disk, whose names are all the same.
+    A device that is missing from the manifest counts as a whole disk with one name.
     """
 
     def __init__(self, manifest: Manifest) -> None:
-        """Take what a manifest tells of disks, mounts and btrfs."""
+        """Reads disks, mounts and btrfs from a manifest."""
         self._disks: dict[str, Disk] = {
             d["dev"]: d for d in manifest.get("disks", []) if "dev" in d
         }
@@ -87,23 +87,23 @@ class Devices:
         }
 
     def whole(self, dev: str) -> str:
-        """The disk that the block layer names for a disk or a partition."""
+        """Returns the block layer's name for a disk or a partition: the whole disk."""
         return self._disks.get(dev, {}).get("partition_of", dev)
 
     def names(self, name: str) -> Names:
-        """The names of a volume, by any name that it has."""
+        """Returns the names of a volume, given any of its names."""
         name = self._below_overlays(name)
         bdi = self._btrfs.get(name)
         return Names(name, self.whole(name)) if bdi is None else Names(bdi, bdi)
 
     def all_names(self) -> dict[str, Names]:
-        """The volumes that have more than one name, by each that file systems have for them."""
+        """Returns the volumes with several names, by each name that file systems use for them."""
         known = (*self.partitions, *self._btrfs, *self._upper)
         return {name: self.names(name) for name in known}
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        """The places of volumes on disks, none twice; what is left of a disk is its own."""
+        """The places of volumes on disks without overlaps; the rest of a disk is the disk's own."""
         by_disk: dict[str, list[str]] = {}
         for dev, disk in self.partitions.items():
             by_disk.setdefault(disk, []).append(dev)
@@ -112,7 +112,7 @@ class Devices:
         for disk in sorted({*by_disk, *(members - self.partitions.keys())}):
             if disk in self._btrfs:
                 found.append(Piece(Place(disk), self.names(disk)))
-            # A disk that is in use itself has no partitions that are: block/bdev.c bd_may_claim().
+            # A disk in use has no partitions in use: block/bdev.c bd_may_claim().
             elif disk not in self._mounted:
                 found += self._on(disk, by_disk.get(disk, []))
         return found
@@ -130,16 +130,16 @@ class Devices:
         return dev in self._mounted or dev in self._btrfs
 
     def _span(self, dev: str) -> tuple[int, int] | None:
-        """The first sector of a partition, and the one after its last; None: not known."""
+        """Returns the first sector of a partition and the one after its last; None if unknown."""
         disk = self._disks[dev]
         if "start" not in disk:
-            # Of the only one in use it does not matter where it begins.
+            # If only one partition is in use, its place does not matter.
             return (0, EVERYWHERE) if self._used_on.get(self.whole(dev)) == [dev] else None
         length = disk["bytes"] // _SECTOR if "bytes" in disk else EVERYWHERE
         return min(disk["start"], EVERYWHERE), min(disk["start"] + length, EVERYWHERE)
 
     def without_place(self, disk: str) -> list[str]:
-        """The partitions of a disk that are in use, and of which nobody knows where they lie."""
+        """Returns the partitions of a disk that are in use and have no known place."""
         used = self._used_on.get(disk, [])
         return [dev for dev in used if self._parted(dev) and self._span(dev) is None]
 
@@ -155,15 +155,15 @@ class Devices:
         return found
 
     def mounted_on(self, bdi: str) -> list[str]:
-        """The file systems, by their devices, that write-back calls by this name of a disk."""
+        """Returns the file systems, by device, that write-back names by this disk's bdi."""
         return [dev for dev in self._used_on.get(bdi, []) if dev not in self._btrfs]
 
     def shared(self) -> list[str]:
-        """The disks that several file systems are mounted from which share their name."""
+        """Returns the disks whose name several mounted file systems share."""
         return [disk for disk in self._used_on if len(self.mounted_on(disk)) > 1]
 
     def places(self, name: str) -> list[Place]:
-        """The places of a disk, partition or file system. BadTrace: the trace does not tell."""
+        """Returns the places of a disk, partition or file system. BadTrace if unknown."""
         found = []
         for dev in self._block_devices(name):
             place = self.place(dev)
@@ -176,24 +176,24 @@ class Devices:
         return found
 
     def place(self, dev: str) -> Place | None:
-        """The place of a disk or partition; None where the trace does not tell."""
+        """Returns the place of a disk or partition; None if unknown."""
         if not self._parted(dev):
             return Place(dev)
         span = self._span(dev)
         return None if span is None else Place(self.whole(dev), *span)
 
     def below(self, dev: str) -> dict[str, list[str]]:
-        """The devices or file systems that a stacked device lies on, and the disks of each."""
+        """Returns the devices or file systems below a stacked device, with the disks of each."""
         return {name: self.disks(name) for name in self._disks.get(dev, {}).get("on", [])}
 
     def disks(self, name: str) -> list[str]:
-        """The disks that a disk, partition or file system lies on."""
+        """Returns the disks below a disk, partition or file system."""
         return [self.whole(dev) for dev in self._block_devices(name)]
 
     def device_inodes(self, disks: Iterable[str]) -> dict[tuple[str, int], int]:
-        """The inodes of disks and of their partitions themselves, which metadata is dirtied in.
+        """Returns the inodes of disks and partitions themselves, which hold dirty metadata.
 
-        By bdi and inode number: their first page on the disk. Kernel: block/bdev.c bdev_alloc().
+        (bdi, inode number) to the first page on the disk. Kernel: block/bdev.c bdev_alloc().
         """
         spans = dict.fromkeys(disks, (0, EVERYWHERE))
         wanted = [dev for dev, disk in self.partitions.items() if disk in spans]
@@ -206,7 +206,7 @@ class Devices:
 
     def _block_devices(self, name: str) -> list[str]:
         name = self._below_overlays(name)
-        # A member's own name is that member's alone.
+        # The name of a btrfs member means only that member.
         if name in self._disks or name not in self._btrfs:
             return [name]
         return self._members[self._btrfs[name]]
@@ -218,7 +218,7 @@ class Devices:
 
 
 def _number(dev: str) -> int | None:
-    """A device's number within the kernel; None where that is no device's name."""
+    """Returns a device's number in the kernel; None if `dev` is not a device's name."""
     major, _, minor = dev.partition(":")
     if not (major.isdecimal() and minor.isdecimal() and len(major) < 10 > len(minor)):
         return None
@@ -228,10 +228,10 @@ def _number(dev: str) -> int | None:
 def _not_overlapping(
     known: Iterable[tuple[int, int, bool, str]],
 ) -> Iterator[tuple[int, int, str]]:
-    """Cut spans (first, end, in use, name) so that no two overlap; (first, end, name) in order.
+    """Cuts spans (first, end, in use, name) so that none overlap; yields (first, end, name).
 
-    Where several overlap, as an extended partition and those in it do, the place belongs to one
-    that is in use, and of these to the one that begins last.
+    Overlaps occur with an extended partition. The place then belongs to a partition in use and,
+    among these, to the one that begins last.
     """
     waiting = sorted((span for span in known if span[0] < span[1]), reverse=True)
     points = sorted({point for span in waiting for point in span[:2]})

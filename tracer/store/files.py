@@ -1,4 +1,4 @@
-"""Files: made whole or not at all, mode 0600, through no symbolic link, read up to a limit."""
+"""Files: written completely or not at all, mode 0600, no symbolic links, reads with a limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AT_ONCE = 10_000
 
 
 def invoking_user() -> tuple[int, int] | None:
-    """(uid, gid) of who called sudo, or None: then files are the process's own anyway."""
+    """Returns (uid, gid) of the caller of sudo; None without sudo: files are this process's own."""
     try:
         uid, gid = int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"])
     except (KeyError, ValueError):
@@ -30,11 +30,11 @@ def invoking_user() -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def as_invoking_user() -> Iterator[None]:
-    """Reach files with the rights of who called sudo, in this thread and those it starts.
+    """Accesses files with the rights of the caller of sudo, in this thread and threads it starts.
 
-    What is made in the `with` block is that user's, and lies where that user may write: root lends
-    nobody its rights. Without sudo nothing changes. Raises PermissionMissing where this process
-    has given up the right to change (CAP_SETUID, CAP_SETGID).
+    Files made in the `with` block belong to that user and lie where that user may write, so root
+    lends its rights to nobody. Without sudo nothing changes. Raises PermissionMissing if this
+    process has given up the right to change (CAP_SETUID, CAP_SETGID).
     """
     user = invoking_user()
     if user is None:
@@ -50,29 +50,29 @@ def as_invoking_user() -> Iterator[None]:
 
 
 def _set_file_ids(uid: int, gid: int) -> None:
-    """Set the ids that file systems check for this thread: setfsuid(2), setfsgid(2)."""
+    """Sets the ids that file systems check for this thread: setfsuid(2), setfsgid(2)."""
     libc = ctypes.CDLL(None)
-    # Each call returns the id before it, whether or not it changes anything.
+    # Each call returns the previous id, whether or not it changes anything.
     for change, number in ((libc.setfsgid, gid), (libc.setfsuid, uid)):
         change(number)
         if change(-1) != number:
             raise PermissionMissing(
-                f"the rights of user {uid} cannot be taken on", "run as that user, without sudo"
+                f"the rights of user {uid} cannot be adopted", "run as that user, without sudo"
             )
 
 
 def give_to_user(fd: int) -> None:
-    """Make the open file the invoking user's."""
+    """Gives the open file to the invoking user."""
     user = invoking_user()
     if user is not None:
         os.fchown(fd, *user)
 
 
 def hand_over(folder: int, but: str) -> None:
-    """Give an open folder, and all that is in it, to the invoking user: mode 0700, files 0600.
+    """Gives an open folder and its contents to the invoking user: mode 0700, files 0600.
 
-    Nobody else may be able to change what is in it until this ends, except in folders called
-    `but`, which are left alone. The folder itself comes last.
+    Until this returns, nobody else may be able to change the contents, except in folders named
+    `but`, which are skipped. The folder itself comes last.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -95,10 +95,10 @@ def hand_over(folder: int, but: str) -> None:
 
 
 def empty(folder: int, most: int) -> None:
-    """Remove what is in an open folder, however deep it lies, after at most `most` names.
+    """Removes the contents of an open folder at any depth, at most `most` names.
 
-    Others may add to it meanwhile. What lies in a folder in it is first moved up, so that no path
-    gets longer; through no link. OSError where something cannot be removed.
+    Others may add files meanwhile. The contents of inner folders are first moved up, so that no
+    path gets longer. Links are not followed. OSError if something cannot be removed.
     """
     number = itertools.count()
     left = most
@@ -116,28 +116,28 @@ def empty(folder: int, most: int) -> None:
                     os.rename(inner, f".moved-{next(number)}", src_dir_fd=below, dst_dir_fd=folder)
             finally:
                 os.close(below)
-            with contextlib.suppress(OSError):  # there is more in it, for the next round
+            with contextlib.suppress(OSError):  # not empty yet; the next round continues
                 os.rmdir(name, dir_fd=folder)
 
 
 def _some_of(folder: int, most: int) -> dict[str, bool]:
-    """The first names in an open folder, and whether each is a folder."""
+    """Returns the first names in an open folder, and whether each is a folder."""
     with os.scandir(folder) as entries:
         some = itertools.islice(entries, min(most, _AT_ONCE))
         return {entry.name: entry.is_dir(follow_symlinks=False) for entry in some}
 
 
 def hold(folder: int) -> None:
-    """Lock an open folder, for as long as this process or one forked from it has it open.
+    """Locks an open folder as long as this process or a process forked from it has it open.
 
-    A file system without locks goes without.
+    Does nothing on a file system without locks.
     """
     with contextlib.suppress(OSError):
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_held(path: Path) -> bool | None:
-    """Whether a process holds a folder by `hold`; None: its file system has no locks."""
+    """Returns whether a process holds a folder with `hold`; None if there are no locks."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -151,12 +151,12 @@ def is_held(path: Path) -> bool | None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder of mode 0700; FileExistsError where there is one."""
+    """Makes a folder of mode 0700. Raises FileExistsError if it exists."""
     path.mkdir(mode=0o700)
 
 
 def allow_open_files(count: int) -> None:
-    """Raise the soft limit of open files to hold `count` more, as far as the hard one lets."""
+    """Raises the soft limit of open files by `count`, up to the hard limit."""
     wanted = count + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
@@ -165,15 +165,15 @@ def allow_open_files(count: int) -> None:
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file, open for writing; FileExistsError where there is one."""
+    """Returns a new file, open for writing. Raises FileExistsError if it exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Put `data` in place of `path`, whole or not at all; a link there is replaced, not followed.
+    """Replaces the file `path` by `data`, completely or not at all. A link there is replaced, too.
 
-    The folder is looked up once: it may be renamed meanwhile, or another put in its place.
+    The folder is looked up once, because it may be renamed or replaced meanwhile.
     """
     temporary = f".{path.name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -197,14 +197,14 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def open_regular(path: Path | str, dir_fd: int | None = None, follow: bool = False) -> BinaryIO:
-    """A regular file, open for reading. ValueError for a link, a folder, a FIFO or a device.
+    """Opens a regular file for reading. ValueError for a link, a folder, a FIFO or a device.
 
-    `follow`: follow a link; for files that the user names.
+    `follow` follows a link; use it for files that the user names.
     """
     flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     found = os.open(path, flags, dir_fd=dir_fd)
     try:
-        # Looked at before it is opened: to open a device may do something.
+        # Check before opening: opening a device may have an effect.
         if not stat.S_ISREG(os.fstat(found).st_mode):
             raise ValueError("no regular file")
         return os.fdopen(os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC), "rb")
@@ -213,13 +213,13 @@ def open_regular(path: Path | str, dir_fd: int | None = None, follow: bool = Fal
 
 
 def read_bounded(path: Path, limit: int, follow: bool = False) -> bytes:
-    """The bytes of a regular file; ValueError where it is none or longer than `limit`."""
+    """Returns the bytes of a regular file. ValueError if it is not regular or exceeds `limit`."""
     with open_regular(path, follow=follow) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise ValueError(f"longer than {limit} bytes")
-        data = file.read(size + 1)  # memory is taken for as much as is asked for
-        if len(data) > size:  # it has grown
+        data = file.read(size + 1)  # read() allocates as many bytes as requested
+        if len(data) > size:  # the file has grown
             data += file.read(limit + 1 - len(data))
     if len(data) > limit:
         raise ValueError(f"longer than {limit} bytes")

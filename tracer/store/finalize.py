@@ -1,7 +1,7 @@
-"""Raw streams into tables, in bounded memory.
+"""Decodes raw streams into tables, in bounded memory.
 
-The same function ends a recording and recovers one whose recorder was killed: it reads only
-what lies in the trace directory.
+The same function ends a recording and recovers one whose recorder was killed: it reads only the
+trace directory.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ FILES = "files.json"
 EXTENTS = "extents.json"
 MARKS = "marks"
 LIVE_MARKS = MARKS + LIVE
-"""Where a command marks while it is recorded; its processes may write anything there."""
+"""Folder for the marks of a recorded command; its processes may write anything there."""
 
 Progress = Callable[[int, int], None]
-"""Called with pages decoded and pages in all."""
+"""Called with the number of decoded pages and of all pages."""
 
 FileFinder = Callable[[Path, Manifest], tuple[list[FileFacts], list[ExtentFacts]]]
-"""Called with the folder of the tables and the manifest: what are the written files called, and
-where do they lie?"""
+"""Called with the folder of the tables and the manifest. Returns names and extents of written
+files."""
 
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]{1,128}$")
 
@@ -87,13 +87,13 @@ def finalize(
     progress: Progress | None = None,
     find_files: FileFinder | None = None,
 ) -> Manifest:
-    """Decode `folder`'s raw streams into its tables; returns the manifest as now written.
+    """Decodes `folder`'s raw streams into its tables. Returns the manifest as written.
 
-    `find_files` is asked where and when files have their names; what it says is kept with the
+    `find_files` is called while the written files can still be found; its result is kept with the
     raw data.
 
-    Nothing is visible until all of it is written. Raises BadTrace for raw data that cannot be
-    read, TracerError where the tables cannot be written.
+    Readers see nothing until everything is written. Raises BadTrace for unreadable raw data, and
+    TracerError if the tables cannot be written.
     """
     building = folder / f".{EVENTS}.{os.getpid()}"
     try:
@@ -139,7 +139,7 @@ def finalize(
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove tables that a process which is no more was making."""
+    """Removes unfinished tables of processes that no longer exist."""
     for path in folder.glob(f".{EVENTS}.*"):
         pid = path.suffix[1:]
         gone = not pid.isdecimal() or process_start_time(int(pid)) is None
@@ -151,12 +151,12 @@ def _cannot_write(folder: Path, error: OSError) -> TracerError:
     if error.errno == errno.ENOSPC:
         return TracerError(
             f"the disk is full: the tables of {folder} could not be written",
-            f"what was captured is kept; free space and run: tracer info {folder}",
+            f"the captured data is kept; free space and run: tracer info {folder}",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return TracerError(
             f"{folder} has no tables yet, and they cannot be written there: {error.strerror}",
-            "copy the trace to a folder of yours and read it there",
+            "copy the trace to a folder that you own and read it there",
         )
     return TracerError(f"the tables of {folder} cannot be written: {error}", "see the disk's log")
 
@@ -180,7 +180,7 @@ def _decode(
     probes = [
         PROBES[name] for name in dict.fromkeys([*manifest["probes"], *ALWAYS]) if name in PROBES
     ]
-    # Processes last: their roles depend on what the others saw.
+    # Processes last: their roles depend on the other tables.
     probes.sort(key=lambda probe: probe.name in ALWAYS)
     flushers: set[int] = set()
     not_kept: list[Gap] = []
@@ -212,7 +212,7 @@ def _decode(
         timeline = Timeline(streams)
         for probe in probes:
             writers[probe.name] = TableWriter(probe.table, building)
-        # A last batch without events: processes may have been found in a cgroup after them all.
+        # A last batch without events: the list may hold processes found after the last event.
         for batch in itertools.chain(timeline.batches(), [no_events()]):
             resolver.resolve(batch)
             assert batch.launching is not None
@@ -258,9 +258,9 @@ def _decode(
 
 
 def _resolver(manifest: Manifest) -> Resolver | None:
-    """Symbols of this machine, for a recording of this boot; elsewhere files are other files."""
+    """Returns a resolver of symbols for a recording of this boot; else None: files may differ."""
     if FAULTS_TABLE.name not in manifest["probes"] and "callgraphs" not in manifest.get("perf", {}):
-        return None  # nothing has a function
+        return None  # no table has a function column
     clock = manifest["clock"]
     if manifest["host"].get("boot_id") != boot_id() or "realtime_offset_ns" not in clock:
         return None
@@ -269,7 +269,7 @@ def _resolver(manifest: Manifest) -> Resolver | None:
     folders = {mount["dev"]: mount["path"] for mount in reversed(manifest.get("mounts", []))}
 
     def roots(file: MappedFile) -> list[str]:
-        # A container's file lies on an overlay that is mounted somewhere for us, too.
+        # A container's file lies on an overlay that is also mounted on the host.
         mounted = folders.get(f"{file.dev[0]}:{file.dev[1]}", "/")
         return ["", mounted] if mounted != "/" else [""]
 
@@ -286,7 +286,7 @@ def _assembler(context: AssemblyContext) -> Assembler:
 
 
 def _blind(manifest: Manifest, streams: list[RawStream]) -> dict[str, list[tuple[int, int]]]:
-    """When samples of perf's events may have been lost unseen."""
+    """Returns the time spans in which samples of perf's events may have been lost unnoticed."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for entry, stream in zip(manifest["ftrace"]["streams"], streams, strict=True):
         if isinstance(stream, ChunkStream) and (samples := entry.get("samples")):
@@ -295,7 +295,7 @@ def _blind(manifest: Manifest, streams: list[RawStream]) -> dict[str, list[tuple
 
 
 def _groups(probes: list[Probe], formats: dict[str, EventFormat]) -> Any:
-    """Event id to the number of its probe; len(probes) for what no probe wants."""
+    """Returns the number of the probe by event id; len(probes) for events without a probe."""
     groups = np.full(1 << 16, len(probes), np.uint8)
     for number, probe in enumerate(probes):
         for event in probe.events:
@@ -305,10 +305,10 @@ def _groups(probes: list[Probe], formats: dict[str, EventFormat]) -> Any:
 
 
 def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat], list[RawStream]]:
-    """The event formats and the opened raw streams of a trace; BadTrace where they cannot be."""
+    """Returns the event formats and the opened raw streams of a trace. Raises BadTrace."""
     ftrace = manifest["ftrace"]
     if "formats" not in ftrace or "streams" not in ftrace:
-        raise BadTrace(f"{folder} does not say what it recorded", "record again")
+        raise BadTrace(f"{folder} does not list its events and streams", "record again")
     formats = {name: event_format.parse(name, text) for name, text in ftrace["formats"].items()}
     pages = any("samples" not in entry for entry in ftrace["streams"])
     layout = event_format.parse_page(ftrace.get("header_page", "")) if pages else None
@@ -320,7 +320,7 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
             name = entry["file"]
             if not _FILE_NAME.match(name):
                 raise BadTrace(
-                    f"{folder} names a raw stream {name!r} that cannot be", "record again"
+                    f"{folder} names a raw stream with an invalid name: {name!r}", "record again"
                 )
             label, cpu, path = entry["stream"], entry["cpu"], folder / RAW / name
             samples = entry.get("samples")
@@ -342,7 +342,7 @@ def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat
 
 
 def _launched(manifest: Manifest) -> int | None:
-    """The process of the recorded command."""
+    """Returns the process of the recorded command; None if there is none."""
     for target in manifest["targets"]:
         if target["kind"] == "command":
             return target["pid"]
@@ -357,7 +357,7 @@ def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     for stream in timeline.streams:
         counters = stats.get(stream.name, {})
         if "read events" in counters:
-            continue  # what did not reach the file is counted
+            continue  # events that did not reach the file are counted already
         cause = None
         if stream.torn_bytes:
             cause = "torn end"

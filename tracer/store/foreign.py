@@ -1,9 +1,9 @@
-"""A trace directory made from another recorder's events, by the decoder of our own.
+"""A trace directory made from another recorder's events, with our own decoder.
 
-What another tool recorded becomes raw streams as a recorder of ours leaves them: ring-buffer pages
-as they are, anything else as records with a format of their own. `finalize` makes the tables, so
-calls are paired, threads told apart and losses placed as in any trace. The raw streams are then
-removed: what they hold lies in the file that was imported.
+Another tool's events become raw streams like those of our recorder: ring-buffer pages unchanged,
+other events as records with their own format. `finalize` then makes the tables, so calls are
+paired, threads separated and losses placed as in any trace. The raw streams are then removed,
+because the imported file has their contents.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from tracer.store.manifest import Manifest
 from tracer.store.tables import write_table
 
 SCOPES = "target-machine"
-"""In the name of every stream: its events are those of both scopes."""
+"""Part of the name of every stream: its events belong to both scopes."""
 RECORD_HEAD, COMMON_BYTES = 32, 8
-"""A record's length and head, of which the last bytes are the payload's common fields."""
+"""Bytes of a record's length and head; the head's last bytes are the payload's common fields."""
 
 _MOST_THREADS = 1 << 20
 _FIRST_ID = 1000
 
 
 def record_format(name: str, number: int, fields: str, print_format: str = '""') -> str:
-    """A format file for records that we make: `fields` are its field lines."""
+    """Returns a format file for records that we make; `fields` holds its field lines."""
     return (
         f"name: {name}\nID: {number}\nformat:\n"
         "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
@@ -53,15 +53,15 @@ def record_format(name: str, number: int, fields: str, print_format: str = '""')
 
 
 def record_number(place: int) -> int:
-    """The id of the event at this place of a list of events that we make records of."""
+    """Returns the event id for the place of an event in a list."""
     return _FIRST_ID + place
 
 
 class ForeignRecording:
-    """Raw streams of another recorder, and the trace made of them; all of it or nothing."""
+    """Raw streams of another recorder, and the trace made from them, completely or not at all."""
 
     def __init__(self, folder: Path, source: Source, force: bool = False) -> None:
-        """UsageError where `folder` is there already, and `force` is not given."""
+        """Raises UsageError if `folder` exists and `force` is not given."""
         self.folder = folder
         self.source = source
         self._building = check_output(folder, force)
@@ -85,11 +85,11 @@ class ForeignRecording:
         return file, name
 
     def pages(self, cpu: int) -> tuple[BinaryIO, str]:
-        """A new file for ring-buffer pages of a CPU, and the stream's name."""
+        """Returns a new file for ring-buffer pages of a CPU, and the stream's name."""
         return self._new(cpu, None)
 
     def records(self, cpu: int = -1) -> Records:
-        """A new stream of records."""
+        """Returns a new stream of records."""
         return Records(self._new(cpu, "ebpf")[0])
 
     def finish(
@@ -104,12 +104,12 @@ class ForeignRecording:
         facts: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Manifest:
-        """Make the tables; returns the manifest.
+        """Makes the tables. Returns the manifest.
 
-        `formats` are format files by SYSTEM:EVENT, `threads` (pid, name) by thread id, `gaps`
-        what the source itself says it lost, `stats` the kernel's counters by stream, `machine`
-        the architecture where it is known, `facts` more of the manifest. Raises BadTrace where
-        there is nothing to make a table of.
+        `formats` are format files by SYSTEM:EVENT, `threads` (pid, name) by thread id, `gaps` the
+        losses that the source itself reports, `stats` the kernel's counters by stream, `machine`
+        the architecture if known, and `facts` more entries of the manifest. Raises BadTrace if no
+        table can be made.
         """
         for file in self._open:
             file.close()
@@ -121,12 +121,12 @@ class ForeignRecording:
         }
         if not known:
             raise BadTrace(
-                f"{self.source.file} has no events that a table is made of",
-                "see tracer list for those that are known",
+                f"{self.source.file} has no events that fit a table",
+                "see the known events: tracer list",
             )
         probes = [p.name for p in PROBES.values() if any(e.name in known for e in p.events)]
         names: dict[str, str] = {}
-        if machine == platform.machine():  # calls of another architecture have other numbers
+        if machine == platform.machine():  # other architectures number the calls differently
             names = {str(nr): name for nr, name in syscall_names().items()}
         every = [
             [tid, pid or tid, None, name, None]
@@ -153,8 +153,8 @@ class ForeignRecording:
         manifest["tables"] = self._filled(manifest)
         if not set(manifest["tables"]) - set(ALWAYS):
             raise BadTrace(
-                f"{self.source.file} has no events that a table is made of",
-                "see tracer list for those that are known",
+                f"{self.source.file} has no events that fit a table",
+                "see the known events: tracer list",
             )
         manifest["probes"] = [p for p in probes if PROBES[p].table.name in manifest["tables"]]
         manifest["ftrace"]["streams"] = []
@@ -167,7 +167,7 @@ class ForeignRecording:
         return manifest
 
     def _filled(self, manifest: Manifest) -> dict[str, manifests.TableFacts]:
-        """Tables that have rows: what the source has none of may not have been recorded."""
+        """Returns the tables with rows. Empty ones are removed: the source may not record them."""
         kept: dict[str, manifests.TableFacts] = {}
         for name, facts in manifest["tables"].items():
             if facts["rows"]:
@@ -206,18 +206,18 @@ class ForeignRecording:
 
 
 class Records:
-    """A stream of records that we make, chunk by chunk."""
+    """A stream of records that we make, written chunk by chunk."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._at = 0
 
     def close(self) -> None:
-        """Close the file: nothing more is added."""
+        """Closes the file."""
         self._file.close()
 
     def add(self, records: NDArray[np.uint8], start: int, end: int) -> None:
-        """Whole records, none of them older than `start`."""
+        """Writes complete records, none of them older than `start`."""
         if not len(records):
             return
         start = max(start, 0)
@@ -229,5 +229,5 @@ class Records:
 
 
 def page_bytes(header_page: str) -> int:
-    """Bytes of a ring-buffer page by another recorder's header_page; BadTrace where it is none."""
+    """Returns the bytes of a ring-buffer page from a header_page. BadTrace if it is invalid."""
     return parse_page(header_page).page_bytes

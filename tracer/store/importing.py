@@ -1,4 +1,4 @@
-"""A trace directory made from somebody else's trace."""
+"""A trace directory made from another tool's trace."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tracer.version import VERSION
 
 @dataclass
 class Source:
-    """Where imported events come from, and what is not known of them."""
+    """The origin of imported events, and the facts that are unknown about them."""
 
     format: str
     file: str
-    """Its name, without the folder."""
+    """The file's name, without the folder."""
     clock: str = "of the source"
-    """What is known of the clock of its times."""
+    """The clock of its times, if known."""
     realtime_offset_ns: int | None = None
     notes: list[str] = field(default_factory=list)
-    """Sentences: what was assumed, left out, or is not known."""
+    """Sentences about assumptions, omissions and unknown facts."""
     not_understood: dict[str, int] = field(default_factory=dict)
-    """How many lines or events of which kind were no row of a table."""
+    """Counts of lines or events, by kind, that became no row of a table."""
 
     def facts(self) -> manifests.Imported:
-        """For the manifest."""
+        """Returns the manifest's entry."""
         return {
             "format": self.format,
             "file": self.file,
@@ -46,18 +46,18 @@ class Source:
 
 
 def check_output(folder: Path, force: bool) -> Path:
-    """Where to build the trace `folder`; UsageError where that cannot be made."""
+    """Returns the folder in which to build the trace `folder`. Raises UsageError if that fails."""
     if folder.is_symlink() or (folder.exists() and not force):
         raise UsageError(f"{folder} exists", "give another name with -o, or --force")
     if folder.exists() and not (folder / manifests.FILE).is_file():
-        raise UsageError(f"{folder} exists and is no trace", "give another name with -o")
+        raise UsageError(f"{folder} exists and is not a trace", "give another name with -o")
     if not folder.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {folder.absolute().parent}", "make it first")
     return folder.absolute().parent / f".{folder.name}.{os.getpid()}"
 
 
 def put_in_place(building: Path, folder: Path) -> None:
-    """Make the trace that was built the one that was asked for."""
+    """Moves the finished trace to its final place."""
     if folder.exists():
         old = building.with_name(f"{building.name}.old")
         folder.rename(old)
@@ -68,7 +68,7 @@ def put_in_place(building: Path, folder: Path) -> None:
 
 
 def first_manifest(source: Source, start_ns: int, end_ns: int | None) -> manifests.Manifest:
-    """The manifest of an imported trace without tables."""
+    """Returns the manifest of an imported trace without tables."""
     clock: manifests.Clock = {"name": source.clock, "start_ns": start_ns, "end_ns": end_ns}
     if source.realtime_offset_ns is not None:
         clock["realtime_offset_ns"] = source.realtime_offset_ns
@@ -101,10 +101,10 @@ def first_manifest(source: Source, start_ns: int, end_ns: int | None) -> manifes
 
 
 class ImportedTrace:
-    """Writes tables into a new trace; leaves nothing behind where that fails."""
+    """Writes tables into a new trace. Removes everything if that fails."""
 
     def __init__(self, folder: Path, source: Source, force: bool = False) -> None:
-        """UsageError where `folder` exists, and `force` is not given."""
+        """Raises UsageError if `folder` exists and `force` is not given."""
         self.folder = folder
         self.source = source
         self._building = check_output(folder, force)
@@ -116,13 +116,13 @@ class ImportedTrace:
         return self
 
     def add(self, table: Table, rows: pa.RecordBatch) -> None:
-        """Take rows of a table."""
+        """Takes rows of a table."""
         if table.name not in self._writers:
             self._writers[table.name] = TableWriter(table, self._building / "events")
         self._writers[table.name].add(rows)
 
     def finish(self, start_ns: int, end_ns: int, **facts: Any) -> None:
-        """Write what is left and the manifest, with more `facts` in it."""
+        """Writes the remaining rows and the manifest, with more `facts` in it."""
         tables: dict[str, manifests.TableFacts] = {}
         for name, writer in self._writers.items():
             writer.close()

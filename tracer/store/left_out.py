@@ -1,4 +1,4 @@
-"""`left_out.json`: what a recorder found and did not write, by stream and reason."""
+"""`left_out.json`: counts of things that a recorder found and did not write, by stream, reason."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _Facts = dict[str, dict[str, Count]]
 
 
 def note(raw: Path, stream: str, counts: Mapping[str, int]) -> None:
-    """Add to what a stream lacks. OSError where it cannot be written.
+    """Adds counts of things that a stream lacks. OSError if the file cannot be written.
 
-    `counts` has a sentence to follow the number, such as "processes left out: too many".
+    The keys of `counts` are phrases that follow a number, such as "processes left out: too many".
     """
     if not counts:
         return
@@ -32,7 +32,7 @@ def note(raw: Path, stream: str, counts: Mapping[str, int]) -> None:
 
 
 def gaps(raw: Path, start_ns: int, end_ns: int | None) -> list[Gap]:
-    """A gap for each stream and sentence, as long as the recording."""
+    """Returns a gap for each stream and phrase, as long as the recording."""
     try:
         known = _read(raw)
     except (OSError, ValueError):
@@ -41,7 +41,7 @@ def gaps(raw: Path, start_ns: int, end_ns: int | None) -> list[Gap]:
 
 
 def of(stream: str, counts: Mapping[str, int], start_ns: int, end_ns: int | None) -> list[Gap]:
-    """A gap for each sentence about a stream, as long as the recording."""
+    """Returns a gap for each phrase about a stream, as long as the recording."""
     return [
         Gap(stream, _NO_CPU, start_ns, end_ns, None, f"{count} {sentence}")
         for sentence, count in counts.items()

@@ -1,7 +1,7 @@
-"""Lists beside the raw streams (`lists`), as JSON: bounded when they are written and when read.
+"""Lists beside the raw streams (`lists`), as JSON, limited in size when written and when read.
 
-What is beyond the limit is counted (`left_out`). A list is written whole, or line by line as a
-recording goes on.
+Entries beyond the limit are counted (`left_out`). A list is written as a whole, or line by line
+during a recording.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tracer.store.checked import Listed, encoded, parsed, what_is_wrong
 from tracer.store.files import create, read_bounded, write_whole
 
 MOST_BYTES = 64 << 20
-"""The most of one list."""
+"""Most bytes of one list."""
 _MOST_PARTS = 3_000_000
-"""The most of one list as JSON: its items, and those that these hold."""
+"""Most JSON parts of one list: its items and their items."""
 
 LINES = ".jsonl"
-"""The end of the name of a list that is written line by line."""
+"""Suffix of a list that is written line by line."""
 
 
 def write(raw: Path, name: str, entries: Iterable[Any]) -> None:
-    """Write a list in the folder of raw data, whole or not at all. OSError where that fails."""
+    """Writes a list into the raw folder, completely or not at all. OSError if that fails."""
     parts: list[bytes] = []
     left = MOST_BYTES - 2
     beyond = 0
@@ -41,17 +41,17 @@ def write(raw: Path, name: str, entries: Iterable[Any]) -> None:
 
 
 class Lines:
-    """A list that is written entry by entry, each a line."""
+    """A list that is written entry by entry, one per line."""
 
     def __init__(self, raw: Path, name: str) -> None:
-        """Make the file; FileExistsError where there is one."""
+        """Makes the file. Raises FileExistsError if it exists."""
         self._raw, self._name = raw, name
         self._file = create(raw / name)
         self._left = MOST_BYTES
         self._beyond = 0
 
     def add(self, entries: Iterable[Any]) -> None:
-        """Write entries. OSError where that fails."""
+        """Writes entries. OSError if that fails."""
         for entry in entries:
             line = encoded(entry) + b"\n"
             self._left -= len(line)
@@ -62,7 +62,7 @@ class Lines:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file and note what is not in it; more than once does no harm."""
+        """Closes the file and notes the number of left-out entries. Repeated calls do no harm."""
         self._file.close()
         beyond, self._beyond = self._beyond, 0
         _note(self._raw, self._name, beyond)
@@ -75,9 +75,9 @@ def _note(raw: Path, name: str, beyond: int) -> None:
 
 
 def read(path: Path, kind: Any) -> Any:
-    """A list of entries of that kind, checked; empty where there is no file. Raises BadTrace.
+    """Returns a checked list of entries of `kind`; empty without a file. Raises BadTrace.
 
-    Of a list of lines, the last is left out where a killed recorder has not ended it.
+    Skips a line that a killed recorder left incomplete.
     """
     try:
         data = read_bounded(path, MOST_BYTES)

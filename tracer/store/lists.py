@@ -1,6 +1,6 @@
-"""What lies in lists beside the raw streams, and becomes rows: threads, mappings, members, marks.
+"""Types of the lists beside the raw streams that become rows: threads, mappings, members, marks.
 
-Times are ns of CLOCK_MONOTONIC unless said otherwise.
+Times are ns of CLOCK_MONOTONIC unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from typing_extensions import TypedDict
 from tracer.store.checked import STRICT, Count, Inode, Listed, Pid, Whole
 
 ThreadFacts = tuple[Pid, Pid, Pid | None, str, str | None]
-"""A thread at the start: (tid, pid, ppid or null: not known, comm, cgroup path)."""
+"""A thread at the start: (tid, pid, ppid or null if unknown, comm, cgroup path)."""
 
 MemberFacts = tuple[
     Count, Pid, Annotated[int, Field(ge=-1, lt=4096)], Annotated[int, Field(ge=-1, lt=1 << 15)],
     Count, bool,
 ]  # fmt: skip
-"""A process found to belong to a target: (ns of the look, pid, number of the target in the
-manifest or -1: none, but it makes processes for one; cgroup hierarchy that it was found in or
--1: by descent; ns of its start, to a clock tick; whether its events were not let in until
-then). Pid 0: from then on the targets' events are let in."""
+"""A process of a target: (ns of the look; pid; number of the target in the manifest, or -1 if the
+process only makes processes for a target; number of the cgroup hierarchy that it was found in, or
+-1 for descent; ns of its start, to a clock tick; true if its events were not recorded before the
+look). Pid 0 marks the time at which the recording of the targets' events begins."""
 
 MarkFacts = tuple[str, Pid, Pid, Annotated[Listed[tuple[Pid, Pid]], Field(max_length=1 << 16)]]
-"""Whose marks files of a container are: (how their names begin, its pid in the container, its
-pid here or 0: not found, its threads as (there, here))."""
+"""The process behind a container's marks files: (beginning of the files' names; its pid in the
+container; its pid on this machine, or 0 if not found; its threads as (there, here))."""
 
 MappedFacts = tuple[str, tuple[Count, Count], Inode]
 """The file of a mapping: (path, device, inode)."""
 
 MapFacts = tuple[Pid, Count, Listed[MappedFacts], Listed[tuple[Count, Count, Count, Count]]]
-"""A process's mappings at the start: (pid, ns, files that no line before has named, mappings as
-(start, end, offset in the file, its number among the files of all lines))."""
+"""A process's mappings at the start: (pid, ns, files not named in an earlier line, mappings as
+(start, end, offset in the file, number of the file among the files of all lines))."""
 
 FileFacts = tuple[str, Inode | None, Inode, str, Whole | None, str]
-"""A file that was written to, at the end: the columns of `probes.files.TABLE`."""
+"""A written file at the recording's end: the columns of `probes.files.TABLE`."""
 
 ExtentFacts = tuple[str, Inode, Count, Count, Count]
-"""Where a piece of such a file lies: the columns of `probes.extents.EXTENT_MAP`."""
+"""An extent of such a file: the columns of `probes.extents.EXTENT_MAP`."""
 
 
 SampleFacts = tuple[
     Count, Annotated[int, Field(ge=-1, lt=4096)],
     Listed[tuple[str, str | None, Annotated[float, Field(allow_inf_nan=False)]]],
 ]  # fmt: skip
-"""What a reader read: (ns, number of the target in the manifest or -1: the machine, values as
+"""A sample: (ns, number of the target in the manifest or -1 for the machine, values as
 (series, instance, value))."""
 
 
 @with_config(STRICT)
 class SummaryFacts(TypedDict):
-    """What was counted in one interval; see `probes.backends.ebpf.summary`."""
+    """The counts of one interval; see `probes.backends.ebpf.summary`."""
 
     start: Count
     end: Count

@@ -1,4 +1,4 @@
-"""Every gap in a recording: which stream, which CPU, between when and when, how many events."""
+"""Every gap in a recording: its stream, CPU, time span and number of lost events."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def uncounted(
     stats: Mapping[str, Mapping[str, int]],
     streams: Iterable[RawStream],
 ) -> list[Gap]:
-    """Gaps for what the kernel counted as lost beyond the gaps found in the streams.
+    """Returns gaps for losses that the kernel counted beyond the gaps found in the streams.
 
-    `stats` are the kernel's own counters of each stream at the end of the recording. Events that
-    were logged but never read, or read and are not in the file (the disk was full, the recorder
-    killed, the file cut), lie after the stream's last. Others lie where the buffer was seen
-    full, or it is not known where.
+    `stats` are the kernel's counters of each stream at the end of the recording. Events that were
+    logged but never read, or read but missing from the file (disk full, recorder killed, file
+    cut), get a gap after the stream's last event. Other losses get a gap while the buffer was
+    full, or a gap without a known time.
     """
     found: list[Gap] = []
     located: dict[tuple[str, str], int] = {}
@@ -45,7 +45,7 @@ def uncounted(
             cause = "torn end" if stream.torn_bytes else _MISSING
             lost[cause] = counters["read events"] - stream.events
         for cause, counted in lost.items():
-            # The rest is of gaps whose size the streams do not tell.
+            # Gaps of unknown size in the streams may include the rest.
             count = counted - located.get((stream.name, cause), 0)
             if count > 0:
                 start, end = None, None
@@ -58,7 +58,7 @@ def uncounted(
 
 
 def of_functions(left_out: Mapping[Reason, int], start_ns: int, end_ns: int | None) -> list[Gap]:
-    """A gap for each reason for which functions were not looked up."""
+    """Returns a gap for each reason for which functions were not looked up."""
     gaps = []
     for why, count in left_out.items():
         what = "names of functions" if why == Reason.NAMES else "files' functions"
@@ -67,7 +67,7 @@ def of_functions(left_out: Mapping[Reason, int], start_ns: int, end_ns: int | No
 
 
 def rows(gaps: list[Gap]) -> pa.RecordBatch:
-    """The gaps as rows of the loss table."""
+    """Returns the gaps as rows of the loss table."""
     schema = TABLE.arrow_schema()
 
     def text(values: list[str]) -> pa.Array:
@@ -87,7 +87,7 @@ def rows(gaps: list[Gap]) -> pa.RecordBatch:
 
 
 def summary(gaps: list[Gap]) -> LossFacts:
-    """{events, windows, unknown}: known losses, gaps, and gaps of unknown size."""
+    """Returns {events, windows, unknown}: known losses, gaps, and gaps of unknown size."""
     return {
         "events": fitting(sum(g.count or 0 for g in gaps)),
         "windows": len(gaps),

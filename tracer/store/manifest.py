@@ -1,7 +1,7 @@
-"""manifest.json: what was recorded, where, how, and how it went.
+"""manifest.json: the facts of a recording: targets, machine, options, result.
 
-The classes below are its schema: what is read is checked against them, key by key. All times
-are ns of CLOCK_MONOTONIC unless said otherwise.
+The classes below are its schema. Every manifest is checked against them, key by key. All times
+are ns of CLOCK_MONOTONIC unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tracer.store.files import read_bounded, write_whole
 SCHEMA = 1
 FILE = "manifest.json"
 MAX_BYTES = 64 << 20
-"""The most of the file."""
+"""Most bytes of the file."""
 
 
 class Tool(TypedDict, total=False):
-    """What wrote the trace."""
+    """The software that wrote the trace."""
 
     name: str
     version: str
@@ -42,9 +42,9 @@ class Tool(TypedDict, total=False):
 
 
 class Recorder(TypedDict, total=False):
-    """The recording process: its start time is in clock ticks since the boot named.
+    """The recording process. Its start time is in clock ticks since the boot `boot_id`.
 
-    `guardian`: pid and start time of the process that saves what a killed recorder leaves.
+    `guardian`: pid and start time of the process that saves the data of a killed recorder.
     """
 
     pid: Pid | None
@@ -54,7 +54,7 @@ class Recorder(TypedDict, total=False):
 
 
 class Host(TypedDict, total=False):
-    """The machine. `cpu`: its model, null where the kernel does not name it."""
+    """The machine. `cpu`: its model, null if the kernel does not name it."""
 
     hostname: str
     machine: str
@@ -74,7 +74,7 @@ class Kernel(TypedDict, total=False):
 
 
 class Clock(TypedDict):
-    """When: `jiffies` is (jiffies, ns) of one moment."""
+    """The clock and the time span. `jiffies`: (jiffies, ns) at one moment."""
 
     name: NotRequired[str]
     start_ns: Count
@@ -84,7 +84,7 @@ class Clock(TypedDict):
 
 
 class CgroupFacts(TypedDict):
-    """A cgroup: the number of its hierarchy (0: the unified one), the path from that one's root."""
+    """A cgroup: the number of its hierarchy (0: the unified one) and its path from the root."""
 
     hierarchy: Annotated[int, Field(ge=0, lt=1 << 15)]
     controllers: NotRequired[str]
@@ -92,11 +92,11 @@ class CgroupFacts(TypedDict):
 
 
 class TargetFacts(TypedDict):
-    """What was traced.
+    """A target.
 
-    `pid`: its first process, of a container the init at the start; 0: none. `container`: id.
-    `cgroups`: all processes in these and below belong to it. `processes`: of the daemon, those
-    whose descendants belong to it. `makers`: a container's shim, which makes processes for it.
+    `pid`: its first process, for a container the init at the start; 0: none. `container`: id.
+    `cgroups`: all processes in and below them belong to it. `processes`: the daemon's processes;
+    their descendants belong to it. `makers`: a container's shim, which makes its processes.
     """
 
     name: str
@@ -113,7 +113,7 @@ class TargetFacts(TypedDict):
 
 
 class ContainerMount(TypedDict):
-    """What of the host is seen at `path` in a container."""
+    """A part of the host that is visible at `path` in a container."""
 
     type: str
     source: str
@@ -122,7 +122,7 @@ class ContainerMount(TypedDict):
 
 
 class ContainerFacts(TypedDict):
-    """A container that ran: `pid` of its init when last seen, 0: never. `merged`, `upper`,
+    """A container that ran. `pid`: its last known init; 0: never known. `merged`, `upper`,
     `lower`: folders of its overlay."""
 
     id: str
@@ -137,12 +137,12 @@ class ContainerFacts(TypedDict):
 
 
 class StreamFacts(TypedDict):
-    """One raw file: the events of one CPU, or of all of them (-1).
+    """One raw file: the events of one CPU, or of all CPUs (-1).
 
     Without `samples` it holds ring-buffer pages, else chunks: of BPF records ("ebpf"), of perf's
-    samples of tracepoints, or of perf records whose samples are all of this event. `stalls`:
-    where the file stood at first and after the drain had been away, and when (ns) it had last
-    left nothing behind.
+    samples of tracepoints, or of perf records with samples of this one event. `stalls`: the file's
+    size at the start and after each pause of the drain, with the time (ns) at which the drain had
+    last emptied the buffer.
     """
 
     file: str
@@ -153,7 +153,7 @@ class StreamFacts(TypedDict):
 
 
 class Ftrace(TypedDict, total=False):
-    """What a decoder needs. `stats` are the kernel's counters of each stream at the end."""
+    """Data for the decoder. `stats` are the kernel's counters of each stream at the end."""
 
     header_page: str
     header_event: str
@@ -166,7 +166,7 @@ class Ftrace(TypedDict, total=False):
 class CounterFile(TypedDict):
     """The output of `perf stat` for one target; `missing` are events that this kernel lacks.
 
-    `cgroup`: its path, where it was counted as one and not process by process.
+    `cgroup`: its path, if perf counted the cgroup and not single processes.
     """
 
     target: str
@@ -183,7 +183,7 @@ class CallGraphFile(TypedDict):
 
 
 class Perf(TypedDict, total=False):
-    """What perf recorded: `failures` by file, CPU time and process ids of perf itself."""
+    """perf's recordings: `failures` by file, CPU time and process ids of perf itself."""
 
     version: str
     counters: Listed[CounterFile]
@@ -194,10 +194,10 @@ class Perf(TypedDict, total=False):
 
 
 class Sampling(TypedDict, total=False):
-    """How samples were taken: `hz` 0: not at all.
+    """The sampling. `hz` 0: no samples.
 
-    `not_available`: readers and series that the machine did not give, and why. `facts`: what is no
-    number (governor, power mode, names of GPUs). `cpu_s`: CPU time of taking them.
+    `not_available`: readers and series that this machine lacks, and why. `facts`: facts that are
+    not numbers (governor, power mode, names of GPUs). `cpu_s`: CPU time of the sampling.
     """
 
     hz: Annotated[float, Field(ge=0)]
@@ -208,7 +208,7 @@ class Sampling(TypedDict, total=False):
 
 
 class Mount(TypedDict):
-    """A mounted file system; `dev` is MAJOR:MINOR. `on`: of an overlay that of its upper layer."""
+    """A mounted file system; `dev` is MAJOR:MINOR. `on`: `dev` of an overlay's upper layer."""
 
     dev: str
     path: str
@@ -218,8 +218,8 @@ class Mount(TypedDict):
 
 
 class Disk(TypedDict, total=False):
-    """A block device; `on` names what lies below it: block devices, or the file system that the
-    file of a loop device is on. `partition_of` is the disk of a partition, which begins at its
+    """A block device; `on` names the devices below: block devices or, for a loop device, the
+    file system that holds its file. `partition_of` is the disk of a partition, which begins at
     sector `start`."""
 
     name: str
@@ -235,7 +235,7 @@ class Disk(TypedDict, total=False):
 
 
 class FileSystem(TypedDict):
-    """How a mounted file system counts its blocks; xfs in allocation groups of so many."""
+    """The block size of a mounted file system; xfs has allocation groups of `group_blocks`."""
 
     dev: str
     block_bytes: Annotated[int, Field(gt=0, le=1 << 30)]
@@ -243,8 +243,8 @@ class FileSystem(TypedDict):
 
 
 class Btrfs(TypedDict):
-    """A mounted btrfs: its UUID, the name that write-back has for it, the number that other
-    events have (MAJOR:MINOR; "" where it could not be told), and its block devices' numbers."""
+    """A mounted btrfs: its UUID, its name in write-back events, its number in other events
+    (MAJOR:MINOR; "" if unknown), and the numbers of its block devices."""
 
     fsid: str
     bdi: str
@@ -253,9 +253,9 @@ class Btrfs(TypedDict):
 
 
 class Imported(TypedDict, total=False):
-    """Where an imported trace comes from: `notes` say what was assumed and what is not known.
+    """The origin of an imported trace; `notes` tell assumptions and unknown facts.
 
-    `not_understood`: how many lines or events of which kind made no row.
+    `not_understood`: counts of lines or events, by kind, that made no row.
     """
 
     format: str
@@ -265,10 +265,10 @@ class Imported(TypedDict, total=False):
 
 
 class OwnCost(TypedDict, total=False):
-    """What the recorder itself used, from its start to its end; `bytes_written`: raw and tables.
+    """The recorder's own resources, from start to end; `bytes_written`: raw data and tables.
 
-    `capture_`: while events were let in. `tables_`: making tables of them afterwards; its memory
-    is the most that the recorder ever held until then.
+    `capture_`: while events were recorded. `tables_`: making the tables afterwards; the memory is
+    the recorder's peak until then.
     """
 
     cpu_s: float
@@ -300,14 +300,14 @@ class LossFacts(TypedDict, total=False):
 class Manifest(TypedDict):
     """The manifest.
 
-    `state`: recording, captured (raw only) or finalized (tables are there). `complete`: the
-    recording ended as it should. `ended_by`: command, duration, signal, size, target, killed,
-    import, disk (it was full), error (of a file: `failure` says which). `containers`: all that
-    ran, as far as a Docker daemon says; absent: none does. `own_files`: inodes, by device, of what
-    the recorder itself wrote. `vm`: the sysctls that steer write-back. `backend_why`: what made
-    the recorder choose it. `summed_up`: probes whose events the kernel counted. `unmarked`: what
-    PyTorch could not be made to mark, and why. `cuda_sync`: the command waited for the GPU at each
-    of its automatic marks.
+    `state`: recording, captured (raw only) or finalized (with tables). `complete`: the recording
+    ended normally. `ended_by`: command, duration, signal, size, target, killed, import, disk (it
+    was full), error (of a file; see `failure`). `containers`: all that ran, from the Docker
+    daemon; absent without a daemon. `own_files`: inodes, by device, of the recorder's own files.
+    `vm`: the sysctls that control write-back. `backend_why`: the reason for the backend.
+    `summed_up`: probes whose events the kernel counted. `unmarked`: parts of PyTorch that could
+    not be marked, and why. `cuda_sync`: the command synchronized with the GPU at each automatic
+    mark.
     """
 
     schema: Count
@@ -353,17 +353,17 @@ class _Version(TypedDict):
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a trace directory, whole or not at all."""
+    """Writes the manifest of a trace directory, completely or not at all."""
     write_whole(folder / FILE, encoded(manifest, indent=1))
 
 
 def read(folder: Path) -> Manifest:
-    """The checked manifest of a trace; BadTrace where there is none, a damaged or a newer one."""
+    """Returns the checked manifest of a trace; BadTrace if it is missing, damaged or newer."""
     try:
         there = folder.exists()
     except PermissionError:
         raise PermissionMissing(
-            f"{folder} may not be looked at by this user", "run as the trace's owner, or as root"
+            f"this user may not access {folder}", "run as the trace's owner, or as root"
         ) from None
     except OSError as error:
         raise BadTrace(f"{folder} cannot be read: {error.strerror}", "name a trace") from None
@@ -371,7 +371,7 @@ def read(folder: Path) -> Manifest:
         raise BadTrace(f"there is no trace {folder}", "record one: tracer record -o NAME.trace")
     if not folder.is_dir():
         raise BadTrace(
-            f"{folder} is a file, and a trace is a directory",
+            f"{folder} is a file, but a trace is a directory",
             "import it: tracer import FILE -o NAME.trace --format FORMAT",
         )
     path = folder / FILE
@@ -386,11 +386,11 @@ def read(folder: Path) -> Manifest:
         manifest: Manifest = parsed(Manifest, text)
     except FileNotFoundError:
         raise BadTrace(
-            f"{folder} is no trace: it has no {FILE}", "give the directory that `record -o` named"
+            f"{folder} is not a trace: it has no {FILE}", "give the directory of `record -o`"
         ) from None
     except PermissionError:
         raise PermissionMissing(
-            f"{path} may not be read by this user", "run as the trace's owner, or as root"
+            f"this user may not read {path}", "run as the trace's owner, or as root"
         ) from None
     except OSError as error:
         raise BadTrace(f"{path} cannot be read: {error.strerror}", "record again") from None
@@ -402,7 +402,7 @@ def read(folder: Path) -> Manifest:
 
 
 def duration_s(manifest: Manifest) -> float | None:
-    """How long the recording lasted; None where its end is not known."""
+    """Returns the recording's duration in s; None if its end is unknown."""
     clock = manifest["clock"]
     if clock["end_ns"] is None:
         return None

@@ -1,7 +1,7 @@
-"""`maps.jsonl`: what lay where in each target's address space when its recording began.
+"""`maps.jsonl`: each target's memory mappings when the recording began.
 
-A line a process (`MapFacts`). A path is written once, and mappings that continue one another are
-one: how a page may be used is not asked for.
+One line per process (`MapFacts`). Each path is written once. Adjacent mappings of a file are
+joined; their permissions are not kept.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ FILE = "maps.jsonl"
 
 MOST_BYTES = 64 << 20
 MOST_BYTES_OF_A_PROCESS = 16 << 20
-"""JSON of some 350,000 mappings; a process may have 65,530 by default (vm.max_map_count)."""
+"""JSON of about 350,000 mappings; a process may have 65,530 by default (vm.max_map_count)."""
 
 _MOST_PARTS = 2_500_000
-"""The most parts of a process's JSON: five a mapping, and some more for its files."""
+"""Most parts of a process's JSON: five per mapping, and some more for its files."""
 
 SnapshotFacts = tuple[int, int, list[tuple[int, int, int, MappedFacts]]]
 """A process's mappings: (pid, ns, mappings as (start, end, offset in the file, file))."""
 
 
 class Maps:
-    """The snapshots of a trace, read when they are iterated over: one process at a time."""
+    """The mappings in a trace, read during iteration, one process at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __iter__(self) -> Iterator[SnapshotFacts]:
-        """Each process's mappings. Raises BadTrace where the file cannot be read."""
+        """Yields each process's mappings. Raises BadTrace if the file cannot be read."""
         files: list[MappedFacts] = []
         for pid, ns, more, found in self._lines():
             files += more
@@ -50,7 +50,7 @@ class Maps:
                     left -= len(line)
                     if left < 0 or len(line) == MOST_BYTES_OF_A_PROCESS:
                         raise ValueError("too long")
-                    if line.endswith(b"\n"):  # else the recorder was killed while it wrote
+                    if line.endswith(b"\n"):  # a killed recorder leaves a partial line
                         yield parsed(MapFacts, line, _MOST_PARTS)
         except FileNotFoundError:
             return

@@ -1,4 +1,4 @@
-"""Marks files of the traced processes: whose they are, and what is in them, piece by piece."""
+"""Reads the marks files of the traced processes, piece by piece."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from tracer.store.files import read_bounded
 from tracer.store.lists import MarkFacts
 
 _NAME = re.compile(rf"([1-9][0-9]{{0,9}}-[0-9]{{1,20}})-([0-9]{{1,10}}){re.escape(SUFFIX)}")
-"""A process, by its pid and a time, and which of its files it is."""
+"""Groups: a process (pid and time), and the number of the file."""
 _MAX_FILES = 100_000
 _MAX_BYTES = 16 << 20
-"""Of one file: a writer begins another after 256 KiB."""
+"""Most bytes of one file: a writer begins another after 256 KiB."""
 _MOST_SERIES = 16
-"""Of a process at once; there are two as a rule."""
+"""Most series of a process at once; usually there are two."""
 _MOST_MEASURED = 64
-"""Names of phases of one process that the GPU is measured for; there are three."""
+"""Most names of phases with GPU times in one process; usually there are three."""
 _MAX_NOTES = 100
 _MAX_NOTE_BYTES = 1 << 12
 _PIECE = 4096
-"""Marks handed on at once."""
+"""Marks passed on at once."""
 _MOST_HELD = 4096
-"""Marks of a file that may be younger than those of the next one."""
+"""Most marks of a file that are held because they may be younger than those of the next file."""
 
 _RECORD = np.dtype(
     [
@@ -63,37 +63,37 @@ Records = np.ndarray[Any, Any]
 """Marks, as fields of `_RECORD`."""
 
 NAMES = "names.jsonl"
-"""Beside the marks: what this machine calls the processes of a container (`MarkFacts`)."""
+"""List beside the marks: this machine's pids of a container's processes (`MarkFacts`)."""
 
 LIVE = ".live"
-"""At the end of the name of the folder that a command marks into."""
+"""Suffix of the name of the folder that a command marks into."""
 
 UNKNOWN_PID = 0
-"""There: a process that was gone before it was looked for."""
+"""The pid in the list of a process that was gone before it was searched for."""
 
 
 @dataclass
 class Found:
-    """What there is among the marks of a process."""
+    """Facts about the marks of a process."""
 
     begun: int
-    """When it began to write, by the names of its files."""
+    """Time in ns at which it began to write, from the names of its files."""
     last: int = 0
-    """The time of its last mark."""
+    """Time in ns of its last mark."""
     automatic: bool = False
-    """Whether PyTorch marked in it."""
+    """True if PyTorch marked in it."""
     serves: int | None = None
-    """The process that this one works for, if it is a DataLoader's worker."""
+    """The process that it works for, if it is a DataLoader worker."""
     learns: bool = False
     measured: set[bytes] = field(default_factory=set)
-    """Names of phases of which marks tell what the GPU took."""
+    """Names of phases with measured GPU times."""
     leading: set[int] = field(default_factory=set)
     """Threads that fetch or learn."""
     said: set[str] = field(default_factory=set)
-    """Names that its script marks itself, of those asked for."""
+    """Names that its script marks, among the names asked for."""
 
     def note(self, records: Records, asked: Collection[str]) -> None:
-        """Add what there is among some marks in order of time."""
+        """Adds the facts about some marks in order of time."""
         if not len(records):
             return
         self.last = max(self.last, int(records["ts"][-1]))
@@ -116,7 +116,7 @@ class Found:
             self.leading |= set(np.unique(leads).tolist())
 
     def add(self, other: Found) -> None:
-        """Add what there is among other marks."""
+        """Adds the facts about other marks."""
         self.last = max(self.last, other.last)
         self.automatic |= other.automatic
         self.serves = self.serves if other.serves is None else other.serves
@@ -128,29 +128,29 @@ class Found:
 
 @dataclass
 class _Series:
-    """The files that one writer of a process wrote, in that order.
+    """The files that one writer of a process wrote, in order.
 
-    A process has two where PyTorch marks in it and its script does: neither knows the other.
+    A process has two writers if both PyTorch and the script mark: they do not know each other.
     """
 
     pid: int
-    """Negative: it is a container's name for it, and what it is called here is not known."""
+    """The pid here; negative: the pid in a container, if the pid here is unknown."""
     paths: list[Path]
     own: int
     """The pid as the process writes it."""
     begun: int
     """ns of CLOCK_MONOTONIC."""
     threads: dict[int, int] | None
-    """Names of its threads, by what they are called in its container."""
+    """The ids of its threads here, by their ids in the container."""
     parents: dict[int, int]
 
     def records(self, lost: Counter[str] | None = None) -> Iterator[Records]:
-        """Its marks in order of time, about a file at once; counts in `lost` what is left out."""
+        """Yields its marks in order of time, about one file at once; counts omissions in `lost`."""
         held = np.empty(0, _RECORD)
         for path in self.paths:
             records = self._read(path, lost)
             if len(held) and len(records):
-                # Threads mark at once: a file's first mark may be older than the last before it.
+                # Threads mark concurrently: a file's first mark may be older than the previous one.
                 ready = int(np.searchsorted(held["ts"], records["ts"].min(), side="right"))
                 ready = max(ready, len(held) - _MOST_HELD)
                 yield held[:ready]
@@ -160,7 +160,7 @@ class _Series:
         yield held
 
     def _read(self, path: Path, lost: Counter[str] | None) -> Records:
-        """The committed marks of one file; a process marks as itself."""
+        """Returns the committed marks of one file that name the file's own process."""
         lost = Counter() if lost is None else lost
         try:
             data = read_bounded(path, _MAX_BYTES)
@@ -179,7 +179,7 @@ class _Series:
         return kept
 
     def _rename(self, records: Records, known: dict[int, int]) -> None:
-        """Put this machine's tids and pids in the place of a container's; negative: not known."""
+        """Replaces a container's tids and pids by this machine's, or by negatives if unknown."""
         records["tid"] = [known.get(tid, -tid) for tid in records["tid"].tolist()]
         worker = (records["name"] == b"worker") & (records["step"] > 0)
         steps = records["step"][worker].tolist()
@@ -188,22 +188,22 @@ class _Series:
 
 @dataclass
 class Marked:
-    """A process that has marked."""
+    """A process that has made marks."""
 
     pid: int
-    """Negative: it is a container's name for it, and what it is called here is not known."""
+    """The pid here; negative: the pid in a container, if the pid here is unknown."""
     found: Found
     _series: list[_Series]
 
     def records(self) -> Iterator[Records]:
-        """Its marks in order of time, some thousand at once."""
+        """Yields its marks in order of time, up to `_PIECE` at once."""
         for records in _merged([series.records() for series in self._series]):
             for first in range(0, len(records), _PIECE):
                 yield records[first : first + _PIECE]
 
 
 def _merged(series: list[Iterator[Records]]) -> Iterator[Records]:
-    """Several series of marks as one, each of them and all of it in order of time."""
+    """Yields the marks of several series, in order of time."""
     if len(series) == 1:
         yield from series[0]
         return
@@ -232,10 +232,10 @@ def _merged(series: list[Iterator[Records]]) -> Iterator[Records]:
 def marked(
     folder: Path, names: Iterable[MarkFacts] = (), asked: Collection[str] = ()
 ) -> tuple[list[Marked], Counter[str]]:
-    """The processes that have marks in `folder`, with what there is among these.
+    """Returns the processes that have marks in `folder`, with facts about the marks.
 
-    `names` are those of containers' processes; `asked`: names that a script may mark. The second
-    result counts what is left out, by a sentence that follows the number.
+    `names` are the containers' processes; `asked` are names that a script may mark. The second
+    result counts omissions by a phrase that follows the number.
     """
     known: dict[int, list[tuple[Found, _Series]]] = {}
     lost: Counter[str] = Counter()
@@ -252,7 +252,7 @@ def marked(
             if before is not None and at_once and len(before._series) < _MOST_SERIES:
                 before.found.add(found)
                 before._series.append(series)
-            else:  # another process, later, of the same pid
+            else:  # a later process with the same pid
                 before = Marked(pid, found, [series])
                 processes.append(before)
     return processes, lost
@@ -260,13 +260,13 @@ def marked(
 
 def _all_series(folder: Path, names: Iterable[MarkFacts], lost: Counter[str]) -> Iterator[_Series]:
     here: dict[str, tuple[int, dict[int, int]]] = {}
-    """The pid of a container's process there, and what its threads are called here."""
+    """Pid in the container, and the ids here of its threads, by process as in file names."""
     parents: dict[int, int] = {}
     for process, own, pid, threads in names:
         _, known = here.setdefault(process, (own, {}))
         if pid != UNKNOWN_PID:
             known.update({own: pid, **dict(threads)})
-            # Two containers may count alike: then it is not known which is meant.
+            # If two containers use the same pid, it is unknown which of them is meant.
             parents[own] = pid if parents.get(own, pid) == pid else -own
     files: dict[str, list[tuple[int, Path]]] = {}
     for path in _files(folder, SUFFIX, _MAX_FILES):
@@ -285,7 +285,7 @@ def _all_series(folder: Path, names: Iterable[MarkFacts], lost: Counter[str]) ->
 
 
 def read_notes(folder: Path) -> list[str]:
-    """What the processes left word of that PyTorch could not be made to mark, each text once."""
+    """Returns the processes' notes about parts of PyTorch that could not be marked, each once."""
     found: dict[str, None] = {}
     for path in _files(folder, NOTE_SUFFIX, _MAX_NOTES):
         with contextlib.suppress(OSError, ValueError):
@@ -294,9 +294,9 @@ def read_notes(folder: Path) -> list[str]:
 
 
 def _files(folder: Path, suffix: str, most: int) -> list[Path]:
-    """Files of this suffix, in a folder of marks and in that of a command being recorded.
+    """Returns files of this suffix, in a folder of marks and in the folder of a live command.
 
-    The recorder or its guardian empties the second one. It is there if both were killed.
+    The recorder or its guardian empties the second folder. It has files if both were killed.
     """
     found: list[Path] = []
     for place in (folder, folder.with_name(folder.name + LIVE)):

@@ -1,4 +1,4 @@
-"""The numbers that phases have: which cycle is in which epoch, and which one used a batch."""
+"""The numbers of phases: the epoch of each cycle, and the cycle that used each batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CYCLE_BITS = 40
 
 
 class Epochs:
-    """Which cycles of which loops are in which epoch."""
+    """The epochs of the cycles of all loops."""
 
     def __init__(self) -> None:
         self._firsts: list[array[int]] = []
@@ -20,20 +20,20 @@ class Epochs:
         self._cycles: list[int] = []
 
     def new_loop(self) -> int:
-        """The number of another loop."""
+        """Adds a loop and returns its number."""
         self._firsts.append(array("q"))
         self._cycles.append(0)
         return len(self._firsts) - 1
 
     def end(self, loop: int, firsts: array[int], cycles: int) -> None:
-        """Note the first cycle of each epoch of a loop, and how many cycles it had in all."""
+        """Notes the first cycle of each epoch of a loop, and the loop's number of cycles."""
         self._firsts[loop] = firsts
         self._cycles[loop] = cycles
 
     def find(
         self, loops: NDArray[np.int64], cycles: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The epoch of each cycle, and whether there is one: a cycle may never have come."""
+        """Returns the epoch of each cycle, and whether it has one: a cycle may not exist."""
         counts = np.array([len(firsts) for firsts in self._firsts] or [0], np.int64)
         begins = np.cumsum(counts) - counts
         parts = [np.frombuffer(firsts, np.int64) for firsts in self._firsts if len(firsts)]
@@ -47,9 +47,9 @@ class Epochs:
 
 
 class Batches:
-    """Which batch was used in which cycle: a worker has made it for that.
+    """The cycle that used each batch. It gives the worker that made the batch its numbers.
 
-    All of them are noted before the first is looked for.
+    All batches are noted before the first search.
     """
 
     def __init__(self) -> None:
@@ -57,14 +57,14 @@ class Batches:
         self._uses: NDArray[np.int64] = np.empty((0, 6), np.int64)
         """(pid, iteration, batch, loop, cycle, step), sorted by the first three."""
         self._passes: dict[tuple[int, int], tuple[int, int]] = {}
-        """Where the uses of a process's pass over the data lie in `_uses`."""
+        """The range in `_uses` of each process's pass over the data."""
 
     def note(self, pid: int, iteration: int, batch: int, loop: int, cycle: int, step: int) -> None:
-        """A process has used a batch of a pass over the data. No step: -1."""
+        """Notes that a process has used a batch of a pass over the data. Step -1: none."""
         self._noted.extend((pid, iteration, batch, loop, cycle, step))
 
     def find(self, pid: int, iteration: int, batch: int) -> tuple[int, int, int] | None:
-        """(loop, cycle, step or -1) of its last use; None if the batch was not used."""
+        """Returns (loop, cycle, step or -1) of a batch's last use; None if it was not used."""
         if self._noted:
             self._sort()
         first, end = self._passes.get((pid, iteration), (0, 0))

@@ -1,4 +1,4 @@
-"""Calls into PyTorch's engine, as uprobes saw them, into spans: what `training` infers from."""
+"""Converts calls into PyTorch's engine, seen by uprobes, into spans for `training`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UPROBE = "uprobe"
 
 _MOST_OPEN = 1000
 _MOST_WITHIN = 10_000
-"""Calls within another one. More: its end was not seen."""
+"""Most calls within another call. More: its end was not seen."""
 _ROWS = 1 << 16
 _OPTIMIZER = "Optimizer.step#"
 _RECORDS = (
@@ -25,21 +25,21 @@ _RECORDS = (
     (_OPTIMIZER, "optimizer"),
     ("Optimizer.zero_grad#", "zero_grad"),
 )
-"""What PyTorch calls them, by its beginning."""
+"""Beginnings of PyTorch's names, and ours."""
 
 Take = Callable[[int, int, list[Span]], None]
-"""Called with a process, a thread, and facts of that in order of their start."""
+"""Called with a process, a thread, and the thread's facts in order of their start."""
 
 
 class Calls:
-    """The table `torch_calls` in a folder, which need not be there."""
+    """The table `torch_calls` in a folder; it may be missing."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / f"{TABLE.name}.parquet"
         self.pids: set[int] = set()
-        """Processes that it has calls of."""
+        """Processes with calls."""
         self.learning: set[int] = set()
-        """Those that learn."""
+        """Processes that learn."""
         for rows in self._batches(["pid", "event", "name"]):
             pid = rows.column("pid")
             self.pids |= set(pc.unique(pid.drop_null()).to_pylist())
@@ -55,9 +55,9 @@ class Calls:
                 yield from file.iter_batches(_ROWS, columns=columns)
 
     def read(self, take: Take, but: set[int]) -> None:
-        """Hand on fetch, backward and optimizer of each thread, and the forward between them.
+        """Passes on fetch, backward and optimizer of each thread, and the forward between them.
 
-        Those of all processes `but` some.
+        Leaves out the processes in `but`.
         """
         threads: dict[tuple[int, int], _Thread] = {}
         for batch in self._batches(["ts", "pid", "tid", "event", "name", "object"]):
@@ -80,22 +80,22 @@ class _Thread:
         self.tid = tid
         self._take = take
         self._spans: list[Span] = []
-        """Since none was open."""
+        """Spans since the time when none was open."""
         self._backwards: list[Span] = []
         self._records: deque[Span | None] = deque()
         self._known = 0
-        """The number of spans among them."""
+        """Number of spans in `_records`."""
         self._ended: int | None = None
-        """The record that ended last: its destructor ends it once more."""
+        """The record that ended last: its destructor ends it again."""
         self._idle: tuple[int, int] | None = None
-        """The longest time between the calls since the last fetch, optimizer or backward."""
+        """The longest pause between calls since the last fetch, optimizer or backward."""
         self._begun: int | None = None
         self._busy = -1
         self._latest = ""
-        """The fact that was found last."""
+        """Name of the last fact."""
 
     def call(self, ts: int, event: str, name: str | None, record: int | None) -> None:
-        """One row of the table."""
+        """Takes one row of the table."""
         if event == BACKWARD_BEGIN:
             self._backwards.append(self._begin(ts, "backward"))
         elif event == BACKWARD_END and self._backwards:
@@ -104,7 +104,7 @@ class _Thread:
             self._ended = None
             known = next((n for start, n in _RECORDS if (name or "").startswith(start)), None)
             if known == "fetch":
-                self._backwards.clear()  # an exception has ended those that are left
+                self._backwards.clear()  # an exception has ended the open ones
             self._records.append(self._begin(ts, known) if known else None)
             self._known += known is not None
             if len(self._records) > _MOST_OPEN:
@@ -130,15 +130,15 @@ class _Thread:
         return span
 
     def _hand_on(self, following: Span | None) -> None:
-        """Hand on the spans so far, but those within a like one, with the forwards."""
+        """Passes on the spans so far, except nested ones, with the forwards between them."""
         found: list[Span] = []
         spans, self._spans = self._spans, []
         for span, after in zip(spans, [*spans[1:], following], strict=False):
             if span.end is None and after is not None:
-                span.end = after.start  # an exception ended it
+                span.end = after.start  # an exception has ended it
             if span.start < self._busy:
                 if span.name == "backward" and self._latest == "optimizer":
-                    found.append(span)  # in its closure
+                    found.append(span)  # in the optimizer's closure
                     self._latest = span.name
                 continue
             self._busy = (1 << 62) if span.end is None else span.end
@@ -150,7 +150,7 @@ class _Thread:
             if span.name == "zero_grad":
                 continue
             if span.name == "backward" and self._idle is not None:
-                # Gradients may be set to zero before the forward or after.
+                # Scripts zero the gradients before the forward or after it.
                 start, end = self._idle
                 found.append(Span(start, self.pid, self.tid, "forward", None, 1, end, "inferred"))
             self._idle = None
@@ -160,5 +160,5 @@ class _Thread:
             self._take(self.pid, self.tid, found)
 
     def finish(self) -> None:
-        """Hand on what has not ended."""
+        """Passes on open spans."""
         self._hand_on(None)

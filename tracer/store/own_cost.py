@@ -1,17 +1,17 @@
-"""The cost of a recording to the machine, in words: its capture, and its tables beside it."""
+"""The cost of a recording to the machine, in words: the capture, and the making of the tables."""
 
 from __future__ import annotations
 
 from tracer.sizes import show_number, show_size
 from tracer.store.manifest import OwnCost
 
-_TOGETHER = "capture and tables together: the trace does not tell them apart"
+_TOGETHER = "capture and tables together: the trace does not separate them"
 
 
 def cost_said(cost: OwnCost) -> list[str]:
-    """A phrase for what capture took, and one for the tables; of old traces one for both.
+    """Returns a phrase for the capture and one for the tables; for old traces one for both.
 
-    Empty where nothing was measured. What is not known is left out of a phrase.
+    Empty if nothing was measured. Unknown values are left out of a phrase.
     """
     capture = _phrase(cost.get("capture_cpu_s"), cost.get("capture_max_rss_bytes"))
     tables = _phrase(cost.get("tables_cpu_s"), cost.get("tables_max_rss_bytes"))
@@ -22,7 +22,7 @@ def cost_said(cost: OwnCost) -> list[str]:
 
 
 def headline(cost: OwnCost) -> tuple[float | None, str]:
-    """The CPU time (s; None: not known) that stands for a recording, and what it is of."""
+    """Returns the CPU time in s (None: unknown) that represents the recording, and its scope."""
     if _told_apart(cost):
         return cost.get("capture_cpu_s"), "capture"
     return cost.get("cpu_s"), _TOGETHER

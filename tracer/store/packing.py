@@ -1,9 +1,9 @@
-"""A trace as one compressed file to send, and back.
+"""Packs a trace into one compressed file to send, and unpacks it.
 
-A pack is a tar archive under zstd, so that `tar --zstd -xf` opens it, too. Its first member,
-`pack.json`, lists the others with size and SHA-256; they follow in that order, the manifest first.
-What is unpacked may come from anybody: nothing but the listed files of a trace is made, of the
-listed sizes, below a new folder that is there when all of it is right, or not at all.
+A pack is a tar archive compressed with zstd, so `tar --zstd -xf` opens it, too. Its first member,
+`pack.json`, lists the others with size and SHA-256. They follow in that order, the manifest first.
+A pack may come from anybody: only the listed files of a trace are made, with the listed sizes, in
+a new folder that appears only if all of it is correct.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _COPY = 1 << 20
 _MOST_MEMBERS = 1 << 17
 _MOST_LIST = 64 << 20
 _MOST_VALUES = 8 * _MOST_MEMBERS
-"""In the list; what is read of JSON takes up to a hundred times the bytes that it had."""
+"""Most values in the list: parsed JSON takes up to a hundred times its bytes."""
 _MOST_BYTES = 1 << 40
 _MOST_RATIO = 200
 _SMALL = 64 << 20
-"""A pack may hold so much, however small it is."""
+"""Bytes that a pack may hold whatever its own size."""
 _RAW = re.compile(r"raw/(marks/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 _TABLES = {f"events/{name}.parquet" for name in ALL_TABLES}
 _MOST_OF_A_NAME = 50
-"""Characters, of at most four bytes each: what is added to a name has a place behind it."""
-_AGAIN = "have it packed and sent again"
+"""Characters of at most four bytes each. This leaves room to append to a name."""
+_AGAIN = "ask for it to be packed and sent again"
 
 
 class Member(TypedDict):
@@ -63,23 +63,23 @@ class Member(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="ignore"))
 class PackList(TypedDict):
-    """The first member."""
+    """The first member of a pack."""
 
     pack: Count
     members: Annotated[Listed[Member], Field(max_length=_MOST_MEMBERS)]
 
 
 def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> int:
-    """Pack the trace `folder` into the file `output`; returns its bytes.
+    """Packs the trace `folder` into the file `output`. Returns its size in bytes.
 
-    `raw`: with the raw streams, from which tables can be made anew. Raises UsageError where
-    `output` exists and `force` is not given, or the trace is still being recorded.
+    `raw` includes the raw streams, from which tables can be made again. Raises UsageError if
+    `output` exists and `force` is not given, or if the trace is still being recorded.
     """
     if output.is_symlink() or output.is_dir() or (output.exists() and not force):
         raise UsageError(f"{output} exists", "give another name with -o, or --force")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {output.absolute().parent}", "make it first")
-    Trace(folder).close()  # finalizes what a killed recorder left, checks the rest
+    Trace(folder).close()  # finalizes a killed recorder's data and checks the tables
     members = [_member(folder, name) for name in _files(folder, raw)]
     listed = json.dumps({"pack": VERSION, "members": members}).encode()
     building = output.absolute().parent / f".{output.name}.{os.getpid()}"
@@ -109,7 +109,7 @@ def pack(folder: Path, output: Path, raw: bool = False, force: bool = False) -> 
 
 
 def _files(folder: Path, raw: bool) -> list[str]:
-    """The files of a trace that are packed."""
+    """Returns the files of a trace to pack."""
     names = [manifests.FILE, "loss.parquet", *sorted(_TABLES)]
     if raw:
         paths = chain(folder.glob("raw/*"), folder.glob("raw/marks/*"))
@@ -142,10 +142,10 @@ def _padded(data: bytes) -> bytes:
 
 
 def unpack(path: Path, output: Path, force: bool = False) -> Path:
-    """Make the trace `output` from a pack; returns it.
+    """Makes the trace `output` from a pack. Returns its path.
 
-    Raises BadTrace for what is no pack of a trace, is cut off or altered, or would be larger than
-    can be; UsageError where `output` exists and `force` is not given, or the disk has no room.
+    Raises BadTrace for a file that is no pack, is cut off, altered, or too large; UsageError if
+    `output` exists and `force` is not given, or if the disk has no room.
     """
     building = check_output(output, force)
     try:
@@ -159,7 +159,7 @@ def unpack(path: Path, output: Path, force: bool = False) -> Path:
 
 
 def open_pack(path: Path) -> Trace:
-    """The trace of a pack, in a folder that is there for as long as it is, called as the pack."""
+    """Opens a pack's trace in a temporary folder that lives as long as the result."""
     folder = tempfile.TemporaryDirectory(prefix="tracer-pack-")
     name = path.name.removesuffix(SUFFIX).removesuffix(".trace").strip(".") or "pack"
     name = name[:_MOST_OF_A_NAME]
@@ -173,7 +173,7 @@ def open_pack(path: Path) -> Trace:
 
 
 def is_pack(path: Path) -> bool:
-    """Whether a file looks like a pack."""
+    """Returns whether a file begins like a pack."""
     try:
         with open_regular(path, follow=True) as file:
             return file.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC
@@ -188,7 +188,7 @@ def _opened(path: Path) -> BinaryIO:
         raise BadTrace(f"there is no file {path}", "check its name") from None
     except PermissionError:
         raise PermissionMissing(
-            f"{path} may not be read by this user", "run as its owner, or as root"
+            f"this user may not read {path}", "run as its owner, or as root"
         ) from None
     except ValueError:
         raise BadTrace(f"{path} is no regular file", "give a pack") from None
@@ -201,13 +201,13 @@ def _unpack(path: Path, folder: Path) -> None:
         with _opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             if file.read(len(ZSTD_MAGIC)) != ZSTD_MAGIC:
-                raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
+                raise BadTrace(f"{path} is not a pack of a trace", "tracer pack makes one")
             file.seek(0)
             with pa.CompressedInputStream(file, "zstd") as stream:
                 _members(path, stream, size, folder)
     except PermissionError as error:
         raise PermissionMissing(
-            f"{error.filename or path} may not be used by this user", "run as its owner, or as root"
+            f"this user may not use {error.filename or path}", "run as its owner, or as root"
         ) from None
     except (pa.ArrowException, ValueError) as error:
         raise BadTrace(f"{path} is damaged: {error}", _AGAIN) from None
@@ -220,7 +220,7 @@ def _unpack(path: Path, folder: Path) -> None:
 def _members(path: Path, stream: Any, size: int, folder: Path) -> None:
     name, length = _next(path, stream)
     if name != LIST or length > _MOST_LIST:
-        raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
+        raise BadTrace(f"{path} is not a pack of a trace", "tracer pack makes one")
     text = _exactly(path, stream, length)
     try:
         listed: PackList = parsed(PackList, text, _MOST_VALUES)
@@ -243,7 +243,7 @@ def _members(path: Path, stream: Any, size: int, folder: Path) -> None:
         with create(target) as out:
             digest = _copy(path, stream, member["size"], out)
         if digest != member["sha256"]:
-            raise BadTrace(f"{path}: {member['name']} is not what was packed", _AGAIN)
+            raise BadTrace(f"{path}: {member['name']} was altered after packing", _AGAIN)
         _exactly(path, stream, -member["size"] % _BLOCK)
     if _exactly(path, stream, 2 * _BLOCK).strip(b"\0") or stream.read(1):
         raise BadTrace(f"{path} holds more than it lists", _AGAIN)
@@ -252,35 +252,36 @@ def _members(path: Path, stream: Any, size: int, folder: Path) -> None:
 def _check_list(path: Path, members: list[Member], size: int, folder: Path) -> None:
     names = [member["name"] for member in members]
     if names[:1] != [manifests.FILE] or len(set(names)) != len(names):
-        raise BadTrace(f"{path} is no pack of a trace", "tracer pack makes one")
+        raise BadTrace(f"{path} is not a pack of a trace", "tracer pack makes one")
     for name in names[1:]:
         if name not in _TABLES and name != "loss.parquet" and not _RAW.fullmatch(name):
             raise BadTrace(f"{path} holds {name[:200]!r}, which no trace has", "do not trust it")
     if members[0]["size"] > manifests.MAX_BYTES:
         raise BadTrace(
-            f"{path} says that its manifest has {members[0]['size']} bytes, which cannot be",
+            f"{path} claims a manifest of {members[0]['size']} bytes, which is too large",
             "do not trust it",
         )
     total = sum(member["size"] for member in members)
     if total > _MOST_BYTES or (total > _SMALL and total > size * _MOST_RATIO):
         raise BadTrace(
-            f"{path} of {size} bytes says that it holds {total}, which cannot be", "do not trust it"
+            f"{path} of {size} bytes claims to hold {total} bytes, which is too much",
+            "do not trust it",
         )
     if total > shutil.disk_usage(folder).free:
         raise UsageError(
-            f"{path} holds {total} bytes, for which {folder.parent} has no room",
+            f"{path} holds {total} bytes, and {folder.parent} has no room for them",
             "free space, or unpack elsewhere with -o",
         )
 
 
 def _next(path: Path, stream: Any) -> tuple[str, int]:
-    """Name and size of the next member, which must be a plain file."""
+    """Returns name and size of the next member, which must be a plain file."""
     try:
         info = tarfile.TarInfo.frombuf(_exactly(path, stream, _BLOCK), "utf-8", "surrogateescape")
     except tarfile.HeaderError:
-        raise BadTrace(f"{path} is no pack of a trace, or damaged", _AGAIN) from None
+        raise BadTrace(f"{path} is not a pack of a trace, or is damaged", _AGAIN) from None
     if info.type != tarfile.REGTYPE or info.size < 0:
-        raise BadTrace(f"{path} holds something else than plain files", "do not trust it")
+        raise BadTrace(f"{path} holds members other than plain files", "do not trust it")
     return info.name, info.size
 
 

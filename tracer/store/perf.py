@@ -1,4 +1,4 @@
-"""Tables of what perf left in a trace: `counters` and `call_graphs`."""
+"""The tables made from perf's files in a trace: `counters` and `call_graphs`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def decode(
     progress: Callable[[int, int], None] | None = None,
     symbols: Resolver | None = None,
 ) -> dict[str, TableFacts]:
-    """Write the tables that perf recorded into `building`; none where it recorded nothing.
+    """Writes the tables that perf recorded into `building`; none if perf recorded nothing.
 
-    `symbols` name the functions of user mode. What is missing is added to `gaps`. Raises
-    BadTrace for files that cannot be read.
+    `symbols` finds the names of user-mode functions. Losses are added to `gaps`. Raises BadTrace
+    for unreadable files.
     """
     perf = manifest.get("perf") or {}
     tables: dict[str, TableFacts] = {}
@@ -64,7 +64,7 @@ def decode(
             for recorded in perf["callgraphs"]:
                 path = raw / _checked(recorded["file"])
                 if not path.exists():
-                    continue  # killed before perf was started
+                    continue  # the recorder was killed before perf started
                 source = CallGraphs(path, kernel, leave_out, resolve, progress)
                 for batch in source.read(gaps):
                     writer.add(batch)
@@ -79,7 +79,7 @@ def decode(
 
 
 def _namer(symbols: Resolver) -> Resolve:
-    """Names places, all of a file or of a process's own code at a time."""
+    """Returns a function that names places, grouped by file or by process for run-time code."""
 
     def name(places: Sequence[Place]) -> list[str | None]:
         found: list[str | None] = [None] * len(places)
@@ -102,7 +102,7 @@ def _namer(symbols: Resolver) -> Resolve:
 
 
 def _kernel(path: Path) -> KernelSymbols | None:
-    """The symbols that were kept with the trace; None where there are none."""
+    """Returns the kernel's symbols kept with the trace; None if there are none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -123,12 +123,12 @@ def _facts(folder: Path, name: str, rows: int) -> TableFacts:
 
 def _checked(name: str) -> str:
     if not _FILE_NAME.match(name):
-        raise BadTrace(f"the trace names a file {name!r} that cannot be", "record again")
+        raise BadTrace(f"the trace names a file with an invalid name: {name!r}", "record again")
     return name
 
 
 def _read(path: Path, limit: int) -> bytes | None:
-    """A raw file, or None where it was never made."""
+    """Returns a raw file's bytes; None if the file was never made."""
     try:
         return read_bounded(path, limit)
     except FileNotFoundError:

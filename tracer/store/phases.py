@@ -1,7 +1,7 @@
-"""The phases of a trace: what scripts marked, what PyTorch was made to mark, what follows.
+"""The phases of a trace: marked by scripts, marked by PyTorch, or inferred.
 
-Memory does not grow with the recording: marks are read piece by piece, the phases are written as
-they are found, and DuckDB puts them in order, by files where that takes more than some memory.
+Memory use does not grow with the recording. Marks are read piece by piece, phases are written as
+they are found, and DuckDB sorts them, on disk if they exceed its memory limit.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tracer.store.tables import TableWriter
 from tracer.store.training import AUTOMATIC, NAMES, Loop, Worker
 
 _ALIKE = (("train", "epoch", "step"), ("eval", "inference"))
-"""Where a script marks one of these, none of them is inferred."""
+"""If a script marks one phase of a group, none of that group is inferred."""
 _ROWS = 1 << 16
 _MOST_MEMORY = "128MB"
 _THREADS = 2
 _DEPTHS = {name: n for n, name in enumerate(("train", "epoch", "eval", "inference", "step"))}
-"""Of phases that begin and end together, those around the others come first."""
+"""Order of phases that begin and end together: the outer ones come first."""
 _FOREVER = 1 << 62
 _ABSENT = -(1 << 63)
 
@@ -59,14 +59,14 @@ def write_phases(
     building: Path,
     names: Iterable[MarkFacts] = (),
 ) -> tuple[int, Counter[str]]:
-    """Write the table of the phases that overlap the recording.
+    """Writes the table of the phases that overlap the recording.
 
-    Returns how many there are, and the number of marks that are left out, by a sentence that
-    follows the number. Raises OSError if they cannot be written or sorted.
+    Returns their number, and counts of left-out marks by a phrase that follows the number. Raises
+    OSError if the phases cannot be written or sorted.
 
-    They are of every marks file in `folder` and, for processes that have none there, of the
-    table `torch_calls` in `building`, where the table is written. `names` are those of containers'
-    processes.
+    The sources are every marks file in `folder` and, for processes without marks there, the table
+    `torch_calls` in `building`. The phases are also written to `building`. `names` are the
+    containers' processes.
     """
     asked = {name for group in (*_ALIKE, NAMES) for name in group}
     processes, lost = marked(folder, names, asked)
@@ -74,7 +74,7 @@ def write_phases(
     rows = _Rows(building / f".{TABLE.name}", start_ns, end_ns)
     try:
         made = _Made(rows, processes, calls)
-        # Workers last: who used it tells what they fetched.
+        # Workers last: their fetches get their numbers from the processes that use them.
         for process in sorted(processes, key=lambda process: process.found.serves is not None):
             made.add(process)
         made.add_calls(calls)
@@ -85,7 +85,7 @@ def write_phases(
 
 
 class _Made:
-    """What the phases of all processes are made with."""
+    """The shared state for making the phases of all processes."""
 
     def __init__(self, rows: _Rows, processes: list[Marked], calls: Calls) -> None:
         self.rows = rows
@@ -93,16 +93,16 @@ class _Made:
         works = any(process.found.serves is not None for process in processes)
         self.batches = Batches() if works else None
         self._said: dict[int, set[str]] = {}
-        """What the scripts of processes mark themselves, by pid."""
+        """Names of the phases that scripts mark themselves, by pid."""
         for process in processes:
             self._said.setdefault(process.pid, set()).update(_marked_by(process))
         self._marked = {process.pid for process in processes if process.found.automatic}
         self._seen_outside = calls.pids - self._marked
         self.numbered: dict[tuple[int, int], _Numbered] = {}
-        """The phases of the scripts of processes that uprobes have seen, too."""
+        """Phases of scripts in processes that uprobes have seen, too."""
 
     def add(self, process: Marked) -> None:
-        """Take the marks of a process."""
+        """Takes the marks of a process."""
         taken = _Process(process, self)
         found = process.found
         spans = Spans(process.pid, taken, found.leading, found.measured)
@@ -111,13 +111,13 @@ class _Made:
         spans.finish()
 
     def script(self, span: Span) -> None:
-        """Take a phase of a script."""
+        """Takes a phase of a script."""
         self.rows.add(span)
         if span.pid in self._seen_outside and (span.epoch is not None or span.step is not None):
             self.numbered.setdefault((span.pid, span.tid), _Numbered()).add(span)
 
     def inferred(self, span: Span, said: Collection[str]) -> None:
-        """Take a phase that PyTorch marked or that follows, but none that the script has `said`."""
+        """Takes a phase that PyTorch marked or that was inferred, unless its name is in `said`."""
         if span.name not in said:
             if span.around is not None:
                 span.epoch, span.step = span.around
@@ -125,7 +125,7 @@ class _Made:
             self.rows.add(span)
 
     def add_calls(self, calls: Calls) -> None:
-        """Take what uprobes saw of processes that PyTorch did not mark in."""
+        """Takes the uprobes' calls of processes in which PyTorch made no marks."""
         loops: dict[tuple[int, int], Loop] = {}
 
         def take(pid: int, tid: int, spans: list[Span]) -> None:
@@ -146,7 +146,7 @@ class _Made:
 
 
 class _Process:
-    """Takes the spans of one process (`spans.Takes`)."""
+    """The receiver of one process's spans (`spans.Takes`)."""
 
     def __init__(self, process: Marked, made: _Made) -> None:
         self._learns = process.found.learns
@@ -159,11 +159,11 @@ class _Process:
             self._worker = Worker(serves, made.batches, self._emit)
 
     def phase(self, span: Span) -> None:
-        """Take a phase of the script."""
+        """Takes a phase of the script."""
         self._made.script(span)
 
     def facts(self, tid: int, spans: list[Span]) -> None:
-        """Take what PyTorch marked."""
+        """Takes facts that PyTorch marked."""
         if self._worker is not None:
             self._worker.add(spans)
             return
@@ -175,20 +175,20 @@ class _Process:
         loop.add(spans)
 
     def ended(self, tid: int) -> None:
-        """A thread has ended."""
+        """Takes the end of a thread."""
         loop = self._loops.pop(tid, None)
         if loop is not None:
             loop.finish()
 
 
 def _marked_by(process: Marked) -> set[str]:
-    """Names of phases that are not inferred, as the script of the process marks them or alike."""
+    """Returns names that are not inferred: the script marks them or one of their group."""
     said = process.found.said
     return said.union(*(group for group in _ALIKE if said.intersection(group)))
 
 
 class _Numbered:
-    """The phases of one thread's script that have numbers."""
+    """The phases with numbers in one thread's script."""
 
     def __init__(self) -> None:
         self._rows = array("q")
@@ -197,13 +197,13 @@ class _Numbered:
         self._open: list[list[int]] = []
 
     def add(self, span: Span) -> None:
-        """Take one that has ended, or never does."""
+        """Takes a phase that has ended or never ends."""
         end = _FOREVER if span.end is None else span.end
         numbers = (_ABSENT if number is None else number for number in (span.epoch, span.step))
         self._rows.extend((span.start, end, *numbers, span.number))
 
     def around(self, at: int) -> tuple[int | None, int | None] | None:
-        """Epoch and step of the innermost one at a time; times must not go back."""
+        """Returns epoch and step of the innermost phase at time `at`. Times must not decrease."""
         if self._rows:
             rows = np.frombuffer(self._rows, np.int64).reshape(-1, 5)
             self._by_start = rows[np.lexsort((rows[:, 4], rows[:, 0]))]
@@ -211,7 +211,7 @@ class _Numbered:
         while self._at < len(self._by_start) and self._by_start[self._at, 0] <= at:
             self._open.append(self._by_start[self._at].tolist())
             self._at += 1
-        # A phase ends no earlier than what began inside it.
+        # A phase ends no earlier than the phases inside it.
         while self._open and self._open[-1][1] <= at:
             self._open.pop()
         if not self._open:
@@ -224,7 +224,7 @@ class _Rows:
     """A file of phases in the order in which they are found."""
 
     def __init__(self, path: Path, start_ns: int, end_ns: int | None) -> None:
-        """Those that overlap a time, or what is after its start, are kept."""
+        """Keeps phases that overlap the time span; an end of None means no limit."""
         self.path = path
         self._start, self._end = start_ns, _FOREVER if end_ns is None else end_ns
         self._held: list[tuple[Any, ...]] = []
@@ -233,15 +233,15 @@ class _Rows:
         self._writer = pq.ParquetWriter(self._file, _UNSORTED, compression="zstd")
 
     def add(self, span: Span) -> None:
-        """Take a phase, if it overlaps."""
+        """Takes a phase, if it overlaps."""
         end = span.end
         if end is not None:
-            # A hostile file's times may go back.
+            # Times in a hostile file may decrease.
             end = max(end, span.start)
         if span.start > self._end or (end is not None and end < self._start):
             return
         self._number += 1
-        # A container's own name for a process is nothing that other tables know.
+        # Other tables do not contain a container's own pids.
         self._held.append(
             (
                 span.start,
@@ -271,14 +271,14 @@ class _Rows:
         self._writer.write_batch(pa.record_batch(columns, _UNSORTED))
 
     def close(self) -> None:
-        """Write what is held."""
+        """Writes the held phases."""
         if self._held:
             self._write()
         self._writer.close()
         self._file.close()
 
     def remove(self) -> None:
-        """Remove the file."""
+        """Removes the file."""
         if not self._file.closed:
             self._writer.close()
             self._file.close()
@@ -286,7 +286,7 @@ class _Rows:
 
 
 def _write_sorted(unsorted: Path, building: Path, epochs: Epochs) -> int:
-    """Write the table from a file of `_Rows`; returns how many rows it has."""
+    """Writes the table from a file of `_Rows`. Returns its number of rows."""
     writer = TableWriter(TABLE, building)
     try:
         for found in _in_order(unsorted, building):
@@ -298,7 +298,7 @@ def _write_sorted(unsorted: Path, building: Path, epochs: Epochs) -> int:
 
 
 def _in_order(unsorted: Path, building: Path) -> Iterator[pa.RecordBatch]:
-    """Raises OSError if there is no memory for that, or no room on the disk."""
+    """Yields the sorted rows. Raises OSError if memory or disk space does not suffice."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -308,7 +308,7 @@ def _in_order(unsorted: Path, building: Path) -> Iterator[pa.RecordBatch]:
     }
     try:
         with open_regular(unsorted) as file, duckdb.connect(config=config) as connection:
-            connection.execute("SET enable_progress_bar=false")  # it would be on standard output
+            connection.execute("SET enable_progress_bar=false")  # it prints to standard output
             found = connection.sql(_SORTED.format(place=f"/proc/self/fd/{file.fileno()}"))
             reader: pa.RecordBatchReader = found.to_arrow_reader(_ROWS)
             yield from reader
@@ -317,7 +317,7 @@ def _in_order(unsorted: Path, building: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_of_table(found: pa.RecordBatch, epochs: Epochs) -> pa.RecordBatch:
-    """Rows with the epochs of their cycles."""
+    """Returns rows of the table, with the epochs of their cycles."""
     numbers, known = epochs.find(*(found.column(name).to_numpy() for name in ("loop", "cycle")))
     own = found.column("epoch")
     epoch = pc.if_else(pa.array(known), pa.array(numbers), own)

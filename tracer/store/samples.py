@@ -1,4 +1,4 @@
-"""The table `samples`: readings as the sampler appended them, and rates between them."""
+"""The table `samples`: the sampler's readings, and rates computed from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Row = tuple[int, str | None, str, str | None, float, str]
 
 
 def decode(raw: Path, manifest: Manifest, building: Path) -> dict[str, TableFacts]:
-    """Write the table, where samples were taken. Raises BadTrace for a file that cannot be read."""
+    """Writes the table, if samples were taken. Raises BadTrace for an unreadable file."""
     if not manifest.get("samples", {}).get("hz"):
         return {}
     writer = TableWriter(TABLE, building)
@@ -39,19 +39,19 @@ def decode(raw: Path, manifest: Manifest, building: Path) -> dict[str, TableFact
 
 
 def _rows(path: Path, targets: list[str]) -> Iterator[_Row]:
-    """Each reading, and with a counter's its rate since the reading before.
+    """Yields each reading and, for a counter, its rate since the previous reading.
 
-    A counter that has fallen was set back: it has no rate then.
+    A counter that has decreased was reset and yields no rate.
     """
     before: dict[tuple[int, str, str | None], tuple[int, float]] = {}
     for ts, number, readings in _lines(path):
         if number >= len(targets):
-            raise BadTrace(f"{path} names a target {number} that is not there", "record again")
+            raise BadTrace(f"{path} names target {number}, which does not exist", "record again")
         target = None if number < 0 else targets[number]
         for name, instance, value in readings:
             series = SERIES.get(name)
             if series is None:
-                raise BadTrace(f"{path} has a series {name[:40]!r} that cannot be", "record again")
+                raise BadTrace(f"{path} has an unknown series {name[:40]!r}", "record again")
             yield ts, target, name, instance, value, series.unit
             if series.rate is None:
                 continue
@@ -63,7 +63,7 @@ def _rows(path: Path, targets: list[str]) -> Iterator[_Row]:
 
 
 def _lines(path: Path) -> Iterator[SampleFacts]:
-    """The lines that were written whole."""
+    """Yields the complete lines."""
     try:
         yield from json_lines(path, SampleFacts)
     except (OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Marks of one process into spans: what began and ended on which of its threads.
+"""Converts the marks of one process into spans: the phases of its threads, with begin and end.
 
-Marks come in order of time, and spans are handed on as they end. What is held meanwhile are open
-spans, and those within what PyTorch is doing just now.
+Marks come in order of time. Spans are passed on as they end. Only open spans are held, and the
+spans inside PyTorch's current outermost span.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ COMPUTE = ("forward", "backward", "optimizer")
 LEARNS = ("backward", "optimizer")
 
 _MOST_OPEN = 1000
-"""Deepest nesting of spans on one thread; deeper is a marks file gone wild."""
+"""Deepest nesting of spans on one thread. Deeper nesting means a corrupt marks file."""
 _MOST_WITHIN = 10_000
-"""Facts within another one. More: an exception has skipped the mark at its end."""
+"""Most facts within one fact. More: an exception has skipped the mark at its end."""
 _MOST_THREADS = 4096
-"""Of one process; of more, the one that has not marked for the longest time is taken to be over."""
+"""Most threads of one process. Beyond that, the thread silent for longest counts as ended."""
 _MOST_SPANS = 1 << 17
-"""Held for one process; with more, such a thread is taken to be over, too."""
+"""Most spans held for one process. Beyond that, such a thread counts as ended, too."""
 _MOST_NAMES = 4096
 _MAX_GPU_NS = 1 << 50
-"""Thirteen days; more is no time that was measured."""
+"""Most GPU time: 13 days. Larger values are not real measurements."""
 _MOST_UNMEASURED = 1000
-"""Computations that the GPU may be behind: `_MAX_PENDING` in `phases.automatic.cuda`."""
+"""Computations by which the GPU may lag behind: `_MAX_PENDING` in `phases.automatic.cuda`."""
 _MOST_HELD = 10_000
-"""Phases of a thread that wait for what the GPU took, where the thread computes nothing."""
+"""Most phases of a thread that wait for GPU times while the thread computes nothing."""
 
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """Something that a thread did for a time. An end of None: it had not ended it.
+    """An activity of a thread with begin and end. End None: it had not ended.
 
-    Negative pids and tids are those of a container, whose names here are not known.
+    Negative pids and tids are those of a container, if the machine's own ids are unknown.
     """
 
     start: int
@@ -52,32 +52,32 @@ class Span:
     end: int | None = None
     source: str = "script"
     gpu_ns: int | None = None
-    """What the GPU took for it, where that was measured."""
+    """GPU time in ns, if measured."""
     around: tuple[int | None, int | None] | None = None
-    """Epoch and step of the script's own phase that it began in, where that has any."""
+    """Epoch and step of the surrounding phase of the script, if that has any."""
     number: int = 0
-    """Spans of a process are counted as they begin."""
+    """Number of the span, counted in order of begin within a process."""
     loop: int = -1
     """If not -1, the epoch is that of cycle `cycle` of this loop (`numbers.Epochs`)."""
     cycle: int = -1
 
 
 class Takes(Protocol):
-    """What is done with spans."""
+    """The receiver of spans."""
 
     def phase(self, span: Span) -> None:
-        """Take a phase that the script marked: it has ended, or never does."""
+        """Takes a phase that the script marked. It has ended or never ends."""
         ...
 
     def facts(self, tid: int, spans: list[Span]) -> None:
-        """Take what PyTorch was made to mark: spans of a thread in order of their start.
+        """Takes facts that PyTorch marked: spans of a thread in order of their start.
 
-        What lies within one of them is among them, too.
+        Spans nested in one of them are included.
         """
         ...
 
     def ended(self, tid: int) -> None:
-        """Nothing more comes of a thread."""
+        """Takes the news that a thread yields no more spans."""
         ...
 
 
@@ -87,25 +87,25 @@ class Spans:
     def __init__(
         self, pid: int, takes: Takes, leading: Collection[int], measured: Collection[bytes]
     ) -> None:
-        """`leading` are the threads that fetch or learn; where there are any, others help them.
+        """`leading` are the threads that fetch or learn. If there are any, other threads help them.
 
-        `measured`: names of phases of which marks tell what the GPU took.
+        `measured` are names of phases with measured GPU times.
         """
         self.pid = pid
         self.takes = takes
         self.measured = {_text(raw) for raw in measured}
         self.computing: OrderedDict[Span, None] = OrderedDict()
-        """Open computations of the threads that lead, in order of their start."""
+        """Open computations of the leading threads, in order of their start."""
         self._ended = (-1, -1)
-        """When the latest of them ended, and the first start of those that ended then."""
+        """End of the latest of them, and the first start among those with that end."""
         self.begun = 0
-        """How many spans have begun."""
+        """Number of spans begun."""
         self._leading = leading
         self._threads: dict[int, _Thread] = {}
         self._names: dict[bytes, str] = {}
 
     def add(self, records: np.ndarray[Any, Any]) -> None:
-        """Take marks (`tracer.phases.format`), in order of time."""
+        """Takes marks (`tracer.phases.format`), in order of time."""
         seen: dict[int, _Thread] = {}
         for ts, tid, epoch, step, kind, raw in zip(
             *(records[name].tolist() for name in ("ts", "tid", "epoch", "step", "kind", "name")),
@@ -125,7 +125,7 @@ class Spans:
                 thread.end(ts, name)
             else:
                 thread.measure(ts, epoch, step, name)
-        # The latest ones last.
+        # Move the threads seen now to the end.
         for tid in seen:
             self._threads[tid] = self._threads.pop(tid)
         held = sum(thread.held for thread in self._threads.values())
@@ -151,9 +151,9 @@ class Spans:
         return name
 
     def helped(self, span: Span) -> bool:
-        """Whether a span that ends now lies within a computation of a thread that leads.
+        """Returns whether a span that ends now lies within a computation of a leading thread.
 
-        So it is a helper of PyTorch's: a replica's forward, or one computed anew by a backward.
+        Such a span is a helper's: a replica's forward, or a forward recomputed by a backward.
         """
         first = next(iter(self.computing), None)
         if first is not None and first.start <= span.start:
@@ -162,14 +162,14 @@ class Spans:
         return ended == span.end and start <= span.start
 
     def computed(self, span: Span) -> None:
-        """A computation of a thread that leads is over, or given up."""
+        """Notes that a computation of a leading thread has ended or was dropped."""
         if span in self.computing and span.end is not None:
             ended, start = self._ended
             self._ended = span.end, min(start, span.start) if ended == span.end else span.start
         self.computing.pop(span, None)
 
     def finish(self) -> None:
-        """Hand on what has not ended: first of helpers, which may help what has not ended."""
+        """Passes on open spans: helpers first, because they may help computations still open."""
         for tid in sorted(self._threads, key=lambda tid: not self._threads[tid].helps):
             self._end(tid)
 
@@ -179,12 +179,12 @@ class Spans:
 
 
 class _Stack:
-    """The open spans of a thread. An end closes the innermost one of its name."""
+    """The open spans of a thread. An end closes the innermost span of its name."""
 
     def __init__(self) -> None:
         self._spans: deque[Span] = deque()
         self._often: dict[str, int] = {}
-        """The number of open ones of a name: a thread may end what it never began."""
+        """Number of open spans by name: a thread may end phases that it never began."""
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -194,31 +194,31 @@ class _Stack:
 
     @property
     def inner(self) -> Span | None:
-        """The innermost one."""
+        """The innermost open span."""
         return self._spans[-1] if self._spans else None
 
     @property
     def outer(self) -> Span | None:
-        """The outermost one."""
+        """The outermost open span."""
         return self._spans[0] if self._spans else None
 
     def push(self, span: Span) -> Span | None:
-        """Open a span; returns the outermost one where that is given up."""
+        """Opens a span. Returns the outermost span if it was dropped."""
         given_up = self.give_up() if len(self._spans) >= _MOST_OPEN else None
         self._spans.append(span)
         self._often[span.name] = self._often.get(span.name, 0) + 1
         return given_up
 
     def give_up(self) -> Span:
-        """Take away the outermost one."""
+        """Removes and returns the outermost span."""
         span = self._spans.popleft()
         self._forget(span.name)
         return span
 
     def close(self, ts: int, name: str) -> list[Span]:
-        """End the innermost span of a name, and what an exception left open inside it.
+        """Ends the innermost span of a name and the spans that an exception left open inside it.
 
-        Nothing where none is open: it began before the marks were kept. The outermost comes first.
+        Returns them, the outermost first; none if the span began before the marks were kept.
         """
         closed: list[Span] = []
         if name not in self._often:
@@ -237,7 +237,7 @@ class _Stack:
 
 
 class _Thread:
-    """The open spans of one thread, and what is held back."""
+    """The open and the waiting spans of one thread."""
 
     def __init__(self, process: Spans, tid: int, helps: bool) -> None:
         self.helps = helps
@@ -248,23 +248,23 @@ class _Thread:
         """Phases of the script."""
         self._facts = _Stack()
         self._within: list[Span] = []
-        """Facts since none was open."""
+        """Facts since the time when none was open."""
         self._helped: set[Span] = set()
-        """Those among them that are parts of another thread's computation."""
+        """Members of `_within` that are parts of another thread's computation."""
         self._computed = 0
         self._waiting: deque[tuple[int, Span | list[Span]]] = deque()
-        """What the GPU may still be measured for: as much was computed when it ended."""
+        """Spans that wait for GPU times, each with `_computed` at its end."""
         self._begun: dict[tuple[bool, str], deque[Span]] = {}
-        """The latest spans, by kind and name, of those that are measured."""
+        """The latest spans with measured GPU times, by kind (automatic or not) and name."""
 
     @property
     def held(self) -> int:
-        """The number of spans that are held, and some more."""
+        """Number of spans held; an upper bound."""
         begun = sum(map(len, self._begun.values()))
         return len(self._open) + len(self._within) + len(self._waiting) + begun
 
     def begin(self, ts: int, name: str, epoch: int, step: int) -> None:
-        """A phase of the script begins; it inherits the numbers that it is not given."""
+        """Begins a phase of the script. It inherits missing numbers from the phase around it."""
         around = self._open.inner
         span = self._span(ts, name, False)
         span.epoch = epoch if epoch != ABSENT else around.epoch if around else None
@@ -274,12 +274,12 @@ class _Thread:
             self._hand_on(given_up)
 
     def end(self, ts: int, name: str) -> None:
-        """The innermost phase of this name ends, and what was left open inside it."""
+        """Ends the innermost phase of this name and the phases left open inside it."""
         for span in self._open.close(ts, name):
             self._hand_on(span)
 
     def fact(self, ts: int, name: str, epoch: int, step: int) -> None:
-        """PyTorch begins something."""
+        """Begins a fact that PyTorch marked."""
         span = self._span(ts, name, True)
         span.epoch = epoch if epoch != ABSENT else None
         span.step = step if step != ABSENT else None
@@ -306,7 +306,7 @@ class _Thread:
         return span
 
     def end_fact(self, ts: int, name: str) -> None:
-        """PyTorch ends something."""
+        """Ends a fact that PyTorch marked."""
         for span in self._facts.close(ts, name):
             if self.helps and self._process.helped(span):
                 self._helped.add(span)
@@ -317,7 +317,7 @@ class _Thread:
             self._within = []
 
     def _end_outermost(self) -> None:
-        """End a fact that an exception has left, where the first one within it began."""
+        """Ends a fact that an exception left open, at the start of the first fact within it."""
         outermost = self._within[0]
         outermost.end = self._within[1].start
         if self._facts.outer is outermost:
@@ -328,7 +328,7 @@ class _Thread:
         self._within = self._within[max(1, at) :]
 
     def measure(self, ts: int, at: int, took: int, name: str) -> None:
-        """Add what the GPU took to the spans of this name that went on at a time before."""
+        """Adds a GPU time to the spans of this name that were open at time `at` (ns)."""
         if at > ts or not 0 <= took < _MAX_GPU_NS:
             return
         for automatic in (False, True):
@@ -361,7 +361,7 @@ class _Thread:
             self._takes.facts(self._tid, what)
 
     def finish(self) -> None:
-        """Hand on everything."""
+        """Passes on everything."""
         for span in self._facts:
             if self.helps and self._process.helped(span):
                 self._helped.add(span)

@@ -1,4 +1,4 @@
-"""Tables of what the kernel counted: `summaries` and `histograms`."""
+"""The tables made from the kernel's counts: `summaries` and `histograms`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _OPERATIONS = {"R": "read", "W": "write", "D": "discard", "F": "flush"}
 
 
 def decode(raw: Path, manifest: Manifest, building: Path, gaps: list[Gap]) -> dict[str, TableFacts]:
-    """Write the tables, where the recording has a summary; what was not counted is a gap.
+    """Writes the tables, if the recording has a summary. Uncounted events become gaps.
 
-    Raises BadTrace for a file that cannot be read.
+    Raises BadTrace for an unreadable file.
     """
     if not manifest.get("summed_up"):
         return {}
@@ -95,7 +95,7 @@ def _slots(entry: SummaryFacts, names: _Names) -> list[dict[str, Any]]:
 
 
 class _Names:
-    """Numbers of the kernel's maps into names."""
+    """Converts numbers in the kernel's maps to names."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._calls = manifest.get("syscall_names", {})
@@ -105,7 +105,7 @@ class _Names:
         self.page_bytes = manifest["host"].get("page_size", 4096)
 
     def of(self, kind: int, what: int) -> tuple[str, str | None]:
-        """Name and device of what was counted."""
+        """Returns the name and the device of a count."""
         if kind == SYSCALL:
             return self._calls.get(str(what), f"syscall_{what}"), None
         if kind == FAULT:
@@ -119,7 +119,7 @@ class _Names:
 
 
 def _entries(path: Path) -> Iterator[SummaryFacts]:
-    """The intervals that were written whole."""
+    """Yields the complete intervals."""
     try:
         yield from json_lines(path, SummaryFacts)
     except (OSError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""A table's Parquet file, looked at before a row of it is read.
+"""A table's Parquet file, checked before a row of it is read.
 
-Whoever made the trace may have made the file. It is opened once, and held: it cannot be a link, a
-FIFO or a device, it cannot become another file meanwhile, and DuckDB reaches it by a path in which
-no folder's name is a pattern or a value of the rows.
+The author of the trace may be hostile. The file is opened once and held open: it cannot be a link,
+a FIFO or a device, nobody can replace it, and DuckDB reaches it through a path in which no folder
+name is a pattern or a partition value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SQL_TYPES = {
     Type.BOOL: "BOOLEAN",
     Type.TEXT: "VARCHAR",
 }
-"""DuckDB's names for the types of columns."""
+"""DuckDB's names of column types."""
 
 _PARQUET_TYPES = {
     Type.INT16: ("INT32", "Int(bitWidth=16, isSigned=true)"),
@@ -36,24 +36,24 @@ _PARQUET_TYPES = {
     Type.BOOL: ("BOOLEAN", "None"),
     Type.TEXT: ("BYTE_ARRAY", "String"),
 }
-"""Parquet's names for them: the stored type, and its meaning (as pyarrow shows it)."""
+"""Parquet's names of column types: the stored type, then its logical types as in pyarrow."""
 
 _HEAD, _TAIL = 4, 8
-"""Bytes before the first row group, and behind the footer: its length and the magic."""
+"""Bytes before the first row group, and after the footer (its length and the magic)."""
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _MOST_FOOTER = 3 << 20
-"""A table of a thousand million rows has less. One of 3 MiB can take 1 GiB once it is parsed."""
+"""Most bytes of a footer. A table of 1e9 rows has less. A 3 MiB footer can take 1 GiB parsed."""
 _MOST_PARTS = 100_000
-"""Row groups, or columns."""
+"""Most row groups or columns."""
 _MOST_COLUMN = 256 << 20
-"""The most of a column in a row group, unpacked: half a million texts of 500 bytes."""
+"""Most bytes of a column in a row group, unpacked: half a million texts of 500 bytes."""
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """An open file that has the columns of its table, in types that can be.
+    """An open file that has the columns of its table, with valid types.
 
-    `absent` are columns that came later than the trace: not known is null.
+    `absent` holds columns that were added to the format after the trace was made. They are null.
     """
 
     table: Table
@@ -63,17 +63,17 @@ class TableFile:
 
     @property
     def place(self) -> str:
-        """A path of this process by which the open file is reached, whatever its name is now."""
+        """A path of this process to the open file, independent of its current name."""
         return f"/proc/self/fd/{self.file.fileno()}"
 
     def select(self, numbered: bool = False) -> str:
-        """SQL for the rows, with the declared columns alone and in their order.
+        """Returns SQL for the rows, with only the declared columns in their order.
 
-        `numbered`: with the column `row` behind them, the row's place in the file (from 0): the
-        order in which events of one and the same time were recorded.
+        `numbered` adds the column `row`: the row's place in the file (from 0), which is the order
+        in which events with equal times were recorded.
 
-        A text that is longer than its column's `longest` is an error where it is read. A
-        number that is not finite is null: nothing measures infinity.
+        Reading a text that is longer than its column's `longest` is an error. A number that is
+        not finite is null: nothing measures infinity.
         """
         columns = ", ".join(self._column(column) for column in self.table.columns)
         if numbered:
@@ -97,7 +97,7 @@ class TableFile:
 
 
 def open_table(path: Path, table: Table, mend: str) -> TableFile:
-    """The table's file, open. Raises BadTrace, which ends with `mend`; FileNotFoundError."""
+    """Returns the table's open file. Raises BadTrace, ending with `mend`, or FileNotFoundError."""
     try:
         file = open_regular(path)
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def open_table(path: Path, table: Table, mend: str) -> TableFile:
 
 
 def _checked(file: BinaryIO, table: Table) -> frozenset[str]:
-    """The columns that the file lacks; ValueError where it cannot be a table's."""
+    """Returns the columns that the file lacks. Raises ValueError if it does not fit the table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -135,7 +135,7 @@ def _checked(file: BinaryIO, table: Table) -> frozenset[str]:
 def _absent(found: Any, facts: Any, table: Table) -> frozenset[str]:
     names = [found.column(number).path for number in range(facts.num_columns)]
     places = {name: number for number, name in enumerate(names)}
-    often = Counter(map(str.lower, names))  # DuckDB takes the first of those that differ in case
+    often = Counter(map(str.lower, names))  # DuckDB ignores case and takes the first match
     for column in table.columns:
         if often[column.name] > 1:
             raise ValueError(f"it has {often[column.name]} columns called {column.name}")
@@ -155,23 +155,23 @@ def _absent(found: Any, facts: Any, table: Table) -> frozenset[str]:
 
 
 def _check_footer(file: BinaryIO) -> None:
-    """ValueError where the file has no footer, or more of one than a table's."""
+    """Raises ValueError if the file has no footer or one larger than a table needs."""
     size = file.seek(0, 2)
     if size < _HEAD + _TAIL:
-        raise ValueError("it is no Parquet file")
+        raise ValueError("it is not a Parquet file")
     file.seek(size - _TAIL)
     tail = file.read(_TAIL)
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] == _ENCRYPTED:
         raise ValueError("it is encrypted")
     if tail[4:] != _MAGIC or length > size - _HEAD - _TAIL:
-        raise ValueError("it is no Parquet file, or cut off")
+        raise ValueError("it is not a Parquet file, or is cut off")
     if length > _MOST_FOOTER:
         raise ValueError(f"its footer has {length} bytes")
 
 
 def _check_column(found: Any, column: Column) -> None:
-    """ValueError where a column is of another type, or may be null where it cannot."""
+    """Raises ValueError if a column has another type, or may wrongly be null."""
     stored, *meanings = _PARQUET_TYPES[column.type]
     kind, meaning = found.physical_type, str(found.logical_type)
     if found.max_repetition_level or kind != stored or meaning not in meanings:

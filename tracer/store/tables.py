@@ -1,4 +1,4 @@
-"""One table's Parquet file, written row group by row group, beside what makes the rows."""
+"""One table's Parquet file, written in row groups in parallel to the code that makes the rows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from probes.schema import Table
 from tracer.store.files import create
 
 _ROW_GROUP = 512 * 1024
-"""Rows held back before they are written: some 30 MB of the widest table."""
+"""Rows held before they are written: about 30 MB of the widest table."""
 _MOST_BATCHES = 256
-"""Batches that are held back as they come: a batch of a few rows takes some 10 KB."""
+"""Most batches held separately: a batch of a few rows takes about 10 KB."""
 
 
 class TableWriter:
-    """Collects batches of rows and writes them in row groups of some half a million."""
+    """Collects batches of rows and writes them in row groups of about half a million rows."""
 
     def __init__(self, table: Table, folder: Path, row_group: int = _ROW_GROUP) -> None:
-        """`row_group`: after so many rows they are written; less for rows of much text."""
+        """`row_group` is the number of rows per row group; use fewer for rows with long text."""
         self.table = table
         self._row_group = row_group
         self.path = folder / f"{table.name}.parquet"
@@ -33,7 +33,7 @@ class TableWriter:
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
         self._merged = 0
-        """How many of those held are made of others."""
+        """Number of held batches that were merged from others."""
         self._worker: ThreadPoolExecutor | None = None
         self._written: Future[None] | None = None
         self._file = create(self.path)
@@ -51,9 +51,9 @@ class TableWriter:
         )
 
     def add(self, batch: pa.RecordBatch | None) -> None:
-        """Take rows, in the order in which they are to lie in the file.
+        """Takes rows, in the order in which they are to lie in the file.
 
-        What a row group's writing raises is raised by a later call.
+        An error in writing a row group is raised by a later call.
         """
         if batch is None or not batch.num_rows:
             return
@@ -70,7 +70,7 @@ class TableWriter:
             self._written = self._worker.submit(self._write, group)
 
     def _merge(self) -> None:
-        """Make one batch of those that have come since the last merge."""
+        """Merges the batches that have come since the last merge into one."""
         late = pa.Table.from_batches(self._held[self._merged :], self._schema)
         self._held[self._merged :] = late.unify_dictionaries().combine_chunks().to_batches()
         self._merged = len(self._held)
@@ -88,7 +88,7 @@ class TableWriter:
             written.result()
 
     def close(self) -> None:
-        """Write what is held back and the footer."""
+        """Writes the held rows and the footer."""
         self._end_worker()
         self._await_written()
         if self._held:
@@ -102,7 +102,7 @@ class TableWriter:
             self._worker = None
 
     def discard(self) -> None:
-        """Give up a file that will not be finished; harmless after `close`."""
+        """Closes an unfinished file. Harmless after `close`."""
         self._end_worker()
         if not self._file.closed:
             with contextlib.suppress(OSError, pa.ArrowException):
@@ -112,7 +112,7 @@ class TableWriter:
 
 
 def write_table(table: Table, folder: Path, rows: pa.RecordBatch | None) -> int:
-    """Write a whole table at once; returns its number of rows."""
+    """Writes a whole table at once. Returns its number of rows."""
     writer = TableWriter(table, folder)
     writer.add(rows)
     writer.close()
@@ -120,12 +120,12 @@ def write_table(table: Table, folder: Path, rows: pa.RecordBatch | None) -> int:
 
 
 def write_rows(table: Table, folder: Path, rows: Sequence[Sequence[Any]]) -> int:
-    """Write a whole table of rows, each with a value a column; returns their number."""
+    """Writes a whole table from rows with one value per column. Returns the number of rows."""
     return write_table(table, folder, batch_of(table, rows))
 
 
 def batch_of(table: Table, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows, each with a value a column."""
+    """Returns a batch made from rows with one value per column."""
     schema = table.arrow_schema()
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [

@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from tracer.store.finalize import Progress
 
 ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
-"""Every table that can be asked for, by name."""
+"""Every table of a trace, by name."""
 
 _GUARDIAN_S = 60.0
 _THREADS = 8
-"""More of them ask for more memory than they save time."""
+"""Most threads of DuckDB: more threads cost more memory than they save time."""
 _THREAD_BYTES = 96 << 20
-"""What DuckDB may hold for each of its threads, and for two more: the rest is spilled."""
+"""DuckDB's memory limit for each of its threads and for two more; beyond it, DuckDB spills."""
 _BATCH = 1 << 17
 
 
 class Trace:
     """A finalized trace: its manifest, and its tables through DuckDB.
 
-    A recording whose recorder was killed is finalized when it is opened. The trace's own words
-    are data: nothing in it is executed, and a query can read nothing but its tables.
+    Opening a trace finalizes it if its recorder was killed. The contents of a trace are data:
+    nothing in it is executed, and a query can read only its tables.
     """
 
     def __init__(self, folder: Path, progress: Progress | None = None) -> None:
-        """Open `folder`. Raises BadTrace, or UsageError where it is still being recorded."""
+        """Opens `folder`. Raises BadTrace, or UsageError if it is still being recorded."""
         self.folder = Path(folder)
         self.manifest: Manifest = manifests.read(self.folder)
         undecoded = not (self.folder / "events").exists() and (self.folder / "raw").is_dir()
@@ -67,19 +67,19 @@ class Trace:
         self._cpus: int | None = None
 
     def use_cpus(self, number: int) -> None:
-        """Query with so many CPUs, not with all. To be said before the first query."""
+        """Limits queries to `number` CPUs; default: all. Call it before the first query."""
         self._cpus = number
 
     def _open(self) -> None:
         self._held = contextlib.ExitStack()
-        # Also where nobody closes the trace.
+        # Also closes the files of a trace that nobody closes.
         self._close = weakref.finalize(self, self._held.close)
         self._files = self._open_tables()
 
     def _open_tables(self) -> dict[str, TableFile]:
         events = self.folder / "events"
         if events.is_symlink():
-            raise BadTrace(f"{events} is a symbolic link", "traces hold none: copy it again")
+            raise BadTrace(f"{events} is a symbolic link", "a trace has none: copy it again")
         found = {}
         for name, table in ALL_TABLES.items():
             place = self.folder if name == LOSS_TABLE.name else events
@@ -95,7 +95,7 @@ class Trace:
 
     def _mend(self) -> str:
         if (self.folder / "raw").is_dir():
-            return f"decode it anew: rm -r {self.folder / 'events'} and tracer info {self.folder}"
+            return f"decode it again: rm -r {self.folder / 'events'} and tracer info {self.folder}"
         return "restore it from a copy, or record again"
 
     @property
@@ -104,7 +104,7 @@ class Trace:
         return list(self._files)
 
     def require(self, *names: str) -> None:
-        """Raise BadTrace, naming the probe to record with, where a table is not there."""
+        """Raises BadTrace for a missing table, with the probe to record."""
         for name in names:
             if name not in self._files:
                 option = ALL_TABLES[name].option or f"-e {name}"
@@ -114,15 +114,15 @@ class Trace:
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection with a view of each table, that can read nothing else.
+        """A DuckDB connection with a view of each table. It can read nothing else.
 
-        Its memory is bounded, whatever the trace: what does not fit is spilled to a folder of its
-        own (TMPDIR), which goes when the trace is closed.
+        Its memory is bounded for any trace. DuckDB spills the rest to a folder in TMPDIR, which is
+        removed when the trace is closed.
         """
         if self._connection is None:
             import duckdb
 
-            if not self._close.alive:  # it was closed
+            if not self._close.alive:  # the trace was closed
                 self._open()
             threads = min(_THREADS, self._cpus or len(os.sched_getaffinity(0)))
             spill = tempfile.mkdtemp(prefix="tracer-")
@@ -144,8 +144,8 @@ class Trace:
             places = ", ".join(f"'{file.place}'" for file in self._files.values())
             connection.execute(f"SET allowed_paths=[{places}]")
             connection.execute("SET enable_external_access=false")
-            # DuckDB has one, on standard output, wherever Python was not given a file to run.
-            # In a notebook without ipywidgets there is none, and no setting either.
+            # DuckDB prints a progress bar to standard output if Python runs no script file.
+            # In a notebook without ipywidgets the setting does not exist.
             with contextlib.suppress(duckdb.InvalidInputException):
                 connection.execute("SET enable_progress_bar=false")
             connection.execute("SET lock_configuration=true")
@@ -153,7 +153,7 @@ class Trace:
         return self._connection
 
     def empty_if_missing(self, name: str) -> None:
-        """Make an empty table of a kind that this trace lacks, for joins that can do without."""
+        """Makes an empty table for a missing one, for joins that can do without its rows."""
         if name in self._files:
             return
         columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.type]}' for c in ALL_TABLES[name].columns)
@@ -161,29 +161,29 @@ class Trace:
             self.connection.execute(f'CREATE TEMP TABLE IF NOT EXISTS "{made}" ({columns}{more})')
 
     def sql(self, query: str, *parameters: Any) -> pd.DataFrame:
-        """The result of a query of our own as a frame; BadTrace where a table is damaged."""
+        """Returns the result of one of our queries as a frame; BadTrace if a table is damaged."""
         frame: pd.DataFrame = self._own(lambda: self.connection.execute(query, parameters).df())
         return frame
 
     def arrow(self, query: str) -> pa.Table:
-        """The result of a query of our own as an Arrow table; BadTrace likewise."""
+        """Returns the result of one of our queries as an Arrow table; BadTrace as in `sql`."""
         found: pa.Table = self._own(lambda: self.connection.sql(query).to_arrow_table())
         return found
 
     def batches(
         self, query: str, rows: int = _BATCH, beside: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The result of a query of our own, as it comes, so many rows at a time; BadTrace likewise.
+        """Yields the result of one of our queries, `rows` rows at a time; BadTrace as in `sql`.
 
-        Until it is read to its end no other query of this trace may be asked, unless it runs
-        `beside` them: such a query knows no temporary tables.
+        No other query of this trace may run until the result is read to its end, except queries
+        that run `beside` others. Those cannot use temporary tables.
         """
         connection = self.connection.cursor() if beside else self.connection
 
         def begin() -> Any:
-            connection.execute("SELECT 1").fetchall()  # ends what was not read to its end
+            connection.execute("SELECT 1").fetchall()  # ends a result that was not read to its end
             relation = connection.sql(query)
-            # The name that it has in DuckDB 2; the one of 1.x after it.
+            # DuckDB 2 has to_arrow_reader, DuckDB 1 fetch_arrow_reader.
             return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(rows)
 
         reader = self._own(begin)
@@ -191,24 +191,24 @@ class Trace:
             yield batch
 
     def keep(self, name: str, rows: pa.Table) -> None:
-        """Make a table of rows that were made outside of SQL."""
+        """Makes a temporary table from rows that were not made by SQL."""
         self.connection.register("kept rows", rows)
         self.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM "kept rows"')
         self.connection.unregister("kept rows")
 
     def append(self, name: str, rows: pa.Table) -> None:
-        """Add rows that were made outside of SQL to a table of ours."""
+        """Adds rows that were not made by SQL to one of our tables."""
         self.connection.register("kept rows", rows)
         self.execute(f'INSERT INTO "{name}" BY NAME SELECT * FROM "kept rows"')
         self.connection.unregister("kept rows")
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query of our own; BadTrace where a table is damaged."""
+        """Returns the rows of one of our queries; BadTrace if a table is damaged."""
         found: list[tuple[Any, ...]] = self._own(lambda: self.connection.execute(query).fetchall())
         return found
 
     def execute(self, query: str) -> None:
-        """Run a statement of our own; BadTrace where a table is damaged."""
+        """Runs one of our statements; BadTrace if a table is damaged."""
         self._own(lambda: self.connection.execute(query))
 
     def _own(self, run: Callable[[], Any]) -> Any:
@@ -218,13 +218,13 @@ class Trace:
         try:
             return run()
         except (duckdb.Error, pa.ArrowException, UnicodeDecodeError) as error:
-            # Our queries are right, so it is the data: a page that its footer does not tell of.
+            # Our queries are correct, so the data is damaged in a place that the footer hides.
             raise BadTrace(
                 f"the tables of {self.folder} are damaged: {self.said(error)}", self._mend()
             ) from None
 
     def said(self, error: Exception) -> str:
-        """An error of DuckDB's in one line, with the tables called by their names."""
+        """Returns an error of DuckDB in one line, with the tables' file names."""
         line = " ".join(str(error).split())
         for file in self._files.values():
             if not file.file.closed:
@@ -232,9 +232,9 @@ class Trace:
         return line[:300]
 
     def close(self) -> None:
-        """Close the connection and the tables; what it spilled is removed.
+        """Closes the connection and the tables, and removes spilled data.
 
-        Who asks the trace again opens it again.
+        A later query opens the trace again.
         """
         self._close()
         self._connection = None
@@ -247,7 +247,7 @@ class Trace:
 
 
 def refuse_live(folder: Path, manifest: Manifest) -> None:
-    """Raise UsageError where the trace is still being recorded on this machine."""
+    """Raises UsageError if the trace is still being recorded on this machine."""
     recorder = manifest["recorder"]
     pid, start = recorder.get("pid"), recorder.get("start_time")
     if (
@@ -255,7 +255,7 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
         and recorder.get("boot_id") == boot_id()
         and pid != os.getpid()
         and process_alive(pid, start)
-        # A manifest may name any process: a recorder holds its folder.
+        # A manifest may name any process, but only a recorder holds the folder.
         and is_held(folder) is not False
     ):
         raise UsageError(
@@ -265,38 +265,38 @@ def refuse_live(folder: Path, manifest: Manifest) -> None:
 
 
 def _await_guardian(folder: Path, manifest: Manifest) -> bool:
-    """Wait while what a killed recorder left is being saved; whether that was so."""
+    """Waits while a guardian saves a killed recorder's data. Returns whether there was one."""
     recorder = manifest["recorder"]
     if "guardian" not in recorder or recorder.get("boot_id") != boot_id():
         return False
     pid, start = recorder["guardian"]
     deadline = time.monotonic() + _GUARDIAN_S
-    # A manifest may name any process: only recorder and guardian hold the folder.
+    # A manifest may name any process, but only recorder and guardian hold the folder.
     while process_alive(pid, start) and is_held(folder):
         if time.monotonic() > deadline:
             raise UsageError(
-                f"what the killed recorder of {folder} had not written is still being saved",
-                f"wait for process {pid} to end, or see what keeps the disk so long",
+                f"the guardian of the killed recorder of {folder} is still saving its data",
+                f"wait for process {pid} to end, or find out what keeps the disk busy",
             )
         time.sleep(0.02)
     return True
 
 
 def _refuse_anothers(folder: Path) -> None:
-    """Raise PermissionMissing where root would write into another user's folder.
+    """Raises PermissionMissing if root would write into another user's folder.
 
-    Its owner may change what is in the folder meanwhile, and so choose where root writes.
+    The owner can change the folder meanwhile and so choose the place that root writes to.
     """
     owner = folder.stat().st_uid
     if os.geteuid() == 0 and owner != 0:
         raise PermissionMissing(
-            f"{folder} belongs to user {owner} and has no tables yet, and root makes none there",
+            f"{folder} belongs to user {owner} and has no tables yet; root does not make them",
             f"make them as that user: sudo -u '#{owner}' tracer info {folder}",
         )
 
 
 def dump(value: Any) -> str:
-    """One JSON text, as `encoded`; NaN and infinities, which JSON has not, as null."""
+    """Returns JSON text from `encoded`, with NaN and infinities as null."""
     return encoded(_finite(value)).decode()
 
 

@@ -1,17 +1,17 @@
-"""Steps, epochs and evaluation, inferred from what PyTorch was seen to do.
+"""Steps, epochs and evaluation, inferred from the facts that PyTorch marked.
 
 A thread that trains repeats a cycle: fetch, forward, backward, optimizer. A cycle begins with a
-fetch after some computing or, where there is no DataLoader, with the forward after an optimizer;
-it lasts until the next fetch of the same pass over the data, so that cycles tile the loop. One
-with a backward or an optimizer in it is a step of training. The others are an evaluation, in a
-process that also trains, or inference.
+fetch after a computation or, without a DataLoader, with the forward after an optimizer. It lasts
+until the next fetch of the same pass over the data, so the cycles cover the loop without gaps. A
+cycle with a backward or an optimizer is a training step. The other cycles are an evaluation if the
+process also trains, else inference.
 
-What is inferred: `train`, `epoch`, `step`, `eval`, `inference`, that forward calls which follow
-each other are one forward, and that files saved one after another, with nothing else between them
-and no second lost, are one checkpoint. All else is fact.
+Inferred are: `train`, `epoch`, `step`, `eval` and `inference`; that successive forward calls are
+one forward; and that successive saves, with nothing in between and less than a second apart, are
+one checkpoint. Everything else is a fact.
 
-A phase is handed on as soon as its cycle has ended. Which epoch that is in can take a whole pass
-over the data to know: the phase names its cycle, and `Epochs` tells the epoch at the end.
+A phase is passed on as soon as its cycle has ended. Its epoch may be known only after a whole pass
+over the data. So the phase names its cycle, and `Epochs` finds the epoch at the end.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ NAMES = (
     *("train", "epoch", "step", "eval", "inference", "fetch", *COMPUTE),
     *("data_load", "model_load", "checkpoint"),
 )
-"""All phases that there can be here."""
+"""All phases that this module can yield."""
 
 _FOREVER = 1 << 62
 _SAVED_TOGETHER_NS = 10**9
 """The longest pause between two files of one checkpoint."""
 _MOST_PARTS = 10_000
-"""Of one cycle. A loop that can be cut nowhere is cut there."""
+"""Most parts of one cycle. A loop without a natural cut is cut there."""
 _MOST_PASSES = 1000
-"""Passes over the data that may take turns."""
+"""Most passes over the data that may alternate."""
 
 Emit = Callable[[Span], None]
 
@@ -49,13 +49,13 @@ class Worker:
     """The fetches of a DataLoader's worker, with the numbers of the steps that use them."""
 
     def __init__(self, serves: int, batches: Batches, emit: Emit) -> None:
-        """`serves` is the process that it works for."""
+        """`serves` is the process that the worker works for."""
         self._serves = serves
         self._batches = batches
         self._emit = emit
 
     def add(self, spans: list[Span]) -> None:
-        """Take facts of the worker, in order of their start."""
+        """Takes facts of the worker, in order of their start."""
         for span in spans:
             if span.name == "fetch":
                 batch = -1 if span.step is None else span.step
@@ -73,13 +73,13 @@ class _Cycle:
     parts: list[Span] = field(default_factory=list)
     """Outermost fetches, forwards, backwards and optimizers."""
     inside: list[Span] = field(default_factory=list)
-    """What happened within those, as in the closure of an optimizer."""
+    """Facts within the parts, as in the closure of an optimizer."""
     others: list[Span] = field(default_factory=list)
     """Loading and saving."""
     until: int | None = None
-    """Where the next cycle of the same loop begins, or the loop's end is found."""
+    """Start of the next cycle of the same loop, or the time at which the loop's end is found."""
     names: set[str] = field(default_factory=set)
-    """Of its parts."""
+    """Names of its parts."""
 
     def add(self, part: Span) -> None:
         self.parts.append(part)
@@ -102,18 +102,18 @@ class _Cycle:
 
     @property
     def iteration(self) -> int | None:
-        """The pass over the data that it belongs to."""
+        """The pass over the data that the cycle belongs to."""
         return next((p.epoch for p in self.parts if p.name == "fetch"), None)
 
 
 @dataclass(slots=True)
 class _Epoch:
     first: int
-    """Its first cycle."""
+    """Number of its first cycle."""
     begin: Span
-    """What it begins with: loading the data or that cycle's first part."""
+    """The beginning: the loading of the data or its first cycle's first part."""
     before: int | None
-    """Where the cycle before it ended."""
+    """End of the cycle before it."""
 
 
 class Loop:
@@ -122,9 +122,9 @@ class Loop:
     def __init__(
         self, trains: bool, source: str, epochs: Epochs, batches: Batches | None, emit: Emit
     ) -> None:
-        """`trains`: whether its process learns; `source` is where the facts are from.
+        """`trains` is true if the process learns; `source` is the origin of the facts.
 
-        Without `batches`, no worker asks for them.
+        `batches` is None if there are no workers.
         """
         self._process_trains = trains
         self._source = source
@@ -137,28 +137,28 @@ class Loop:
         self._load: Span | None = None
         """The latest loading of data."""
         self._trained = 0
-        """Cycles that were steps of training."""
+        """Number of training steps."""
         self._first: Span | None = None
-        """The first part of the first of them."""
+        """The first part of the first training step."""
         self._last_start = -1
         self._last_end: int | None = None
-        """When the last of them began and ended."""
+        """Begin and end of the last training step."""
         self._passes: dict[int, int] = {}
-        """Passes over the data: the first cycle of each."""
+        """The first cycle of each pass over the data."""
         self._firsts: array[int] = array("q")
         """The first cycles of the epochs so far."""
         self._open: deque[_Epoch] = deque()
-        """The epochs that may still turn out to be one."""
+        """Epochs that may still turn out to be the same epoch."""
         self._run: tuple[Span, int | None] | None = None
-        """What is evaluated: the first part, and the end, of the cycles since the last step."""
+        """The current evaluation: first part and end of the cycles since the last step."""
         self._inferred = 0
         self._saved: Span | None = None
         """The checkpoint that the next file may belong to."""
         self._held: Span | None = None
-        """The same, where it lies in no cycle and waits to be handed on."""
+        """The same checkpoint, if it lies in no cycle and is not passed on yet."""
 
     def add(self, spans: list[Span]) -> None:
-        """Take facts in order of their start."""
+        """Takes facts in order of their start."""
         ends = [span.start for span in spans if span.name == "exhausted"]
         for span in spans:
             name = span.name
@@ -190,19 +190,19 @@ class Loop:
                 alone = not current.has("fetch") and not current.has("backward")
                 ended = not current.has("fetch") and current.has("optimizer")
                 if ended or (alone and not span.step and current.has("forward")):
-                    self._close()  # inference, call by call
+                    self._close()  # each call is an inference of its own
             if works:
                 self._current.add(span)
             elif name == "data_load":
                 self._close()
                 self._load = span
-                # It belongs to the epoch that comes.
+                # It belongs to the epoch that follows.
                 self._hand_on(span, self._trained, None)
             else:
                 self._other(span)
 
     def _other(self, span: Span) -> None:
-        """Loading or saving."""
+        """Takes a loading or saving."""
         self._saved = span if span.name == "checkpoint" else None
         if self._current.parts:
             self._current.others.append(span)
@@ -212,7 +212,7 @@ class Loop:
             self._rest(span)
 
     def _saved_together(self, span: Span) -> bool:
-        """Put a saved file into the checkpoint before it; False: it does not belong there."""
+        """Joins a saved file with the checkpoint before it. Returns False if it is separate."""
         saved = self._saved
         if saved is None or saved.end is None or span.start - saved.end > _SAVED_TOGETHER_NS:
             return False
@@ -239,7 +239,7 @@ class Loop:
             self._rest(span)
 
     def _train(self, cycle: _Cycle) -> None:
-        """A step of training."""
+        """Takes a cycle that is a training step."""
         self._end_run()
         number = self._trained
         first = cycle.parts[0]
@@ -254,7 +254,7 @@ class Loop:
         self._parts(cycle, number, number)
 
     def _pass(self, iteration: int, cycle: _Cycle) -> None:
-        """Tell epochs apart: a pass over the data each. Passes that take turns are one epoch."""
+        """Separates epochs: each pass over the data is one. Alternating passes are one epoch."""
         first = self._passes.get(iteration)
         if first is not None:
             while self._firsts and self._firsts[-1] > first:
@@ -274,12 +274,12 @@ class Loop:
                 self._epoch_row(self._open[1].before)
 
     def _epoch_row(self, end: int | None) -> None:
-        """The row of the first epoch that has none yet."""
+        """Passes on the row of the first epoch that has none yet."""
         epoch = self._open.popleft()
         self._inferred_row("epoch", epoch.begin, end, epoch.first, None)
 
     def _evaluate(self, cycle: _Cycle) -> None:
-        """A cycle in which nothing is learned: it belongs to the epoch of the last step."""
+        """Takes a cycle without learning: it belongs to the epoch of the last step."""
         number = self._trained - 1
         first = cycle.parts[0]
         step = None
@@ -299,14 +299,14 @@ class Loop:
                     self._hand_on(part, number, None)
 
     def _end_run(self) -> None:
-        """The row of the evaluation that is over."""
+        """Passes on the row of the evaluation that has ended."""
         run, self._run = self._run, None
         if run is not None:
             name = "eval" if self._process_trains else "inference"
             self._inferred_row(name, *run, self._trained - 1, None)
 
     def _note(self, cycle: _Cycle, number: int, step: int | None) -> None:
-        """Note which batches a cycle has used."""
+        """Notes the batches that a cycle has used."""
         if self._batches is None:
             return
         for part in cycle.parts:
@@ -315,7 +315,7 @@ class Loop:
                 self._batches.note(part.pid, part.epoch, part.step, self._number, number, at)
 
     def _parts(self, cycle: _Cycle, number: int, step: int) -> None:
-        """What a step consists of; forwards that follow each other are one."""
+        """Passes on the parts of a step. Successive forwards are one."""
         for name, group in groupby(cycle.parts, lambda part: part.name):
             parts = list(group)
             if name == "forward":
@@ -335,7 +335,7 @@ class Loop:
         self._hand_on(part, number, step)
 
     def _rest(self, span: Span) -> None:
-        """Loading and saving: in the step around it, or else in the epoch of the last one."""
+        """Passes on a loading or saving, with the step around it or else the last epoch."""
         within = self._last_end is None or span.start < self._last_end
         step = self._trained - 1 if self._trained and within else None
         if span.source != INFERRED:
@@ -357,7 +357,7 @@ class Loop:
         self._emit(span)
 
     def finish(self) -> None:
-        """Hand on what was not known to be over."""
+        """Passes on everything that had not ended."""
         self._hand_on_held()
         self._close()
         self._end_run()

@@ -1,8 +1,8 @@
-"""What to trace: processes, a command, containers, the Docker daemon, cgroups, the machine.
+"""Targets: processes, a command, containers, the Docker daemon, cgroups, the machine.
 
-Each kind of target tells which processes belong to it now, and whether others come to belong to
-it that none of its own has made. A process belongs to one target at a time, the most specific:
-process or command, then container, then cgroup, then daemon; of two of a kind the inner one.
+Each kind of target tells which processes belong to it now, and whether processes can join it that
+its own processes did not make. A process belongs to one target at a time, the most specific one:
+process or command, then container, then cgroup, then daemon. Among two of a kind, the inner one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = [
 def find(
     pids: str | None, containers: list[str], daemon: bool, cgroups: list[str], machine_wide: bool
 ) -> list[Target]:
-    """The targets that the options of `tracer record` name, but for a command.
+    """Returns the targets that the options of `tracer record` name, except the command.
 
-    Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing where no Docker daemon
+    Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing if no Docker daemon
     answers.
     """
     targets = from_pids(pids) if pids is not None else []
@@ -64,9 +64,9 @@ def find(
 def containers_since(
     begun_s: float, before: dict[str, ContainerFacts] | None
 ) -> dict[str, ContainerFacts] | None:
-    """`before` and every container that has run since `begun_s` (s since 1970).
+    """Returns `before` and every container that has run since `begun_s` (s since 1970).
 
-    None where nothing tells: there is no Docker daemon, or it does not answer.
+    None if it is unknown: there is no Docker daemon, or it has never answered.
     """
     if not engine.expected():
         return before

@@ -1,7 +1,7 @@
-"""Control groups: version 1 hierarchies, the unified one of version 2, or both beside each other.
+"""Control groups: version 1 hierarchies, the unified hierarchy of version 2, or both together.
 
-A hierarchy has the number that /proc/PID/cgroup and the kernel's cgroup events give it; that of
-version 2 is 0.
+A hierarchy has the number that /proc/PID/cgroup and the kernel's cgroup events give it. Version 2
+has number 0.
 """
 
 from __future__ import annotations
@@ -30,52 +30,52 @@ _LIST = "cgroup.procs"
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """A tree of cgroups, and where its root is mounted."""
+    """A tree of cgroups and the mount point of its root."""
 
     number: int
     controllers: str
-    """Of version 1, by comma; empty: the unified hierarchy."""
+    """Controllers of version 1, separated by commas; empty for the unified hierarchy."""
     mount: Path
 
 
 @dataclass(frozen=True)
 class Cgroup:
-    """One cgroup of one hierarchy, whether it exists now or not."""
+    """One cgroup of one hierarchy. It need not exist now."""
 
     hierarchy: int
     controllers: str
     path: str
-    """From the hierarchy's root, with a slash before it."""
+    """Path from the hierarchy's root, with a leading slash."""
     folder: Path | None
     """None: its hierarchy is not mounted here."""
 
     def exists(self) -> bool:
-        """Whether it is there now."""
+        """Returns whether the cgroup exists now."""
         return self.folder is not None and self.folder.is_dir()
 
     def processes(self) -> set[int]:
-        """Processes in it and below it, now; none where it is gone."""
+        """Returns the processes in it and below it now; none if it is gone."""
         found: set[int] = set()
         for folder, _ in walk(str(self.folder or os.devnull)):
             found.update(_processes_in(Path(folder)))
         return found
 
     def facts(self) -> CgroupFacts:
-        """For the manifest."""
+        """Returns the cgroup's description for the manifest."""
         return {
             "hierarchy": self.hierarchy,
             "controllers": self.controllers,
-            # As a decoder shows the path that an event holds.
+            # Escape the path as the decoder escapes it in events.
             "path": os.fsencode(self.path).decode("utf-8", "backslashreplace"),
         }
 
 
 def _processes_in(folder: Path) -> Iterator[int]:
     try:
-        # A process that this pid namespace does not show is listed as 0.
+        # A process outside this pid namespace is listed as 0.
         yield from (pid for pid in map(int, (folder / _LIST).read_text().split()) if pid)
     except OSError as error:
-        if error.errno == errno.EOPNOTSUPP:  # a threaded cgroup lists threads alone
+        if error.errno == errno.EOPNOTSUPP:  # a threaded cgroup lists only threads
             yield from _processes_of_threads(folder)
         elif error.errno not in (errno.ENOENT, errno.ENODEV):
             raise
@@ -92,7 +92,7 @@ def _processes_of_threads(folder: Path) -> Iterator[int]:
 
 
 def hierarchies() -> list[Hierarchy]:
-    """Every mounted hierarchy: the unified one first, then by number."""
+    """Returns every mounted hierarchy by number, so the unified one comes first."""
     names = {}
     for line in lines("/proc/self/cgroup"):
         digits, controllers, _ = line.split(":", 2)
@@ -111,7 +111,7 @@ def hierarchies() -> list[Hierarchy]:
 
 
 def of_process(pid: int) -> dict[int, str]:
-    """The cgroup path of a process in each hierarchy; empty where it is gone."""
+    """Returns the cgroup path of a process in each hierarchy; empty if the process is gone."""
     try:
         parts = [line.split(":", 2) for line in lines(f"/proc/{pid}/cgroup") if line]
     except (FileNotFoundError, ProcessLookupError):
@@ -120,18 +120,18 @@ def of_process(pid: int) -> dict[int, str]:
 
 
 def find(wanted: str) -> list[Cgroup]:
-    """The cgroups that a path means: one, or those of the same name in several hierarchies.
+    """Returns the cgroups that a path names: one, or the same name in several hierarchies.
 
-    The path is that of a folder (/sys/fs/cgroup/memory/job) or, as /proc/PID/cgroup has it, one
-    from the root of the hierarchies (/job, job). Raises UsageError or TargetGone.
+    The path is a folder (/sys/fs/cgroup/memory/job) or a path from the root of the hierarchies as
+    in /proc/PID/cgroup (/job, job). Raises UsageError or TargetGone.
     """
     if not wanted.strip():
-        raise UsageError("--cgroup wants a path", "e.g. --cgroup /system.slice/docker.service")
+        raise UsageError("--cgroup needs a path", "e.g. --cgroup /system.slice/docker.service")
     known = hierarchies()
     real = Path(os.path.realpath(wanted))
     around = [h for h in known if wanted.startswith("/") and real.is_relative_to(h.mount)]
     if around:
-        # The innermost mount counts: one hierarchy may be mounted below another's root.
+        # Use the innermost mount: a hierarchy may be mounted below another hierarchy's root.
         return _existing(wanted, [(max(around, key=lambda h: len(h.mount.parts)), real)])
     relative = wanted.lstrip("/")
     return _existing(wanted, [(h, Path(os.path.realpath(h.mount / relative))) for h in known])
@@ -146,13 +146,13 @@ def _existing(wanted: str, places: list[tuple[Hierarchy, Path]]) -> list[Cgroup]
             cgroups.append(Cgroup(hierarchy.number, hierarchy.controllers, path, folder))
     if not cgroups:
         raise TargetGone(
-            f"there is no cgroup {wanted}", "see /proc/PID/cgroup of a process that is in it"
+            f"there is no cgroup {wanted}", "see /proc/PID/cgroup of a process in the cgroup"
         )
     return cgroups
 
 
 class CgroupTarget(Target):
-    """Every process of a cgroup and of those below it."""
+    """Every process of a cgroup and of the cgroups below it."""
 
     def __init__(self, name: str, cgroups: list[Cgroup]) -> None:
         super().__init__(name, "cgroup")
@@ -160,12 +160,12 @@ class CgroupTarget(Target):
 
     @property
     def alive(self) -> bool:
-        """Until the cgroup is removed: an empty one may fill again."""
+        """True until the cgroup is removed: an empty cgroup may fill again."""
         return any(cgroup.exists() for cgroup in self.cgroups)
 
     @property
     def joined(self) -> bool:
-        """Processes are put into a cgroup from outside."""
+        """True: processes are put into a cgroup from outside."""
         return True
 
     @property
@@ -174,15 +174,15 @@ class CgroupTarget(Target):
         return None
 
     def members(self) -> dict[int, int]:
-        """Every process in one of the hierarchies, less the recorder."""
+        """Returns every process in one of the hierarchies, without the recorder."""
         found = {pid: cgroup.hierarchy for cgroup in self.cgroups for pid in cgroup.processes()}
         found.pop(os.getpid(), None)
         return found
 
     def makers(self) -> set[int]:
-        """Whoever has put the processes there, as far as it is their parent: it may do so again.
+        """Returns the outside parents of its processes: they may put more processes into it.
 
-        Of a container's shim that is also containerd.
+        If a parent is a container's shim, containerd is returned as well.
         """
         members = self.members()
         parents = set()
@@ -197,12 +197,12 @@ class CgroupTarget(Target):
         return [cgroup.facts() for cgroup in self.cgroups]
 
     def describe(self) -> TargetFacts:
-        """For the manifest."""
+        """Returns the target's description for the manifest."""
         return {**super().describe(), "cgroups": self._facts}
 
 
 def from_paths(paths: list[str]) -> list[Target]:
-    """Targets from `--cgroup PATH`, each path once. Raises UsageError or TargetGone."""
+    """Returns targets from `--cgroup PATH`, each path once. Raises UsageError or TargetGone."""
     found: dict[tuple[Cgroup, ...], Target] = {}
     for path in paths:
         cgroups = find(path)

@@ -1,4 +1,4 @@
-"""containerd and its shims: which process is which, by their sockets and command lines."""
+"""Finds containerd and its shims by their sockets and command lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KNOWN_SOCKETS = ("/run/containerd/containerd.sock", "/run/docker/containerd/con
 
 
 def of_dockerd(dockerd: int) -> int | None:
-    """The containerd that a dockerd has started, was told of, or finds where it usually is."""
+    """Returns the pid of a dockerd's containerd: its child, a given or the usual one."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(dockerd)
         for child in process.children():
@@ -30,7 +30,7 @@ def of_dockerd(dockerd: int) -> int | None:
 
 
 def of_shim(shim: int) -> int | None:
-    """The containerd that a shim reports to; None where it is no shim, or that is gone."""
+    """Returns the pid of the containerd that a shim reports to; None if it is no shim or gone."""
     if (name_of(shim) or "").startswith(_SHIM):
         with contextlib.suppress(psutil.NoSuchProcess):
             for path in told(psutil.Process(shim).cmdline(), "-address"):
@@ -39,7 +39,7 @@ def of_shim(shim: int) -> int | None:
 
 
 def shims_of(containerd: int) -> list[int]:
-    """The shims of a containerd: they are given its socket, and are nobody's children."""
+    """Returns the shims of a containerd, found by the socket in their options."""
     sockets = sockets_of(containerd)
     found = []
     for process in psutil.process_iter(["name"]):
@@ -52,13 +52,13 @@ def shims_of(containerd: int) -> list[int]:
 
 
 def told(command: list[str], option: str) -> list[str]:
-    """What a command line says of an option, as OPTION VALUE or OPTION=VALUE."""
+    """Returns the values of an option in a command line (OPTION VALUE or OPTION=VALUE)."""
     found = [after for word, after in itertools.pairwise(command) if word == option]
     return found + [w.partition("=")[2] for w in command if w.startswith(f"{option}=")]
 
 
 def _listener(path: str) -> int | None:
-    """The containerd that listens at a socket."""
+    """Returns the pid of the containerd that listens at a socket."""
     with contextlib.suppress(OSError):
         owner = engine.owner_of(path)
         if name_of(owner) == _CONTAINERD:
@@ -67,7 +67,7 @@ def _listener(path: str) -> int | None:
 
 
 def sockets_of(pid: int) -> set[str]:
-    """Paths of the Unix sockets that a process has open."""
+    """Returns the paths of the Unix sockets that a process has open."""
     with contextlib.suppress(psutil.Error):
         found = psutil.Process(pid).net_connections("unix")
         return {os.path.realpath(str(c.laddr)) for c in found if str(c.laddr).startswith("/")}
@@ -75,7 +75,7 @@ def sockets_of(pid: int) -> set[str]:
 
 
 def name_of(pid: int) -> str | None:
-    """What a process calls itself; None where it is gone."""
+    """Returns a process's name (comm); None if it is gone."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
     except OSError:

@@ -1,4 +1,4 @@
-"""Docker containers: as targets, and all that run, so that every process can be told its own."""
+"""Docker containers as targets, and the list of all running containers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tracer.targets.target import Target
 
 _ASK_AGAIN_S = 0.5
 _QUICK_S = 3.0
-"""Longer nobody waits for an answer that a recording can do without."""
+"""Timeout in s of a question to the daemon that a recording can do without."""
 _NAMES_SHOWN = 20
 
 
 class ContainerTarget(Target):
-    """Every process in a container's cgroup, while it runs and when it is started again."""
+    """Every process in a container's cgroup, now and after a restart of the container."""
 
     def __init__(self, facts: ContainerFacts, cgroups: list[Cgroup]) -> None:
         super().__init__(facts["name"], "container", facts["pid"])
@@ -35,42 +35,42 @@ class ContainerTarget(Target):
 
     @property
     def alive(self) -> bool:
-        """Until it is removed: one that has stopped may be started again."""
+        """True until the container is removed: a stopped container may be started again."""
         now = time.monotonic()
         if not self._gone and now >= self._asked + _ASK_AGAIN_S and not self.members():
-            # The daemon is asked no more than it must be: it may be traced, too.
+            # Ask the daemon rarely: it may be a target, too.
             self._asked = now
             try:
                 with Engine(_QUICK_S) as docker:
                     self._gone = docker.inspect(self.facts["id"]) is None
             except TracerError:
-                return True  # no daemon says that it is gone
+                return True  # the daemon does not answer, so assume that the container exists
         return not self._gone
 
     @property
     def joined(self) -> bool:
-        """`docker exec` and a restart put processes into it."""
+        """True: `docker exec` and a restart put processes into the container."""
         return True
 
     @property
     def ends_with(self) -> int | None:
-        """None: it may be started again."""
+        """None: the container may be started again."""
         return None
 
     def members(self) -> dict[int, int]:
-        """Every process in its cgroup, less the recorder."""
+        """Returns every process in its cgroup, without the recorder."""
         found = self._listed.processes() - {os.getpid()}
         return dict.fromkeys(found, self._listed.hierarchy)
 
     def makers(self) -> set[int]:
-        """Its shim, which starts what is executed in it, and containerd, which restarts it."""
+        """Returns its shim, which starts processes in it, and containerd, which restarts it."""
         if self._shim is None:
             return set()
         daemon = containerd.of_shim(self._shim)
         return {self._shim} if daemon is None else {self._shim, daemon}
 
     def describe(self) -> TargetFacts:
-        """For the manifest."""
+        """Returns the target's description for the manifest."""
         return {
             **super().describe(),
             "container": self.facts["id"],
@@ -89,16 +89,16 @@ def _parent(pid: int) -> int | None:
 
 
 def from_names(names: list[str]) -> list[Target]:
-    """Targets from `--container NAME`, names or ids, each container once.
+    """Returns targets from `--container NAME` (names or ids), each container once.
 
-    Raises UsageError, TargetGone where there is no such container or it does not run, and what
-    `Engine` raises.
+    Raises UsageError, TargetGone if a container does not exist or does not run, and the errors
+    of `Engine`.
     """
     found: dict[str, Target] = {}
     with Engine() as docker:
         for name in names:
             if not name:
-                raise UsageError("--container wants a name or an id", "see: docker ps")
+                raise UsageError("--container needs a name or an id", "see: docker ps")
             facts = docker.inspect(name)
             if facts is None:
                 raise TargetGone(f"there is no container {name!r}", _which(docker.names()))
@@ -108,7 +108,7 @@ def from_names(names: list[str]) -> list[Target]:
 
 def _which(names: list[str]) -> str:
     if not names:
-        return "there is none: docker run ..."
+        return "there are no containers: docker run ..."
     more = ", ..." if len(names) > _NAMES_SHOWN else ""
     return f"there are: {', '.join(names[:_NAMES_SHOWN])}{more}"
 
@@ -118,18 +118,18 @@ def _target(facts: dict[str, Any]) -> ContainerTarget:
     name, pid = told["name"], told["pid"]
     if not pid:
         state = facts.get("State", {}).get("Status", "stopped")
-        raise TargetGone(f"container {name} does not run ({state})", f"docker start {name}")
+        raise TargetGone(f"container {name} is not running ({state})", f"docker start {name}")
     cgroups = _cgroups(told["id"], pid)
     if not cgroups:
         raise FeatureMissing(
-            f"container {name} has no cgroup of its own that can be seen here",
-            f"record where its daemon runs, or its first process: -p {pid}",
+            f"no cgroup of container {name} is visible here",
+            f"record on the daemon's machine, or record its first process: -p {pid}",
         )
     return ContainerTarget(told, cgroups)
 
 
 def _cgroups(container: str, pid: int) -> list[Cgroup]:
-    """The container's cgroup in every hierarchy that has one; its init may be in one below."""
+    """Returns the container's cgroup in each hierarchy, even if its init is in a cgroup below."""
     mounts = {h.number: h for h in hierarchies()}
     found = []
     for number, path in sorted(of_process(pid).items()):
@@ -145,7 +145,7 @@ def _cgroups(container: str, pid: int) -> list[Cgroup]:
 
 
 def _facts(inspected: dict[str, Any]) -> ContainerFacts:
-    """What a reader of the trace may need to know of a container; nothing of its environment."""
+    """Returns the container's facts for the manifest, without its environment variables."""
     layers = inspected.get("GraphDriver", {}).get("Data") or {}
     pid = int(inspected.get("State", {}).get("Pid") or 0)
     identity = str(inspected["Id"])
@@ -174,9 +174,9 @@ def _facts(inspected: dict[str, Any]) -> ContainerFacts:
 def seen_since(
     begun_s: float, before: dict[str, ContainerFacts] | None
 ) -> dict[str, ContainerFacts] | None:
-    """Those of `before`, all that run, and all that were started since `begun_s` (s since 1970).
+    """Returns `before`, the running containers, and those started since `begun_s` (s since 1970).
 
-    Just `before` where no daemon answers.
+    Returns only `before` if no daemon answers.
     """
     try:
         with Engine(_QUICK_S) as docker:

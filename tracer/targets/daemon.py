@@ -1,4 +1,4 @@
-"""The Docker daemon: dockerd, its containerd, the shims, and what they run for themselves."""
+"""The Docker daemon: dockerd, its containerd, the shims, and their helper processes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tracer.targets.target import Target
 
 
 class DaemonTarget(Target):
-    """dockerd, containerd and the shims, and their descendants but for those of containers.
+    """dockerd, containerd and the shims, and their descendants except the containers' processes.
 
-    What a daemon runs to make a container (runc, docker-proxy, hooks) is the daemon's until it
-    enters the container's cgroup.
+    A process that the daemon runs to make a container (runc, docker-proxy, hooks) belongs to the
+    daemon until it enters the container's cgroup.
     """
 
     def __init__(self, dockerd: int, others: list[int]) -> None:
@@ -31,20 +31,20 @@ class DaemonTarget(Target):
         self._own = _container(dockerd)
 
     def members(self) -> dict[int, int]:
-        """The daemon's processes, now. A daemon that itself runs in a container has its own."""
+        """Returns the daemon's processes now. A daemon in a container includes that container."""
         found = with_descendants(self.roots, lambda pid: _container(pid) not in (None, self._own))
         return dict.fromkeys(found, BY_DESCENT)
 
     def describe(self) -> TargetFacts:
-        """For the manifest."""
+        """Returns the target's description for the manifest."""
         return {**super().describe(), "processes": self.roots}
 
 
 def from_socket() -> Target:
-    """The daemon that DOCKER_HOST names. Raises what `engine.Engine` and `listener` raise."""
+    """Returns the daemon that DOCKER_HOST names. Raises as `engine.Engine` and `listener` do."""
     engine.listener()
     with engine.Engine():
-        pass  # where systemd listens for it, this starts it
+        pass  # with systemd socket activation, this connection starts the daemon
     dockerd = engine.listener()
     if name_of(dockerd) in ("systemd", "init", None):
         dockerd = _holder(engine.socket_path() or "")
@@ -54,17 +54,17 @@ def from_socket() -> Target:
 
 
 def _holder(path: str) -> int:
-    """The dockerd that has a socket which systemd has opened for it."""
+    """Returns the dockerd that holds a socket which systemd opened for it."""
     real = os.path.realpath(path)
     for process in psutil.process_iter(["name"]):
         if process.info["name"] == "dockerd" and real in sockets_of(process.pid):
             return process.pid
     raise FeatureMissing(
-        f"the process behind {path} is not to be found here",
-        "record in the process namespace (and as the user) of the Docker daemon",
+        f"the process that listens on {path} is not visible here",
+        "record in the Docker daemon's pid namespace and as its user",
     )
 
 
 def _container(pid: int) -> str | None:
-    """The container in whose cgroup a process is."""
+    """Returns the container whose cgroup holds a process; None if there is none."""
     return next(filter(None, map(container_id, of_process(pid).values())), None)

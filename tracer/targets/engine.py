@@ -1,4 +1,4 @@
-"""The Docker daemon that DOCKER_HOST names, asked through Docker's own Python SDK."""
+"""Asks the Docker daemon that DOCKER_HOST names, through Docker's own Python SDK."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from probes.errors import FeatureMissing, PermissionMissing, TracerError
 _DEFAULT = "unix:///var/run/docker.sock"
 _UNIX = "unix://"
 _ANSWER_S = 10.0
-_MEND = "start it (systemctl start docker), or set DOCKER_HOST to where it listens"
+_MEND = "start it (systemctl start docker), or set DOCKER_HOST to its address"
 
 
 def address() -> str:
-    """Where the daemon is expected to listen."""
+    """Returns the address of the daemon: DOCKER_HOST or the default socket."""
     return os.environ.get("DOCKER_HOST") or _DEFAULT
 
 
 def socket_path() -> str | None:
-    """The daemon's socket in the file system; None where it listens on a network."""
+    """Returns the path of the daemon's socket; None if it listens on a network."""
     where = address()
     return where.removeprefix(_UNIX) if where.startswith(_UNIX) else None
 
 
 def expected() -> bool:
-    """Whether a daemon may be there: its socket is, or the user has named another place."""
+    """Returns whether a daemon may exist: its socket exists, or DOCKER_HOST names a network."""
     path = socket_path()
     return path is None or Path(path).exists()
 
 
 def owner_of(path: str) -> int:
-    """The process that listens on a Unix socket, 0 where this pid namespace does not show it.
+    """Returns the process that listens on a Unix socket; 0 if it is outside this pid namespace.
 
-    OSError where nobody listens or this user may not ask. Where systemd holds the socket for
-    a service, the answer is systemd.
+    Raises OSError if nobody listens or this user lacks the permission. If systemd holds the
+    socket for a service, returns systemd's pid.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as asking:
         asking.settimeout(_ANSWER_S)
@@ -50,21 +50,21 @@ def owner_of(path: str) -> int:
 
 
 def listener() -> int:
-    """The process that listens on the daemon's socket, as `owner_of`.
+    """Returns the process that listens on the daemon's socket, as `owner_of` does.
 
-    Raises PermissionMissing where this user may not ask, FeatureMissing where nobody listens.
+    Raises PermissionMissing if this user may not connect, FeatureMissing if nobody listens.
     """
     path = socket_path()
     if path is None:
         raise FeatureMissing(
-            f"nothing tells which process is the Docker daemon at {address()}",
-            "record where it runs, with DOCKER_HOST=unix://SOCKET",
+            f"the process of the Docker daemon at {address()} is unknown",
+            "record on the daemon's machine, with DOCKER_HOST=unix://SOCKET",
         )
     try:
         return owner_of(path)
     except PermissionError:
         raise PermissionMissing(
-            f"the Docker daemon's socket {path} may not be used by this user", "run as root (sudo)"
+            f"this user may not use the Docker daemon's socket {path}", "run as root (sudo)"
         ) from None
     except OSError as error:
         raise FeatureMissing(
@@ -73,10 +73,10 @@ def listener() -> int:
 
 
 class Engine:
-    """A connection to the daemon. Its methods raise FeatureMissing where nobody answers."""
+    """A connection to the daemon. Its methods raise FeatureMissing if nobody answers."""
 
     def __init__(self, answer_s: float = _ANSWER_S) -> None:
-        """Connect. Raises PermissionMissing where this user may not, else FeatureMissing."""
+        """Connects. Raises PermissionMissing if this user may not connect, else FeatureMissing."""
         if socket_path() is not None:
             listener()
         import docker
@@ -99,25 +99,25 @@ class Engine:
             yield
         except docker.errors.APIError as error:
             raise TracerError(
-                f"the Docker daemon refuses: {error.explanation or error}", "see its log"
+                f"the Docker daemon refuses: {error.explanation or error}", "see the daemon's log"
             ) from None
         except (
             docker.errors.DockerException,
             requests.exceptions.RequestException,
-            ValueError,  # a DOCKER_HOST that is no address
+            ValueError,  # DOCKER_HOST is not an address
         ) as error:
             raise FeatureMissing(
                 f"no Docker daemon answers at {address()}: {_innermost(error)}", _MEND
             ) from None
 
     def running(self) -> list[dict[str, Any]]:
-        """What `docker inspect` knows of every running container."""
+        """Returns the `docker inspect` data of every running container."""
         with self._asking():
             found = [self._inspect(entry["Id"]) for entry in self._client.api.containers()]
         return [facts for facts in found if facts is not None]
 
     def inspect(self, name: str) -> dict[str, Any] | None:
-        """What `docker inspect` knows of one container, by its name or id; None: not there."""
+        """Returns the `docker inspect` data of a container by name or id; None if there is none."""
         with self._asking():
             return self._inspect(name)
 
@@ -131,13 +131,13 @@ class Engine:
         return facts
 
     def names(self) -> list[str]:
-        """Names of all containers, those that are stopped among them."""
+        """Returns the names of all containers, including stopped ones."""
         with self._asking():
             entries = self._client.api.containers(all=True)
         return sorted(name.lstrip("/") for entry in entries for name in entry["Names"][:1])
 
     def started_between(self, start: float, end: float) -> dict[str, tuple[str, str]]:
-        """Containers started between two times (s since 1970): id to (name, image).
+        """Returns the containers started between two times (s since 1970): id to (name, image).
 
         The daemon remembers its last 256 events (`eventsLimit` in daemon/events/events.go).
         """
@@ -160,7 +160,7 @@ class Engine:
 
 
 def _innermost(error: BaseException) -> str:
-    """Why a connection failed, without what each layer above it has to say."""
+    """Returns the innermost reason of a failed connection, without the text of outer layers."""
     reason = error
     while True:
         below = (reason.__cause__, getattr(reason, "reason", None), *reason.args)

@@ -1,4 +1,4 @@
-"""Processes by their pid, a command, or the whole machine."""
+"""Targets given by pid, a launched command, and the whole machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ProcessTarget(Target):
     """A process and all its descendants."""
 
     def members(self) -> dict[int, int]:
-        """The process and all its descendants, now; none where it is gone."""
+        """Returns the process and all its descendants now; none if it is gone."""
         return dict.fromkeys(with_descendants([self.pid]), BY_DESCENT)
 
 
@@ -27,22 +27,24 @@ class MachineTarget(Target):
 
     @property
     def alive(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     @property
     def ends_with(self) -> int | None:
-        """None: it does not end."""
+        """None: the machine does not end."""
         return None
 
 
 def from_pids(text: str) -> list[Target]:
-    """Targets from `-p PID,PID`. Raises UsageError or TargetGone."""
+    """Returns targets from `-p PID,PID`. Raises UsageError or TargetGone."""
     targets: dict[int, Target] = {}
     for part in text.split(","):
         digits = part.strip()
         if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 1 << 31:
-            raise UsageError(f"-p wants process ids, and {part.strip()!r} is none", "e.g. -p 1234")
+            raise UsageError(
+                f"-p needs process ids, and {part.strip()!r} is not one", "e.g. -p 1234"
+            )
         pid = int(digits)
         if pid == os.getpid():
             raise UsageError("a recorder cannot trace itself", "give another process's pid")
@@ -56,28 +58,30 @@ def from_pids(text: str) -> list[Target]:
         except psutil.NoSuchProcess:
             raise TargetGone(f"process {pid} has just ended", "find it: pgrep -a python") from None
         except psutil.AccessDenied:
-            raise PermissionMissing(f"process {pid} may not be looked at", "run as root") from None
+            raise PermissionMissing(
+                f"this user may not inspect process {pid}", "run as root"
+            ) from None
         targets[pid] = ProcessTarget(name, "pid", pid, start, command=command)
     return list(targets.values())
 
 
 def from_command(command: list[str], pid: int) -> Target:
-    """The target of a launched command."""
+    """Returns the target of a launched command."""
     name = Path(command[0]).name
     return ProcessTarget(name, "command", pid, process_start_time(pid), command=command)
 
 
 def machine() -> Target:
-    """Every process of the machine, as one target."""
+    """Returns every process of the machine as one target."""
     return MachineTarget("machine", "machine")
 
 
 def with_descendants(
     roots: Iterable[int], but: Callable[[int], bool] = lambda pid: False
 ) -> set[int]:
-    """These processes and all that descend from them, now, less those that are gone.
+    """Returns these processes and all their descendants that live now.
 
-    A process of which `but` is true is left out with all its descendants, unless it is a root.
+    If `but` returns true for a process, it is left out with its descendants, unless it is a root.
     """
     children: dict[int, list[int]] = {}
     alive = set()
@@ -95,14 +99,14 @@ def with_descendants(
 
 
 def processes_with_memory(targets: list[Target]) -> list[int]:
-    """Processes whose address spaces a recording begins with: a command's come with its exec."""
+    """Returns the processes whose mappings are read at the start. A command has none until exec."""
     if any(target.kind == "machine" for target in targets):
         return psutil.pids()
     return sorted({pid for t in targets if t.kind != "command" for pid in t.members()})
 
 
 def threads_of(targets: list[Target], makers: bool) -> set[int]:
-    """Every thread of the targets, and with `makers` of those that will make more of them, now."""
+    """Returns every thread of the targets now and, with `makers`, the threads of their makers."""
     pids = {pid for target in targets for pid in target.members()}
     if makers:
         pids.update(pid for target in targets for pid in target.makers())
@@ -110,7 +114,7 @@ def threads_of(targets: list[Target], makers: bool) -> set[int]:
 
 
 def threads(pid: int) -> list[int]:
-    """The threads of a process, now; none where it is gone."""
+    """Returns the threads of a process now; none if it is gone."""
     try:
         return [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
     except (FileNotFoundError, ProcessLookupError):

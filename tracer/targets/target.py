@@ -1,4 +1,4 @@
-"""What a target is, whatever its kind."""
+"""The base class of all targets."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ class Target:
     kind: str
     """pid, command, container, cgroup, daemon or machine."""
     pid: int = 0
-    """Its first process; 0 where it has none."""
+    """The first process; 0: none."""
     start_time: int | None = None
     role: str = "target"
     command: list[str] = field(default_factory=list)
 
     @property
     def alive(self) -> bool:
-        """Whether there is still something to trace, now or later."""
+        """True while there is something to trace, now or later."""
         return process_alive(self.pid, self.start_time)
 
     @property
     def joined(self) -> bool:
-        """Whether processes come to belong to it that none of its own has made."""
+        """True if processes can join it that its own processes did not make."""
         return False
 
     @property
     def ends_with(self) -> int | None:
-        """The process with whose end it ends, if that is all there is to it."""
+        """The process with which the target ends; None if the target can outlive its processes."""
         return self.pid
 
     def members(self) -> dict[int, int]:
-        """Processes that belong to it now: pid to cgroup hierarchy, or BY_DESCENT."""
+        """Returns the processes that belong to it now: pid to cgroup hierarchy, or BY_DESCENT."""
         return {}
 
     def makers(self) -> set[int]:
-        """Processes that do not belong to it, of whose making are some that later do."""
+        """Returns outside processes that create members of this target."""
         return set()
 
     def describe(self) -> TargetFacts:
-        """For the manifest."""
+        """Returns the target's description for the manifest."""
         return {
             "name": escaped(self.name),
             "role": self.role,
@@ -57,7 +57,7 @@ class Target:
 
 
 def named_apart(targets: list[Target]) -> list[Target]:
-    """The same targets; those that share a name get their pid, or else their kind, into it."""
+    """Returns the same targets; adds the pid, or else the kind, to each name used twice."""
     names = [target.name for target in targets]
     for target in targets:
         if names.count(target.name) > 1:

@@ -244,7 +244,7 @@ class TestSweep:
             ("capacity = [0.1]\nbuffer = ['all']\n", "no buffer 'all'"),
             ("capacity = [0.1]\nmedium = ['tape']\n", "no nvm 'tape'"),
             ("capacity = [0.1]\nidentity = ['name']\n", "identity.0"),
-            ("capacity = ['12 apples']\n", "is no size"),
+            ("capacity = ['12 apples']\n", "is not a size"),
             ("capacity = [0.1\n", "is not TOML"),
             ("capacity = [0.1]\ndevices = 'none.toml'\n", "none.toml"),
             ("capacity = [0.1]\n[knobs]\ndirty_ratio = [10]\n", "has no bios"),

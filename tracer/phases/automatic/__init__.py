@@ -1,8 +1,8 @@
-"""Automatic marks: PyTorch made to mark its own phases in an untouched script.
+"""Automatic marks: makes PyTorch mark its own phases in an unmodified script.
 
-`startup` is put on the PYTHONPATH of a command that is recorded; the `sitecustomize` in it waits
-for `torch` to be imported and then starts this; likewise for modules of libraries that save files
-in their own ways.
+The recorder puts `startup` on the PYTHONPATH of a recorded command. The `sitecustomize` in it
+waits until `torch` is imported and then calls `start`. It does the same for modules of other
+libraries that save files in their own way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .weave import NotWoven
 __all__ = ["STARTUP", "SYNCHRONIZE_ENV", "start"]
 
 STARTUP = Path(__file__).with_name("startup")
-"""The folder for PYTHONPATH."""
+"""The folder to add to PYTHONPATH."""
 
 
 _OTHERS = {
@@ -29,9 +29,9 @@ _OTHERS = {
 
 
 def start(module: ModuleType) -> list[str]:
-    """Have a module mark what it does from now on; returns what could not be marked, and why.
+    """Makes a module mark its phases from now on. Returns what could not be marked, and why.
 
-    It is one of those that `startup` waits for.
+    `module` is one of the modules that `startup` waits for.
     """
     if not marks.enabled():
         return []

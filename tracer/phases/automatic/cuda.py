@@ -1,13 +1,14 @@
-"""How long the GPU took for what was called between two marks, by CUDA events.
+"""Measures with CUDA events how long the GPU takes for the calls between two marks.
 
-An event is recorded on the current stream where a phase begins and where it ends. The two are
-read, without waiting, once both have happened, which is during a later phase as a rule: what the
-GPU took is a mark of its own (`tracer.phases.format`, kind MEASURED). What the GPU did not get to
-before the process ended is not measured, nor is what is captured into a CUDA graph.
+An event is recorded on the current stream where a phase begins and where it ends. The two events
+are read without waiting, once the GPU has reached both, usually during a later phase. The GPU time
+is written as a mark of its own (`tracer.phases.format`, kind MEASURED). Work that the GPU has not
+finished when the process ends is not measured. Work captured into a CUDA graph is not measured.
 
-Seeds 000 (section 4.4) and 002 (section 4.5) wait for the GPU at each of these places, so that the
-time on the clock is the GPU's, too. With SYNCHRONIZE_ENV set this does as they did; the training
-then no longer prepares a step's calls while the GPU is at those before, and is slower for it.
+Prashanthi et al. 2023 (section 4.4) and Prashanthi et al. 2022 (section 4.5) wait for the GPU at
+each of these places, so that wall-clock time includes the GPU's time. SYNCHRONIZE_ENV makes this
+module do the same. The training is then slower, because it no longer prepares the next calls
+while the GPU works on the previous ones.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from .. import marks
 from ..format import AUTOMATIC, MEASURED
 
 SYNCHRONIZE_ENV = "TRACER_MARKS_CUDA_SYNC"
-"""Environment variable: not empty, each boundary of a computation waits for the GPU."""
+"""Environment variable: if not empty, each boundary of a computation waits for the GPU."""
 
 _MAX_PENDING = 1000
-"""Measurements of a thread that the GPU has not got to; what comes on top is not measured."""
+"""Most measurements per thread that wait for the GPU. Further phases are not measured."""
 
 
 class _Thread(threading.local):
@@ -36,7 +37,7 @@ class _Thread(threading.local):
         self.begun: dict[bytes, Any] = {}
         """Event of the beginning, by phase."""
         self.pending: deque[tuple[bytes, int, Any, Any]] = deque()
-        """Phase, a time at which it went on, its two events."""
+        """Phase, a time in ns within the phase, begin event, end event."""
         self.spare: list[Any] = []
 
 
@@ -51,19 +52,19 @@ class GpuTimes:
         atexit.register(self._try, self._collect)
 
     def begin(self, name: bytes) -> None:
-        """Just before a phase begins. Never raises."""
+        """Records the begin event. Call it just before a phase begins. Never raises."""
         if not self._broken and marks.enabled() and self._cuda.is_initialized():
             self._try(self._begin, name)
 
     def end(self, name: bytes) -> None:
-        """Just before a phase ends. Never raises."""
+        """Records the end event. Call it just before a phase ends. Never raises."""
         if not self._broken and marks.enabled() and self._cuda.is_initialized():
             self._try(self._end, name)
 
     def _try(self, call: Callable[..., None], *arguments: bytes) -> None:
         try:
             call(*arguments)
-        except Exception:  # noqa: BLE001 (whatever is wrong with CUDA, the script's calls will say)
+        except Exception:  # noqa: BLE001 (the script's own calls will report a CUDA problem)
             self._broken = True
 
     def _begin(self, name: bytes) -> None:
@@ -86,7 +87,7 @@ class GpuTimes:
             self._thread.pending.append((name, monotonic_ns(), begun, ended))
 
     def _capturing(self) -> bool:
-        """Whether calls go into a CUDA graph instead of to the GPU; what had begun is forgotten."""
+        """Returns whether calls go into a CUDA graph. If so, drops the phases that had begun."""
         if not self._cuda.is_current_stream_capturing():
             return False
         self._thread.begun.clear()
@@ -99,13 +100,13 @@ class GpuTimes:
         return event
 
     def _collect(self) -> None:
-        """Mark what the GPU has got to since the last time."""
+        """Writes a mark for each measurement that the GPU has finished since the last call."""
         pending = self._thread.pending
         while pending and pending[0][3].query():
             name, at, begun, ended = pending.popleft()
             try:
                 took = round(begun.elapsed_time(ended) * 1e6)
-            except (RuntimeError, ValueError):  # events of two GPUs
+            except (RuntimeError, ValueError):  # the events belong to two GPUs
                 continue
             marks.mark(MEASURED | AUTOMATIC, name, at, took)
             self._thread.spare += (begun, ended)

@@ -1,24 +1,24 @@
-"""Marks that PyTorch itself makes, in a process whose script knows nothing of us.
+"""Marks that PyTorch itself makes, in a process whose script does not know about tracer.
 
-What is marked are facts, as they happen; what they mean (steps, epochs, evaluation, which forward
-calls are one) is inferred when the recording is finalized (`tracer.store.training`):
+These marks are facts, recorded as they happen. Steps, epochs, evaluation and the grouping of
+forward calls are inferred when the recording is finalized (`tracer.store.training`):
 
     name        from                               epoch          step
     data_load   DataLoader.__iter__
-    fetch       the DataLoader's iterator          iteration      batch in it; 0, 1, ...
+    fetch       the DataLoader's iterator          iteration      batch in it: 0, 1, ...
     exhausted   ... inside a fetch that found the end
-    worker      a worker's first fetch             iteration      the process it serves
-    fetch       a worker, on its own process       iteration      batch that it makes
+    worker      a worker's first fetch             iteration      pid of the process it serves
+    fetch       a worker, in its own process       iteration      batch that it makes
     forward     the outermost nn.Module call                      1 with gradients, else 0
     backward    torch.autograd.backward and grad
     optimizer   Optimizer.step
     model_load  torch.load, load_state_dict, Module.to, safetensors' load_file
-    checkpoint  torch.save, safetensors' save_file, what Lightning saves a checkpoint with
+    checkpoint  torch.save, safetensors' save_file, Lightning's checkpoint writer
 
-and, where CUDA is used, how long the GPU took for each forward, backward and optimizer (`.cuda`).
+With CUDA, the GPU time of each forward, backward and optimizer is marked too (`.cuda`).
 
-`iteration` tells the passes over data apart: the number of the iterator in its process, and, in
-the low 20 bits, how often persistent workers were set to work anew.
+`iteration` distinguishes passes over the data. Its high bits count the iterators of the process;
+its low 20 bits count how often persistent workers were restarted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .weave import NotWoven, weave
 
 _AGAIN_BITS = 20
 _ITERATION = "_tracer_iteration"
-"""Attribute of a DataLoader's iterator and of what fetches for it."""
+"""Attribute of a DataLoader's iterator that holds its iteration."""
 
 
 class _Nesting(threading.local):
-    """Whether this thread is in calls of which only the outermost is marked."""
+    """Flags of this thread: true inside a call of which only the outermost is marked."""
 
     def __init__(self) -> None:
         self.computing = False
@@ -52,7 +52,7 @@ _nesting = _Nesting()
 
 
 def install(torch: ModuleType) -> list[str]:
-    """Have `torch` mark what it does; returns what could not be made to, and why."""
+    """Makes `torch` mark its phases. Returns the parts that could not be marked, and why."""
     failures: list[str] = []
     gpu = GpuTimes(torch)
     installers: dict[str, Callable[[], None]] = {
@@ -106,8 +106,8 @@ def _install_optimizers(torch: ModuleType, gpu: GpuTimes) -> None:
 def _install_modules(torch: ModuleType, gpu: GpuTimes) -> None:
     with_gradients: Callable[[], bool] = torch.is_grad_enabled
     enter, leave = _computing(torch, gpu, b"forward", lambda: int(with_gradients()))
-    # The global hooks of modules would cost several us a submodule, and change what
-    # torch.compile makes of it. Module.__call__ is this function.
+    # PyTorch's global module hooks would cost several us per submodule and change what
+    # torch.compile compiles. Module.__call__ is this function.
     weave(torch.nn.Module._wrapped_call_impl, enter, leave)
 
 
@@ -120,16 +120,17 @@ def _install_autograd(torch: ModuleType, gpu: GpuTimes) -> None:
 def _computing(
     torch: ModuleType, gpu: GpuTimes, name: bytes, step: Callable[[], int]
 ) -> tuple[Callable[[], bool], Callable[[], None]]:
-    """What to call around a computation, of which only the outermost is marked.
+    """Returns the calls to make before and after a computation. Only the outermost is marked.
 
-    A forward that a backward computes anew belongs to the backward, a gradient that a model
-    takes of itself to its forward. What torch.compile runs to see what it does is none.
+    A forward that is recomputed during a backward belongs to the backward. A gradient that a
+    model computes inside its forward belongs to the forward. Calls that torch.compile makes to
+    trace the model are not marked.
     """
     compiling: Callable[[], bool] = torch.compiler.is_compiling
     tracing: Callable[[], object] = torch._guards.TracingContext.try_get
 
     def enter() -> bool:
-        # First, since torch.compile may come by here: it knows the answer, and sees no more.
+        # compiling() comes first: torch.compile may trace this code, and folds it to a constant.
         if compiling() or _nesting.computing:
             return False
         if tracing() is not None:
@@ -148,7 +149,7 @@ def _computing(
 
 
 def _moving(name: bytes) -> tuple[Callable[[], bool], Callable[[], None]]:
-    """Two functions to call around loading or saving, of which only the outermost is marked."""
+    """Returns the calls to make around loading or saving. Only the outermost is marked."""
 
     def enter() -> bool:
         if _nesting.moving:
@@ -171,26 +172,26 @@ def _install_files(torch: ModuleType) -> None:
 
 
 def install_safetensors(module: ModuleType) -> None:
-    """Have `safetensors.torch` mark the files that it reads and writes. Raises as `weave` does."""
+    """Makes `safetensors.torch` mark the files that it loads and saves. Raises as `weave` does."""
     weave(module.save_file, *_moving(b"checkpoint"))
     weave(module.load_file, *_moving(b"model_load"))
 
 
 def install_lightning(module: ModuleType) -> None:
-    """Have Lightning's `cloud_io` mark its checkpoints. Raises as `weave` does.
+    """Makes Lightning's `cloud_io` mark its checkpoints. Raises as `weave` does.
 
-    It has torch.save write into memory, and writes the file afterwards.
+    Lightning calls torch.save into memory and writes the file afterwards.
     """
     weave(module._atomic_save, *_moving(b"checkpoint"))
 
 
 class _Iterations:
-    """The passes over data that this process has begun; a forked worker inherits the number."""
+    """The passes over data that this process has begun. A forked worker inherits the count."""
 
     def __init__(self) -> None:
         self.begun = 0
         self.fetchers = 0
-        """Of a worker: each stands for a pass over the data."""
+        """Fetchers made in a DataLoader worker: one per pass over the data."""
 
 
 def _install_data(torch: ModuleType) -> None:
@@ -240,13 +241,13 @@ def _install_data(torch: ModuleType) -> None:
         if worker._worker_info is None:
             return False
         iteration = ABSENT
-        if iterations.begun:  # else it was spawned, not forked
+        if iterations.begun:  # 0 if the worker was spawned, not forked
             iteration = (iterations.begun << _AGAIN_BITS) + iterations.fetchers - 1
         if os.getpid() not in announced:
             announced.add(os.getpid())
             _begin(b"worker", iteration, os.getppid())
             _end(b"worker")
-        # The loop around this call knows which batch it is.
+        # The calling loop holds the batch number in its local variable `idx`.
         number = sys._getframe(2).f_locals.get("idx")
         return _begin(b"fetch", iteration, number if isinstance(number, int) else ABSENT)
 

@@ -1,8 +1,8 @@
-"""Calls put into the code of a function that is not ours, without a frame of our own.
+"""Inserts calls into the code of another library's function without adding a stack frame.
 
-A wrapper around a function shows: in every traceback that passes through it, in the stack level
-that a warning counts, in what `is` and pickle say of the function. Calls inside its own code, at
-its own lines and columns, do not.
+A wrapper around a function is visible: in every traceback through it, in the stack level of
+warnings, and to `is` and pickle. Calls inserted into the function's own code, at its own lines
+and columns, are not visible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMPARED = ("co_names", "co_varnames", "co_freevars", "co_flags")
 
 
 class NotWoven(Exception):
-    """The function is not one that calls can be put into."""
+    """The function does not allow calls to be inserted."""
 
 
 def weave(
@@ -30,13 +30,13 @@ def weave(
     stopped: Callable[[], None] | None = None,
     given: Sequence[str] = (),
 ) -> None:
-    """Have each call of `function` call `enter` first and, if that says so, `leave` last.
+    """Makes each call of `function` call `enter` first and, if `enter` returns true, `leave` last.
 
-    `enter` gets those of the function's parameters that are `given` by name; `leave` is called
-    however the function ends, `stopped` where StopIteration leaves it. None of them may raise.
+    `enter` receives the function's parameters named in `given`. `leave` is called however the
+    function ends; `stopped` is called if StopIteration leaves the function. None of them may raise.
 
-    Raises NotWoven where the source of the function is not at hand, or is not what it was
-    compiled from; then nothing is changed.
+    Raises NotWoven, and changes nothing, if the source of the function is missing or does not
+    match its compiled code.
     """
     if not isinstance(function, FunctionType):
         raise NotWoven(f"{function!r} is not a Python function")
@@ -45,10 +45,10 @@ def weave(
         raise NotWoven(f"{code.co_name} is a closure or a generator")
     tree, definition = _parsed(function)
     plain = _compiled(tree, function)
-    # How a method of a module is called depends on the file's imports, so instructions may differ.
+    # The instructions of method calls depend on the file's imports, so compare other attributes.
     same = all(getattr(plain, name) == getattr(code, name) for name in _COMPARED)
     if not same or _lines(plain) != _lines(code):
-        raise NotWoven(f"{code.co_name} is not what its source says")
+        raise NotWoven(f"{code.co_name} does not match its source")
     name = f"__tracer_{code.co_name}_{code.co_firstlineno}"
     calls = {f"{name}_enter": enter, f"{name}_leave": leave, f"{name}_stopped": stopped}
     entered = ast.Call(_name(f"{name}_enter"), [_name(local) for local in given], [])
@@ -72,7 +72,7 @@ def _lines(code: CodeType) -> set[int | None]:
 
 
 def _parsed(function: FunctionType) -> tuple[ast.Module, ast.FunctionDef]:
-    """The function's definition, at the lines and columns that it has in its file."""
+    """Returns the function's definition, with the lines and columns that it has in its file."""
     try:
         lines, first = inspect.getsourcelines(function)
         source = "".join(lines)
@@ -85,7 +85,7 @@ def _parsed(function: FunctionType) -> tuple[ast.Module, ast.FunctionDef]:
     if isinstance(statement, ast.If):
         (statement,) = statement.body
     if not isinstance(statement, ast.FunctionDef) or statement.decorator_list:
-        raise NotWoven(f"{function.__name__} is decorated or no function")
+        raise NotWoven(f"{function.__name__} is decorated or not a function")
     tree.body = [statement]
     return ast.increment_lineno(tree, first - 1), statement
 
@@ -99,7 +99,7 @@ def _call(name: str) -> ast.Expr:
 
 
 def _located(tree: ast.Module, definition: ast.FunctionDef) -> ast.Module:
-    """What was added lies on the line of the definition."""
+    """Places the inserted nodes on the line of the definition."""
     for node in ast.walk(definition):
         if "lineno" in node._attributes and not hasattr(node, "lineno"):
             ast.copy_location(node, definition)

@@ -1,8 +1,8 @@
-"""Runs when Python starts with this folder on PYTHONPATH: waits for PyTorch to be imported.
+"""Runs when Python starts with this folder on PYTHONPATH, and waits until PyTorch is imported.
 
-Any Python may come by here, an old one, too; and none may notice. So this does little: it takes
-its folder off the path, lets the interpreter's own sitecustomize run, and looks at the names of
-modules that are imported until it has seen those that it waits for.
+Any Python process may run this file, even an old version, and must not notice it. So the file does
+little: it removes its folder from the path, runs the interpreter's own sitecustomize, and watches
+the names of imported modules until it has seen the awaited ones.
 """
 
 import os
@@ -13,14 +13,14 @@ _AWAITED = (
     "safetensors.torch",
     "lightning.fabric.utilities.cloud_io",
     "lightning_fabric.utilities.cloud_io",
-)  # `start` of the package above knows what to do with each
+)  # `start` of the package above handles each of these
 
 
 def _wait_for_modules(phases):
     from importlib.machinery import ModuleSpec
 
     class Spec(ModuleSpec):
-        """The import system says here that the module has been executed."""
+        """A module spec. The import system sets `_initializing` to False after the module ran."""
 
         @property
         def _initializing(self):
@@ -33,7 +33,7 @@ def _wait_for_modules(phases):
                 return
             self.__class__ = ModuleSpec
             module = sys.modules.get(self.name)
-            if module is None:  # it failed
+            if module is None:  # the import failed
                 finder.awaited.add(self.name)
             else:
                 _install(phases, module)
@@ -61,7 +61,7 @@ def _wait_for_modules(phases):
 
 
 def _install(phases, module):
-    """Load `phases` under a name that nobody else has: the script may have a tracer of its own."""
+    """Loads `phases` under a unique name, because the script may have its own `tracer` module."""
     name = "_tracer_phases"
     try:
         from importlib import import_module, util
@@ -74,14 +74,14 @@ def _install(phases, module):
             sys.modules[name] = package
             spec.loader.exec_module(package)
         failures = import_module(name + ".automatic").start(module)
-    except Exception as error:  # whatever is wrong with the marks, the training goes on
+    except Exception as error:  # a failure of the marks must not stop the training
         failures = ["%s: %s" % (type(error).__name__, error)]
     if failures:
         _note("; ".join(failures))
 
 
 def _note(failures):
-    """Leave word beside the marks that these are not all."""
+    """Writes a note beside the marks that lists the missing marks."""
     import time
 
     name = "%d-%d.note" % (os.getpid(), time.monotonic_ns())
@@ -90,7 +90,7 @@ def _note(failures):
         note = os.open(os.path.join(os.environ["TRACER_MARKS"], name), flags, 0o600)
         os.write(note, failures[:1000].encode("utf-8", "replace"))
         os.close(note)
-    except OSError:  # nobody records any more
+    except OSError:  # the recording is over
         pass
 
 
@@ -103,6 +103,6 @@ def _start():
 
 
 _start()
-# The one that would have run without us; where there is none, this raises what says so.
+# Import the sitecustomize that would have run without this one. Raises ImportError if none exists.
 sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402, F401

@@ -1,1 +1,1 @@
-"""What a trace says: views, reports and the what-if of a flush layer."""
+"""Views of a trace, reports about it, and simulation of a flush layer."""

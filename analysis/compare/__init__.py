@@ -1,9 +1,9 @@
-"""Groups of traces held against each other: the host, one container, four containers.
+"""Comparison of groups of traces, such as the host, one container and four containers.
 
-measured.py     what one trace comes to, measure by measure
-groups.py       which traces are repeats of each other, and which pair
-ratio.py        a ratio of two groups, its interval, and what chance would give
-comparison.py   all measures of all groups, what changed most first
-readable.py     its rows in units that people read
+measured.py     measures of one trace
+groups.py       repeats of a run, and pairs of traces
+ratio.py        a ratio of two groups, its interval, and the ratio expected by chance
+comparison.py   all measures of all groups, largest change first
+readable.py     rows of a comparison in readable units
 text.py         a comparison for a terminal
 """

@@ -1,4 +1,4 @@
-"""Rows of a comparison in units that people read."""
+"""Rows of a comparison in readable units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _VALUES = ("mean", "median", "base_mean", "base_median")
 
 
 def readable(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `Comparison.rows` with MiB in place of bytes. Ratios are what they were."""
+    """Returns `Comparison.rows` with MiB in place of bytes. Ratios do not change."""
     of_bytes = rows["unit"] == "bytes"
     scaled = {
         name: pd.to_numeric(rows[name]).where(~of_bytes, pd.to_numeric(rows[name]) / _MIB)

@@ -1,4 +1,4 @@
-"""What seed 001 draws: events, write-backs by reason, time and page, and the flush layer."""
+"""Figures of Park & Bahn 2023: events, write-backs by reason, time and page, flush layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What seed 002 draws: epochs by workers, batch size, caching, storage media and power modes."""
+"""Figures of Prashanthi et al. 2022: epochs by workers, batch, cache, media, power mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What seed 000 draws: minibatches on the host and in a container, use of the machine, energy."""
+"""Figures of Prashanthi et al. 2023: minibatches on host and in container, usage, energy."""
 
 from __future__ import annotations
 

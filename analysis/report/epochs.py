@@ -1,4 +1,4 @@
-"""What each epoch of a training was spent on, and what it read (seed 002, Figures 2, 4 and 5)."""
+"""Time and reads of each training epoch (Prashanthi et al. 2022, Figures 2, 4 and 5)."""
 
 from __future__ import annotations
 

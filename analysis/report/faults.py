@@ -77,7 +77,7 @@ FAULT_CAUSES = Mergeable(("comm", "file", "symbol"), _causes_of, _causes)
 
 
 def fault_causes(trace: Trace) -> pd.DataFrame:
-    """What took page faults: task, file and function of the instruction (seed 001, Table 8).
+    """Returns page faults by task, file and function (Park & Bahn 2023, Table 8).
 
     Columns: comm, file (of the instruction; null: not known), symbol (null: not known), faults,
     minor, major, percent (of all faults). Most first.

@@ -62,7 +62,7 @@ def spread(
     greatest = _floats(groups["n"].transform("sum")) - 1
 
     def at(rank: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The value of that rank in each group, in order of the groups."""
+        """Returns the value of that rank in each group, in order of the groups."""
         here = (first <= rank) & (rank <= last)
         inside = (rank - first)[here] / np.maximum(number[here] - 1, 1)
         return least[here] + (most - least)[here] * inside

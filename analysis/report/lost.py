@@ -1,12 +1,13 @@
-"""What a recording lost, in words."""
+"""Description of the events that a recording lost."""
 
 from __future__ import annotations
 
 
 def lost_in_words(events: int, windows: int, unknown: int, complete: bool) -> str:
-    """Of so many events known to be lost, so many gaps, and gaps of unknown size; "": nothing.
+    """Returns a description of the lost events and gaps, or "" if nothing was lost.
 
-    `complete`: the recording ended as it should.
+    `events`: events known to be lost. `windows`: gaps. `unknown`: gaps of unknown size.
+    `complete`: True if the recording ended normally.
     """
     said = []
     if events:

@@ -1,7 +1,8 @@
-"""Tables that are made in two steps, so that those of many traces can be one.
+"""Tables made in two steps, so that the tables of many traces can be merged into one.
 
-First parts of a trace: counts, sums, extremes and histograms, a row a key. Parts of several
-traces are added up key by key. Then the table is finished: shares, means, quantiles.
+The first step makes the parts of a trace: counts, sums, extremes and histograms, one row per key.
+The parts of several traces are added up key by key. The second step computes the shares, means and
+quantiles of the table from the parts.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ from tracer.store.trace import Trace
 
 @dataclass(frozen=True)
 class Mergeable:
-    """A table by its parts."""
+    """A table that is computed from mergeable parts."""
 
     keys: tuple[str, ...]
-    """Columns of the parts that tell rows apart. Of the others, those called min_... and max_...
-    are extremes, and the rest are sums; null: of nothing."""
+    """Columns that identify a row of the parts. Columns named min_... and max_... are extremes.
+    All other columns are sums; null means that there was nothing to sum."""
     parts: Callable[[Trace], pd.DataFrame]
-    """The parts of one trace, each key once."""
+    """Function that makes the parts of one trace, one row per key."""
     finish: Callable[[pd.DataFrame], pd.DataFrame]
-    """The table of such parts."""
+    """Function that makes the table from the parts."""
 
     def of(self, trace: Trace) -> pd.DataFrame:
-        """The table of one trace."""
+        """Returns the table of one trace."""
         return self.finish(self.parts(trace))
 
     def together(self, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-        """The parts of several traces as those of one: associative, and in any order."""
+        """Returns the merged parts of several traces. Merging is associative and commutative."""
         return added(pd.concat(list(parts), ignore_index=True), self.keys)
 
 
 def added(every: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Rows of the same keys as one row: extremes of columns min_... and max_..., sums of others."""
+    """Merges rows with equal keys: extremes of columns min_... and max_..., sums of the others."""
     groups = every.groupby(list(keys), dropna=False, sort=False)
     found = {}
     for name in every.columns:
@@ -51,12 +52,12 @@ def added(every: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
             found[name] = groups[name].sum(min_count=1)
     summed = pd.DataFrame(found).reset_index()[list(every.columns)]
     for name in keys:
-        if every[name].dtype == object:  # grouping makes NaN of None
+        if every[name].dtype == object:  # grouping turns None into NaN
             names = summed[name].astype(object)
             summed[name] = names.where(names.notna(), None)
     return summed
 
 
 def whole(values: pd.Series[Any]) -> pd.Series[Any]:
-    """Sums that are whole numbers as such; as they are where they are too great for it."""
+    """Converts sums to integers, unless one is too large for 64 bits."""
     return values.astype("Int64") if values.abs().max() < 2**63 or not len(values) else values

@@ -1,4 +1,4 @@
-"""Which pages are written back when, counted in boxes of time and pages (seed 001, Figure 4)."""
+"""Page write-backs counted in boxes of time and pages (Park & Bahn 2023, Figure 4)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TIMES, PAGES = 60, 60
 
 
 def page_heat(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """Page write-backs by time and page, at most 60 by 60 boxes whatever the trace's length.
+    """Returns page write-backs by time and page, in at most 60 by 60 boxes.
 
-    Pages are told apart by block, of `dev` or of all devices, and ranked by where they lie: the
-    distance between two pages that nothing was written between is left out. The recorder's own
-    files do not count.
+    A page is identified by its block on `dev`, or on any device if `dev` is None. Pages are
+    ranked by position; pages that were never written get no rank. The recorder's own files do
+    not count.
 
     Columns: from_s, to_s (since the recording began), first_page, last_page (ranks, from 0),
-    writebacks (of pages, 4096 bytes each). A box without any is no row. Needs table block.
+    writebacks (pages of 4096 bytes). A box without write-backs has no row. Needs table block.
     """
     view = flushes(trace)
     rows = trace.sql(

@@ -12,7 +12,7 @@ _MOST_STACKS = 50
 
 
 def counters(trace: Trace) -> pd.DataFrame:
-    """What `perf stat` counted in each target's own context (seed 001, Table 5).
+    """Returns `perf stat` counts in each target's context (Park & Bahn 2023, Table 5).
 
     Columns: event, target, value (null: not counted, or not supported by this machine), unit,
     state, running_share (time that it counted, of the time that it should have; below 1 the value
@@ -29,7 +29,8 @@ def counters(trace: Trace) -> pd.DataFrame:
 
 
 def call_chains(trace: Trace) -> pd.DataFrame:
-    """The ways that led to each event of `--callgraph`, most frequent first (seed 001, Table 6).
+    """Returns call paths to each `--callgraph` event, most frequent first
+    (Park & Bahn 2023, Table 6).
 
     Columns: event, chain, count, share (of all counts of the event), comm (the thread name that
     comes most), stacks (distinct), path (kernel functions of the most frequent stack, from the one

@@ -1,4 +1,4 @@
-"""Samples for a terminal: one table a target and one of the machine, counters by their rates."""
+"""Samples for a terminal: one table per target and one for the machine. Counters show as rates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tracer.cli.output import print_table
 _MOST_ROWS = 40
 _SHOWN = ("min", "mean", "max", "last")
 _LARGE = {"bytes": ("MiB", 1 << 20), "bytes/s": ("MiB/s", 1 << 20), "Hz": ("MHz", 1_000_000)}
-"""Units too small to be read, and in what they are shown."""
+"""Larger units in which values of a small unit are shown."""
 _COUNTERS = {series.name for series in COUNTERS.values()}
 
 
 def print_samples(out: Console, frame: pd.DataFrame) -> None:
-    """Print the report's table `samples`, without disks and the like that did nothing."""
+    """Prints the report's table `samples`, without idle instances (such as unused disks)."""
     tables: dict[str | None, list[list[Any]]] = {}
     for row in records(frame):
         idle = row["instance"] is not None and not row["max"]

@@ -1,4 +1,4 @@
-"""What was sampled, as a table of the report."""
+"""The report's table of samples."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tracer.store.trace import Trace
 
 
 def samples(trace: Trace) -> pd.DataFrame:
-    """Each series of each target and of the machine (target null).
+    """Returns one row per series of each target and of the machine (target null).
 
-    Columns: target, name, instance, unit, samples, min, mean, max, last, growth (of counters: from
-    the first sample to the last; null for others). The mean of a rate is its counter's growth over
-    the whole time, of anything else that of the samples.
+    Columns: target, name, instance, unit, samples, min, mean, max, last, growth (of counters, from
+    the first sample to the last; null for others). The mean of a rate is its counter's growth
+    divided by the time. The mean of any other series is the mean of its samples.
     """
     trace.require("samples")
     frame = trace.sql(
@@ -24,7 +24,7 @@ def samples(trace: Trace) -> pd.DataFrame:
             WINDOW w AS (PARTITION BY target, name, instance ORDER BY ts)
         )
         SELECT target, name, instance, unit, count(*) AS samples, min(value) AS min,
-            -- In order of time: sums of fractions differ by their order.
+            -- In order of time: the sum of floats depends on their order.
             list_avg(list(value ORDER BY ts)) AS mean, max(value) AS max,
             arg_max(value, ts) AS last,
             list_sum(list(grown ORDER BY ts) FILTER (grown >= 0)) AS growth,

@@ -1,4 +1,4 @@
-"""What the kernel counted (`tracer record --summary`), over the whole recording."""
+"""Totals counted in the kernel (`tracer record --summary`) over the whole recording."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ SUMMARIES = Mergeable(("kind", "name", "dev"), _parts, _finish)
 
 
 def summaries(trace: Trace) -> pd.DataFrame:
-    """Calls, faults, requests and write-back as they were counted in the kernel.
+    """Returns the calls, faults, requests and write-back counted in the kernel.
 
-    Columns: kind, name, dev, count, errors, total_s, mean_us, mib; null where the kind has no
-    such thing.
+    Columns: kind, name, dev, count, errors, total_s, mean_us, mib; null where a column
+    does not apply to the kind.
     """
     return SUMMARIES.of(trace)

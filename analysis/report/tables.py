@@ -103,7 +103,7 @@ EVENT_COUNTS = Mergeable(("event", "role"), _events_of, _events)
 
 
 def event_counts(trace: Trace) -> pd.DataFrame:
-    """Events by the role of the thread in whose context they happened (seed 001, Table 5).
+    """Returns events by the role of the current thread (Park & Bahn 2023, Table 5).
 
     Columns: event (SYSTEM:EVENT), one column a role, total; null for an event that the kernel
     of the recording lacked. Needs table processes.

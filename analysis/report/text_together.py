@@ -11,11 +11,11 @@ from tracer.cli.output import console, print_table, safe
 
 _MOST_TRACES = 30
 _LEFT_TO_JSON = ("samples",)
-"""Too long, where it is that of many traces."""
+"""Too long in a report of many traces."""
 
 
 def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> None:
-    """Print the traces, what was lost, notes, findings, and the tables over all of them."""
+    """Prints the traces, losses, notes, findings, and the tables over all traces."""
     out = console()
     rows = []
     for name, facts in list(found.traces.items())[:_MOST_TRACES]:

@@ -1,4 +1,4 @@
-"""How a machine was used while its job trained or inferred (seed 000, Figures 2, 4 and 5)."""
+"""Use of the machine during training or inference (Prashanthi et al. 2023, Figures 2, 4, 5)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _STAGES = ("train", "inference")
 
 
 def usage(trace: Trace) -> pd.DataFrame:
-    """The spread of what was sampled of the machine, from the first to the last of the training.
+    """Returns quantiles of the machine's samples from the start to the end of training.
 
-    Where nothing is marked as training it is the inference, or else the whole recording.
+    Without training phases the inference phases count; without those, the whole recording.
 
-    Columns: name (of `SERIES`), instance (which GPU or rail; null: there is but one), unit,
+    Columns: name (of `SERIES`), instance (GPU or rail; null if there is only one), unit,
     samples, share (0 to 1 in steps of a fiftieth), value (the quantile at that share; of cpu_use
     as a percentage of all CPUs). Needs table samples.
     """

@@ -33,7 +33,7 @@ REASONS = Mergeable(("reason",), _reasons_of, _reasons)
 
 
 def writeback_reasons(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """Write-backs by reason (seed 001, Tables 9 and 10), of one device or of all.
+    """Returns write-backs by reason, on one device or all (Park & Bahn 2023, Tables 9 and 10).
 
     Write-back names whole disks: `dev` may be a partition, and means its disk.
 
@@ -125,7 +125,7 @@ INTERVALS = Mergeable(("reason", "bucket"), _intervals_of, _intervals)
 
 
 def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """Times between successive write-back starts on one device (seed 001, Figure 3).
+    """Returns times between write-back starts on one device (Park & Bahn 2023, Figure 3).
 
     `dev` is the only device that counts, of a partition its disk; None: all, each by itself.
 

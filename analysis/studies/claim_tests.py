@@ -18,7 +18,7 @@ _Compute = Callable[[pd.DataFrame], Values]
 
 @dataclass(frozen=True)
 class Test:
-    """The test of a claim: the values computed from the runs, and the bounds between which it holds."""
+    """The test of a claim: values computed from the runs, and the bounds between which it holds."""
 
     measured: str
     compute: _Compute
@@ -93,7 +93,7 @@ def _quotient(above: str, below: str, **factors: object) -> _Compute:
 
 
 def _saved_beyond_the_stall(runs: pd.DataFrame) -> Values:
-    """Returns the share of a step's time that four workers save over one, minus the stall's share."""
+    """Returns the share of a step's time that four workers save over one, minus that of stall."""
     own = runs[runs["mode"] == "train"]
     four, one = _pairs(own, "train_step_mean_ms", {"workers": 4}, {"workers": 1})
     _, stall = _pairs(own, "train_stall_share", {"workers": 4}, {"workers": 1})

@@ -40,7 +40,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim. Nulls: not measured. `values`: the number of values in the interval."""
+    """The verdict on a claim. Nulls: not measured. `values`: how many values the interval has."""
 
     id: str
     claim: str
@@ -117,7 +117,7 @@ def _within(test: Test, low: float, high: float) -> tuple[str, str]:
 
 
 def _both(one: str, other: str) -> str:
-    """Returns the verdict of a claim of two parts: it holds if both do; unmeasured parts are ignored."""
+    """Returns the verdict of a claim of two parts: both must hold; unmeasured parts are ignored."""
     if UNMEASURED in (one, other):
         return one if other == UNMEASURED else other
     return next(v for v in (DIFFERS, UNDECIDED, AGREES) if v in (one, other))
@@ -128,7 +128,7 @@ def _said(verdict: Verdict) -> str:
 
 
 def _why_none(test: Test, runs: pd.DataFrame, compared: int) -> str:
-    """Returns the traces' reason for a missing measure, or else whether there were runs to compare."""
+    """Returns the traces' reason for a missing measure; without one, whether runs could be compared."""
     told = runs[test.why].dropna().astype(str).tolist() if test.why in runs else []
     if told:
         return str(max(told, key=told.count))

@@ -83,7 +83,7 @@ class _Missing(TypedDict):
 
 @cache
 def kept_kind() -> Any:
-    """Returns the class of extracts.json: a version, the facts, and each table or why it is missing."""
+    """Returns the class of extracts.json: a version, the facts, each table or why it is missing."""
     typed: Any = TypedDict
     tables = {name: _table(name, columns) | _Missing for name, columns in COLUMNS.items()}
     kind = typed("Kept", {"version": int, "facts": Facts, "tables": typed("Tables", tables)})

@@ -134,7 +134,7 @@ def gathered(
 
 
 def extract(folder: Path, dev: str | None = None, budget: Budget | None = None) -> dict[str, Any]:
-    """Returns the extracts of the run in `folder`: `tables` by name, with columns and rows or `why`.
+    """Returns the extracts of the run in `folder`: `tables` by name, columns and rows or `why`.
 
     `dev` is the device of the run's own file system; write-backs of other devices do not count.
     Raises TracerError if neither kept extracts nor the trace can be read.

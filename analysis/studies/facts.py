@@ -170,7 +170,7 @@ class Budget:
 
 
 def read_study(folder: Path) -> StudyFacts | None:
-    """Returns the declaration of a study; None if the folder has none. Raises BadTrace if damaged."""
+    """Returns a study's declaration; None if the folder has none. Raises BadTrace if damaged."""
     found: StudyFacts | None = Budget().read(folder / STUDY, StudyFacts, _MOST_STUDY_BYTES)
     return found
 

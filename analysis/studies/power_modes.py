@@ -42,7 +42,7 @@ class PowerModes:
 
 
 def power_modes(runs: pd.DataFrame, count: int = PROFILED) -> PowerModes | None:
-    """Returns the results by power mode of a study's runs (`read_runs`); None: it varies no mode."""
+    """Returns the results by power mode of a study's runs (`read_runs`); None: no mode varies."""
     modes = mode_table(runs)
     if modes.empty:
         return None

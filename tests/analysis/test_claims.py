@@ -69,7 +69,7 @@ def test_what_was_not_measured_says_why():
     assert found["J8"].why == "this study has no runs for it"
     nothing = runs([1.0] * 2, [1.0] * 2).assign(writeback_interval_s=np.nan)
     assert verdict("P6", nothing).why == "this study has no runs for it"
-    assert verdict("P5", nothing).why == "its runs recorded nothing of the kind, or too little"
+    assert verdict("P5", nothing).why == "its runs recorded no such events, or too few"
     assert {v.seed for v in claims.claims().values()} == {"000", "001", "002"}
     assert all(v.id.startswith("P") for v in claims.judge(frame, "001"))
 

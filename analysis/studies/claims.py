@@ -128,7 +128,7 @@ def _said(verdict: Verdict) -> str:
 
 
 def _why_none(test: Test, runs: pd.DataFrame, compared: int) -> str:
-    """Returns the traces' reason for a missing measure; without one, whether runs could be compared."""
+    """Returns the traces' reason for a missing measure, or whether there were runs to compare."""
     told = runs[test.why].dropna().astype(str).tolist() if test.why in runs else []
     if told:
         return str(max(told, key=told.count))

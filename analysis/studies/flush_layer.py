@@ -30,7 +30,7 @@ def layer_curve(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     (of the distinct pages written), improvement (without the final drain), improvement_with_drain.
     Has a row for about 120 capacities of each identity, among them the least that reaches each
     number of the paper's Figure 6. `dev` is the run's own disk: all write-backs to it count, with
-    journal and metadata. Without `dev`, those of the trace's targets count. No write-backs: no rows.
+    journal and metadata. Without `dev`, those of the trace's targets count. May have no rows.
     """
     kept = _curves.setdefault(trace, {})
     if dev not in kept:

@@ -67,7 +67,7 @@ def measure(
     another measure is missing.
 
     `dev` is the device of the run's own file system; write-backs of other devices do not count.
-    `also` receives the trace if it has to be opened, so that results used by both are computed once.
+    `also` receives the trace if it has to be opened, so that shared results are computed once.
     """
     damage: BadTrace | None = None
     try:
@@ -176,7 +176,7 @@ def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _cpu(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Returns CPU time by perf's task clock, which stands in for cycles without hardware counters."""
+    """Returns CPU time by perf's task clock, used instead of cycles without hardware counters."""
     trace.require("counters")
     used = trace.sql(
         "SELECT target, sum(value) / 1e9 AS s FROM counters"
@@ -304,7 +304,7 @@ def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _epoch_energy(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Returns the energy of an epoch after the first: mean power over them times their mean time."""
+    """Returns the energy of an epoch after the first: their mean power times their mean time."""
     epochs = trace.sql(
         """
         SELECT min(start) AS since, max("end") AS until, avg("end" - start) / 1e9 AS s

@@ -251,7 +251,7 @@ def test_the_runs_of_a_folder_are_a_frame_and_the_failed_ones_apart(tmp_path):
     ]  # fmt: skip
     reasons = [one["reason"] for one in left_out]
     assert reasons[0] == "no memory" and "where, mode" in reasons[1] and "run.json" in reasons[2]
-    with pytest.raises(UsageError, match="is no study's folder"):
+    with pytest.raises(UsageError, match="is not the folder of a study"):
         read_runs(tmp_path / "runs")
 
 

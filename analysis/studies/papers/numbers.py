@@ -25,7 +25,7 @@ TENANCIES = {"single": "1", "multi": "4"}
 
 
 def numbers(name: str) -> pd.DataFrame:
-    """Returns the frame of `reference/NAME.csv`, with our names for models, and tenancies as `where`."""
+    """Returns the frame of `reference/NAME.csv`, with our model names and tenancies as `where`."""
     frame = pd.read_csv(_FOLDER / f"{name}.csv")
     if "model" in frame:
         frame["model"] = frame["model"].map(MODELS)

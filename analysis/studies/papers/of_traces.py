@@ -65,8 +65,8 @@ def sections(
     """Returns the tables and figures that apply to these traces.
 
     `paper`: only that paper, by its key (000, 001, 002). `baseload`: a recording of the idle
-    machine, to split energy. Raises BadTrace if a table is damaged, UsageError for a baseload with a
-    target.
+    machine, to split energy. Raises BadTrace if a table is damaged, UsageError for a baseload with
+    a target.
     """
     listed = [traces] if isinstance(traces, Trace) else list(traces)
     return of_looked([look(trace) for trace in listed], paper, _watts(baseload))
@@ -75,7 +75,7 @@ def sections(
 def sections_of(
     folders: Sequence[Path], paper: str | None = None, opener: Callable[[Path], Trace] = Trace
 ) -> list[Section]:
-    """Returns the same as `sections`, but opens the traces one after the other, by their folders."""
+    """Returns the same as `sections`, but opens the traces of the folders one after the other."""
     found = []
     for folder in folders:
         with opener(folder) as trace:

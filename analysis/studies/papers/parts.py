@@ -120,8 +120,8 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Figure 6: I/O latency that a flush layer saves",
-            "By the paper's model (8 ms a page on the disk, 350 ns in the layer). The paper gives no"
-            " capacity, and does not say whether the final drain of the layer counts."
+            "By the paper's model (8 ms a page on the disk, 350 ns in the layer). The paper gives"
+            " no capacity, and does not say whether the final drain of the layer counts."
             " improvement: the most that any capacity saves with the final drain. needed: the"
             " capacity that reaches the paper's number without the final drain, as a share of the"
             " distinct pages written, and in MiB. identity: pages are identified by disk block or"
@@ -209,7 +209,7 @@ def _prashanthi2022() -> list[Part]:
         ),
         Part(
             "Figure 2b: fetch stall of the first epoch and of later ones",
-            "With the bytes read from the run's own disk meanwhile, and the size of the page cache.",
+            "With the bytes read from the run's own disk, and the size of the page cache.",
             "epochs",
             prashanthi2022.stall_by_epoch,
             [draw.stall_by_epoch],
@@ -217,8 +217,8 @@ def _prashanthi2022() -> list[Part]:
         ),
         Part(
             "Figure 3: epoch time by storage medium",
-            "On the host. sd-card, hdd and nvme-ssd are this machine's disk, throttled by the kernel"
-            " to their speed.",
+            "On the host. sd-card, hdd and nvme-ssd are this machine's disk, throttled by the"
+            " kernel to their speed.",
             "epochs",
             prashanthi2022.stall_by_medium,
             [draw.stall_by_medium],
@@ -253,7 +253,7 @@ def _prashanthi2022() -> list[Part]:
         ),
         Part(
             "Figures 8 and 10: power modes, measured and predicted",
-            "Values of an epoch after the first. `profiled` marks the modes that the prediction learns from.",
+            "Values of an epoch after the first. The prediction learns from the `profiled` modes.",
             RUNS,
             prashanthi2022.mode_times,
             [draw.predicted_times, draw.time_and_energy],

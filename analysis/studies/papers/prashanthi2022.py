@@ -58,8 +58,8 @@ def mode_times(runs: pd.DataFrame) -> pd.DataFrame:
 def stall_by_batch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
     """Returns Figure 4: an epoch's time by the size of a batch, after the first epoch.
 
-    The columns are those of `stall_by_workers`, with batch_size instead of workers, and stall_ms and
-    compute_ms of a minibatch.
+    The columns are those of `stall_by_workers`, with batch_size instead of workers, and stall_ms
+    and compute_ms of a minibatch.
     """
     return _later_epochs(epochs, "batch_size", where, ["stall_ms", "compute_ms"])
 

@@ -81,7 +81,7 @@ class Patterns:
 def compile_patterns(
     prints: Mapping[str, tuple[str, ...]], printed_as: Mapping[str, str] | None = None
 ) -> Patterns:
-    """Returns patterns as arrays. `printed_as` has the printed names that differ from the event's."""
+    """Returns patterns as arrays. `printed_as` has printed names that differ from the event's."""
     called = {event: name for name, event in (printed_as or {}).items()}
     arena = bytearray()
     tokens: list[tuple[int, int, int, int]] = []

@@ -126,7 +126,7 @@ def _disk(requests: Requests, bare: Measured) -> Device:
 
 
 def _memory(trace: Path) -> Device:
-    """Makes a medium whose times of a page, 1 MiB and a flush come from a recording of bursts.py."""
+    """Makes a medium with times of a page, 1 MiB and a flush from a recording of bursts.py."""
     with Trace(trace) as opened:
         dev = _device(opened)
         asked = recorded(opened, page_writebacks(opened, [dev], flushes_too=True))

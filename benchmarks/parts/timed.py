@@ -16,7 +16,7 @@ _REPEATS = 3
 
 
 def made_up(bios: int, pages_each: int, distinct: int, seed: int = 1) -> Requests:
-    """Makes writes at random times to skewed places (Zipf, s = 1.1), at two thirds of a disk's rate."""
+    """Makes writes at random times, skewed (Zipf, s = 1.1), at two thirds of a disk's rate."""
     gen = np.random.default_rng(seed)
     start = gen.zipf(1.1, bios) % (distinct // pages_each) * pages_each
     page = np.repeat(start, pages_each) + np.tile(np.arange(pages_each), bios)

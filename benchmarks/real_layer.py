@@ -95,7 +95,7 @@ def measure(folder: Path, lines: int, request_ms: float) -> dict[str, dict[str, 
 
 
 def _in_place(requests: Requests, accesses: Accesses) -> Requests:
-    """A layer that file data bypass: only the journal's writes go into it."""
+    """Returns the requests with nobody waiting for file data: only the journal uses the layer."""
     assert accesses.bios is not None and requests.reason is not None
     journal = accesses.bios.names["reason"].index("journal")
     data = (requests.pages > 0) & (requests.reason != journal)

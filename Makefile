@@ -1,9 +1,9 @@
-# Every target does its own set-up; `make` alone lists them.
+# Every target does its own set-up; `make` without a target lists all targets.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Two processes: one for the tests of the kernel and Docker, in turn, and one for all others.
+# Two processes: one runs the tests of the kernel and Docker one after another, one all others.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 # The time that `make fuzz` gives each of its targets.
@@ -24,14 +24,14 @@ demo: setup ## record a real training run and report on it
 check: lint ## lint, and the quick tests that need no kernel, Docker or browser
 	@$(PYTEST) -m "not kernel and not docker and not browser and not slow" $(PYTEST_ARGS)
 
-test: setup ## every test; kernel tests where the kernel is in reach (PYTEST_ARGS="-k name")
+test: setup ## every test; kernel tests if the machine allows them (PYTEST_ARGS="-k name")
 	@$(PYTEST) $(PYTEST_ARGS)
 
-cover: setup ## every test, with the lines and branches that they reach
+cover: setup ## every test, with coverage of lines and branches
 	@$(PYTEST) --cov --cov-report= $(PYTEST_ARGS)
 	@$(BIN)/coverage report --skip-covered
 
-fuzz: setup ## damaged input for every reader, each MINUTES=1 (FUZZ_ARGS="--seed 5 packs")
+fuzz: setup ## fuzz every reader with damaged input, MINUTES=1 each (FUZZ_ARGS="--seed 5 packs")
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(FUZZ_ARGS)
 
 bench: setup ## every benchmark, as JSON
@@ -47,6 +47,6 @@ format: setup ## format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-clean: ## remove what the build and the tests left
+clean: ## remove the outputs of builds and tests
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

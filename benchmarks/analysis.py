@@ -2,13 +2,12 @@
 
     python benchmarks/analysis.py --json [--events N] [--work DIR]
 
-Prints one JSON object: `events` (rows, 100 million unless --events says otherwise);
-`reasons_s`, the table of write-back reasons of a trace that is opened for it and not in the page
-cache (imports left out); `report_s`, all of `tracer report --json` as a process, `report_cpu_s`,
-what it took of the CPUs, whoever else did, and `max_rss_bytes`, its peak of memory; `growth`,
-the time of the report over that of a tenth of the events, divided by 10; `small_report_s`, that
-tenth's; `trace_bytes` and `generate_s`. On two CPUs. Needs some 2 GB of disk in DIR (TMPDIR unless
-given), which it frees.
+Prints one JSON object: `events` (rows, 100 million without --events); `reasons_s`, the time of the
+table of write-back reasons, with opening the trace, which is not in the page cache (without
+imports); `report_s`, the wall time of `tracer report --json` as a process; `report_cpu_s`, its CPU
+time; `max_rss_bytes`, its peak memory; `growth`, the time of the report over that of a tenth of
+the events, divided by 10; `small_report_s`, the time for that tenth; `trace_bytes` and
+`generate_s`. Runs on two CPUs. Needs about 2 GB of disk in DIR (default: TMPDIR), which it frees.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ print(time.perf_counter() - begun)
 
 
 def main() -> None:
-    """Generate, then measure."""
+    """Generates the traces, then measures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--events", type=int, default=100_000_000, help="rows of the trace")
-    parser.add_argument("--work", type=Path, help="folder for the traces, meanwhile")
+    parser.add_argument("--work", type=Path, help="folder for the temporary traces")
     options = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:_CPUS])
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
@@ -57,7 +56,7 @@ def main() -> None:
         begun = time.perf_counter()
         rows = generate(large, options.events)
         generate_s = time.perf_counter() - begun
-        os.sync()  # so that it is not written while the report reads
+        os.sync()  # so that write-back does not run while the report reads
         reasons = subprocess.check_output([sys.executable, "-c", _REASONS, str(large)])
         small_s, _, _ = _report(small)
         report_s, cpu_s, max_rss = _report(large)
@@ -77,7 +76,7 @@ def main() -> None:
 
 
 def _report(trace: Path) -> tuple[float, float, int]:
-    """Seconds of a report as a process, those of the CPUs, and its peak of memory."""
+    """Returns the wall time of a report as a process, its CPU time, and its peak memory."""
     begun = time.perf_counter()
     with subprocess.Popen(
         [*TRACER, "report", str(trace), "--json"], stdout=subprocess.DEVNULL

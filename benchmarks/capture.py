@@ -1,9 +1,9 @@
-"""What capture costs, beside its peers: a storm of system calls and one of page faults.
+"""Cost of capture, compared with other tools: a storm of system calls and one of page faults.
 
     python benchmarks/capture.py --json [--rounds N] [--scale F]
 
-Each round runs the bare load and the load under every tool, one after the other, so that a
-machine whose speed drifts does the same to all. Prints one JSON object:
+Each round runs the bare load and the load under every tool, one after the other, so that drift of
+the machine's speed affects all alike. Prints one JSON object:
 
     {"storm": {"ns_per_event": {TOOL: x}, "events_per_s": {TOOL: x}, "lost": {TOOL: n},
                "tool_cpu_s_per_million": {TOOL: x}},
@@ -11,9 +11,9 @@ machine whose speed drifts does the same to all. Prints one JSON object:
 
 `ns_per_event` is CPU time of the traced load that the tool adds to an event: (traced - bare) wall
 time x CPUs / events, the median of the rounds. An event of the storm is one of a call's two
-tracepoints, an event of the other load a fault with its address, access and kind: perf and
-bpftrace are asked for the same. `lost` are events that a tool says it lost, in all rounds. What a
-tool cannot do is null. Needs root.
+tracepoints; an event of the other load is a fault with its address, access and kind. perf and
+bpftrace record the same. `lost`: the lost events that a tool reports, in all rounds. A value that a
+tool does not support is null. Needs root.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ LOADS = Path(__file__).with_name("parts") / "loads.py"
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 STORM, FAULTS = "storm", "faults"
 _CALLS, _FAULTS, _SLOW = 2_000_000, 400_000, 40
-"""Events a CPU; a tool that stops its target at each event gets a part of them."""
+"""Events per CPU; a tool that stops its target at each event gets a part of them."""
 
 
 @dataclass
 class Figures:
-    """What one tool came to, round by round."""
+    """The results of one tool, round by round."""
 
     ns_per_event: list[float] = field(default_factory=list)
     events_per_s: list[float] = field(default_factory=list)
@@ -50,11 +50,13 @@ class Figures:
 
 
 def main() -> None:
-    """Run the rounds and print."""
+    """Runs the rounds and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the loads' sizes")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the sizes of the loads"
+    )
     options = parser.parse_args()
     result = {
         STORM: storm(_TOOLS, "calls", int(_CALLS * options.scale), 2, options.rounds),
@@ -78,13 +80,13 @@ def main() -> None:
 
 
 Tool = Callable[[Path, str, list[str]], tuple[dict[str, float], int, float]]
-"""Runs a load under a tool; returns what the load printed, events lost, and the tool's CPU s."""
+"""A function that runs a load under a tool: returns the load's output, lost events, tool CPU s."""
 
 
 def storm(
     tools: dict[str, Tool], load: str, count: int, per_event: int, rounds: int
 ) -> dict[str, dict[str, float | None]]:
-    """All tools on one load, `rounds` times."""
+    """Runs all tools on one load, `rounds` times."""
     cpus = os.cpu_count() or 1
     figures = {name: Figures() for name in tools}
     for number in range(rounds + 1):
@@ -96,7 +98,7 @@ def storm(
                 try:
                     traced, lost, cpu_s = tool(Path(folder), load, command)
                 except FileNotFoundError:
-                    continue  # this machine has no such tool
+                    continue  # this machine lacks the tool
             if number == 0:
                 continue  # compiles, fills caches
             events = traced["events"] * per_event

@@ -1,12 +1,12 @@
-"""Speed of decoding and of the whole finalize, on storms of system calls recorded here.
+"""Speed of decoding and of the whole finalize, on storms of system calls that it records.
 
     python benchmarks/decode.py --json [--calls N] [--large N]
 
 Prints one JSON object: `events`; `decode_events_per_s` (ring-buffer pages to event arrays, one
 core); `finalize_events_per_s` (raw streams to Parquet); `perf_script_events_per_s` (perf script
 on a perf.data of the same load, to /dev/null); `finalize_100m_max_rss_bytes`, the peak memory of
-a process that does nothing but finalize a recording of `large_events` events (100 million unless
---large says otherwise; 0 leaves it out: null). Needs root, and some 10 GB of disk for the latter.
+a process that only finalizes a recording of `large_events` events (default: 100 million; with
+--large 0 it is null). Needs root, and about 10 GB of disk for the large recording.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def main() -> None:
-    """Record the storms, then measure."""
+    """Records the storms, then measures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--calls", type=int, default=4_000_000, help="system calls in the storm")
-    parser.add_argument("--large", type=int, default=100_000_000, help="events of the large one")
+    parser.add_argument(
+        "--large", type=int, default=100_000_000, help="events of the large recording; 0: none"
+    )
     options = parser.parse_args()
     result: dict[str, float | None] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -79,7 +81,7 @@ def _record(folder: Path, calls: int) -> Path:
 
 
 def perf_script(folder: Path, calls: int) -> float | None:
-    """Events a second that perf script prints; None without perf."""
+    """Returns the events per second that perf script prints; None without perf."""
     if shutil.which("perf") is None:
         return None
     data = str(folder / "perf.data")
@@ -95,7 +97,7 @@ def perf_script(folder: Path, calls: int) -> float | None:
 
 
 def speeds(trace: Path) -> dict[str, float | None]:
-    """Best of some repeats, after one that compiles."""
+    """Returns the best of some repeats, after one that compiles."""
     manifest = manifests.read(trace)
     _, streams = raw_streams(trace, manifest)
     decode_s, events = [], 0

@@ -1,10 +1,10 @@
-"""How fast foreign files are read and traces are written for other tools.
+"""Speed of importing other tools' files and of exporting traces for other tools.
 
 python benchmarks/exchange.py --json [--lines N]
 
 Prints one JSON object: for each importer `rows_per_s` (lines or records of the file), for each
 exporter `marks_per_s`, each with `max_rss_bytes` of a process that does nothing else, and the
-greatest of these. Files are made in a temporary folder; compiled loops are warm.
+greatest `max_rss_bytes`. Files are made in a temporary folder; loops are compiled beforehand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-# In processes of their own: here our packages are hidden by files of this folder.
+# In separate processes, because files of this folder hide our packages.
 _MEASURED = """
 import json, resource, sys, time
 from pathlib import Path
@@ -71,7 +71,7 @@ def _blk(n: int) -> bytes:
 
 
 def _files(folder: Path, lines: int) -> dict[str, Path]:
-    """One file of each format, of so many lines or records."""
+    """Writes one file of each format with this number of lines or records."""
     texts: dict[str, Callable[[int], str]] = {
         "perf-script": _perf_script,
         "msr-csv": lambda n: f"{10**17 + n * 10},hm,0,Write,{n * 4096},4096,500\n",
@@ -97,7 +97,7 @@ def _files(folder: Path, lines: int) -> dict[str, Path]:
 
 
 def _alone(program: str, *arguments: object) -> dict[str, int]:
-    """What a program prints, of which `_MEASURED` is the beginning and the end."""
+    """Runs a program wrapped in `_MEASURED`; returns its output."""
     ran = subprocess.run(
         [sys.executable, "-c", _MEASURED.format(program=program), *map(str, arguments)],
         cwd=Path(__file__).resolve().parent.parent,
@@ -109,7 +109,7 @@ def _alone(program: str, *arguments: object) -> dict[str, int]:
 
 
 def measure(lines: int) -> dict[str, Any]:
-    """The figures."""
+    """Returns the results."""
     found: dict[str, Any] = {"lines": lines, "import": {}, "export": {}}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -137,10 +137,10 @@ def measure(lines: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--lines", type=int, default=1_000_000, help="of each file")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="number of lines of each file")
     options = parser.parse_args()
     found = measure(options.lines)
     if options.json:

@@ -1,16 +1,16 @@
-"""Speed and memory of the flush layer's kernels, on a stream of page writes made by seed.
+"""Speed and memory of the flush layer's kernels, on a seeded random stream of page writes.
 
     python benchmarks/flushlayer.py --json [--writes N] [--pages N] [--skew S] [--work DIR]
 
-Prints one JSON object. The stream has 10 million writes to a million pages, Zipf with a skew of
-0.9, unless told otherwise. `lru_ratio_to_libcachesim`: requests a second of our LRU write-back over
-those of libCacheSim's LRU, which reads them from a file and has no dirty bit, turn by turn in one
-process; the median of the ratios at the capacity where it is least, of three
-(`lru_requests_per_s` and `libcachesim_requests_per_s` belong to it). `curve_requests_per_s`: writes
-a second of LRU's exact curve at every capacity, one core. `policy_requests_per_s`: of one pass of
-each policy at a quarter of the pages. `sweep_s`: 8 media x 64 capacities x 6 policies over the
-stream on two CPUs, compiled before; `max_rss_bytes`: the peak of the process that does it. Needs
-some 100 MB of disk in DIR (TMPDIR unless given), which it frees.
+Prints one JSON object. By default, the stream has 10 million writes to a million pages, Zipf with a
+skew of 0.9. `lru_ratio_to_libcachesim`: requests per second of our LRU write-back over those of
+libCacheSim's LRU, which reads them from a file and has no dirty bit. They run in turn in one
+process; the ratio is the least, over three capacities, of the medians (`lru_requests_per_s` and
+`libcachesim_requests_per_s` are of the same capacity). `curve_requests_per_s`: writes per second of
+LRU's exact curve at every capacity, on one core. `policy_requests_per_s`: writes per second of one
+pass of each policy at a quarter of the pages. `sweep_s`: time of 8 media x 64 capacities x 6
+policies over the stream on two CPUs, compiled before; `max_rss_bytes`: peak memory of the sweep's
+process. Needs about 100 MB of disk in DIR (default: TMPDIR), which it frees.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SPEED = Path(__file__).with_name("parts") / "layer_speed.py"
 
 
 def main() -> None:
-    """Make the stream, then measure, each part in a process of its own."""
+    """Makes the stream, then measures each part in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--writes", type=int, default=10_000_000, help="page writes")
-    parser.add_argument("--pages", type=int, default=1_000_000, help="pages, at most")
-    parser.add_argument("--skew", type=float, default=0.9, help="of the Zipf distribution")
-    parser.add_argument("--work", type=Path, help="folder for the stream, meanwhile")
+    parser.add_argument("--pages", type=int, default=1_000_000, help="most pages")
+    parser.add_argument("--skew", type=float, default=0.9, help="exponent of the Zipf distribution")
+    parser.add_argument("--work", type=Path, help="folder for the temporary stream")
     options = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:_CPUS])
     result: dict[str, Any] = {"writes": options.writes, "skew": options.skew}

@@ -1,15 +1,16 @@
-"""What memory a recorder takes as its recording grows long.
+"""Memory of a recorder during a long recording.
 
     python benchmarks/long_recording.py --json [--minutes N] [--load lenet|churn] [--keep DIR]
 
-Records a job for so long, and prints one JSON object: `rss_mib`, the recorder's resident memory at
-the end of each minute; `growth`, the last of them over that at minute 10 (of a shorter recording,
-over the first one); `finalize_mib`, the most that it had while it made the tables, and
-`finalize_s`, how long that took; `raw_mib`, what it captured; `events`, `phases` and `lost`.
+Records a job for N minutes, and prints one JSON object: `rss_mib`, the recorder's resident memory
+at the end of each minute; `growth`, the last of these over that at minute 10 (for a shorter
+recording, over the first); `finalize_mib`, the peak memory while it made the tables, and
+`finalize_s`, the time for that; `raw_mib`, the size of the raw streams; `events`, `phases` and
+`lost`.
 
-The job is LeNet with two DataLoader workers (`parts/steps.py`); of `churn`, what such a job makes
-many of, made as fast as can be (`parts/churn.py`): `steps` tells how many steps of LeNet it comes
-to. Needs root.
+The job is LeNet with two DataLoader workers (`parts/steps.py`). The load `churn` makes the files,
+mappings, threads and marks of such a job as fast as possible (`parts/churn.py`); `steps` is the
+equivalent number of steps of LeNet. Needs root.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ PARTS = Path(__file__).with_name("parts")
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 _LOOK_S = 0.05
 _SETTLED = 10
-"""The minute that later ones are held against."""
+"""The minute with which later minutes are compared."""
 _PEAK = "5"
-"""Written to /proc/PID/clear_refs it sets VmHWM back: proc(5)."""
+"""Value that resets VmHWM when written to /proc/PID/clear_refs: proc(5)."""
 
 
 def main() -> None:
-    """Record, and print."""
+    """Records, and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--minutes", type=float, default=2.0, help="length of the recording")
     parser.add_argument("--load", choices=("lenet", "churn"), default="lenet")
-    parser.add_argument("--keep", type=Path, help="folder for the trace, which is kept there")
+    parser.add_argument("--keep", type=Path, help="folder in which to keep the trace")
     options = parser.parse_args()
     with _folder(options.keep) as folder:
         result = measure(options.load, options.minutes, folder)
@@ -59,7 +60,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def measure(load: str, minutes: float, folder: Path) -> dict[str, Any]:
-    """Record a load for so long; the figures."""
+    """Records a load for this time; returns the results."""
     job = [sys.executable, str(PARTS / "churn.py")]
     if load == "lenet":
         job = [sys.executable, str(PARTS / "steps.py"), "lenet", str(folder)]
@@ -74,7 +75,7 @@ def measure(load: str, minutes: float, folder: Path) -> dict[str, Any]:
                 peak = max(peak, now)
                 time.sleep(_LOOK_S)
         finally:
-            recorder.terminate()  # has ended, but for a failure here
+            recorder.terminate()  # has already ended, unless this function failed
         assert recorder.stderr is not None
         words = recorder.stderr.read()
         if recorder.wait():
@@ -83,7 +84,7 @@ def measure(load: str, minutes: float, folder: Path) -> dict[str, Any]:
 
 
 def _until_captured(recorder: subprocess.Popen[str], trace: Path) -> tuple[list[float], float]:
-    """Resident memory at the end of each minute of the capture, and when that was over."""
+    """Returns resident memory at the end of each minute of the capture, and the time of its end."""
     assert recorder.stderr is not None
     if not (said := recorder.stderr.readline()).startswith("Tracing"):
         raise SystemExit(f"the recording did not begin: {said}{recorder.stderr.read()}")
@@ -102,7 +103,7 @@ def _until_captured(recorder: subprocess.Popen[str], trace: Path) -> tuple[list[
 
 
 def _mib(pid: int, what: str) -> float | None:
-    """A line of /proc/PID/status; None where the process has ended."""
+    """Returns a value of /proc/PID/status; None if the process has ended."""
     with contextlib.suppress(OSError):
         found = re.search(rf"^{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
         return int(found[1]) / 1024 if found else None

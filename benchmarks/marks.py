@@ -1,11 +1,11 @@
-"""What a mark costs, and what automatic marks cost a training step.
+"""Cost of a mark, and cost of automatic marks for a training step.
 
     python benchmarks/marks.py --json [--windows N] [--seconds S]
 
-One JSON object: `ns_on` and `ns_off`, nanoseconds of one mark with a recording's folder and
-without; `step_ratio`, the median step of LeNet with automatic marks over that without, by windows
-in turn inside one process: a window without has the functions of PyTorch as they were before the
-marks were put into them. `step_low` and `step_high`: its 95 % bootstrap interval.
+Prints one JSON object: `ns_on` and `ns_off`, nanoseconds of one mark with a recording's folder and
+without; `step_ratio`, the median step of LeNet with automatic marks over that without, from
+alternating windows in one process. A window without marks has PyTorch's original functions.
+`step_low` and `step_high`: the 95 % bootstrap interval of the ratio.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MARKS = 200_000
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measures, and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--windows", type=int, default=40, help="windows with and without")
@@ -76,7 +76,7 @@ _WOVEN: list[Callable[..., Any]] = [
 def _steps(folder: Path, windows: int, seconds: float) -> dict[str, float]:
     plain = [function.__code__ for function in _WOVEN]
     if failures := install(torch):
-        raise SystemExit(f"marks of {failures} cannot be made")
+        raise SystemExit(f"marks of {failures} failed")
     woven = [function.__code__ for function in _WOVEN]
     hooks: list[tuple[Any, Any]] = [
         (known, dict(known))
@@ -114,7 +114,7 @@ def _steps(folder: Path, windows: int, seconds: float) -> dict[str, float]:
 
 
 def _window(job: Iterator[int], seconds: float) -> float:
-    """Median time of a step."""
+    """Returns the median time of a step."""
     times = [time.perf_counter()]
     while times[-1] < times[0] + seconds:
         next(job)

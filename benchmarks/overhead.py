@@ -1,24 +1,24 @@
-"""What a recording costs a training step: windows with and without it, in turn, in one process.
+"""Cost of a recording for a training step: alternating windows with and without it.
 
     python benchmarks/overhead.py --json [--windows N] [--steps N] [--models lenet,mobilenet]
 
-A job trains without end and marks its steps; every tool is attached to it in turn, and switched
-on and off (`parts/switched.py`) for windows of some steps each: the speed of a shared machine is
-another one a second later, so many short windows tell more than a few long ones. A window's ratio
+A job trains without end and marks its steps. Every tool is attached to it in turn, and switched
+on and off (`parts/switched.py`) for windows of some steps each. The speed of a shared machine
+changes within a second, so many short windows are better than a few long ones. A window's ratio
 is its median time from one step's start to the next, over the mean of the medians of the windows
-before and after it. The tools' order changes from round to round, so that none always follows
-the same one. Prints
+before and after it. The tools' order changes from round to round, so that no tool always follows
+the same tool. Prints
 
     {MODEL: {TOOL: {"median": r, "low": r, "high": r, "windows": n, "dropped": n}}}
 
-with the median of the ratios and its 95 % bootstrap interval. A window is dropped where it, the one
-before it or the one after it had fewer than 5 steps, and a round of windows where the tool failed.
-A job that dies, or Ctrl-C, ends the windows, and what was measured until then is printed.
+with the median of the ratios and its 95 % bootstrap interval. A window is dropped if it, the one
+before it or the one after it had fewer than 5 steps; a round of windows is dropped if the tool
+failed. If the job dies, or on Ctrl-C, the benchmark stops and prints the results so far.
 
 TOOL is `tracer` (its full default recording, or the probes that the variable TRACER_PROBES names),
 `perf` (perf record of the same tracepoints), `strace` (-f), and `none`, whose ratio is this
-machine's own noise. The time that a tool needs to attach, and the tracer to make its tables, lies
-in no window. Needs root.
+machine's own noise. The time to attach a tool, and the tracer's time to make its tables, are
+outside the windows. Needs root.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _PACE_S = 3.0
 
 
 class _Ended(Exception):
-    """The job is over before its windows are."""
+    """Raised if the job ends before its windows."""
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measures, and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--windows", type=int, default=200, help="windows with each tool")
-    parser.add_argument("--steps", type=int, default=40, help="steps that a window has, about")
+    parser.add_argument("--steps", type=int, default=40, help="approximate steps per window")
     parser.add_argument("--models", default="lenet,mobilenet")
     parser.add_argument("--tools", default=",".join(switched.TOOLS))
     options = parser.parse_args()
-    # The background job of a shell ignores it, and so would the tools that it ends.
+    # A shell's background job ignores SIGINT, and so would the tools that SIGINT has to end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     result = {
         model: measure(model, options.tools.split(","), options.windows, options.steps)
@@ -72,7 +72,7 @@ def main() -> None:
 def measure(
     model: str, tools: list[str], windows: int, steps: int
 ) -> dict[str, dict[str, float | int | None]]:
-    """Ratios of each tool for one model."""
+    """Returns the ratios of each tool for one model."""
     tools = [tool for tool in tools if switched.here(tool)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -116,7 +116,7 @@ def measure(
 
 
 def _on_and_off(tool: switched.Tool, pid: int, folder: Path, seconds: float) -> switched.Spans:
-    """Windows without and with the tool in turn, a last one without."""
+    """Runs alternating windows without and with the tool; the last one is without."""
     tool.attach(pid, folder)
     try:
         spans = [(False, *_window(seconds))]
@@ -140,7 +140,7 @@ def _window(seconds: float) -> tuple[int, int]:
 
 
 def _ratios(starts: np.ndarray, spans: switched.Spans) -> np.ndarray:
-    """A ratio a window with the tool; nan where it or a neighbour had too few steps."""
+    """Returns a ratio per window with the tool; nan if it or a neighbour had too few steps."""
     medians = [_median_step(starts, begin, end) for _, begin, end in spans]
     return np.array(
         [
@@ -157,9 +157,9 @@ def _median_step(starts: np.ndarray, begin: int, end: int) -> float:
 
 
 def _interval(rounds: list[np.ndarray], failed: int) -> dict[str, float | int | None]:
-    """The median and its 95 % interval; the `windows` used, and those `dropped`.
+    """Returns the median, its 95 % interval, and the numbers of `windows` used and `dropped`.
 
-    `failed` are windows of rounds that failed as a whole.
+    `failed`: the number of windows in rounds that failed as a whole.
     """
     measured = np.concatenate([[], *rounds])
     ratios = measured[~np.isnan(measured)]

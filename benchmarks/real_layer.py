@@ -1,10 +1,10 @@
-"""A predicted flush layer against a real one, on a real kernel and file system.
+"""Comparison of a predicted flush layer with a real one, on a real kernel and file system.
 
 python benchmarks/real_layer.py --json [--lines N] [--rounds N] [--request-ms MS]
 
 ext4 on a slow disk (`parts/slow_disk.py`: one request at a time, a stated time each) runs a job
 that writes as training does (`parts/fsync_job.py`), and is recorded. From that recording alone, and
-the times of the two devices, the model `timed` predicts what the same job sees with
+the times of the two devices, the model `timed` predicts the results of the same job with
 
 - `layer`: the same disk behind a non-volatile layer that takes writes at once and gives them to the
   disk two seconds later, page by page;
@@ -12,7 +12,7 @@ the times of the two devices, the model `timed` predicts what the same job sees 
   fsync commits its data to the journal, and then writes it in place and flushes the disk all the
   same. That is told to the model: only what the journal writes goes into its layer.
 
-Each is run for real, in turn, in every round. Prints one JSON object: for each layer and measure
+Every round also runs the job with each of them. Prints one JSON object: for each layer and measure
 (sectors that reach the disk, mean, p50 and p99 of fsync in ms, total time in s) `predicted`,
 `measured` and `ratio`, medians over the rounds; `baseline` has the measures without a layer, as
 simulated and as they were. Needs root.
@@ -53,7 +53,7 @@ _JOURNAL_AGE_NS = 30_000_000_000
 
 
 def measure(folder: Path, lines: int, request_ms: float) -> dict[str, dict[str, Any]]:
-    """One round: measured and predicted, without a layer and with each."""
+    """Runs one round: measured and predicted, without a layer and with each."""
     trace = folder / "bare.trace"
     tracer = [sys.executable, "-c", "from tracer.cli.main import main; main()"]
 
@@ -87,7 +87,7 @@ def measure(folder: Path, lines: int, request_ms: float) -> dict[str, dict[str, 
         for name, (layer, measured) in runs.items():
             asked = _in_place(requests, accesses) if name == "journal" else requests
             outcome = simulate(asked, disk, layer, "closed")
-            # What the journal holds is dropped once it is in place.
+            # The journal drops its data once they are written in place.
             drops = name == "journal"
             told = _predicted(opened, requests, outcome, bare, drops)
             found[name] = _rows(told, _measured(measured))
@@ -95,7 +95,7 @@ def measure(folder: Path, lines: int, request_ms: float) -> dict[str, dict[str, 
 
 
 def _in_place(requests: Requests, accesses: Accesses) -> Requests:
-    """Nobody waits for the layer with a file's data: they go past it."""
+    """Returns the requests with nobody waiting for file data: only the journal uses the layer."""
     assert accesses.bios is not None and requests.reason is not None
     journal = accesses.bios.names["reason"].index("journal")
     data = (requests.pages > 0) & (requests.reason != journal)
@@ -103,7 +103,7 @@ def _in_place(requests: Requests, accesses: Accesses) -> Requests:
 
 
 def _device(trace: Trace) -> str:
-    """The loop device of the slow disk: the one that was flushed most."""
+    """Returns the loop device of the slow disk: the one with the most flushes."""
     flushed = (
         "SELECT dev FROM block WHERE event = 'bio_queue' AND rwbs LIKE 'F%' AND dev LIKE '7:%'"
     )
@@ -111,7 +111,7 @@ def _device(trace: Trace) -> str:
 
 
 def _disk(requests: Requests, bare: Measured) -> Device:
-    """The slow disk as the recording shows it: a request alone, and a flush."""
+    """Makes a medium of the slow disk from the recording: a single request, and a flush."""
     assert requests.done is not None
     alone = (requests.op == 0) & (requests.done > 0)
     if requests.fua is not None:
@@ -126,7 +126,7 @@ def _disk(requests: Requests, bare: Measured) -> Device:
 
 
 def _memory(trace: Path) -> Device:
-    """A medium of which a page, 1 MiB and a flush take what a recording of bursts.py shows."""
+    """Makes a medium with times of a page, 1 MiB and a flush from a recording of bursts.py."""
     with Trace(trace) as opened:
         dev = _device(opened)
         asked = recorded(opened, page_writebacks(opened, [dev], flushes_too=True))
@@ -152,7 +152,7 @@ def _made(kind: Any, **values: float) -> Device:
         name: Parameter(value, value, base_unit(name), "measured", "this benchmark")
         for name, value in values.items()
     }
-    return Device(f"measured-{kind}", kind, "as this benchmark found it", known)
+    return Device(f"measured-{kind}", kind, "measured by this benchmark", known)
 
 
 def _predicted(
@@ -199,10 +199,10 @@ def _medians(rounds: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--lines", type=int, default=240, help="what the job writes")
+    parser.add_argument("--lines", type=int, default=240, help="log lines that the job writes")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--request-ms", type=float, default=8)
     given = parser.parse_args()

@@ -1,14 +1,14 @@
-"""What a second worker saves: many traces by one local worker of Dask, and by two.
+"""Speed-up by a second worker: a report of many traces with one local Dask worker, and with two.
 
     python benchmarks/scale.py --json [--traces N] [--events N] [--rounds N] [--work DIR]
 
-Prints one JSON object: `speedup`, the median over the rounds of the time that one worker takes for
-the report of all traces over that of two, in the same round (which of them comes first alternates);
-`speedups`, those of the rounds; `one_s` and `two_s`, the medians; `equal`, whether both give the
-tables that this process alone gives, to the last digit; `here_s`, what this process takes alone,
-with both CPUs; `start_s`, starting two workers, which is not in the other times: both kinds of
-workers are there before the first round, and have read a trace each. Traces are generated
-(`parts/generate.py`), each of `events` rows with a seed of its own, on two CPUs.
+Prints one JSON object: `speedup`, the median over the rounds of one worker's time for the report
+of all traces over the time of two workers in the same round (their order alternates); `speedups`,
+the ratio of each round; `one_s` and `two_s`, the median times; `equal`, whether both give exactly
+the tables of this process alone; `here_s`, the time of this process alone, with both CPUs;
+`start_s`, the time to start two workers, which the other times exclude: all workers run before the
+first round, and have read a trace each. Traces are generated (`parts/generate.py`), each of
+`events` rows with its own seed, on two CPUs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _CPUS = 2
 
 
 def measure(folder: Path, traces: int, events: int, rounds: int) -> dict[str, Any]:
-    """The figures, of traces that are made in `folder`."""
+    """Makes traces in `folder`; returns the results."""
     for number in range(traces):
         generate(folder / f"{number}.trace", events, seed=number)
-    os.sync()  # so that it is not written while workers read
+    os.sync()  # so that write-back does not run while workers read
     sources = find([str(folder)])
     with contextlib.ExitStack() as stack:
         one = stack.enter_context(connected("local:1"))
@@ -76,7 +76,7 @@ def measure(folder: Path, traces: int, events: int, rounds: int) -> dict[str, An
 
 
 def _warm(client: Client, sources: Sequence[Source]) -> None:
-    """Every worker has read a trace: its packages are imported, its loops loaded."""
+    """Makes every worker read a trace, so that packages are imported and loops are loaded."""
     workers = len(client.scheduler_info()["workers"])
     map_traces(gather, [sources[0]] * (2 * workers), client)
 
@@ -93,13 +93,13 @@ def _equal(one: Together, other: Together) -> bool:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--traces", type=int, default=8, help="how many")
-    parser.add_argument("--events", type=int, default=5_000_000, help="rows of each")
+    parser.add_argument("--traces", type=int, default=8, help="number of traces")
+    parser.add_argument("--events", type=int, default=5_000_000, help="rows of each trace")
     parser.add_argument("--rounds", type=int, default=5, help="pairs of runs")
-    parser.add_argument("--work", type=Path, help="folder for the traces, meanwhile")
+    parser.add_argument("--work", type=Path, help="folder for the temporary traces")
     options = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:_CPUS])
     with tempfile.TemporaryDirectory(dir=options.work) as folder:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job, end to end: record a real PyTorch training run, then report and simulate.
-# Where this machine cannot record, says why and reads a real recording from fixtures/ instead.
+# If this machine cannot record, says why and reads a real recording from fixtures/ instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ mkdir -p "$out"
 
 if why=$($tracer doctor 2>&1); then
     echo "== tracer record: LeNet-5, 200 steps, a DataLoader with 2 workers, then sync" >&2
-    # The sync: a short run ends before the flusher comes by, 30 s after a page became dirty.
+    # The sync is needed because a short run ends before the flusher writes, 30 s after dirtying.
     $tracer record -o "$out/lenet.trace" --force -- sh -c "
         .venv/bin/python -m workloads train lenet --steps 200 --workers 2 --output $out/run && sync"
     trace=$out/lenet.trace

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Make docs/images/report.png: the page of a real recording as a browser shows it.
+# Makes docs/images/report.png: a screenshot of the report page of a real recording.
 #
 #   scripts/report_image.sh [TRACE.trace]
 #
-# Without a trace, one is recorded: LeNet-5 with two workers, checkpoints and a sync, for which
-# this has to be root. Needs Chromium.
+# Without a trace, it records one: LeNet-5 with two workers, checkpoints and a sync. Recording
+# needs root. Needs Chromium.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ $tracer report "$trace" --html "$out/report.html" --force
 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --force-color-profile=srgb \
     --user-data-dir="$out/profile" --window-size=1280,2100 --virtual-time-budget=30000 \
     --screenshot="$out/report.png" "file://$PWD/$out/report.html" 2>/dev/null
-# Few colours: a third of the size, and to the eye the same.
+# Few colours: a third of the size, with no visible difference.
 .venv/bin/python - "$out/report.png" "$image" <<'END'
 import sys
 from PIL import Image

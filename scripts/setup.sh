@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Set up everything that the demo, the tests and the tracer need. Idempotent, and quick when
-# nothing is left to do.
+# Sets up everything that the demo, the tests and the tracer need. Idempotent, and quick if
+# everything is already set up.
 #
 #   PYTHON=python3.12 scripts/setup.sh
 #
-# As root on a Debian-like system: system packages, kernel headers where bcc looks for them, and
-# tracefs. As anybody: a virtual environment in .venv with this package and what it needs.
+# As root on a Debian-like system: system packages, kernel headers in bcc's search path, and
+# tracefs. As any user: a virtual environment in .venv with this package and its dependencies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { echo "setup: $*" >&2; }
 
-# What each package is for: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
+# Uses of the packages: venv: the environment; bpfcc and headers: eBPF; linux-perf: counters
 # and call graphs; docker.io: containers; libseccomp2: names of system calls; libstdc++6: readable
-# C++ names; fio: calibration of devices. Of the tests and benchmarks: e2fsprogs, xfsprogs,
+# C++ names; fio: calibration of devices. For tests and benchmarks: e2fsprogs, xfsprogs,
 # btrfs-progs, mount: file systems; python3-pyfuse3: a slow disk; strace, bpftrace, sysstat, time,
-# trace-cmd, blktrace: asked the same questions; gcc, libc6-dev, binutils: programs, and what is
-# in them; chromium: pages as a browser shows them.
+# trace-cmd, blktrace: comparison; gcc, libc6-dev, binutils: programs, and their contents;
+# chromium: pages in a browser.
 packages=(
     python3-venv python3-bpfcc linux-perf docker.io libseccomp2 libstdc++6 fio
     e2fsprogs xfsprogs btrfs-progs mount python3-pyfuse3
@@ -43,7 +43,7 @@ install_packages() {
     log=$(mktemp)
     if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } \
             >"$log" 2>&1 </dev/null; then
-        # One by one: a package that this release lacks must not keep out the others.
+        # One by one, so that a package that this release lacks does not block the others.
         local name
         for name in "${missing[@]}"; do
             apt-get install -y --no-install-recommends "$name" >>"$log" 2>&1 </dev/null ||
@@ -54,8 +54,8 @@ install_packages() {
     rm -f "$log"
 }
 
-# bcc looks in /lib/modules/$(uname -r). Where no headers match the running kernel, the newest
-# ones serve for tracepoints, perf events and uprobes; Debian splits them in two folders.
+# bcc looks in /lib/modules/$(uname -r). If no headers match the running kernel, the newest
+# ones work for tracepoints, perf events and uprobes; Debian splits them into two folders.
 link_headers() {
     local modules="/lib/modules/$(uname -r)" build source
     [[ -e $modules/build/Makefile ]] && return 0
@@ -91,8 +91,8 @@ stamp=.venv/.installed
 if [[ ! -e $stamp || pyproject.toml -nt $stamp ]]; then
     say "installing Python packages into .venv"
     [[ -x .venv/bin/python ]] || "${PYTHON:-python3}" -m venv .venv
-    # A machine without an NVIDIA GPU wants no CUDA packages: pin PIP_INDEX_URL or
-    # PIP_EXTRA_INDEX_URL to PyTorch's CPU wheels if yours would bring them.
+    # A machine without an NVIDIA GPU needs no CUDA packages: if pip would install them, set
+    # PIP_INDEX_URL or PIP_EXTRA_INDEX_URL to PyTorch's CPU wheels.
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[workloads,cluster,dev]'
     touch "$stamp"
 fi

@@ -1,11 +1,11 @@
-"""Traces in from, and out to, what people already have.
+"""Import of traces from other tools' files, and export to other tools' formats.
 
-formats.py          the formats of `tracer import`, and which a file is of
+formats.py          the formats of `tracer import`, and how a file's format is detected
 printed/            events as lines of text: perf script, trace-cmd report, blkparse
 trace_dat.py        trace-cmd's trace.dat
-blktrace.py         what blktrace writes
+blktrace.py         the binary files of blktrace
 fio_iolog.py, msr_csv.py, oracle_general.py, csv_pages.py
-                    traces of storage; block_rows.py makes rows of block of them
+                    storage traces; block_rows.py makes rows of the table block from them
 exporting.py        `tracer export`
 drawing.py          a trace as tracks (tracks.py) and marks (marks.py); streaming.py reads it
 perfetto.py, chrome.py, tables_out.py

@@ -1,8 +1,8 @@
-"""Import of what blktrace wrote: DEVICE.blktrace.CPU, or all of it in one file (blkparse -d).
+"""Import of blktrace's files: DEVICE.blktrace.CPU, or one file with all CPUs (blkparse -d).
 
-A record is a struct blk_io_trace and what belongs to it; its times are of CLOCK_MONOTONIC. Notes
-among the records tell the names of processes and the time of day.
-Source: include/uapi/linux/blktrace_api.h; the letters of rwbs as blkparse_fmt.c has them.
+A record is a struct blk_io_trace and its payload; its times are of CLOCK_MONOTONIC. Notes among
+the records give the names of processes and the time of day.
+Source: include/uapi/linux/blktrace_api.h; the letters of rwbs as in blkparse_fmt.c.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tracer.store.manifest import Manifest
 
 FORMAT = "blktrace"
 MAGIC = 0x65617400
-"""The low byte is the version, 7."""
+"""The magic number; its low byte is the version, 7."""
 
 _EVENTS = {
     1: "block:block_bio_queue",
@@ -46,7 +46,7 @@ _EVENTS = {
     12: "block:block_rq_insert",
     15: "block:block_bio_remap",
 }
-"""By the action's number; of the others no table has a row."""
+"""Events by the number of the action; no table has rows for other actions."""
 _OTHERS = {4: "getrq", 5: "sleeprq", 9: "plug", 10: "unplug_io", 11: "unplug_timer", 13: "split"}
 _OTHERS |= {14: "bounce", 16: "abort", 17: "driver data"}
 _NOTE = 255
@@ -72,7 +72,7 @@ _STREAM = "imported-target-machine-sequence"
 
 @dataclass
 class _State:
-    """What the files have told so far."""
+    """The facts read from the files so far."""
 
     names: NDArray[np.uint8] = field(
         default_factory=lambda: np.zeros((PID_LIMIT, _NAME_BYTES), np.uint8)
@@ -87,7 +87,7 @@ class _State:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of one blktrace: all CPUs of the device that `path` is of."""
+    """Returns the files of one blktrace: those of all CPUs of the device of `path`."""
     if path.is_file() and (match := _PER_CPU.match(path.name)):
         stem = match[1]
     elif not path.exists():
@@ -100,11 +100,11 @@ def files_of(path: Path) -> list[Path]:
 
 
 def import_blktrace(path: Path, output: Path, force: bool = False) -> Manifest:
-    """Make the trace `output` from the binary files of blktrace.
+    """Makes the trace `output` from the binary files of blktrace.
 
-    `path` is one CPU's file (the others beside it are taken, too) or one with all of them. Raises
-    BadTrace where it is none, of a big-endian machine, or without any event of our table. A file
-    that is cut off or damaged gives what lies before.
+    `path` is one CPU's file (the other CPUs' files beside it are read, too) or one file with all
+    CPUs. Raises BadTrace if it is not a blktrace file, is of a big-endian machine, or has no event
+    of our table. A file that is cut off or damaged is read up to the damage.
     """
     source = Source(FORMAT, path.name, clock="mono")
     state = _State()
@@ -128,7 +128,7 @@ def import_blktrace(path: Path, output: Path, force: bool = False) -> Manifest:
 
 
 def _fields(event: str) -> str:
-    """The field lines of an event: status of completions, names of threads of the others."""
+    """Returns an event's field lines: status for completions, thread names for other events."""
     ends = event.endswith(("complete", "requeue"))
     return "".join(
         f"\tfield:char {name}[{size}];\toffset:{at};\tsize:{size};\tsigned:0;\n"
@@ -178,9 +178,9 @@ def _add_file(path: Path, file: BinaryIO, records: Records, state: _State) -> No
             break
     if rest and path.name not in state.damaged:
         state.torn.append(path.name)
-    if devices[1] < 0:  # of several devices each counts on its own
+    if devices[1] < 0:  # each device has its own sequence
         state.gaps += [
-            Gap(_STREAM, cpu, start, end, count, "missing from file")
+            Gap(_STREAM, cpu, start, end, count, "missing in the file")
             for cpu, start, end, count in gaps
         ]
 
@@ -189,17 +189,17 @@ def _check_head(path: Path, data: bytes) -> None:
     magic = int.from_bytes(data[:4], "little")
     if len(data) < 4 or magic & 0xFFFFFF00 != MAGIC:
         if int.from_bytes(data[:4], "big") & 0xFFFFFF00 == MAGIC:
-            raise BadTrace(f"{path} is of a big-endian machine", "import its blkparse text")
-        raise BadTrace(f"{path} is no file of blktrace", "give DEVICE.blktrace.0")
+            raise BadTrace(f"{path} comes from a big-endian machine", "import its blkparse text")
+        raise BadTrace(f"{path} is not a file of blktrace", "give DEVICE.blktrace.0")
     if magic & 0xFF != _VERSION:
         raise BadTrace(
-            f"{path} is of version {magic & 0xFF} of blktrace; {_VERSION} is known",
+            f"{path} has version {magic & 0xFF} of blktrace; only {_VERSION} is supported",
             "import its blkparse text",
         )
 
 
 def _note(data: bytes, at: int, kind: int, state: _State) -> None:
-    """A note among the records: the time of day, or whose name a thread got."""
+    """Reads a note among the records: the time of day, or the name of a thread."""
     if kind == 1 and at + _HEAD + 8 <= len(data):
         seconds = int.from_bytes(data[at + 48 : at + 52], "little")
         nanoseconds = int.from_bytes(data[at + 52 : at + 56], "little")
@@ -216,11 +216,11 @@ def _say(source: Source, state: _State) -> None:
     for action, count in enumerate(state.counts.tolist()):
         if count and action not in _EVENTS and action != _NOTE:
             source.not_understood[f"event {_OTHERS.get(action, action)}"] = count
-    source.notes.append("blktrace does not say which process a thread is of, only the thread")
+    source.notes.append("blktrace gives only thread numbers, not the processes of the threads")
     for name in state.torn:
         source.notes.append(f"{name} is cut off within a record")
     for name in state.damaged:
-        source.notes.append(f"{name} is damaged: what lies behind that is left out")
+        source.notes.append(f"{name} is damaged: the rest of the file is left out")
 
 
 @compiled
@@ -251,9 +251,9 @@ def _convert(
     missed: Any,
     times: Any,
 ) -> Any:
-    """Records of blktrace as records of ours.
+    """Converts records of blktrace to our records.
 
-    Returns (bytes used, bytes written, notes, gaps, whether it holds together).
+    Returns (bytes used, bytes written, notes, gaps, whether the records are consistent).
     """
     at = 0
     written = 0
@@ -334,7 +334,7 @@ def _convert(
 
 @compiled
 def _letters(out: Any, at: int, classes: int, size: int) -> None:
-    """The letters of rwbs by the classes of an action."""
+    """Writes the letters of rwbs for the classes of an action."""
     n = 0
     if classes & 1 << 2:  # flush
         out[at + n] = 70

@@ -1,4 +1,4 @@
-"""Rows of the table block from what formats of storage traces tell: when, where, how much."""
+"""Rows of the table block from storage traces: time, device, sector and size."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from probes.errors import BadTrace
 
 NO_CPU = -1
 NO_THREAD = -1
-"""In columns that may not be null: the source does not tell."""
+"""Value of an unknown in a column that cannot be null."""
 
 MOST_BYTES = 1 << 32
-"""No bio is longer: it counts its bytes in 32 bits (bi_size, include/linux/blk_types.h)."""
+"""Limit of a bio's bytes, counted in 32 bits (bi_size, include/linux/blk_types.h)."""
 _MOST_DEVICES = 1 << 16
 
 
@@ -29,9 +29,9 @@ def block_rows(
     nr_sector: NDArray[np.int64],
     rwbs: pa.Array,
 ) -> pa.RecordBatch:
-    """Rows with these columns; process, name and CPU are not known.
+    """Returns rows with these columns; process, name and CPU are unknown.
 
-    `event`: one for all, or a text column; `dev`, `rwbs`: text columns.
+    `event`: one event for all rows, or a text column; `dev`, `rwbs`: text columns.
     """
     n = len(ts)
     text = pa.dictionary(pa.int32(), pa.string())
@@ -64,7 +64,7 @@ def block_rows(
 def sectors_of(
     offset: NDArray[np.uint64], size: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """First sector and number of sectors of byte ranges, which need not begin at a sector."""
+    """Returns first sector and sector count of byte ranges, which need not begin at a sector."""
     unit = np.uint64(SECTOR_BYTES)
     first = offset // unit
     after = (offset + size + (unit - np.uint64(1))) // unit
@@ -72,13 +72,13 @@ def sectors_of(
 
 
 class Devices:
-    """Device numbers for disks or files that a source only names: 0:1, 0:2, ..."""
+    """Device numbers, 0:1, 0:2, ..., for disks or files that have only names in the source."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, str] = {}
 
     def number(self, name: str) -> str:
-        """The number of this one; BadTrace where there are too many to be disks."""
+        """Returns the number of a name. Raises BadTrace if there are too many names."""
         if name not in self._numbers:
             if len(self._numbers) >= _MOST_DEVICES:
                 raise BadTrace(f"more than {_MOST_DEVICES} devices", "split the file")
@@ -86,26 +86,26 @@ class Devices:
         return self._numbers[name]
 
     def column(self, names: pa.Array) -> pa.Array:
-        """The numbers of a column of names."""
+        """Returns the numbers of a column of names."""
         encoded = names.dictionary_encode()
         numbers = [self.number(str(name)) for name in encoded.dictionary.to_pylist()]
         return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(numbers, pa.string()))
 
     def facts(self) -> list[dict[str, str]]:
-        """For the manifest: which number is which."""
+        """Returns the names of the numbers, for the manifest."""
         return [{"name": name, "dev": number} for name, number in self._numbers.items()]
 
 
 class InOrder:
-    """Rows that are not met in order of time: those later than what is to come are held back."""
+    """A buffer that sorts rows by time: it holds back rows later than rows still to come."""
 
     def __init__(self, most: int = 1 << 20) -> None:
-        """`most`: so many are held back at the most; then the oldest are let go."""
+        """Sets `most`, the number of rows held back at most; beyond it, the oldest are released."""
         self._most = most
         self._held: pa.Table | None = None
 
     def ready(self, rows: Sequence[pa.RecordBatch], until: int | None) -> list[pa.RecordBatch]:
-        """Rows in order of time: of those held back and these, all before `until`."""
+        """Returns, in order of time, all rows before `until`, of those held back and `rows`."""
         tables = [] if self._held is None else [self._held]
         tables += [pa.Table.from_batches([batch]) for batch in rows]
         every = pa.concat_tables(tables).unify_dictionaries()

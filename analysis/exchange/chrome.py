@@ -1,8 +1,8 @@
 """A trace as Chrome's Trace Event Format: JSON that chrome://tracing, Perfetto and others open.
 
-Events are written one by one. Times are microseconds, to the nanosecond. A thread's system calls
-and faults lie on its own row, where they nest in its phases; other tracks are rows of processes
-that do not exist, with numbers above any real one.
+Events are written one by one. Times are in microseconds with three decimals (nanoseconds). A
+thread's system calls and faults are on the thread's row, nested in its phases. Other tracks are
+rows of artificial processes, whose numbers are above any real one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_TEXT = 4096
 
 
 class ChromeWriter:
-    """Writes tracks and marks as they come."""
+    """A writer of tracks and marks, in the order in which they arrive."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -32,7 +32,7 @@ class ChromeWriter:
         self._first = False
 
     def track(self, track: Track) -> None:
-        """Declare a track."""
+        """Declares a track."""
         name = track.name[:_MOST_TEXT]
         if track.kind is Kind.PROCESS:
             self._name("process_name", track.pid or 0, 0, name)
@@ -61,7 +61,7 @@ class ChromeWriter:
             )
 
     def marks(self, marks: Marks) -> None:
-        """Add marks."""
+        """Adds marks."""
         names = [_quoted(name[:_MOST_TEXT]) for name in marks.name.values]
         category = _quoted(marks.category)
         numbers = [
@@ -94,7 +94,7 @@ class ChromeWriter:
             )
 
     def close(self) -> None:
-        """End the JSON."""
+        """Ends the JSON."""
         self._out.write(b"\n]}\n")
 
 
@@ -103,5 +103,5 @@ def _us(ns: int) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A JSON string of ASCII alone."""
+    """Returns a JSON string in ASCII."""
     return json.dumps(value)

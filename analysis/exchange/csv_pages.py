@@ -1,6 +1,6 @@
 """Import of page operations: CSV with columns ts_ns,dev,page,pages,op (R, W or F).
 
-They become bio_queue rows of the table block, so that every view and model works on them.
+The operations become bio_queue rows of the table block, so that views and models can use them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _BLOCK_BYTES = 4 << 20
 
 
 def import_csv(source: Path, output: Path, force: bool = False) -> int:
-    """Make the trace `output` from the CSV file `source`; returns its rows.
+    """Makes the trace `output` from the CSV file `source`; returns the number of rows.
 
-    Raises BadTrace, with the row, for a file that is no such CSV, is empty, has times that are
-    negative or go back, or sizes that cannot be.
+    Raises BadTrace, with the row, if the file is not such a CSV, is empty, or has times that are
+    negative or go back, or impossible sizes.
     """
-    facts = Source("csv", source.name, notes=["of each page operation only its begin is known"])
+    facts = Source("csv", source.name, notes=["only the start of each page operation is known"])
     with opened(source) as file, ImportedTrace(output, facts, force) as trace:
         try:
             with pyarrow.csv.open_csv(
@@ -66,7 +66,8 @@ def import_csv(source: Path, output: Path, force: bool = False) -> int:
         except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError) as error:
             line = " ".join(str(error).split())[:200]
             raise BadTrace(
-                f"{source} is no CSV with columns {','.join(COLUMNS)}: {line}", "mend the file"
+                f"{source} is not a CSV file with columns {','.join(COLUMNS)}: {line}",
+                "mend the file",
             ) from None
         if not rows:
             raise BadTrace(f"{source} has no rows", "give a file with at least one operation")
@@ -75,7 +76,7 @@ def import_csv(source: Path, output: Path, force: bool = False) -> int:
 
 
 def _check(source: Path, batch: pa.RecordBatch, before: int, last: int) -> int:
-    """Refuse rows that cannot be; returns the last time."""
+    """Raises BadTrace for impossible rows; returns the last time."""
 
     def refuse(bad: pa.BooleanArray, what: str, mend: str) -> None:
         row = pc.index(bad, True).as_py()
@@ -83,7 +84,7 @@ def _check(source: Path, batch: pa.RecordBatch, before: int, last: int) -> int:
             raise BadTrace(f"{source}, row {before + row + 1}: {what}", mend)
 
     for name in COLUMNS:
-        refuse(pc.is_null(batch.column(name)), f"no {name}", "fill it")
+        refuse(pc.is_null(batch.column(name)), f"{name} is empty", "fill it")
     ts = batch.column("ts_ns")
     refuse(pc.less(ts, 0), "a negative time", "times are ns, from 0")
     previous = pa.concat_arrays([pa.array([last], pa.int64()), ts[:-1]])
@@ -98,7 +99,7 @@ def _check(source: Path, batch: pa.RecordBatch, before: int, last: int) -> int:
     refuse(
         pc.or_(pc.less(pages, 0), pc.and_(needs_pages, pc.less(pages, 1))),
         "pages below 1",
-        "R and W concern at least one page",
+        "R and W need at least one page",
     )
     refuse(pc.greater(pages, _MOST_PAGES), f"more than {_MOST_PAGES} pages", "split the operation")
     refuse(

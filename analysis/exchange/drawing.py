@@ -1,15 +1,15 @@
-"""A trace as tracks and marks: what `tracer export` shows in a viewer.
+"""A trace as tracks and marks, which `tracer export` writes for viewers.
 
 | track | marks |
 | --- | --- |
 | process > thread | phases (stage, epoch, step and its parts) as nested slices |
-| thread > system calls | a slice a call; one that did not return is an instant |
-| thread > page faults | an instant a fault |
-| block device > queued, in service | a slice a request, by how long it waited and was served |
-| block device > write-back by reason | a slice a pass of the flusher |
+| thread > system calls | a slice per call; a call that did not return is an instant |
+| thread > page faults | an instant per fault |
+| block device > queued, in service | a slice per request: the time queued, the time in service |
+| block device > write-back by reason | a slice per pass of the flusher |
 | block device > folios made dirty | a counter, per 10 ms |
-| samples | a counter a series |
-| lost events | a slice a gap |
+| samples | a counter per series |
+| lost events | a slice per gap |
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DIRTY_BIN_NS = 10_000_000
 
 @dataclass(frozen=True)
 class Window:
-    """What to show, in ns: what has no end of its own ends at `last`."""
+    """The time span to show, in ns; marks without an end of their own end at `last`."""
 
     start: int
     end: int
@@ -52,9 +52,9 @@ class Window:
 
 
 def draw(trace: Trace, window: Window) -> Iterator[Track | Marks]:
-    """The tracks and marks of a trace within a window, each track before its marks.
+    """Yields the tracks and marks of a trace within a window, each track before its marks.
 
-    Tables that the trace lacks are left out. Raises BadTrace where a table is damaged.
+    Tables that the trace lacks are left out. Raises BadTrace if a table is damaged.
     """
     names: dict[int, str] = {}
     if "processes" in trace.tables:
@@ -83,7 +83,7 @@ def draw(trace: Trace, window: Window) -> Iterator[Track | Marks]:
 
 
 def _tracks_by_row(pids: pa.Array, tids: pa.Array, make: Any) -> Any:
-    """Track numbers of rows by their process and thread."""
+    """Returns the track number of each row by its process and thread."""
     pid, known = numbers_of(pids)
     tid, _ = numbers_of(tids)
     keys = np.stack([np.where(known, pid, -1), tid], axis=1)
@@ -93,7 +93,7 @@ def _tracks_by_row(pids: pa.Array, tids: pa.Array, make: Any) -> Any:
 
 
 def _overlapping(batch: pa.RecordBatch, window: Window, dur: str = "") -> pa.RecordBatch:
-    """Rows that lie in the window at least in part."""
+    """Returns the rows that overlap the window."""
     ts = batch.column("ts")
     after = pc.add(ts, pc.coalesce(batch.column(dur), 0)) if dur else ts
     kept = pc.and_(pc.greater_equal(after, window.start), pc.less_equal(ts, window.end))
@@ -226,7 +226,7 @@ def _requests(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
 
 
 def _bios(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
-    """Where no request was recorded: each bio as an instant."""
+    """Yields each bio as an instant, for traces without requests."""
     columns = ["ts", "event", "dev", "sector", "nr_sector", "rwbs", "pid"]
     for batch in table_batches(trace, "block", columns):
         batch = _overlapping(batch, window)
@@ -248,7 +248,7 @@ def _bios(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
 
 
 def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
-    """Passes of the flusher: from writeback_start to writeback_written of a thread."""
+    """Yields passes of the flusher: from writeback_start to writeback_written of a thread."""
     sql = f"""
         SELECT ts, stop, reason, bdi, nr_pages, tid FROM (
             SELECT *, lead(ts) OVER same AS stop, lead(event) OVER same AS then_event
@@ -281,7 +281,7 @@ def _writebacks(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]
 
 
 def _dirtied(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
-    """Folios made dirty per 10 ms; 0 where a bin without any begins."""
+    """Yields the folios made dirty per 10 ms; a bin without any begins with 0."""
     sql = f"""
         WITH bins AS (
             SELECT dev, ts // {_DIRTY_BIN_NS} AS bin, count(*) AS n FROM dirty
@@ -298,7 +298,7 @@ def _dirtied(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
     for batch in query_batches(trace, sql):
         dev = texts_of(batch.column("dev"))
         counters = []
-        # The last is for rows without a device.
+        # The last one is for rows without a device.
         for device in [*dev.values, *(["?"] if (dev.codes < 0).any() else [])]:
             parent = tracks.track(Kind.GROUP, ("device", device), f"block device {device}")
             name = "folios made dirty, per 10 ms"
@@ -341,7 +341,7 @@ def _values(named: list[Texts], row: list[int]) -> list[str]:
 
 
 def _counter(tracks: Tracks, target: str, name: str, instance: str, unit: str) -> int:
-    """The counter of a series, below its target's group."""
+    """Returns the counter track of a series, below the group of its target."""
     group = f"samples of {target}" if target else "samples of the machine"
     parent = tracks.track(Kind.GROUP, ("samples", target), group)
     shown = f"{name} {instance}".strip()
@@ -350,7 +350,7 @@ def _counter(tracks: Tracks, target: str, name: str, instance: str, unit: str) -
 
 
 def _losses(trace: Trace, tracks: Tracks, window: Window) -> Iterator[Marks]:
-    """Gaps: one from the start or to the end is as long as what is shown."""
+    """Yields gaps of lost events; a gap without begin or end extends to that of the window."""
     sql = f"""
         SELECT * FROM (
             SELECT greatest(coalesce("from", {max(window.start, 0)}), 0) AS ts,

@@ -1,4 +1,4 @@
-"""A trace out to what others read: Perfetto, Chrome's JSON, CSV, Parquet."""
+"""Export of a trace to Perfetto, Chrome's JSON, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def export(
     start_s: float | None = None,
     end_s: float | None = None,
 ) -> dict[str, int]:
-    """Write a trace to `output`: a file, of csv and parquet a folder with a file a table.
+    """Writes a trace to `output`: a file; for csv and parquet, a folder with one file per table.
 
-    Only what lies between `start_s` and `end_s`, in seconds since the begin of the recording. A
-    chrome file is compressed where its name ends in .gz. Returns {"tracks", "marks"} of a file,
-    rows by table of a folder. Raises UsageError where the output exists and `force` is not given;
-    nothing is left behind where writing fails.
+    Writes only rows between `start_s` and `end_s`, in seconds since the start of the recording. A
+    chrome file is compressed if its name ends in .gz. Returns {"tracks", "marks"} for a file, rows
+    by table for a folder. Raises UsageError if the output exists and `force` is not given. If
+    writing fails, the partial output is removed.
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format {format!r}", f"known: {', '.join(FORMATS)}")
@@ -45,7 +45,7 @@ def export(
     if output.is_symlink() or (output.exists() and not force):
         raise UsageError(f"{output} exists", "give another name with -o, or --force")
     if output.exists() and output.is_dir() != (format in FOLDERS):
-        raise UsageError(f"{output} is not what a {format} export makes", "give another name")
+        raise UsageError(f"{output} is not an output of a {format} export", "give another name")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {output.absolute().parent}", "make it first")
     building = output.absolute().parent / f".{output.name}.{os.getpid()}"
@@ -67,10 +67,12 @@ def export(
 
 
 def _window(trace: Trace, start_s: float | None, end_s: float | None) -> Window | None:
-    """What is asked for; None: all of it."""
+    """Returns the window asked for; None: the whole trace."""
     for given in (start_s, end_s):
         if given is not None and not (math.isfinite(given) and abs(given) < 1e9):
-            raise UsageError(f"{given} s cannot be", "give seconds since the begin")
+            raise UsageError(
+                f"{given} s is not a valid time", "give seconds since the start of the recording"
+            )
     if start_s is None and end_s is None:
         return None
     clock = trace.manifest["clock"]
@@ -78,7 +80,7 @@ def _window(trace: Trace, start_s: float | None, end_s: float | None) -> Window 
     start = 0 if start_s is None else max(0, begin + round(start_s * 1e9))
     end = LATEST_NS if end_s is None else begin + round(end_s * 1e9)
     if end < start:
-        raise UsageError("--to lies before --from", "give them the other way round")
+        raise UsageError("--to is before --from", "exchange the two values")
     return Window(start, end, min(end, clock["end_ns"] or end))
 
 
@@ -110,10 +112,12 @@ def _write_file(
 
 
 def _refuse_foreign(folder: Path, format: str) -> None:
-    """A folder with anything but tables is not one that we made: it is not replaced."""
+    """Raises UsageError for a folder with other files than tables: an export did not make it."""
     for path in folder.iterdir():
         if path.suffix != f".{format}" or path.is_symlink() or not path.is_file():
-            raise UsageError(f"{folder} holds {path.name}, no table", "give another name with -o")
+            raise UsageError(
+                f"{folder} contains {path.name}, which is not a table", "give another name with -o"
+            )
 
 
 def _remove(path: Path) -> None:

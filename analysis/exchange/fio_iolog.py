@@ -1,7 +1,7 @@
 """Import of fio's log of I/O (write_iolog), versions 2 and 3.
 
 Version 3 has lines TIME FILE ACTION [OFFSET LENGTH], time in us since the job began; version 2
-has none, only waits. Each file becomes a device of its own, 0:1 and so on; the manifest says which.
+has no times, only waits. Each file becomes a device, 0:1 and so on; the manifest names them.
 Source: fio's HOWTO, "Trace file format"; the unit of time: log_io_u in iolog.c.
 """
 
@@ -33,25 +33,28 @@ _MOST_TRIM = 1 << 60
 _MOST_TIME = (1 << 62) // _US
 
 _Row = tuple[int, str, int, int, str]
-"""ns, file, offset, length, rwbs"""
+"""Time in ns, file, offset, length, rwbs."""
 
 
 def import_fio(path: Path, output: Path, force: bool = False) -> int:
-    """Make the trace `output` from an iolog; returns its operations.
+    """Makes the trace `output` from an iolog; returns the number of operations.
 
-    Raises BadTrace, with the line, for one that makes no sense, and for a file that is no iolog.
-    Actions that are not known are counted in the manifest.
+    Raises BadTrace, with the line, for an invalid line, and for a file that is not an iolog.
+    Unknown actions are counted in the manifest.
     """
     source = Source(FORMAT, path.name, clock="us since the job began")
-    source.notes.append("an operation of fio is a bio of its file, which is a device here")
+    source.notes.append("each operation of fio becomes a bio, and each file a device")
     devices = Devices()
     rows, first, last = 0, 0, 0
     with opened(path) as file, ImportedTrace(output, source, force) as trace:
         version = VERSIONS.get(file.readline(_LONGEST).strip())
         if version is None:
-            raise BadTrace(f"{path} is no iolog of fio", "its first line says: fio version 3 iolog")
+            raise BadTrace(
+                f"{path} is not an iolog of fio",
+                "give a file whose first line is: fio version 3 iolog",
+            )
         if version == 2:
-            source.clock = "none: version 2 has waits only, what lies between has no time"
+            source.clock = "none: version 2 has only waits, operations between waits have no time"
         for batch in _batches(path, file, version, source):
             ts = np.array([row[0] for row in batch], np.int64)
             if int(np.diff(ts, prepend=last if rows else ts[0]).min()) < 0:
@@ -112,5 +115,7 @@ def _batches(path: Path, file: BinaryIO, version: int, source: Source) -> Iterat
 
 def _number(path: Path, line: int, word: bytes, limit: int) -> int:
     if not word.isdigit() or len(word) > 20 or int(word) > limit:
-        raise BadTrace(f"{path}, line {line}: {text(word[:40])} cannot be", "mend the file")
+        raise BadTrace(
+            f"{path}, line {line}: {text(word[:40])} is not a valid number", "mend the file"
+        )
     return int(word)

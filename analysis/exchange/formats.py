@@ -1,4 +1,4 @@
-"""The formats that can be imported: what each is, how a file shows that it is one, who reads it."""
+"""The formats that can be imported, with their descriptions, detection and readers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _Reader = Callable[[Path, Path, bool], None]
 
 @dataclass(frozen=True)
 class Format:
-    """One format that `tracer import` knows."""
+    """A format that `tracer import` reads."""
 
     name: str
     doc: str
     shows: Callable[[bytes], bool]
-    """Whether the first bytes of a file plainly show that it is one."""
+    """Function that returns whether the first bytes of a file clearly show this format."""
     read: _Reader
-    """Makes the trace: (file, output, force)."""
+    """Function that makes the trace: (file, output, force)."""
 
 
 def _perf_script(path: Path, output: Path, force: bool) -> None:
@@ -104,13 +104,13 @@ FORMATS: dict[str, Format] = {
         ),
         Format(
             "blktrace",
-            "DEVICE.blktrace.0 (all CPUs beside it are taken), or output of blkparse",
+            "DEVICE.blktrace.0 (files of other CPUs beside it are read too), or output of blkparse",
             lambda head: head.startswith(_BLK_MAGIC) or _BLKPARSE_LINE.search(head) is not None,
             _blktrace,
         ),
         Format(
             "fio-iolog",
-            "what fio writes with write_iolog, versions 2 and 3",
+            "log of fio's option write_iolog, versions 2 and 3",
             lambda head: head.startswith((b"fio version 2 iolog", b"fio version 3 iolog")),
             _fio,
         ),
@@ -122,7 +122,7 @@ FORMATS: dict[str, Format] = {
         ),
         Format(
             "oracle-general",
-            "libCacheSim's oracleGeneral; never guessed, since it has no mark",
+            "libCacheSim's oracleGeneral; give --format, it cannot be detected",
             lambda head: False,
             _oracle_general,
         ),
@@ -137,14 +137,14 @@ FORMATS: dict[str, Format] = {
         ),
     )
 }
-"""By name."""
+"""The formats by name."""
 
 
 def import_file(source: Path, output: Path, name: str | None = None, force: bool = False) -> str:
-    """Make the trace `output` from a file; returns the format's name.
+    """Makes the trace `output` from a file; returns the format's name.
 
-    Without a name the format is guessed from the file's first bytes. Raises UsageError where it
-    is not known or cannot be guessed, BadTrace where the file is no such one.
+    Without a name the format is detected from the file's first bytes. Raises UsageError if it is
+    unknown or cannot be detected, BadTrace if the file is not of the format.
     """
     if name is not None and name not in FORMATS:
         raise UsageError(f"there is no format {name!r}", f"known: {', '.join(FORMATS)}")
@@ -154,15 +154,15 @@ def import_file(source: Path, output: Path, name: str | None = None, force: bool
 
 
 def guessed(source: Path) -> Format:
-    """The format that a file plainly is of; UsageError where that is none, or several."""
+    """Returns the format of a file by its first bytes. Raises UsageError if none or several fit."""
     head = _head(source)
     found = [one for one in FORMATS.values() if one.shows(head)]
     if not found and source.suffix == ".csv":
-        return FORMATS["csv"]  # which says what such a file has
+        return FORMATS["csv"]  # its reader reports the missing parts
     if len(found) != 1:
         raise UsageError(
-            f"what {source} is cannot be told from its begin",
-            f"say it with --format: {', '.join(FORMATS)}",
+            f"the format of {source} cannot be detected from its first bytes",
+            f"name it with --format: {', '.join(FORMATS)}",
         )
     return found[0]
 

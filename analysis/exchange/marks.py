@@ -1,7 +1,7 @@
-"""What a trace viewer draws: tracks, and slices, instants and counters on them.
+"""The elements of a trace viewer: tracks, and slices, instants and counters on them.
 
-Between the trace (`drawing.py`) and the formats of viewers (`perfetto.py`, `chrome.py`). Marks come
-in batches of arrays, so that memory stays flat whatever the length of a trace.
+They connect the trace (`drawing.py`) with the formats of viewers (`perfetto.py`, `chrome.py`).
+Marks come in batches of arrays, so that memory does not grow with the length of a trace.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 LATEST_NS = 1 << 62
-"""No time is later: what claims to be is damaged."""
+"""The latest valid time in ns: rows with later times are damaged."""
 
 
 class Kind(Enum):
-    """What a track is."""
+    """The kind of a track."""
 
     PROCESS = "process"
     THREAD = "thread"
     GROUP = "group"
-    """Has no marks itself: others lie below it."""
+    """A group: it has no marks itself, only tracks below it."""
     SLICES = "slices"
     COUNTER = "counter"
 
 
 @dataclass(frozen=True)
 class Track:
-    """One line of a viewer. Tracks of one name and parent are drawn as one where that is known."""
+    """A line of a viewer. Some viewers merge tracks with the same name and parent."""
 
     number: int
-    """From 1, in the order in which tracks are made."""
+    """Number of the track, from 1, in order of creation."""
     kind: Kind
     name: str
     parent: int | None = None
@@ -52,7 +52,7 @@ class Texts:
 
 
 class What(Enum):
-    """What a batch of marks is."""
+    """The kind of a batch of marks."""
 
     SLICES = "slices"
     INSTANTS = "instants"
@@ -69,18 +69,18 @@ class Marks:
     ts: NDArray[np.int64]
     name: Texts
     dur: NDArray[np.int64] | None = None
-    """Of slices, in ns."""
+    """Durations of slices, in ns."""
     value: NDArray[np.float64] | None = None
-    """Of counters."""
+    """Values of counters."""
     numbers: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = field(default_factory=dict)
-    """More about each: values, and which are there."""
+    """Named numbers of each mark: values, and a mask of those present."""
     texts: dict[str, Texts] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ts)
 
     def possible(self) -> Marks:
-        """Those whose times can be, and whose values are numbers."""
+        """Returns the marks with valid times and finite values."""
         kept = (self.ts >= 0) & (self.ts < LATEST_NS)
         if self.dur is not None:
             kept &= (self.dur >= 0) & (self.dur < LATEST_NS)
@@ -89,7 +89,7 @@ class Marks:
         return self if kept.all() else self.where(kept)
 
     def where(self, kept: NDArray[Any] | slice) -> Marks:
-        """Some of the marks: by a mask, by their places, or those in a row."""
+        """Returns some of the marks, by a mask, indexes or a slice."""
 
         def some(texts: Texts) -> Texts:
             return Texts(texts.codes[kept], texts.values)
@@ -108,25 +108,25 @@ class Marks:
 
 
 def same(name: str, count: int) -> Texts:
-    """One text for all."""
+    """Returns the same text for all marks."""
     return Texts(np.zeros(count, np.int32), [name])
 
 
 def texts_of(column: pa.Array) -> Texts:
-    """A text column as codes and values; bytes that are no UTF-8 are replaced."""
+    """Returns a text column as codes and values; bytes that are not UTF-8 are replaced."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
     return Texts(codes, readable(encoded.dictionary))
 
 
 def readable(values: pa.Array) -> list[str]:
-    """Texts as str; bytes that are no UTF-8 are replaced, nulls are empty."""
+    """Returns texts as str; bytes that are not UTF-8 are replaced, nulls become empty."""
     raw = values.cast(pa.binary()) if not pa.types.is_null(values.type) else values
     return [(value or b"").decode("utf-8", "replace") for value in raw.to_pylist()]
 
 
 def numbers_of(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """An integer column as values (bits of an unsigned one) and which are there."""
+    """Returns an integer column as values (unsigned ones by their bits) and a mask of non-nulls."""
     there = column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_uint64(column.type):
         values = column.fill_null(0).to_numpy(zero_copy_only=False).view(np.int64)

@@ -1,9 +1,9 @@
 """Import of block traces as Microsoft Research Cambridge published them (SNIA IOTTA).
 
-CSV without a head: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime. Timestamp is a
-Windows filetime (units of 100 ns since 1601) of when the request was issued, ResponseTime is in
+CSV without a header: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime. Timestamp is a
+Windows filetime (units of 100 ns since 1601) of the request's issue, ResponseTime is in
 the same units, Offset and Size are bytes. A row becomes bio_queue and issue at its timestamp and
-complete when it had its response.
+complete at the time of its response.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _BLOCK_BYTES = 4 << 20
 
 
 def import_msr(path: Path, output: Path, force: bool = False) -> int:
-    """Make the trace `output` from such a CSV; returns its rows. Times are ns from the first.
+    """Makes the trace `output` from such a CSV; returns its rows. Times are ns from the first.
 
-    Raises BadTrace, with the row, for what cannot be. Rows may be out of order by what a block of
-    4 MiB holds.
+    Raises BadTrace, with the row, for invalid values. Rows may be out of order within a block of
+    4 MiB.
     """
     source = Source(FORMAT, path.name, clock="wall clock of the source, from its first row")
     source.notes.append("bios, queueing and processes are not in this format: a request is a bio")
@@ -75,7 +75,8 @@ def import_msr(path: Path, output: Path, force: bool = False) -> int:
         except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError) as error:
             line = " ".join(str(error).split())[:200]
             raise BadTrace(
-                f"{path} is no CSV with columns {','.join(COLUMNS)}: {line}", "mend the file"
+                f"{path} is not a CSV file with columns {','.join(COLUMNS)}: {line}",
+                "mend the file",
             ) from None
         if not rows:
             raise BadTrace(f"{path} has no rows", "give a file with at least one request")
@@ -86,7 +87,7 @@ def import_msr(path: Path, output: Path, force: bool = False) -> int:
 
 
 def _check(path: Path, batch: pa.RecordBatch, before: int) -> None:
-    """Refuse rows that cannot be."""
+    """Raises BadTrace for impossible rows."""
 
     def refuse(bad: pa.Array, what: str) -> None:
         row = pc.index(bad, True).as_py()
@@ -94,16 +95,18 @@ def _check(path: Path, batch: pa.RecordBatch, before: int) -> None:
             raise BadTrace(f"{path}, row {before + row + 1}: {what}", "mend the file")
 
     for name in COLUMNS:
-        refuse(pc.is_null(batch.column(name)), f"no {name}")
+        refuse(pc.is_null(batch.column(name)), f"{name} is empty")
     ticks, response = batch.column("Timestamp"), batch.column("ResponseTime")
-    refuse(pc.or_(pc.less(ticks, 0), pc.greater(ticks, _MOST_TICKS)), "a time that cannot be")
+    refuse(pc.or_(pc.less(ticks, 0), pc.greater(ticks, _MOST_TICKS)), "an invalid time")
     refuse(
         pc.or_(pc.less(response, 0), pc.greater(response, _MOST_RESPONSE)),
-        "a response time that cannot be",
+        "an invalid response time",
     )
     kind = pc.utf8_lower(batch.column("Type"))
-    refuse(pc.invert(pc.is_in(kind, pa.array(["read", "write"]))), "a Type that is not Read, Write")
-    refuse(pc.greater(batch.column("Size"), _unsigned(MOST_BYTES)), "more than 4 GiB at once")
+    refuse(
+        pc.invert(pc.is_in(kind, pa.array(["read", "write"]))), "a Type other than Read or Write"
+    )
+    refuse(pc.greater(batch.column("Size"), _unsigned(MOST_BYTES)), "a request of more than 4 GiB")
     refuse(pc.greater(batch.column("Offset"), _unsigned(1 << 63)), "an offset beyond any disk")
 
 

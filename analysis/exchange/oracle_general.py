@@ -1,7 +1,7 @@
 """Import of libCacheSim's oracleGeneral: accesses of a cache, 24 bytes each.
 
 A record is time (uint32, seconds), object (uint64), size (uint32, bytes) and the number of the
-object's next access (int64, -1: none), little-endian, without a head. An object is a unit of the
+object's next access (int64, -1: none), little-endian, without a header. An object is a unit of the
 cache: it becomes one page, whose number is the object's.
 """
 
@@ -24,21 +24,21 @@ RECORD = np.dtype([("time", "<u4"), ("object", "<u8"), ("size", "<u4"), ("next",
 DEVICE = "0:1"
 _SECTORS = 4096 // SECTOR_BYTES
 _MOST_PAGE = np.uint64((1 << 61) - 1)
-"""Sectors of a page beyond do not fit in 64 bits; of such an object the low bits count."""
+"""Limit of object numbers: sectors of later pages do not fit in 64 bits; low bits are used."""
 _AT_ONCE = 1 << 17
 
 
 def import_oracle_general(path: Path, output: Path, force: bool = False) -> int:
-    """Make the trace `output` from such a file; returns its accesses.
+    """Makes the trace `output` from such a file; returns the number of accesses.
 
-    All are taken as writes, as the what-if of a write buffer needs it: the format does not tell.
-    Raises BadTrace for a file that is empty, is no whole number of records and holds what cannot
-    be, or whose times go back.
+    The format does not distinguish reads from writes. Every access becomes a write, as simulations
+    of a write buffer need. Raises BadTrace for a file that is empty, has invalid values, or whose
+    times go back.
     """
     source = Source(FORMAT, path.name, clock="seconds of the source")
     source.notes += [
-        "the format does not tell reads from writes: every access is taken as a write",
-        "an object is one page, whatever its size; its number is the page's",
+        "the format does not distinguish reads from writes: every access becomes a write",
+        "an object becomes one page of any size; its number is the page's number",
     ]
     rows, first, last = 0, 0, 0
     with opened(path) as file, ImportedTrace(output, source, force) as trace:
@@ -52,7 +52,7 @@ def import_oracle_general(path: Path, output: Path, force: bool = False) -> int:
             back = np.flatnonzero(np.diff(times, prepend=last // 10**9 if rows else times[0]) < 0)
             if len(back) or (found["next"] < -1).any():
                 row = int(back[0]) if len(back) else int(np.flatnonzero(found["next"] < -1)[0])
-                what = "time goes back" if len(back) else "a next access that cannot be"
+                what = "time goes back" if len(back) else "an invalid next access"
                 raise BadTrace(f"{path}, access {rows + row + 1}: {what}", "is it oracleGeneral?")
             pages = found["object"] & _MOST_PAGE
             if (found["object"] > _MOST_PAGE).any():
@@ -77,7 +77,7 @@ def import_oracle_general(path: Path, output: Path, force: bool = False) -> int:
             )
             rows += n
         if not rows:
-            raise BadTrace(f"{path} holds no access", "is it oracleGeneral, and not compressed?")
+            raise BadTrace(f"{path} has no access", "is it oracleGeneral, and not compressed?")
         if torn:
             source.notes.append(f"the file is cut off within a record: {torn} bytes are left out")
         trace.finish(first, last)

@@ -1,10 +1,10 @@
 """A trace as Perfetto's protobuf, which ui.perfetto.dev opens.
 
-Each TracePacket stands alone, so that a trace of any length is written in pieces, and memory is
-flat: what is held is one piece's packets, and the names that have numbers. A name goes once and is
-a number from then on; when too many bytes of names are held the numbering begins anew, which
-Perfetto calls clearing a sequence's incremental state. The clock is
-CLOCK_MONOTONIC, Perfetto's builtin clock 3. Field numbers: protos/perfetto/trace in its sources.
+Each TracePacket is independent, so a trace of any length is written in pieces, and memory does not
+grow: it has the packets of one piece, and the numbered names. A name is written once; later packets
+use its number. If the names take too many bytes, the numbering starts again (Perfetto calls this
+clearing a sequence's incremental state). The clock is CLOCK_MONOTONIC, Perfetto's builtin clock 3.
+Field numbers: protos/perfetto/trace in its sources.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _CLEARED = 1
 _CATEGORIES, _NAMES, _NOTE_NAMES, _STRINGS = 1, 2, 3, 29
 """Fields of InternedData."""
 MOST_MARKS = 1 << 13
-"""A piece: so many marks are packets at a time."""
+"""Number of marks in a piece, encoded at a time."""
 MOST_NAMES, MOST_NAMES_BYTES = 1 << 16, 4 << 20
-"""Names that have numbers, and their bytes, when the numbering begins anew with the next piece."""
+"""The most numbered names, and their bytes; beyond, the next piece starts the numbering again."""
 MOST_DECLARED_BYTES = 1 << 20
-"""Of names in one packet, give or take the last of them."""
+"""Bytes of names in one packet; the last name may exceed it."""
 _MOST_TEXT = 4096
 _KINDS = {
     What.SLICES: perfetto_events.SLICES,
@@ -42,7 +42,7 @@ _KINDS = {
 
 
 class PerfettoWriter:
-    """Writes tracks and marks as they come."""
+    """A writer of tracks and marks, in the order in which they arrive."""
 
     def __init__(self, out: BinaryIO, start_ns: int, realtime_offset_ns: int | None) -> None:
         self._out = out
@@ -63,13 +63,13 @@ class PerfettoWriter:
         self._out.write(message(_PACKET, *parts, number(_SEQUENCE_ID, perfetto_events.SEQUENCE)))
 
     def _begin(self) -> None:
-        """Begin numbering names anew."""
+        """Starts the numbering of names again."""
         self._known.clear()
         self._known_bytes = 0
         self._packet(number(_FLAGS, _CLEARED), message(_DEFAULTS, number(58, CLOCK_MONOTONIC)))
 
     def track(self, track: Track) -> None:
-        """Declare a track."""
+        """Declares a track."""
         parts = [number(1, track.number)]
         name = track.name[:_MOST_TEXT]
         if track.kind is Kind.PROCESS:
@@ -87,7 +87,7 @@ class PerfettoWriter:
         self._packet(message(_DESCRIPTOR, *parts))
 
     def marks(self, marks: Marks) -> None:
-        """Add marks."""
+        """Adds marks."""
         for begin in range(0, len(marks), MOST_MARKS):
             self._piece(marks.where(slice(begin, begin + MOST_MARKS)))
 
@@ -123,7 +123,7 @@ class PerfettoWriter:
         self._out.write(self._room[:size].data)
 
     def _numbers(self, field: int, texts: Texts) -> NDArray[np.int64]:
-        """The number of each mark's text, 0 where it has none; only texts in use are declared."""
+        """Returns the number of each mark's text, 0 for none; declares only texts in use."""
         of_code = np.zeros(len(texts.values) + 1, np.int64)
         for code in np.unique(texts.codes).tolist():
             if code >= 0 and texts.values[code]:
@@ -144,7 +144,7 @@ class PerfettoWriter:
         return found
 
     def _declare(self) -> None:
-        """Write the names that have got numbers, before the marks that have them."""
+        """Writes the newly numbered names, before the marks that use them."""
         if self._declared:
             names = message(_INTERNED, *self._declared)
             self._packet(names, number(_FLAGS, perfetto_events.NEEDS_STATE))
@@ -152,11 +152,11 @@ class PerfettoWriter:
         self._declared_bytes = 0
 
     def close(self) -> None:
-        """Nothing is left to write."""
+        """Writes nothing: all packets are already written."""
 
 
 def _stacked(rows: Sequence[NDArray[Any]], count: int, kind: type) -> NDArray[Any]:
-    """Rows of notes as one array, also where there are none."""
+    """Returns rows of notes as one array, also if there are no rows."""
     if not rows:
         return np.zeros((0, count), kind)
     return np.ascontiguousarray(np.stack(rows).astype(kind))

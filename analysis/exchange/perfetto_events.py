@@ -1,8 +1,8 @@
-"""Marks into Perfetto's track events, by a compiled loop.
+"""Encoder of marks as Perfetto's track events, in a compiled loop.
 
 A packet has time, sequence, flags and a TrackEvent (protos/perfetto/trace/track_event/
 track_event.proto, trace_packet.proto). Names are numbers that were declared before. Lengths of
-packets and events take two bytes, whatever they are: an overlong varint, which every reader takes.
+packets and events always take two bytes: an overlong varint, which every reader accepts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from probes.compiled import compiled
 SLICES, INSTANTS, COUNTERS = 0, 1, 2
 SEQUENCE = 1
 NEEDS_STATE = 2
-"""SEQ_NEEDS_INCREMENTAL_STATE: the numbers of names are those of the packets before."""
+"""SEQ_NEEDS_INCREMENTAL_STATE: earlier packets declare the numbers of names."""
 
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _FIXED_BYTES = 80
@@ -25,7 +25,7 @@ _NOTE_BYTES = 32
 
 
 def most_bytes(marks: int, notes: int) -> int:
-    """Room that so many marks need, each with so many notes."""
+    """Returns the most bytes that this many marks need, each with this many notes."""
     return marks * (2 * _FIXED_BYTES + notes * _NOTE_BYTES)
 
 
@@ -44,7 +44,7 @@ def encode(
     texts: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> int:
-    """Put packets of marks into `out`, which has `most_bytes` of room; returns their bytes.
+    """Writes packets of marks into `out`, which has `most_bytes` of room; returns their bytes.
 
     `name` and `texts` (notes x marks; 0: none) are numbers of declared strings, `number_names` and
     `text_names` those of declared names of notes; `numbers` and `there` are notes x marks.

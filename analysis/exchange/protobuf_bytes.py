@@ -1,7 +1,7 @@
-"""Protocol-buffer messages byte by byte: the few kinds of fields that we write.
+"""Encoders of protocol-buffer fields, of the few kinds that we write.
 
-Source: protobuf's "Encoding" page. Events go by compiled loops (`perfetto_events.py`); this is for
-what is written once.
+Source: protobuf's "Encoding" page. Compiled loops encode events (`perfetto_events.py`); these
+functions encode parts that are written once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ _VARINT, _LENGTH = 0, 2
 
 
 def varint(value: int) -> bytes:
-    """A number as a varint; a negative one as its 64 bits."""
+    """Returns a number as a varint; a negative one as its 64 bits."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -21,16 +21,16 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """An integer, enum or bool field."""
+    """Returns an integer, enum or bool field."""
     return varint(field << 3 | _VARINT) + varint(value)
 
 
 def message(field: int, *parts: bytes) -> bytes:
-    """A message field of these fields."""
+    """Returns a message field with these fields."""
     body = b"".join(parts)
     return varint(field << 3 | _LENGTH) + varint(len(body)) + body
 
 
 def text(field: int, value: str) -> bytes:
-    """A string field; what is no Unicode (a lone surrogate) becomes a question mark."""
+    """Returns a string field; a lone surrogate becomes a question mark."""
     return message(field, value.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Bounded reading of files that anybody may have made."""
+"""Bounded reading of untrusted files."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from probes.errors import BadTrace, PermissionMissing
 from tracer.store.files import open_regular
 
 MOST_TEXT = 64 << 20
-"""No part of a file that is read as a whole is longer than that."""
+"""The most bytes of a part of a file that is read as a whole."""
 
 
 def opened(path: Path) -> BinaryIO:
-    """A regular file opened for reading; BadTrace or PermissionMissing where it cannot be."""
+    """Opens a regular file for reading. Raises BadTrace or PermissionMissing if it cannot."""
     try:
         return open_regular(path, follow=True)
     except PermissionError:
         raise PermissionMissing(
-            f"{path} may not be read by this user", "run as its owner, or as root"
+            f"{path} cannot be read by this user", "run as its owner, or as root"
         ) from None
     except FileNotFoundError:
         raise BadTrace(f"there is no file {path}", "check its name") from None
     except OSError as error:
         raise BadTrace(f"{path} cannot be read: {error.strerror}", "check its name") from None
     except ValueError:
-        raise BadTrace(f"{path} is no regular file", "give a file") from None
+        raise BadTrace(f"{path} is not a regular file", "give a file") from None
 
 
 class Reader:
-    """Little-endian numbers and strings of a file, each checked against what is there."""
+    """A reader of little-endian numbers and strings of a file, which checks every length."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,17 +51,17 @@ class Reader:
         self.file.close()
 
     def cut(self, what: str) -> BadTrace:
-        """The error that the file ends, or makes no sense, at this part."""
+        """Returns the error for a file that ends, or is invalid, at this part."""
         return BadTrace(f"{self.path} is cut off or damaged: {what}", "copy it again")
 
     def seek(self, offset: int, what: str) -> None:
-        """Go on reading there."""
+        """Moves to this offset."""
         if not 0 <= offset <= self.size:
             raise self.cut(what)
         self.file.seek(offset)
 
     def take(self, count: int, what: str) -> bytes:
-        """So many bytes."""
+        """Returns the next `count` bytes."""
         if count > min(MOST_TEXT, self.size):
             raise self.cut(what)
         data = self.file.read(count)
@@ -71,21 +71,21 @@ class Reader:
 
 
 class Fields:
-    """Little-endian numbers and strings of bytes in memory, each checked against their end."""
+    """A reader of little-endian numbers and strings in memory, which checks every length."""
 
     def __init__(self, data: bytes, error: Any) -> None:
-        """`error` makes the exception for what does not fit, of its name."""
+        """Sets `error`, which makes the exception for a part that does not fit, from its name."""
         self._data = data
         self._error = error
         self.at = 0
 
     @property
     def left(self) -> int:
-        """Bytes not yet read."""
+        """The number of bytes not yet read."""
         return len(self._data) - self.at
 
     def take(self, count: int, what: str) -> bytes:
-        """So many bytes."""
+        """Returns the next `count` bytes."""
         if count > self.left:
             raise self._error(what)
         found = self._data[self.at : self.at + count]
@@ -93,13 +93,13 @@ class Fields:
         return found
 
     def number(self, size: int, what: str) -> int:
-        """An unsigned number of 1, 2, 4 or 8 bytes."""
+        """Returns an unsigned number of 1, 2, 4 or 8 bytes."""
         form = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}[size]
         value: int = struct.unpack(form, self.take(size, what))[0]
         return value
 
     def string(self, what: str) -> bytes:
-        """The bytes before the next NUL, which is passed."""
+        """Returns the bytes before the next NUL, and skips the NUL."""
         end = self._data.find(b"\0", self.at)
         if end < 0:
             raise self._error(what)
@@ -109,5 +109,5 @@ class Fields:
 
 
 def text(raw: bytes) -> str:
-    """Bytes as text: what is no UTF-8 is shown as \\xNN."""
+    """Returns bytes as text; bytes that are not UTF-8 become \\xNN."""
     return raw.decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""The tables of a trace, and what is derived of them, as a folder of CSV or Parquet files."""
+"""Export of the tables of a trace and of derived tables, as a folder of CSV or Parquet files."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ VIEWS: dict[str, tuple[str, Callable[[Trace], str], str]] = {
     "flushes": ("block", flushes, "ts"),
     "steps": ("phases", steps, "start"),
 }
-"""Derived tables: the table that each needs, what makes it, and its column of time."""
+"""Derived tables: the table that each needs, the function that makes it, its time column."""
 
 _FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")
-"""What a spreadsheet takes for the beginning of a formula, the full-width forms, too."""
+"""Characters with which a formula begins in a spreadsheet, with their full-width forms."""
 
 TIME = {"phases": ("start", "end"), "loss": ("from", "to"), "syscalls": ("ts", "dur_ns")}
-"""Columns of time of the tables where it is not `ts` alone."""
+"""Time columns of the tables that have more, or others, than `ts`."""
 
 
 def write_tables(trace: Trace, folder: Path, format: str, window: Window | None) -> dict[str, int]:
-    """Write each table that the trace has to FOLDER/TABLE.csv or .parquet; returns their rows.
+    """Writes each table of the trace to FOLDER/TABLE.csv or .parquet; returns their rows.
 
-    Rows that lie in the window at least in part; tables without a time whole.
-    Texts of Parquet stand as they were recorded but for bytes that are no UTF-8. In a CSV one that
-    a spreadsheet would take for a formula has an apostrophe before it, so that it is a text there
-    (OWASP, CSV Injection).
+    Writes rows that overlap the window; tables without times are written whole. In Parquet, texts
+    are unchanged except for bytes that are not UTF-8. In CSV, a text that a spreadsheet would take
+    for a formula gets an apostrophe before it (OWASP, CSV Injection).
     """
     rows = {}
     for name in trace.tables:
@@ -127,5 +126,5 @@ def _plain(batch: pa.RecordBatch, shown: Callable[[str], str]) -> pa.RecordBatch
 
 
 def inert(value: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
+    """Returns a text that no spreadsheet takes for a formula."""
     return f"'{value}" if value.startswith(_FORMULA) else value

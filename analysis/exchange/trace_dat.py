@@ -1,8 +1,8 @@
 """Import of trace.dat, the file of `trace-cmd record`: ring-buffer pages and event formats.
 
-Formats: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5). A file is a head (event formats, names of
-threads) and the pages of each CPU, in version 7 compressed in chunks where it says so. Pages go
-as they are to the decoder of our own recordings.
+Formats: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5). A file has a header (event formats, names of
+threads) and the pages of each CPU, which version 7 may compress in chunks. The decoder of our own
+recordings reads the pages unchanged.
 """
 
 from __future__ import annotations
@@ -33,26 +33,28 @@ FORMAT = "trace-cmd"
 _MOST_CHUNK = 64 << 20
 _COPY = 4 << 20
 _MOST_RATIO, _SMALL = 200, 64 << 20
-"""The pages of a file are no more than that many times as long, or no more than this."""
+"""Limits of decompressed pages: a multiple of the file's size, and a number of bytes."""
 _NANOSECONDS = ("local", "global", "mono", "mono_raw", "boot", "tai", "perf")
 
 
 def import_trace_dat(path: Path, output: Path, force: bool = False) -> Manifest:
-    """Make the trace `output` from a trace.dat of version 6 or 7.
+    """Makes the trace `output` from a trace.dat of version 6 or 7.
 
-    Raises BadTrace where it is none, of a big-endian machine, compressed by what is not known
-    here, or has no event of our tables. A file that is cut off within its pages gives what is
-    there.
+    Raises BadTrace if it is not a trace.dat, is of a big-endian machine, has an unknown
+    compression, or has no event of our tables. A file that is cut off within its pages is read as
+    far as it goes.
     """
     source = Source(FORMAT, path.name)
     with Reader(path) as reader, ForeignRecording(output, source, force) as recording:
         if reader.file.read(len(MAGIC)) != MAGIC:
-            raise BadTrace(f"{path} is no trace.dat", "give the file that trace-cmd record wrote")
+            raise BadTrace(
+                f"{path} is not a trace.dat", "give the file that trace-cmd record wrote"
+            )
         version = c_string(reader)
         order, longs, _ = struct.unpack("<BBI", reader.take(6, "its head"))
         if order != 0 or longs not in (4, 8):
             raise BadTrace(
-                f"{path} is of a big-endian machine", "convert it there: trace-cmd report"
+                f"{path} comes from a big-endian machine", "convert it there: trace-cmd report"
             )
         if version == b"6":
             found = version6(reader)
@@ -61,7 +63,7 @@ def import_trace_dat(path: Path, output: Path, force: bool = False) -> Manifest:
             found, decompress = version7(reader)
         else:
             raise BadTrace(
-                f"{path} is a trace.dat of version {text(version[:20])}; 6 and 7 are known",
+                f"{path} is a trace.dat of version {text(version[:20])}; 6 and 7 are supported",
                 "convert it: trace-cmd convert --file-version 7",
             )
         return _pages(reader, found, decompress, recording, source)
@@ -74,7 +76,7 @@ def _pages(
     recording: ForeignRecording,
     source: Source,
 ) -> Manifest:
-    page_bytes(found.header_page)  # which says where it makes no sense
+    page_bytes(found.header_page)  # its error names the invalid part
     first: int | None = None
     stats: dict[str, dict[str, int]] = {}
     budget = _Budget(max(_SMALL, _MOST_RATIO * reader.size) if decompress else reader.size)
@@ -94,11 +96,13 @@ def _pages(
     if found.clock == "mono":
         source.clock = "mono"
     elif found.clock not in _NANOSECONDS:
-        source.notes.append(f"times are of the clock {source.clock}, which need not count ns")
+        source.notes.append(f"times come from the clock {source.clock}, whose unit need not be ns")
     if found.shift_ns:
-        source.notes.append(f"trace-cmd report adds {found.shift_ns} to the times; this does not")
+        source.notes.append(
+            f"trace-cmd report adds {found.shift_ns} ns to the times; this import does not"
+        )
     source.notes.append(
-        "which process a thread is of is known of those made while it was recorded; of others"
+        "processes are known only for threads created during the recording; for other threads"
         " the number of the process is the thread's"
     )
     return recording.finish(
@@ -113,7 +117,7 @@ def _pages(
 
 @dataclass
 class _Budget:
-    """How many bytes of pages may still come."""
+    """The bytes of pages that may still be read."""
 
     left: int
 
@@ -126,7 +130,7 @@ def _copy(
     source: Source,
     budget: _Budget,
 ) -> int | None:
-    """The pages of one CPU into a raw stream; the time of the first, None without any."""
+    """Copies one CPU's pages to a raw stream; returns the time of the first (None: no page)."""
     first: int | None = None
 
     def write(data: bytes) -> None:
@@ -135,7 +139,7 @@ def _copy(
             first = struct.unpack("<q", data[:8])[0]
         budget.left -= len(data)
         if budget.left < 0:
-            raise reader.cut("it says that it holds more pages than can be")
+            raise reader.cut("it declares more pages than is possible")
         file.write(data)
 
     def cut_off() -> None:

@@ -1,7 +1,7 @@
-"""The head of a trace.dat: event formats, names of threads, and where the pages lie.
+"""The header of a trace.dat: event formats, names of threads, and the places of the pages.
 
-Of version 6 it is the file's begin, of version 7 sections that options point to, which may be
-compressed. Formats: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5).
+Version 6 has it at the beginning of the file; version 7 has it in sections that options point to,
+which may be compressed. Formats: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from probes.limits import CPU_LIMIT
 
 _MOST_EVENTS = 1 << 16
 _MOST_CPUS = 1 << 14
-"""In all instances together."""
+"""Limit for all instances together."""
 _MOST_OPTIONS = 1 << 14
 _MOST_OPTION = _MOST_HEADER_PAGE = 1 << 16
 _MOST_FORMAT = 1 << 18
 _MOST_NAMES = 1 << 20
-"""The kernel keeps 32,768 names at the most (PID_MAX_DEFAULT), in lines of 25 bytes."""
+"""Limit of names: the kernel keeps at most 32,768 (PID_MAX_DEFAULT), in lines of 25 bytes."""
 _COMPRESSED = 1
 _SECTION = struct.Struct("<HH4xQ")
-"""Id, flags, size. The manual says that the size has 4 bytes; in the files it has 8."""
+"""Layout: id, flags, size. The manual gives 4 bytes for the size; the files have 8."""
 _DONE, _CPUSTAT, _BUFFER, _TRACECLOCK, _UNAME, _OFFSET, _TSC2NSEC = 0, 2, 3, 4, 5, 7, 14
 _HEADER_INFO, _EVENT_FORMATS, _CMDLINES = 16, 18, 21
 _TOLD = (_CPUSTAT, _TRACECLOCK, _UNAME, _OFFSET, _TSC2NSEC)
@@ -39,7 +39,7 @@ _WANTED = {event.name for probe in PROBES.values() for event in probe.events}
 
 @dataclass
 class CpuPages:
-    """Where one CPU's pages lie."""
+    """The place of one CPU's pages in the file."""
 
     cpu: int
     offset: int
@@ -50,7 +50,7 @@ class CpuPages:
 
 @dataclass
 class DatHead:
-    """What a trace.dat says of itself."""
+    """The contents of a trace.dat's header."""
 
     header_page: str = ""
     formats: dict[str, str] = field(default_factory=dict)
@@ -62,10 +62,10 @@ class DatHead:
     stats: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
     """The kernel's counters, by instance and CPU."""
     counted: str = ""
-    """The instance that the next counters are of."""
+    """The instance of the next counters."""
     cpus: list[CpuPages] = field(default_factory=list)
     options: int = 0
-    """How many there were."""
+    """The number of instances."""
 
 
 def c_string(reader: Reader) -> bytes:
@@ -117,12 +117,12 @@ def version6(reader: Reader) -> DatHead:
         kind = take(10, "its options")
     if kind != b"flyrecord\0":
         raise BadTrace(
-            f"{reader.path} holds text, no pages", "import the text: trace-cmd report > FILE"
+            f"{reader.path} contains text, not pages", "import the text: trace-cmd report > FILE"
         )
     for cpu in range(cpus):
         found.cpus.append(CpuPages(cpu, number(8, "CPU data"), number(8, "CPU data")))
     _bounded(reader, cpus * (1 + len(buffers)), _MOST_CPUS, "CPUs")
-    for fields in buffers:  # instances; their pages are listed where the option points to
+    for fields in buffers:  # an instance; the option points to the list of its pages
         offset = fields.number(8, "a buffer")
         name = text(fields.string("a buffer"))
         reader.seek(offset, "a buffer")
@@ -179,7 +179,7 @@ def version7(reader: Reader) -> tuple[DatHead, Decompress | None]:
 
 
 class _Sections:
-    """What sections hold: each is read once, and together they are no more than MOST_TEXT."""
+    """A reader of sections: each is read once, and together they have at most MOST_TEXT bytes."""
 
     def __init__(self, reader: Reader, decompress: Decompress | None) -> None:
         self._reader = reader
@@ -188,7 +188,7 @@ class _Sections:
         self._left = MOST_TEXT
 
     def read(self, offset: int, kind: int) -> Fields:
-        """The contents of the section at `offset`, which must be of this kind."""
+        """Returns the contents of the section at `offset`, which must be of this kind."""
         reader = self._reader
         if offset in self._seen:
             raise reader.cut("a section follows itself")
@@ -196,13 +196,13 @@ class _Sections:
         reader.seek(offset, "a section")
         identity, flags, size = _SECTION.unpack(reader.take(_SECTION.size, "a section"))
         if identity != kind:
-            raise reader.cut("a section is another than it should be")
+            raise reader.cut("a section is of the wrong kind")
         packed = size
         if flags & _COMPRESSED:
             packed, size = struct.unpack("<II", reader.take(8, "a section"))
         self._left -= size
         if self._left < 0:
-            raise reader.cut("sections of more than can be")
+            raise reader.cut("sections are too large")
         data = reader.take(packed, "a section")
         if flags & _COMPRESSED:
             if self._decompress is None:
@@ -212,7 +212,7 @@ class _Sections:
 
 
 def _add_buffer(reader: Reader, found: DatHead, data: bytes) -> None:
-    """An instance: its pages by CPU."""
+    """Adds an instance: its pages by CPU."""
     fields = Fields(data, reader.cut)
     section = fields.number(8, "a buffer")
     name = text(fields.string("a buffer"))
@@ -235,7 +235,7 @@ def _decompressor(reader: Reader, name: str) -> Decompress | None:
     def checked(packed: bytes, plain: int) -> bytes:
         try:
             if name == "zlib":
-                # To zlib no bytes at most are as many as there may be.
+                # For zlib, a limit of 0 bytes means no limit.
                 data = zlib.decompressobj().decompress(packed, max(1, plain))
             else:
                 import pyarrow as pa
@@ -251,7 +251,7 @@ def _decompressor(reader: Reader, name: str) -> Decompress | None:
         return None
     if name not in ("zlib", "zstd"):
         raise BadTrace(
-            f"{reader.path} is compressed by {name[:20]}; zlib and zstd are known",
+            f"{reader.path} is compressed by {name[:20]}; zlib and zstd are supported",
             "convert it: trace-cmd convert --compression none",
         )
     return checked
@@ -276,7 +276,7 @@ def _add_format(reader: Reader, found: DatHead, system: str, data: bytes) -> Non
 
 
 def _add_threads(found: DatHead, data: bytes) -> None:
-    """Lines of `saved_cmdlines`: a thread's number and its name."""
+    """Adds lines of `saved_cmdlines`: a thread's number and its name."""
     for line in text(data.rstrip(b"\0")).splitlines():
         number, _, name = line.strip().partition(" ")
         if number.isdecimal() and len(number) < 8:

@@ -1,4 +1,4 @@
-"""Tracks by what they are of, and lanes for slices that overlap."""
+"""Tracks by their subjects, and lanes for slices that overlap."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from analysis.exchange.marks import Kind, Track
 
 _MOST_LANES = 256
-"""What overlaps more than that is drawn on the last lane."""
+"""The most lanes; slices that would need more are drawn on the last."""
 
 
 @dataclass
 class Tracks:
-    """Tracks made so far, by what they are of; those not yet handed out wait in `new`."""
+    """The tracks made so far, by their subjects; those not yet returned are in `new`."""
 
     names: dict[int, str]
     new: list[Track] = field(default_factory=list)
     _made: dict[Any, int] = field(default_factory=dict)
 
     def track(self, kind: Kind, key: Any, name: str, **more: Any) -> int:
-        """The number of the track of this key."""
+        """Returns the number of the track with this key; makes it if it is new."""
         number = self._made.get(key)
         if number is None:
             number = self._made[key] = len(self._made) + 1
@@ -30,7 +30,7 @@ class Tracks:
         return number
 
     def thread(self, pid: int | None, tid: int) -> int:
-        """The track of a thread, and of its process."""
+        """Returns the track of a thread; makes it and that of its process if they are new."""
         process = pid if pid is not None and pid >= 0 else max(tid, 0)
         name = self.names.get(process, "")
         self.track(Kind.PROCESS, ("process", process), name, pid=process)
@@ -39,23 +39,23 @@ class Tracks:
         return self.track(Kind.THREAD, key, self.names.get(tid, ""), pid=process, tid=tid)
 
     def of_thread(self, pid: int | None, tid: int, name: str) -> int:
-        """A track below a thread's."""
+        """Returns a track below a thread's track."""
         parent = self.thread(pid, tid)
         return self.track(Kind.SLICES, (name, parent), name, parent=parent)
 
     def of_device(self, dev: str, name: str, lane: int = 0) -> int:
-        """A track below a block device's."""
+        """Returns a track below a block device's track."""
         parent = self.track(Kind.GROUP, ("device", dev), f"block device {dev}")
         return self.track(Kind.SLICES, (name, parent, lane), name, parent=parent)
 
     def taken(self) -> Iterator[Track]:
-        """Tracks to hand out before the marks on them."""
+        """Yields the new tracks, which must come before the marks on them."""
         yield from self.new
         self.new.clear()
 
 
 def nested(lanes: list[list[int]], start: int, stop: int) -> int:
-    """The first lane on which a slice lies within, or behind, those that came before it."""
+    """Returns the first lane on which a slice lies within, or after, the earlier slices."""
     for number, ends in enumerate(lanes):
         while ends and ends[-1] <= start:
             ends.pop()
@@ -67,7 +67,7 @@ def nested(lanes: list[list[int]], start: int, stop: int) -> int:
 
 
 class Lanes:
-    """Lanes on which slices do not overlap; slices come by their begin."""
+    """Lanes on which slices do not overlap; slices arrive in order of their start."""
 
     def __init__(self) -> None:
         self._busy: list[tuple[int, int]] = []
@@ -75,7 +75,7 @@ class Lanes:
         self._made = 0
 
     def lane(self, start: int, stop: int) -> int:
-        """The lane of a slice."""
+        """Returns the lane of a slice."""
         while self._busy and self._busy[0][0] <= start:
             heapq.heappush(self._free, heapq.heappop(self._busy)[1])
         if self._free:

@@ -1,1 +1,1 @@
-"""What the runs of a study say of the papers' claims."""
+"""The runs of a study, held against the papers' claims."""

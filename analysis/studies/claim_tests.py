@@ -1,4 +1,4 @@
-"""How each claim of the papers is tested: what is computed of the runs, and its bounds."""
+"""The test of each claim of the papers: the values computed from the runs, and their bounds."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _Compute = Callable[[pd.DataFrame], Values]
 
 @dataclass(frozen=True)
 class Test:
-    """How a claim is judged: what is computed of the runs, and between which bounds it holds."""
+    """The test of a claim: values computed from the runs, and the bounds between which it holds."""
 
     measured: str
     compute: _Compute
     least: float = -np.inf
     most: float = np.inf
     why: str = ""
-    """The column of `runs` that says why a measure is missing."""
+    """Name of the column of `runs` with the reason why a measure is missing."""
     beside: Test | None = None
-    """Another part of the claim, which counts where it was measured, too."""
+    """A second part of the claim; it counts if it was measured."""
 
 
 _Where = dict[str, object]
@@ -35,11 +35,11 @@ _Where = dict[str, object]
 
 
 class UnmeasuredError(Exception):
-    """What is to be computed was not measured; the text says why."""
+    """Raised if a measure that the test needs was not measured; the text says why."""
 
 
 def _are(runs: pd.DataFrame, factors: _Where) -> pd.DataFrame:
-    """The runs with these factors, and without limits unless they are asked for."""
+    """Returns the runs with these factors; runs with limits only if the factors ask for them."""
     for name, value in {**UNLIMITED, **factors}.items():
         if name not in runs:
             continue
@@ -48,7 +48,7 @@ def _are(runs: pd.DataFrame, factors: _Where) -> pd.DataFrame:
 
 
 def _pairs(runs: pd.DataFrame, measure: str, of: _Where, to: _Where) -> tuple[Values, Values]:
-    """A measure of runs that differ in these factors alone, side by side."""
+    """Returns a measure in pairs of runs that differ in these factors only."""
     same = [name for name in FACTORS if name in runs and name not in of]
     pairs = _are(runs, of).merge(_are(runs, to), on=same, suffixes=("", " to"))
     return (
@@ -73,7 +73,7 @@ def _difference(measure: str, of: _Where, to: _Where) -> _Compute:
 
 
 def _level(measure: str, where: str | None) -> _Compute:
-    """A measure as it is, of the trainings in one place or in all."""
+    """Makes a test of the plain measure of the trainings in one place (None: in all places)."""
 
     def compute(runs: pd.DataFrame) -> Values:
         own = _are(runs, {"mode": "train", **({"where": where} if where else {})})
@@ -83,7 +83,7 @@ def _level(measure: str, where: str | None) -> _Compute:
 
 
 def _quotient(above: str, below: str, **factors: object) -> _Compute:
-    """One measure over another of the same training."""
+    """Makes a test of the ratio of two measures of the same training."""
 
     def compute(runs: pd.DataFrame) -> Values:
         own = _are(runs, {"mode": "train", **factors})
@@ -93,7 +93,7 @@ def _quotient(above: str, below: str, **factors: object) -> _Compute:
 
 
 def _saved_beyond_the_stall(runs: pd.DataFrame) -> Values:
-    """Of a step's time with one worker, the share that four save less the share that was stall."""
+    """Returns the share of a step's time that four workers save over one, minus that of stall."""
     own = runs[runs["mode"] == "train"]
     four, one = _pairs(own, "train_step_mean_ms", {"workers": 4}, {"workers": 1})
     _, stall = _pairs(own, "train_stall_share", {"workers": 4}, {"workers": 1})
@@ -101,7 +101,7 @@ def _saved_beyond_the_stall(runs: pd.DataFrame) -> Values:
 
 
 def _inference_against_training(runs: pd.DataFrame) -> Values:
-    """By model: what a container adds to an inference's compute time, less that of a training."""
+    """Returns, by model, a container's compute overhead in inference minus that in training."""
 
     def overheads(mode: str, measure: str) -> pd.Series[float]:
         own = runs[runs["mode"] == mode]
@@ -116,10 +116,11 @@ def _inference_against_training(runs: pd.DataFrame) -> Values:
 
 
 def _saving_left(runs: pd.DataFrame) -> Values:
-    """By repeat: of the stall that the machine's disk saves over a hard disk's, the share left.
+    """Returns, by repeat, the share of the stall saved by a faster disk that remains with caching.
 
-    All of it is of the first epoch, from the dropped cache, without workers; what is left is of the
-    later epochs with four. Summed over the models, since some have no stall to save.
+    The whole saving (hard disk minus the machine's disk) is that of the first epoch, from the
+    dropped cache, without workers. The remaining saving is that of the later epochs with four
+    workers. Both are summed over the models, because some models have no stall to save.
     """
 
     def saved(measure: str, workers: int) -> pd.Series[float]:
@@ -138,10 +139,10 @@ def _saving_left(runs: pd.DataFrame) -> Values:
 
 
 def _slowdown_of_containers(runs: pd.DataFrame) -> Values:
-    """By mode of less CPU speed, model and repeat: a container's slowdown less the host's.
+    """Returns a container's slowdown minus the host's, by mode of less CPU speed, model and repeat.
 
-    Slowdown: the mean compute time of a step over that in the default mode. The mean, since a
-    quota holds up few steps, and those for long.
+    The slowdown is the mean compute time of a step over that in the default mode. It uses the
+    mean, because a quota delays few steps, but delays them for long.
     """
     train = runs[runs["mode"] == "train"]
     found = []
@@ -159,7 +160,7 @@ def _slowdown(runs: pd.DataFrame, mode: str, where: _Where) -> float:
 
 
 def _of_less_cpu_speed(runs: pd.DataFrame) -> list[str]:
-    """Power modes that differ from the default one in the CPUs' frequency or quota alone."""
+    """Returns the power modes that differ from the default in CPU frequency or quota only."""
     known = [name for name in SETTINGS if name in runs]
     modes = runs.groupby("power_mode")[known].first()
     if DEFAULT_MODE not in modes.index:
@@ -171,7 +172,7 @@ def _of_less_cpu_speed(runs: pd.DataFrame) -> list[str]:
 
 
 def _default_beaten(runs: pd.DataFrame) -> Values:
-    """By repeat: 1 where some job's default power mode is off its Pareto front, else 0."""
+    """Returns, by repeat, 1 if some job's default power mode is off its Pareto front, else 0."""
     found = []
     for _, repeat in runs.groupby("repeat"):
         modes = mode_table(repeat)
@@ -184,7 +185,7 @@ def _default_beaten(runs: pd.DataFrame) -> Values:
 
 
 def _well_predicted(runs: pd.DataFrame) -> Values:
-    """By job and power mode that was not learned from: 1 where its epoch time was foretold."""
+    """Returns, by job and unprofiled power mode, 1 if its epoch time was predicted well, else 0."""
     found = power_modes(runs)
     if found is None:
         return np.empty(0)
@@ -245,13 +246,17 @@ TESTS = {
         "% of faults by the ten most frequent causes",
         _level("top_causes_percent", "1"),
         least=31.3,
-        beside=Test("% by the most frequent", _level("top_cause_percent", "1"), least=6.2),
+        beside=Test(
+            "% of faults by the most frequent cause", _level("top_cause_percent", "1"), least=6.2
+        ),
     ),
     "P9": Test(
         "share of sync among write-backs",
         _level("writebacks_sync", "1"),
         most=0.008,
-        beside=Test("share of periodic", _level("writebacks_periodic", "1"), least=0.5),
+        beside=Test(
+            "share of periodic among write-backs", _level("writebacks_periodic", "1"), least=0.5
+        ),
     ),
     "P10": Test(
         "background's share, 4 containers - 1",
@@ -263,9 +268,17 @@ TESTS = {
         _level("hot_share_growth", "1"),
         least=0.0,
     ),
-    # The paper gives no capacity. Without the final drain a large layer saves anything.
-    "P12": Test("most that a drained layer saves", _level("improvement", "1"), least=0.77),
-    "P13": Test("the same, 4 containers", _level("improvement", "4"), least=0.77),
+    # The paper gives no capacity. Without the final drain, a large layer can save any share.
+    "P12": Test(
+        "most that a flush layer saves, final drain included",
+        _level("improvement", "1"),
+        least=0.77,
+    ),
+    "P13": Test(
+        "most that a flush layer saves, final drain included, 4 containers",
+        _level("improvement", "4"),
+        least=0.77,
+    ),
     "C1": Test(
         "compute time of a step, container / host",
         _ratio("train_compute_ms", _CONTAINER, _HOST),
@@ -325,7 +338,7 @@ TESTS = {
         most=0.5,
     ),
     "J3": Test(
-        "share of a step saved by 4 workers, less the share that was stall with 1",
+        "share of a step saved by 4 workers, minus the share that was stall with 1",
         _saved_beyond_the_stall,
         most=0.05,
     ),
@@ -351,13 +364,13 @@ TESTS = {
         f"predicted epoch times within {_SMALL_ERROR_PERCENT} %", _well_predicted, least=31 / 40
     ),
     "J9": Test(
-        "share of a training's energy that the idle machine would have taken",
+        "share of a training's energy that the idle machine would have used",
         _level("baseload_share", None),
         least=0.5,
         why="baseload_share_why",
     ),
 }
-"""By claim. Bounds are the claim's own; where it gives a range, the end that is easier to reach.
-"Do not differ much" is 0.8 to 1.25, as the usual test of equivalence has it; "sharply" is by half,
-"little" 5 %, a "small" error of a prediction 10 %, "not always" in more repeats than not, "a large
-part" and "dominate" a half."""
+"""The tests by claim. The bounds are the claim's own; of a range, the end that is easier to reach.
+"Do not differ much" is 0.8 to 1.25, as in the usual test of equivalence; "sharply" is by half,
+"little" is 5 %, a "small" error of a prediction is 10 %, "not always" is in more than half of the
+repeats, "a large part" and "dominate" are a half."""

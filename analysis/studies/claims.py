@@ -1,9 +1,9 @@
 """The papers' claims held against the runs of a study: a value, its interval, a verdict.
 
-A verdict is computed. `agrees`: the whole interval is where the claim has it. `differs`: the whole
-interval is where it does not. `undecided`: some of both, the runs do not tell. `not measured`: why
-not. Intervals are Student's, 95 %, of the mean over models and repeats; where two places are
-compared, over pairs of the same model and repeat.
+A verdict is computed. `agrees`: the whole interval lies within the claim's bounds. `differs`: the
+whole interval lies outside them. `undecided`: the interval crosses a bound. `not measured`: there
+is no value, and the verdict says why. Intervals are Student's, 95 %, of the mean over models and
+repeats; if two places are compared, over pairs of the same model and repeat.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not 
 
 _REFERENCE = Path(__file__).with_name("reference") / "claims.csv"
 _LEVEL = 0.975
-"""Of each of the two sides."""
+"""Probability in each of the two tails."""
 _LEAST = 2
-"""Fewer values have no interval."""
+"""The fewest values that have an interval."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, as `reference/claims.csv` has it."""
+    """A claim of a paper: a row of `reference/claims.csv`."""
 
     id: str
     seed: str
@@ -40,7 +40,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the runs say of a claim. Nulls: not measured. `values`: how many the interval is of."""
+    """The verdict on a claim. Nulls: not measured. `values`: how many values the interval has."""
 
     id: str
     claim: str
@@ -55,7 +55,7 @@ class Verdict:
 
 
 def claims() -> dict[str, Claim]:
-    """Every claim, by id."""
+    """Returns every claim, by id."""
     with _REFERENCE.open(newline="") as file:
         return {
             row["id"]: Claim(row["id"], row["seed"], row["where"], row["claim"], row["paper_value"])
@@ -64,9 +64,9 @@ def claims() -> dict[str, Claim]:
 
 
 def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
-    """A verdict on each claim (of one paper).
+    """Returns a verdict on each claim, of all papers or of one.
 
-    `runs` has a row a run that was done: its factors (model, where, mode, repeat, ...) and its
+    `runs` has one row per finished run: its factors (model, where, mode, repeat, ...) and its
     measures (`analysis.studies.measures`).
     """
     return [
@@ -117,7 +117,7 @@ def _within(test: Test, low: float, high: float) -> tuple[str, str]:
 
 
 def _both(one: str, other: str) -> str:
-    """A claim of two parts holds where both do; a part that was not measured says nothing."""
+    """Returns the verdict of a claim of two parts: both must hold; unmeasured parts are ignored."""
     if UNMEASURED in (one, other):
         return one if other == UNMEASURED else other
     return next(v for v in (DIFFERS, UNDECIDED, AGREES) if v in (one, other))
@@ -128,17 +128,17 @@ def _said(verdict: Verdict) -> str:
 
 
 def _why_none(test: Test, runs: pd.DataFrame, compared: int) -> str:
-    """As the traces say why a measure is missing; else whether there were runs to compare."""
+    """Returns the traces' reason for a missing measure, or whether there were runs to compare."""
     told = runs[test.why].dropna().astype(str).tolist() if test.why in runs else []
     if told:
         return str(max(told, key=told.count))
     if compared:
-        return "its runs recorded nothing of the kind, or too little"
+        return "its runs recorded no such events, or too few"
     return "this study has no runs for it"
 
 
 def interval(values: Values) -> tuple[float, float, float]:
-    """The mean and its 95 % interval by Student's t, for as few values as repeats are."""
+    """Returns the mean and its 95 % interval by Student's t, which suits few repeats."""
     mean = float(values.mean())
     error = values.std(ddof=1) / np.sqrt(len(values))
     half = float(stats.t.ppf(_LEVEL, len(values) - 1) * error)

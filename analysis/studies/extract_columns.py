@@ -1,4 +1,4 @@
-"""The columns of every extract and the kinds of their values, by which a kept one is checked."""
+"""The columns of every extract and the kinds of their values; kept extracts are checked by them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analysis.studies.facts import Count, Long, Number, Text, Whole
 from tracer.store.checked import STRICT, Listed
 
 _T, _N, _W, _B = Long | None, Number | None, Whole, bool
-"""A text or null, a number or null, a whole number, a truth."""
+"""The kinds: text or null, number or null, integer, boolean."""
 
 _SPREAD = ("mean_s", "std_s", "min_s", "p50_s", "p90_s", "p99_s", "max_s")
 
@@ -55,7 +55,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "improvement_with_drain": Number,
     },
 }  # fmt: skip
-"""By the names of `analysis.studies.extracts.MAKERS`."""
+"""The columns by extract, named as in `analysis.studies.extracts.MAKERS`."""
 
 
 class Facts(TypedDict):
@@ -83,7 +83,7 @@ class _Missing(TypedDict):
 
 @cache
 def kept_kind() -> Any:
-    """The class of extracts.json: a version, the facts, and each table or why it is not there."""
+    """Returns the class of extracts.json: a version, the facts, each table or why it is missing."""
     typed: Any = TypedDict
     tables = {name: _table(name, columns) | _Missing for name, columns in COLUMNS.items()}
     kind = typed("Kept", {"version": int, "facts": Facts, "tables": typed("Tables", tables)})

@@ -1,7 +1,7 @@
-"""What tables and figures need of each run: small frames of its trace, kept beside it.
+"""The extracts of each run: small frames of its trace for tables and figures, kept beside it.
 
-Reading a trace takes seconds to minutes, reading them again takes none, and a study's tables can
-still be made when its traces have been thrown away.
+Reading a trace takes seconds to minutes; reading its extracts takes almost no time. A study's
+tables can still be made after its traces have been deleted.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from tracer.store.trace import Trace, dump
 
 FILE = "extracts.json"
 VERSION = 3
-"""Of what is extracted and how: extracts of another version are made anew."""
+"""Version of the extracts' contents: extracts of another version are made again."""
 
 MOST_BYTES = 128 << 20
-"""The most bytes of all extracts of a study."""
+"""The most bytes that all extracts of a study may have."""
 _MAX_BYTES = 8 << 20
 _MOST_ROWS = 500_000
-"""The most rows of all extracts of a study: of a run there are some hundreds."""
+"""The most rows that all extracts of a study may have; one run has some hundreds."""
 _MOST_CAUSES = 200
 
 
 @dataclass(frozen=True)
 class Extracts:
-    """The extracts of every run that was done.
+    """The extracts of every finished run.
 
-    `frames`: by the names of `MAKERS`, each with the columns id and the factors before its own;
-    workers, batch_size and epochs as the jobs had them, where the study left them to the model.
-    `energy` has baseload_w, too, the power of the idle machine (null: not recorded).
-    `why`: why an extract has no row of any run. `facts`: a row a run, about its machine and what
-    its trace lost. `left_out`: ids of runs whose extracts cannot be read, and why.
+    `frames`: frames by the names of `MAKERS`. Each has the columns id and the factors before its
+    own. If the study left workers, batch_size and epochs to the model, they are those that the jobs
+    used. `energy` also has baseload_w, the power of the idle machine (null: not recorded).
+    `why`: why an extract has no rows. `facts`: one row per run, about its machine and the losses of
+    its trace. `left_out`: ids of runs whose extracts cannot be read, and why.
     """
 
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Extracts:
 
 
 def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
-    """The extracts of the runs of a study's folder; `runs` as `read_runs` gives them."""
+    """Returns the extracts of the runs in a study's folder; `runs` comes from `read_runs`."""
     factors = ["id", *(name for name in FACTORS if name in runs)]
 
     told, kept = Budget(), Budget(MOST_BYTES)
@@ -94,9 +94,11 @@ def gathered(
     runs: Iterable[tuple[dict[str, Any], dict[str, Any] | str]],
     baseload: Callable[[], float | None],
 ) -> Extracts:
-    """The extracts of several runs, each its id and factors, and what `of_trace` gave or why not.
+    """Returns the extracts of several runs as one.
 
-    `baseload` gives the power of the idle machine in W, asked where there is energy.
+    Each run is given as its id and factors, and the result of `of_trace` or the reason why there is
+    none. `baseload` returns the power of the idle machine in W; it is called only if a run has
+    energy.
     """
     frames: dict[str, list[pd.DataFrame]] = {name: [] for name in MAKERS}
     why: dict[str, Counter[str]] = {name: Counter() for name in MAKERS}
@@ -132,10 +134,10 @@ def gathered(
 
 
 def extract(folder: Path, dev: str | None = None, budget: Budget | None = None) -> dict[str, Any]:
-    """The extracts of the run in `folder`: `tables` by name, each columns and rows or `why` not.
+    """Returns the extracts of the run in `folder`: `tables` by name, columns and rows or `why`.
 
-    `dev` is the device of the run's own file system: others' write-backs are not its. Raises
-    TracerError where neither they nor the trace can be read.
+    `dev` is the device of the run's own file system; write-backs of other devices do not count.
+    Raises TracerError if neither kept extracts nor the trace can be read.
     """
     damage: BadTrace | None = None
     try:
@@ -153,9 +155,9 @@ def extract(folder: Path, dev: str | None = None, budget: Budget | None = None) 
 
 
 def keep_extracts(folder: Path, dev: str | None, trace: Trace) -> None:
-    """Make the extracts of the run in `folder` from its open trace, if there are none yet.
+    """Makes the extracts of the run in `folder` from its open trace, if there are none yet.
 
-    What keeps them from being made is for `extract` to say.
+    Raises nothing if they cannot be made: `extract` reports the reason later.
     """
     if not (folder / FILE).exists():
         with contextlib.suppress(BadTrace):
@@ -169,7 +171,7 @@ def _keep(folder: Path, made: dict[str, Any]) -> bytes:
 
 
 def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Any]:
-    """The extracts of a trace, and the facts about its machine, its time and its losses."""
+    """Returns the extracts of a trace, and the facts about its machine, its time and its losses."""
     tables: dict[str, Any] = {}
     for name, make in MAKERS.items():
         try:
@@ -184,7 +186,7 @@ def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Any]:
 
 
 def _empty(name: str, trace: Trace) -> str:
-    return why_none(trace) if name == "energy" else "nothing of the kind happened in the runs"
+    return why_none(trace) if name == "energy" else "the runs recorded no such events"
 
 
 def _facts(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -219,7 +221,7 @@ def _disk(disk: Any) -> str:
 
 
 def _counters(trace: Trace, dev: str | None) -> pd.DataFrame:
-    """What perf counted by role: per job of the jobs, in sum of the daemon; null: not counted."""
+    """Returns perf's counts by role: the mean per job, and the daemon's sum; null: not counted."""
     frame = counters(trace)
     roles = {
         str(one["name"]): "daemon" if one["role"] == "daemon" else "job"
@@ -257,4 +259,4 @@ MAKERS: dict[str, Callable[[Trace, str | None], pd.DataFrame]] = {
     "energy": _energy,
     "layer_curve": layer_curve,
 }
-"""Extracts by name: what is made of a trace, as the module that makes it says."""
+"""The functions that make each extract from a trace, by name."""

@@ -1,12 +1,12 @@
-"""The JSON of a study's folder: the classes that it is checked against, and how it is read.
+"""The JSON files of a study's folder: their reader, and the classes that they are checked against.
 
-    study.json             what was declared
-    runs/ID/run.json       how the run went
-    runs/ID/measures.json  the measures of its trace, kept
-    runs/ID/extracts.json  the frames of its trace, kept
+    study.json             the declaration of the study
+    runs/ID/run.json       the outcome of the run
+    runs/ID/measures.json  the kept measures of its trace
+    runs/ID/extracts.json  the kept frames of its trace
 
-Whoever made the folder may mean harm. No link below it is followed, and its files are bounded, each
-of them and all together.
+The folder is not trusted. No link below it is followed, and the size of its files is bounded, each
+alone and all together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUN = "run.json"
 STUDY = "study.json"
 
 MOST_RUNS = 10_000
-"""The most folders of runs: as many as the runner makes of one study."""
+"""The most folders of runs: the runner makes no more for one study."""
 MOST_BYTES = 64 << 20
 """The most bytes of all files of one kind that a report reads: ten thousand of six kilobytes."""
 _MOST_STUDY_BYTES = 16 << 20
@@ -75,7 +75,7 @@ class ModeSettings(TypedDict, total=False):
 
 
 class ModeFacts(TypedDict, total=False):
-    """A power mode: its name, its settings, and what set them."""
+    """A power mode: its name, its settings, and the tool that set each."""
 
     name: Text
     settings: ModeSettings
@@ -129,7 +129,7 @@ class RunFacts(TypedDict, total=False):
 
 @with_config(STRICT)
 class StudyFacts(TypedDict, total=False):
-    """study.json. Only the number of its `runs` is of interest here."""
+    """The contents of study.json. Only the number of its `runs` is used here."""
 
     name: Text
     about: Long | None
@@ -139,20 +139,20 @@ class StudyFacts(TypedDict, total=False):
 
 
 NEEDED = ("model", "where", "mode")
-"""The factors without which a run that was done cannot be compared to any other."""
+"""The factors that every finished run needs to be compared with another."""
 
 
 class Budget:
-    """The bytes that may still be read of the files of one kind."""
+    """The bytes that may still be read from files of one kind."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
         self._left = most
 
     def read(self, path: Path, kind: Any, limit: int, parts: int = MOST_PARTS) -> Any:
-        """The JSON in a file as a value of this kind; None where there is no file.
+        """Returns the JSON in a file as a value of this kind; None if there is no file.
 
-        Raises BadTrace where it is no regular file, of another kind, or too much.
+        Raises BadTrace if it is not a regular file, holds another kind of value, or is too large.
         """
         try:
             data = read_bounded(path, min(limit, self._left))
@@ -170,13 +170,13 @@ class Budget:
 
 
 def read_study(folder: Path) -> StudyFacts | None:
-    """What was declared; None where the folder is no study's. Raises BadTrace."""
+    """Returns a study's declaration; None if the folder has none. Raises BadTrace if damaged."""
     found: StudyFacts | None = Budget().read(folder / STUDY, StudyFacts, _MOST_STUDY_BYTES)
     return found
 
 
 def read_run(place: Path, budget: Budget | None = None) -> RunFacts | None:
-    """How the run in this folder went; None where it has not ended. Raises BadTrace."""
+    """Returns the outcome of the run in this folder; None if it has not ended. Raises BadTrace."""
     found: RunFacts | None = (budget or Budget()).read(
         place / RUN, RunFacts, _MOST_RUN_BYTES, _MOST_RUN_PARTS
     )
@@ -187,9 +187,9 @@ def read_run(place: Path, budget: Budget | None = None) -> RunFacts | None:
 
 @contextlib.contextmanager
 def held(place: Path) -> Iterator[Path]:
-    """A path by which this very folder is reached, whatever its name becomes.
+    """Yields a path that keeps pointing to this folder even if it is renamed or replaced.
 
-    Raises BadTrace where it is a link, or no folder.
+    Raises BadTrace if it is a link, or not a folder.
     """
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -204,10 +204,10 @@ def held(place: Path) -> Iterator[Path]:
 
 
 def keep(place: Path, name: str, data: bytes) -> None:
-    """Write a file into the folder of a run, so that it need not be made again.
+    """Writes a file into the folder of a run, so that it need not be made again.
 
-    Nothing is written into a folder of another user, or behind a link: its owner could lead astray
-    what is written there. Who cannot keep the data makes it again the next time.
+    Writes nothing into a folder of another user, or through a link: the owner could redirect the
+    write. If the data cannot be kept, it is made again the next time.
     """
     with as_invoking_user(), held(place) as folder, contextlib.suppress(OSError):
         user = invoking_user()

@@ -1,4 +1,4 @@
-"""What a flush layer of any capacity would save of a run, by seed 001's own model."""
+"""The saving by a flush layer of any capacity, by the model of Park & Bahn 2023."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tracer.store.trace import Trace
 
 _MOST_ROWS = 120
 _curves: WeakKeyDictionary[Trace, dict[str | None, pd.DataFrame]] = WeakKeyDictionary()
-"""Of traces that are still there, by device: a run's measures and its extracts ask for one."""
+"""Curves of live traces, by device: a run's measures and its extracts use the same curve."""
 
 
 def run_writebacks(trace: Trace, dev: str | None, identity: Identity = Identity.BLOCK) -> Accesses:
-    """The page write-backs of a run: all to its own disk `dev`; without one the targets'."""
+    """Returns a run's page write-backs: all to its disk `dev`, or the targets' if it has none."""
     devices = None if dev is None else [dev]
     return page_writebacks(trace, devices, identity, all_writers=dev is not None)
 
 
 def layer_curve(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """The improvement by an LRU layer (`pcm-paper` before `hdd-paper`) of every capacity.
+    """Returns the improvement by an LRU layer (`pcm-paper` before `hdd-paper`), by capacity.
 
     Columns: identity (block or file: what makes a page the same), capacity_pages, capacity_share
     (of the distinct pages written), improvement (without the final drain), improvement_with_drain.
-    A row for some 120 capacities of each identity, among them the least that reaches each number of
-    the paper's Figure 6. `dev` is a disk of the run's own: everybody's write-backs to it count,
-    journal and metadata among them. Without it those of the trace's targets count. None: no rows.
+    Has a row for about 120 capacities of each identity, among them the least that reaches each
+    number of the paper's Figure 6. `dev` is the run's own disk: all write-backs to it count, with
+    journal and metadata. Without `dev`, those of the trace's targets count. May have no rows.
     """
     kept = _curves.setdefault(trace, {})
     if dev not in kept:

@@ -1,4 +1,4 @@
-"""What a trace is of: what ran, where, and which repeat of it, as a study's run or the trace tells.
+"""The identity of a trace: the job, its place and its repeat, from a study's run or the trace.
 
 A run of a study has it in `run.json` beside its trace. Of any other trace its manifest tells: its
 targets are containers or none, and a command line has a model, a seed, workers and the like.
@@ -22,7 +22,7 @@ from tracer.store.names import escaped
 from tracer.store.trace import Trace
 
 OF_A_STUDY = "run.trace"
-"""What the trace of a study's run is called."""
+"""Name of the trace of a study's run."""
 
 HOST = "host"
 TRAIN, INFER = "train", "infer"
@@ -35,12 +35,12 @@ _PLACE_OF_JOBS = frozenset({"target"})
 
 @dataclass(frozen=True)
 class Identity:
-    """What a trace is of.
+    """The identity of a trace.
 
-    `id`: what to call it. `factors`: model, where (host, or how many containers), mode (train or
-    infer), repeat, and what else is known, by the names of `analysis.studies.runs.FACTORS`. `dev`:
-    the device of the run's own file system; None: not known, so all count. `of_study`: it is a run
-    of one. `work`: what it does, in words; "" where nothing tells.
+    `id`: its name. `factors`: model, where (host, or the number of containers), mode (train or
+    infer), repeat, and other known factors, named as in `analysis.studies.runs.FACTORS`. `dev`:
+    the device of the run's own file system; None: not known, so all devices count. `of_study`: it
+    is a run of a study. `work`: the job in words; "" if not known.
     """
 
     id: str
@@ -51,12 +51,12 @@ class Identity:
 
     @property
     def where(self) -> str:
-        """host, or how many containers."""
+        """The place: host, or the number of containers."""
         return str(self.factors["where"])
 
 
 def identity(trace: Trace) -> Identity:
-    """What this trace is of."""
+    """Returns the identity of this trace."""
     folder = trace.folder.resolve()
     facts = None
     if folder.name == OF_A_STUDY:
@@ -99,7 +99,7 @@ def _of_manifest(folder: Path, manifest: Manifest) -> Identity:
 
 
 def recording(manifest: Manifest) -> tuple[object, ...] | None:
-    """What two copies of one recording have in common; None: it is not known."""
+    """Returns a key that copies of one recording share; None: not known."""
     recorder, clock = manifest["recorder"], manifest["clock"]
     if recorder.get("pid") is None:
         return None
@@ -107,7 +107,7 @@ def recording(manifest: Manifest) -> tuple[object, ...] | None:
 
 
 def is_container(target: TargetFacts) -> bool:
-    """Whether a target is a container."""
+    """Returns whether a target is a container."""
     return target["kind"] == "container" or "container" in target
 
 
@@ -131,7 +131,7 @@ def _after(command: Sequence[str], option: str) -> str | None:
 
 
 def _work(command: Sequence[str]) -> str:
-    """A command line without what tells its repeat and where it writes."""
+    """Returns a command line without its repeat and its output paths."""
     words = []
     skip = False
     for word in command:

@@ -1,6 +1,6 @@
-"""What one run comes to: the numbers that claims are about, each from the trace of the run.
+"""The measures of one run: the numbers that the claims are about, each from the run's trace.
 
-Where several containers run at once, what is of the jobs is per container.
+If several containers run at once, measures of the jobs are per container.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tracer.store.trace import Trace
 
 FILE = "measures.json"
 VERSION = 6
-"""Of what is measured and how: measures of another version are made anew."""
+"""Version of the measures: measures of another version are computed again."""
 
 _OF_CLIENTS = {
     "latency_p50_ms": "latency_ms.p50",
@@ -62,12 +62,13 @@ def measure(
     budget: Budget | None = None,
     also: Callable[[Trace], None] | None = None,
 ) -> dict[str, Value]:
-    """Return the measures of the run in `folder`, kept beside its trace. None: not measured there.
+    """Returns the measures of the run in `folder` and keeps them beside its trace.
 
-    A measure whose name ends in _why is a text: why another is not there.
+    A measure is None if it was not measured. One whose name ends in _why is a text: the reason why
+    another measure is missing.
 
-    `dev` is the device of the run's own file system: others' write-backs are not its. `also` gets
-    the trace if it has to be opened: what two look at in turn is worked out once.
+    `dev` is the device of the run's own file system; write-backs of other devices do not count.
+    `also` receives the trace if it has to be opened, so that shared results are computed once.
     """
     damage: BadTrace | None = None
     try:
@@ -89,7 +90,7 @@ def measure(
 
 
 def _known(told: dict[str, Value]) -> dict[str, Value]:
-    """The measures that are ours, each of its kind. Raises BadTrace for another kind."""
+    """Returns the measures with a known name. Raises BadTrace if one is of another kind."""
     found: dict[str, Value] = {}
     for name in itertools.chain.from_iterable(_MAKERS):
         value = told.get(name)
@@ -102,9 +103,9 @@ def _known(told: dict[str, Value]) -> dict[str, Value]:
 def of_trace(
     trace: Trace, dev: str | None = None, only: Collection[str] | None = None
 ) -> dict[str, Value]:
-    """The measures of a trace, by name; of what is written, that on `dev`, or on all devices.
+    """Returns the measures of a trace, by name; writes count on `dev`, or on all devices.
 
-    `only`: those that are asked for, and what is made along with them; None: all.
+    `only`: the measures wanted; others computed with them are returned, too. None: all.
     """
     found: dict[str, Value] = {}
     for names, make in _MAKERS.items():
@@ -119,7 +120,7 @@ def of_trace(
 
 
 def of_summaries(summaries: Sequence[Summary | None] | None) -> dict[str, Value]:
-    """What the clients of servers saw, from the summaries in run.json: the mean over the servers.
+    """Returns the latencies seen by servers' clients, from run.json: the mean over the servers.
 
     None: nothing was served.
     """
@@ -145,7 +146,7 @@ def _finite(value: Any) -> Value:
 
 
 def _jobs(trace: Trace) -> list[str]:
-    """Names of the targets that are jobs, not the daemon."""
+    """Returns the names of the targets that are jobs, not the daemon."""
     return [str(t["name"]) for t in trace.manifest["targets"] if t["role"] != "daemon"]
 
 
@@ -177,7 +178,7 @@ def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _cpu(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """CPU time by perf's task clock, in the place of cycles where there is no hardware counter."""
+    """Returns CPU time by perf's task clock, used instead of cycles without hardware counters."""
     trace.require("counters")
     used = trace.sql(
         "SELECT target, sum(value) / 1e9 AS s FROM counters"
@@ -201,7 +202,7 @@ def _memory(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _use(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Medians of what was sampled while the job trained, or inferred; CPU use is of all CPUs."""
+    """Returns medians of the samples during training or inference; CPU use is of all CPUs."""
     frame = usage(trace)
     medians = frame[frame["share"] == 0.5].groupby("name")["value"].mean()
     missing = trace.manifest.get("samples", {}).get("not_available", {})
@@ -215,7 +216,7 @@ def _use(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _energy(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Of all that tells of energy and is no part of another; none where nothing does."""
+    """Returns the energy of all sources that are not part of another; null without a source."""
     found = all_of(energy(trace))
     if found is None:
         return {"energy_j_why": why_none(trace)}
@@ -278,7 +279,7 @@ def _steps(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Of the first job, should there be several: they do the same."""
+    """Returns the epochs' measures of the first job; several jobs do the same work."""
     view = steps(trace)
     stalls = trace.sql(
         f"""
@@ -305,7 +306,7 @@ def _epochs(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _epoch_energy(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Energy of an epoch after the first: the mean power while they ran, times their mean time."""
+    """Returns the energy of an epoch after the first: their mean power times their mean time."""
     epochs = trace.sql(
         """
         SELECT min(start) AS since, max("end") AS until, avg("end" - start) / 1e9 AS s
@@ -326,7 +327,7 @@ def _epoch_energy(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _hot_pages(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """How much more of the write-backs goes to the hottest pages at the end than at the start."""
+    """Returns the hottest pages' share of write-backs in the last quarter minus the first."""
     accesses = run_writebacks(trace, dev)
     quarter = len(accesses) // 4
     if quarter == 0:
@@ -336,7 +337,7 @@ def _hot_pages(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _hot_share(pages: NDArray[np.int32]) -> float:
-    """Of page write-backs, the share of the 1 % of their pages that are written most, or of one."""
+    """Returns the share of write-backs on the 1 % of pages written most (at least one page)."""
     counts = np.sort(np.unique(pages, return_counts=True)[1])[::-1]
     return float(counts[: max(1, round(len(counts) * _HOTTEST))].sum() / len(pages))
 

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 
 def pareto_front(times: NDArray[np.float64], energies: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which points no other one beats: none is better in one and at least as good in the other.
+    """Returns a mask of the points that no other point beats.
 
-    As seed 002, section 5.6, draws it: from the least energy on, a point is on the front if its
-    time is less than that of all before. Points that are equal in both are on it together; one
-    with a value that is not a number is not.
+    A point beats another if it is better in one value and at least as good in the other. The front
+    is drawn as in Prashanthi et al. 2022, section 5.6: in order of energy, a point is on the front
+    if its time is less than that of all before. Equal points are on it together; a point with a
+    NaN is not on it.
     """
     known = np.isfinite(times) & np.isfinite(energies)
     found = np.zeros(len(times), dtype=bool)

@@ -1,4 +1,4 @@
-"""The power modes of a study: what an epoch took in each, what was predicted, the Pareto front."""
+"""The power modes of a study: measured and predicted epoch times, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _JOB = (
 
 @dataclass(frozen=True)
 class PowerModes:
-    """What was found of the power modes of a study.
+    """The results for the power modes of a study.
 
-    `modes` has a row a job and mode. Columns: job, power_mode, the settings that are known (cores,
+    `modes` has one row per job and mode. Columns: job, power_mode, the known settings (cores,
     cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), runs, epoch_s (mean of the epochs after the first,
-    then of the runs), energy_j (of such an epoch; null: not measured), profiled (one of those that
-    were learned from), predicted_s, error_percent (of it against epoch_s), predicted_energy_j,
-    on_front (of time and energy; null without energy).
+    then of the runs), energy_j (of such an epoch; null: not measured), profiled (true: the mode is
+    one of those that the prediction learned from), predicted_s, error_percent (of predicted_s
+    against epoch_s), predicted_energy_j, on_front (of time and energy; null without energy).
 
-    `jobs` has a row a job. Columns: job, mape (of the modes that were not learned from, in per
-    cent), unseen_mape (the same where the job had no part in the choice; null for a single job),
-    energy_mape, default_on_front. `set_by`: what set each setting. `missing`: what is not here,
-    and why.
+    `jobs` has one row per job. Columns: job, mape (in per cent, of the modes that are not
+    profiled), unseen_mape (the same error with modes chosen by the other jobs; null for a single
+    job), energy_mape, default_on_front. `set_by`: the tool that set each setting. `missing`: each
+    missing result, and why.
     """
 
     modes: pd.DataFrame
@@ -42,7 +42,7 @@ class PowerModes:
 
 
 def power_modes(runs: pd.DataFrame, count: int = PROFILED) -> PowerModes | None:
-    """The power modes of the runs of a study (`analysis.studies.runs`); None: it varies none."""
+    """Returns the results by power mode of a study's runs (`read_runs`); None: no mode varies."""
     modes = mode_table(runs)
     if modes.empty:
         return None
@@ -61,7 +61,7 @@ def power_modes(runs: pd.DataFrame, count: int = PROFILED) -> PowerModes | None:
 
 
 def mode_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row a job and mode, of the jobs that were trained in more than one: see PowerModes."""
+    """Returns a row per job and mode, for jobs trained in several modes: see PowerModes."""
     columns = ["job", "power_mode", "runs", "epoch_s", "energy_j"]
     if "power_mode" not in runs or "later_epoch_s" not in runs:
         return pd.DataFrame(columns=columns)
@@ -84,7 +84,7 @@ def mode_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def on_front(modes: pd.DataFrame) -> pd.Series[bool]:
-    """Which rows of a mode table are on the Pareto front of their job."""
+    """Returns whether each row of a mode table is on the Pareto front of its job."""
     found = pd.Series(False, modes.index)
     for _, own in modes.groupby("job"):
         times, energies = (own[name].to_numpy(np.float64) for name in ("epoch_s", "energy_j"))
@@ -93,18 +93,18 @@ def on_front(modes: pd.DataFrame) -> pd.Series[bool]:
 
 
 def why_no_energy(runs: pd.DataFrame) -> str:
-    """What the traces say of why there is no energy."""
+    """Returns the traces' reasons for missing energy."""
     known = runs[runs["later_epoch_s"].notna()]
     told = (
         known["epoch_energy_j_why"].dropna()
         if "epoch_energy_j_why" in known
         else pd.Series(dtype=object)
     )
-    return str(told.iloc[0]) if len(told) else "the runs do not tell why"
+    return str(told.iloc[0]) if len(told) else "the runs do not say why"
 
 
 def _jobs(runs: pd.DataFrame, factors: list[str]) -> pd.Series[str]:
-    """A name for each run's job: its model, and the factors in which the jobs differ."""
+    """Returns a name for each run's job: its model, and the factors in which the jobs differ."""
     told = [name for name in factors if name != "model" and runs[name].nunique(dropna=False) > 1]
     names = [
         " ".join([str(run["model"]), *(f"{name}={run[name]}" for name in told)])
@@ -121,7 +121,7 @@ def _set_by(runs: pd.DataFrame) -> dict[str, str]:
 
 
 def _predict_times(modes: pd.DataFrame, jobs: pd.DataFrame, count: int) -> list[str]:
-    """Add what is predicted to both frames; gives the modes that were learned from."""
+    """Adds the predictions to both frames; returns the modes that the prediction learned from."""
     known = [name for name in SETTINGS if name in modes and modes[name].notna().all()]
     settings = modes.groupby("power_mode")[known].first()
     times = modes.pivot(index="power_mode", columns="job", values="epoch_s")
@@ -139,7 +139,7 @@ def _predict_times(modes: pd.DataFrame, jobs: pd.DataFrame, count: int) -> list[
 
 
 def _unseen(times: pd.DataFrame, settings: pd.DataFrame, job: str, count: int) -> float | None:
-    """The error for a job by modes that were chosen by the others (section 5.7.2: VGG11)."""
+    """Returns a job's error with modes chosen by the other jobs (section 5.7.2: VGG11)."""
     others = times.drop(columns=job)
     if others.shape[1] == 0:
         return None

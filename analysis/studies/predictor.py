@@ -1,8 +1,8 @@
-"""Epoch time and energy of power modes, predicted from a few that were tried.
+"""Epoch time and energy of power modes, predicted from a few profiled modes.
 
-After seed 002, section 5.7. The text that we have of it has lost its formulas and numbers: that
-the regression is linear in cores, CPU, GPU and memory frequency is said in words, the constant
-term is scikit-learn's default.
+Source: Prashanthi et al. 2022, section 5.7. The available text of the paper lacks its formulas and
+numbers. It says in words that the regression is linear in cores, CPU, GPU and memory frequency; the
+constant term is scikit-learn's default.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from sklearn.linear_model import LinearRegression
 from probes.errors import UsageError
 
 PROFILED = 4
-"""So many modes are tried (seed 002, section 5.7.1)."""
+"""Number of modes that are profiled (Prashanthi et al. 2022, section 5.7.1)."""
 
 _MOST_SETS = 20_000
-"""Of more sets of modes so many are drawn, always the same ones."""
+"""The most sets of modes that are tried; of more sets, this many are drawn, always the same."""
 
 _NO_SPREAD = 1e-10
-"""Of the largest spread of a set of modes: a smaller one is rounding."""
+"""Share of the largest spread of a set of modes below which a spread is rounding."""
 
 _Values = NDArray[np.float64]
 
 
 def choose(times: pd.DataFrame, settings: pd.DataFrame, count: int = PROFILED) -> list[str]:
-    """The modes to try: those from which the others are predicted best.
+    """Returns the modes to profile: those that predict the other modes best.
 
-    As in section 5.7.1: of all sets of `count` modes that whose regressions have the least sum over
-    the jobs of the root mean square error of predicted times, here of the modes outside the set.
-    `times` has a row a mode and a column a job, in s an epoch; `settings` a row a mode. Modes
-    that a job lacks are left out. The choice knows the times that it is judged by: `predict` for a
-    job that had no part in it is the harder test. Raises UsageError for too few modes.
+    Of all sets of `count` modes, chooses the one with the least root mean square error of the
+    predicted times, summed over the jobs (section 5.7.1; here only modes outside the set count).
+    `times` has one row per mode and one column per job, in s per epoch; `settings` has one row per
+    mode. Modes that were not measured for every job are left out. The choice sees the times that it
+    is judged by, so `predict` for a job outside the choice is the harder test. Raises UsageError
+    for too few modes.
     """
     times = times.dropna()
     if len(times) <= count or count < 2:
@@ -51,11 +52,11 @@ def choose(times: pd.DataFrame, settings: pd.DataFrame, count: int = PROFILED) -
 
 
 def predict(measured: pd.Series[float], settings: pd.DataFrame) -> pd.Series[float]:
-    """Epoch time of every mode in `settings`, in s, by a regression on the modes in `measured`.
+    """Returns the epoch time of every mode in `settings`, in s, by regression on `measured`.
 
-    With no more modes than settings that vary there is more than one regression through all of
-    them; it is the one of least norm, each setting measured by its own spread. Raises UsageError
-    where fewer than two modes were measured.
+    If there are no more modes than settings that vary, several regressions fit exactly; the one of
+    least norm is taken, with each setting scaled by its own spread. Raises UsageError if fewer than
+    two modes were measured.
     """
     if len(measured) < 2:
         raise UsageError(f"{len(measured)} power modes were measured", "measure two or more")
@@ -68,10 +69,10 @@ def predict(measured: pd.Series[float], settings: pd.DataFrame) -> pd.Series[flo
 def predict_energy(
     learned: pd.DataFrame, wanted: pd.DataFrame, settings: list[str]
 ) -> pd.Series[float]:
-    """Energy of an epoch, in J, for every row of `wanted`.
+    """Returns the energy of an epoch, in J, for every row of `wanted`.
 
-    One regression for all jobs on the settings and the epoch time (section 5.7.1): learned from
-    measured times (`epoch_s`, `energy_j`), asked for by predicted ones (`predicted_s`).
+    One regression for all jobs uses the settings and the epoch time (section 5.7.1). It learns from
+    measured values (`epoch_s`, `energy_j`) and predicts from predicted times (`predicted_s`).
     """
     columns = [name for name in settings if learned[name].nunique() > 1]
     model = LinearRegression().fit(
@@ -82,12 +83,12 @@ def predict_energy(
 
 
 def mape(measured: pd.Series[float], predicted: pd.Series[float]) -> float:
-    """Mean absolute error, in per cent of what was measured."""
+    """Returns the mean absolute error, in per cent of the measured values."""
     return float((100 * (predicted - measured).abs() / measured).mean())
 
 
 def _features(settings: pd.DataFrame) -> _Values:
-    """The settings that vary, each over its spread, so that no unit weighs more than another."""
+    """Returns the settings that vary, each divided by its spread, so that units do not matter."""
     varying = settings.loc[:, settings.nunique() > 1]
     if varying.shape[1] == 0:
         raise UsageError("the power modes do not differ in any setting", "vary one")
@@ -96,7 +97,7 @@ def _features(settings: pd.DataFrame) -> _Values:
 
 
 def _sets(modes: int, count: int) -> NDArray[np.intp]:
-    """A row of places for each set of modes."""
+    """Returns a row of indexes for each set of modes."""
     if math.comb(modes, count) <= _MOST_SETS:
         return np.array(list(itertools.combinations(range(modes), count)))
     draw = random.Random(0)
@@ -104,9 +105,9 @@ def _sets(modes: int, count: int) -> NDArray[np.intp]:
 
 
 def _errors(features: _Values, measured: _Values, sets: NDArray[np.intp]) -> _Values:
-    """For each set of modes, the sum over jobs of the error outside it, in s.
+    """Returns the error outside each set of modes, in s, summed over the jobs.
 
-    The least squares that LinearRegression finds, of least norm, for all sets at once.
+    Solves the same least squares as LinearRegression, of least norm, for all sets at once.
     """
     inside, known = features[sets], measured[sets]
     center, level = inside.mean(axis=1, keepdims=True), known.mean(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The runs of a study, as the runner left them: their factors and measures in one frame."""
+"""The runs of a study: their factors and measures in one frame."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tracer.store.names import escaped, original
 from tracer.store.trace import Trace
 
 DEFAULT_MODE = "default"
-"""The power mode in which a study sets nothing."""
+"""The power mode in which a study changes no setting."""
 
 SETTINGS = ("cores", "cpu_mhz", "cpu_quota", "gpu_mhz", "memory_mhz")
-"""Of a power mode."""
+"""The settings of a power mode."""
 
 BASELOAD = "baseload.trace"
-"""Of the idle machine, in the study's folder, recorded by `tracer record --baseload`."""
+"""The trace of the idle machine in the study's folder, made with `tracer record --baseload`."""
 
 _NO_BASELOAD = (
     f"no baseload was recorded (tracer record --baseload -d 600 -o STUDY/{BASELOAD}, on the idle"
@@ -38,16 +38,16 @@ FACTORS = (
     "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",
     "memory", "seccomp", "cache", "medium", "rate", "requests", "power_mode", "repeat",
 )  # fmt: skip
-"""What runs can differ in, as `workloads/studies/study.py` declares it."""
+"""The factors in which runs can differ, as declared in `workloads/studies/study.py`."""
 
 UNLIMITED: dict[str, object] = {
     "cpus": None, "memory": None, "seccomp": True, "power_mode": DEFAULT_MODE,
 }  # fmt: skip
-"""The factors of a run that nothing holds back. None: not given."""
+"""The limits of a run that is not limited. None: not given."""
 
 
 class LeftOut(TypedDict):
-    """A run that no result is made of. `state`: failed, damaged, or not ended."""
+    """A run that is left out of all results. `state`: failed, damaged, or not ended."""
 
     id: str
     state: str
@@ -58,22 +58,24 @@ FAILED, DAMAGED, NOT_ENDED, NOT_BEGUN = "failed", "damaged", "not ended", "not b
 
 
 Also = Callable[[Path, str | None, Trace], None]
-"""Gets the folder of a run, the device of its file system, and its trace."""
+"""A function that receives the folder of a run, the device of its file system, and its trace."""
 
 
 def read_runs(
     folder: Path, also: Also | None = None
 ) -> tuple[StudyFacts, pd.DataFrame, list[LeftOut]]:
-    """What was declared, a row a run that was done, and the runs that are left out, with reasons.
+    """Returns the declaration, one row per finished run, and the runs left out, with reasons.
 
-    Columns: id, the factors (model, where, mode, repeat, ...), the measures. Of the power mode
-    its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and what set them
-    (power_mode_by). `also` gets each trace that has to be opened. Raises UsageError where the
-    folder is no study's, BadTrace where what was declared is damaged.
+    Columns: id, the factors (model, where, mode, repeat, ...), the measures. A power mode has its
+    name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and the tool that set them
+    (power_mode_by). `also` receives each trace that has to be opened. Raises UsageError if the
+    folder is not a study's, BadTrace if the declaration is damaged.
     """
     study = facts.read_study(folder)
     if study is None:
-        raise UsageError(f"{folder} is no study's folder", "make one: tracer study run quick")
+        raise UsageError(
+            f"{folder} is not the folder of a study", "make one: tracer study run quick"
+        )
     rows: list[dict[str, Any]] = []
     left_out: list[LeftOut] = []
     told, kept = Budget(), Budget()
@@ -105,10 +107,13 @@ def read_runs(
 
 
 def _places(folder: Path) -> list[Path]:
-    """The folders of the runs, by name. Raises BadTrace for a link, UsageError for too many."""
+    """Returns the runs' folders by name. Raises BadTrace for a link, UsageError for too many."""
     parent = folder / facts.RUNS
     if parent.is_symlink():
-        raise BadTrace(f"{parent} is a symbolic link", "a study's folder holds none: copy it again")
+        raise BadTrace(
+            f"{parent} is a symbolic link",
+            "a study's folder has no links: copy it again with its contents",
+        )
     try:
         with os.scandir(parent) as entries:
             names = [one.name for one in itertools.islice(entries, facts.MOST_RUNS + 1)]
@@ -122,17 +127,17 @@ def _places(folder: Path) -> list[Path]:
 
 
 def place_of(folder: Path, id: str) -> Path:
-    """The folder of the run that `read_runs` calls so."""
+    """Returns the folder of the run with this id in `read_runs`."""
     return folder / facts.RUNS / os.fsdecode(original(id))
 
 
 def name_of(study: StudyFacts) -> str:
-    """The name of a study."""
+    """Returns the name of a study."""
     return study.get("name", "a study without a name")
 
 
 def said_runs(study: StudyFacts, runs: int, left_out: Sequence[LeftOut]) -> str:
-    """The number of runs, and of those that are left out, by why, in words."""
+    """Returns, in words, the number of runs, and of those left out by their state."""
     counts = Counter(one["state"] for one in left_out)
     counts[NOT_BEGUN] = not_begun(study, runs, left_out)
     more = [f"{counts[state]} {state}" for state in (DAMAGED, NOT_ENDED, NOT_BEGUN)]
@@ -141,15 +146,15 @@ def said_runs(study: StudyFacts, runs: int, left_out: Sequence[LeftOut]) -> str:
 
 
 def not_begun(study: StudyFacts, runs: int, left_out: Sequence[LeftOut]) -> int:
-    """The number of runs that were declared and have no folder."""
+    """Returns the number of declared runs that have no folder."""
     return max(0, len(study.get("runs", ())) - runs - len(left_out))
 
 
 def factors_of(found: RunFacts) -> dict[str, Any]:
-    """The factors of a run, as its run.json has them, its repeat among them.
+    """Returns the factors of a run from its run.json, with its repeat.
 
-    Of the power mode its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and
-    what set them (power_mode_by).
+    A power mode has its name, its settings (cores, cpu_mhz, cpu_quota, gpu_mhz, memory_mhz), and
+    the tool that set them (power_mode_by).
     """
     told: dict[str, Any] = {**found.get("factors", {}), "repeat": found.get("repeat")}
     mode = found.get("power_mode", {})
@@ -163,7 +168,7 @@ def factors_of(found: RunFacts) -> dict[str, Any]:
 
 
 def used(found: RunFacts) -> dict[str, int]:
-    """What a run's job used of what its study may have left to the model."""
+    """Returns the values that a run's job used for factors that a study may leave to the model."""
     first = next(iter(found.get("summaries", ())), None)
     told: dict[str, Any] = dict(first or {})
     every = {name: told.get(name) for name in ("workers", "batch_size", "epochs")}
@@ -171,20 +176,20 @@ def used(found: RunFacts) -> dict[str, int]:
 
 
 def baseload_w(folder: Path) -> float | None:
-    """The power of the idle machine, of the study's own `baseload.trace`; None: not recorded.
+    """Returns the idle machine's power in W, from `baseload.trace`; None: not recorded.
 
-    Raises BadTrace or UsageError where that is none of the idle machine.
+    Raises BadTrace or UsageError if that trace is not one of the idle machine.
     """
     path = folder / BASELOAD
     if not path.exists():
         return None
     with Trace(path) as idle:
-        found = all_of(energy(idle, idle))  # refuses one with a target
+        found = all_of(energy(idle, idle))  # raises for a trace with a target
     return None if found is None else float(found["mean_w"])
 
 
 def _with_baseload(runs: pd.DataFrame, watts: float | None) -> pd.DataFrame:
-    """With the share of a run's energy that the idle machine would have taken in its time."""
+    """Adds the share of a run's energy that the idle machine would have used in the same time."""
     if "energy_j" not in runs:
         return runs
     energy_j = pd.to_numeric(runs["energy_j"])

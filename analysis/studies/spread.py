@@ -1,4 +1,4 @@
-"""Values of runs in short: means over repeats with their intervals, places side by side."""
+"""Summaries of runs: means over repeats with intervals, and places side by side."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from analysis.studies.claims import interval
 from analysis.studies.runs import FACTORS, UNLIMITED
 
 PLACES = {"host": "host", "1": "one container"}
-"""Where runs were, in words; so many containers where it is not here."""
+"""Names of places; other values of `where` are a number of containers."""
 
 _LEAST = 2
 
 
 def place(where: object) -> str:
-    """Where a run was, in words."""
+    """Returns the name of a run's place."""
     return PLACES.get(str(where), f"{where} containers")
 
 
 def in_order(frame: pd.DataFrame, then: Sequence[str]) -> pd.DataFrame:
-    """Sorted by place, the host first, then by these columns; `where` is in words afterwards."""
+    """Sorts by place, the host first, then by these columns; puts names of places into `where`."""
 
     def key(where: str) -> tuple[bool, int, str]:
         return where != "host", len(where), where  # "4" is less than "16"
@@ -35,10 +35,10 @@ def in_order(frame: pd.DataFrame, then: Sequence[str]) -> pd.DataFrame:
 
 
 def over_runs(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """The mean of each value over the rows of a group, with Student's 95 % interval.
+    """Returns the mean of each value over the rows of a group, with Student's 95 % interval.
 
     Columns: `by`, and for each value VALUE, VALUE_low, VALUE_high (null for fewer than two rows),
-    then runs (rows of the group). What is null in a row does not count; null where all are.
+    then runs (rows of the group). Nulls do not count; the mean is null if all are null.
     """
     rows = []
     for keys, group in frame.groupby(list(by), sort=False, dropna=False):
@@ -61,9 +61,9 @@ def _spread(name: str, values: pd.Series[float]) -> dict[str, float | None]:
 
 
 def increase(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
-    """By how many percent a value is higher in one container than on the host.
+    """Returns the percentage by which a value is higher in one container than on the host.
 
-    Over pairs of runs that are alike in all of `by` and in their repeat. Columns: `by`,
+    Compares pairs of runs that are equal in all of `by` and in their repeat. Columns: `by`,
     increase_percent, increase_percent_low, increase_percent_high, pairs.
     """
     same = [*by, "repeat"]
@@ -76,9 +76,9 @@ def increase(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame
 
 
 def settings(frame: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series[str]:
-    """What sets a run apart: its factors that most runs of its mode do not have, in words.
+    """Returns, in words, the factors of a run that differ from those of most runs of its mode.
 
-    Model, where, mode, repeat and the factors `but` are left out. "" where nothing does.
+    Model, where, mode, repeat and the factors `but` are left out. "" if no factor differs.
     """
     said: list[list[str]] = [[] for _ in range(len(frame))]
     left_out = {"model", "where", "mode", "repeat", *but}
@@ -104,7 +104,7 @@ def _plain(value: object) -> str:
 
 
 def without_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs that nothing held back: neither limits, nor a power mode, nor seccomp off."""
+    """Returns the runs without limits, without a power mode, and with seccomp."""
     for name, usual in UNLIMITED.items():
         if name in frame:
             kept = frame[name].isna() if usual is None else frame[name] == usual

@@ -1,6 +1,6 @@
-"""What benchmarks share: loads, a training job, tools that can be switched on and off.
+"""Shared parts of benchmarks: loads, a training job, tools that can be switched on and off.
 
-To be imported before our packages: see that `analysis` is the package, not the benchmark so called.
+Import this package before ours: it makes `analysis` the package, not the benchmark of that name.
 """
 
 import sys

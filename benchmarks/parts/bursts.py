@@ -1,9 +1,9 @@
-"""Asks a device as ext4's journal does for a line of the log, at that pace, and for large writes.
+"""Requests to a device like those of ext4's journal for log lines, and large writes.
 
 python bursts.py DEVICE
 
-Two writes of a page, a flush, a write, a flush, after a pause each time: the first wakes who
-sleeps. Then writes of 1 MiB without a pause. What is on the device is lost.
+Repeats, after a pause each time: two writes of a page, a flush, a write, a flush. The first write
+wakes sleeping threads. Then writes 1 MiB at a time without a pause. Overwrites the device.
 """
 
 from __future__ import annotations

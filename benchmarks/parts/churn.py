@@ -1,10 +1,10 @@
-"""What a long training run makes many of, made fast: files, mappings, threads, processes, marks.
+"""A load that rapidly makes files, mappings, threads, processes and marks, as long trainings do.
 
     TRACER_MARKS=DIR python benchmarks/parts/churn.py
 
-Each step marks what PyTorch would, and makes what two DataLoader workers do: four files in shared
-memory, mapped, touched, and gone some steps later. Every 10th step runs a thread, every 100th a
-process. Ends when it is killed.
+Each step makes the marks of PyTorch, and the work of two DataLoader workers: four files in shared
+memory, mapped, touched, and removed some steps later. Every 10th step runs a thread, every 100th a
+process. Runs until it is killed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEPS_AN_EPOCH = 1000
 
 
 def churn() -> None:
-    """Make steps without end."""
+    """Makes steps without end."""
     kept: deque[mmap.mmap] = deque()
     for step in itertools.count():
         epoch, batch = divmod(step, _STEPS_AN_EPOCH)
@@ -53,7 +53,7 @@ def _mark(name: bytes, epoch: int = ABSENT, step: int = ABSENT) -> None:
 
 
 def _shared(path: Path) -> mmap.mmap:
-    """A mapping of a file that has no name any more."""
+    """Returns a mapping of an unlinked file."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         path.unlink()
@@ -74,5 +74,5 @@ def _process() -> None:
 
 if __name__ == "__main__":
     if not phases.enabled():
-        raise SystemExit("TRACER_MARKS names no folder")
+        raise SystemExit("TRACER_MARKS is not set to a folder")
     churn()

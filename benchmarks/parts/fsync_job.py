@@ -2,8 +2,8 @@
 
 python fsync_job.py FOLDER LINES NOTES
 
-So many lines of a log, 100 ms after each other, with every thirtieth a checkpoint of 1 MiB by
-truncation and rewrite, and with each a random page of a cache of 8 MiB, which nobody waits for. Its
+Writes LINES lines of a log, one every 100 ms. With each line it writes a random page of an 8 MiB
+cache, without fsync; with every thirtieth, a checkpoint of 1 MiB by truncation and rewrite. Its
 fsyncs go to NOTES as JSON: [start (ns of CLOCK_MONOTONIC), length (ns), file].
 """
 

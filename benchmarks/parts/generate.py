@@ -1,8 +1,8 @@
-"""A trace of any number of events, made by seed, for benchmarks of analysis.
+"""A generator of traces of any number of events, from a seed, for benchmarks of analysis.
 
 The mix is that of fixtures/lenet.trace and of longer trainings: mostly system calls, then page
 faults; steps of 250 events, each marked; a flusher that writes in brackets, inode by inode;
-requests queued, issued and completed; samples; a few losses. Memory is that of a window of 20 s.
+requests queued, issued and completed; samples; a few losses. It holds 20 s of events in memory.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tracer.store.files import make_folder
 from tracer.store.tables import TableWriter, batch_of, write_table
 
 RATE = 50_000
-"""Events a second: rows of all tables."""
+"""Events per second: rows of all tables."""
 STEP = 250
-"""Events a step."""
+"""Events per step."""
 WINDOW = 1_000_000
 SHARES = {
     "page_faults": 0.16,
@@ -38,7 +38,7 @@ SHARES = {
     "samples": 0.002,
     "writeback": 0.001,
 }
-"""Of all rows; system calls are the rest."""
+"""Shares of all rows; system calls are the rest."""
 
 DISK = "254:0"
 JOB, HELPER, KWORKER, JOURNAL = 1000, 1001, 50, 60
@@ -70,7 +70,7 @@ Columns = dict[str, Any]
 
 
 def generate(folder: Path, events: int, seed: int = 23) -> dict[str, int]:
-    """Write a trace of `events` rows; returns the rows of each table."""
+    """Writes a trace of `events` rows; returns the rows of each table."""
     make_folder(folder)
     make_folder(folder / "events")
     names = ("syscalls", *SHARES)
@@ -103,7 +103,7 @@ def _windows(events: int) -> Iterator[int]:
 def _window(
     rng: np.random.Generator, at: int, length: int, size: int
 ) -> Iterator[tuple[str, Columns]]:
-    """Columns of each table for some time: whole, and each in its own order."""
+    """Returns the columns of each table for a window of time, each table in its own order."""
     count = {name: int(size * share) for name, share in SHARES.items()}
     calls = _syscalls(rng, at, length, size - sum(count.values()))
     yield "syscalls", calls
@@ -149,7 +149,7 @@ def _context(rng: np.random.Generator, ts: Ints, threads: Sequence[int]) -> Colu
 
 
 def _syscalls(rng: np.random.Generator, at: int, length: int, count: int) -> Columns:
-    """Calls of a thread one after another, in the order in which they ended."""
+    """Makes successive calls of each thread, in the order of their ends."""
     parts = []
     shares = {JOB: 0.5, HELPER: 0.1, WORKERS[0]: 0.2, WORKERS[1]: 0.2}
     names, of = list(_CALLS), np.array([share for share, _ in _CALLS.values()])
@@ -212,7 +212,7 @@ def _dirty(rng: np.random.Generator, ts: Ints) -> Columns:
 
 
 def _outer_phases(events: int) -> Columns:
-    """The training as a whole, and its epochs of 1000 steps, which need no window."""
+    """Makes the training phase and its epochs of 1000 steps, which need no window."""
     steps = max(1, events // STEP)
     step_ns = STEP * 10**9 // RATE
     first = np.arange(0, steps, 1000)
@@ -229,7 +229,7 @@ def _outer_phases(events: int) -> Columns:
 
 
 def _phases(at: int, length: int, size: int) -> Columns:
-    """Of each step: itself, forward, backward and optimizer."""
+    """Makes the phases of each step: step, forward, backward and optimizer."""
     step_ns = STEP * 10**9 // RATE
     first = (at - _START) // step_ns
     step = first + np.arange(max(1, size // STEP))
@@ -252,9 +252,9 @@ def _phases(at: int, length: int, size: int) -> Columns:
 def _writes(
     rng: np.random.Generator, at: int, length: int, brackets: int, calls: Columns
 ) -> Iterator[tuple[str, Columns]]:
-    """Write-back: a bracket of the flusher's has three inodes, and four bios in them.
+    """Makes write-back: a bracket of the flusher has three inodes with four bios.
 
-    Of two more, one is read by a worker in one of its calls, one written by the job in an fsync.
+    There are two more bios: a worker's read in one of its calls, and the job's write in an fsync.
     """
     brackets = max(1, brackets)
     room = length // brackets
@@ -318,7 +318,7 @@ def _by(tid: int, ts: Ints) -> Columns:
 
 
 def _block(rng: np.random.Generator, queued: Ints, tid: Ints) -> Columns:
-    """Each bio queued, inserted, issued and completed, in order of time."""
+    """Makes the queue, insert, issue and complete events of each bio, in order of time."""
     n = len(queued)
     issued = queued + 10_000 + rng.integers(0, 50_000, n)
     done = issued + (1e5 * rng.lognormal(0, 0.7, n)).astype(np.int64)
@@ -366,7 +366,7 @@ def _losses(end: int) -> list[tuple[Any, ...]]:
 
 
 def _batch(table: Table, columns: Columns) -> pa.RecordBatch:
-    """Columns by name, the rest null, or 0 where that may not be."""
+    """Returns columns by name; others are null, or 0 if they cannot be null."""
     count = len(next(iter(columns.values())))
     arrays = []
     for column, field in zip(table.columns, table.arrow_schema(), strict=True):

@@ -1,6 +1,7 @@
-"""One part of the flush layer's speed, in a process of its own: PART FILE, prints a JSON object.
+"""Measures one part of the flush layer's speed in its own process, and prints a JSON object.
 
-FILE has the page ids, as numpy saves them. The parts are said in benchmarks/flushlayer.py.
+Arguments: PART FILE. FILE has the page ids, saved by numpy. benchmarks/flushlayer.py describes the
+parts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 _ROUNDS = 5
 _SHARES = (1 / 64, 1 / 4, 3 / 4)
-_REFERENCE_WRITES = 2_000_000  # 48 MB as libCacheSim reads them
+_REFERENCE_WRITES = 2_000_000  # 48 MB in libCacheSim's format
 _POLICIES = ("lru", "fifo", "clock", "arc", "sieve", "s3-fifo")
 _CAPACITIES = 64
 _MEDIA_NS = (100, 350, 500, 1_000, 5_000, 20_000, 100_000, 500_000)
@@ -52,7 +53,7 @@ def _against_libcachesim(file: Path) -> dict[str, float]:
     trace = file.with_name("stream.oracleGeneral.bin")
     rows.tofile(trace)
     del rows
-    power = unique.bit_length()  # a bucket a page: the best for it
+    power = unique.bit_length()  # one bucket per page: its best case
     simulate("lru", page[:1000], unique, 10)
     least: tuple[float, float, float] | None = None
     for share in _SHARES:

@@ -24,8 +24,8 @@ _IDLE_S = 1.0
 
 
 class Kind(StrEnum):
-    """BARE: nothing before the disk. LAYER: a layer in the disk's own server. JOURNAL: ext4's
-    journal on a device of memory, with data=journal, so that what is waited for goes there."""
+    """BARE: nothing before the disk. LAYER: a layer in the disk's server. JOURNAL: ext4's
+    journal on a memory device, with data=journal, so that synchronous writes go there."""
 
     BARE = "bare"
     LAYER = "layer"
@@ -34,19 +34,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Measured:
-    """One run of the job: what it waited for, and what the disk was asked for meanwhile."""
+    """The results of one run of the job: its fsyncs, and the requests to the disk."""
 
     fsyncs: pd.DataFrame
-    """start, dur_ns, file (log or checkpoint): every fsync of the job."""
+    """Every fsync of the job: start, dur_ns, file (log or checkpoint)."""
     total_s: float
-    """From its first write to its last fsync."""
+    """Time from the job's first write to its last fsync."""
     served: pd.DataFrame
-    """begin, end (ns), offset, bytes, how (r, w, f, d or l, as slow_disk.py has them): each request
-    that the disk served, from the job's first write until the file system was unmounted."""
+    """Requests that the disk served, from the job's first write until unmount: begin, end (ns),
+    offset, bytes, how (r, w, f, d or l, the letters of slow_disk.py)."""
 
     @property
     def sectors_written(self) -> int:
-        """Sectors (512 bytes) that the disk was given to write, with what a layer has left."""
+        """Sectors (512 bytes) written to the disk, plus those left in a layer."""
         return int(self.served.loc[self.served.how.isin(["w", "d", "l"]), "bytes"].sum()) // 512
 
 
@@ -58,10 +58,10 @@ def run(
     recorder: Sequence[str | Path] = (),
     age_ms: float = 0.0,
 ) -> Measured:
-    """Run the job on a fresh file system on a fresh disk; `recorder` goes before its command.
+    """Runs the job on a fresh file system on a fresh disk; `recorder` goes before its command.
 
-    `folder` is to be on a file system of memory: the job's notes are written there. `age_ms`: when
-    a layer gives a page to the disk.
+    `folder` must be on a memory file system: the job's notes are written there. `age_ms`: the age
+    at which a layer destages a page to the disk.
     """
     log, notes = folder / "served", folder / "fsyncs.json"
     with ExitStack() as stack:
@@ -88,13 +88,13 @@ def run(
 
 
 def ask_memory(folder: Path, recorder: Sequence[str | Path]) -> None:
-    """Record how the device answers that holds the journal (bursts.py)."""
+    """Records the times of the journal's device under bursts.py."""
     with _memory_disk(folder) as device:
         _ask(device, recorder)
 
 
 def ask_layer(folder: Path, recorder: Sequence[str | Path]) -> None:
-    """Record how the layer before the slow disk answers."""
+    """Records the times of the layer before the slow disk."""
     options = ("--layer-pages", str(_LAYER_PAGES), "--age-ms", "1e6")
     with _slow_disk(folder, 8.0, folder / "served", options) as device:
         _ask(device, recorder)
@@ -153,9 +153,9 @@ def _loop(file: Path, *options: str) -> Iterator[str]:
 def _file_system(folder: Path, disk: str, journal: str | None) -> Iterator[Path]:
     mount = folder / "mount"
     mount.mkdir()
-    # Few inodes and no zeroes: a layer would long be busy with them.
+    # Few inodes and no zeroing, which would keep a layer busy for long.
     make = ["mkfs.ext4", "-q", "-b", "4096", "-N", "64", "-E", "lazy_journal_init=1"]
-    # With data=journal ext4 places blocks at once: files lie alike only where it always does.
+    # data=journal allocates blocks at once. Layouts are equal only if ext4 always does so.
     options = "no_prefetch_block_bitmaps,nodelalloc"
     if journal is not None:
         subprocess.run(
@@ -174,7 +174,7 @@ def _file_system(folder: Path, disk: str, journal: str | None) -> Iterator[Path]
 
 
 def _until_idle(log: Path, idle_s: float) -> None:
-    """Wait until the disk has done nothing for so long."""
+    """Waits until the disk has been idle for this time."""
     size, since = -1, time.monotonic()
     while time.monotonic() < since + idle_s:
         if (now := log.stat().st_size) != size:
@@ -186,5 +186,5 @@ def _until(done: Callable[[], bool]) -> None:
     end = time.monotonic() + _PATIENCE_S
     while not done():
         if time.monotonic() > end:
-            raise TimeoutError("the slow disk did not come up")
+            raise TimeoutError("the slow disk did not start")
         time.sleep(0.05)

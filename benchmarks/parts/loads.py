@@ -1,10 +1,10 @@
-"""Loads that benchmarks trace: each runs on every CPU at once and prints its own time.
+"""Loads that benchmarks trace: each runs on every CPU at once and prints its time.
 
-    python benchmarks/parts/loads.py calls N       N system calls a CPU, by dd
-    python benchmarks/parts/loads.py faults N      N minor faults a CPU, on anonymous memory
+    python benchmarks/parts/loads.py calls N       N system calls per CPU, by dd
+    python benchmarks/parts/loads.py faults N      N minor faults per CPU, on anonymous memory
 
-Prints {"seconds": s, "events": n, "cpu_s": c}: wall time of the load alone, what it made in
-all, and its own CPU time.
+Prints {"seconds": s, "events": n, "cpu_s": c}: wall time of the load alone, the total number of
+its events, and its CPU time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAGES = 4096
 
 
 def calls(count: int) -> int:
-    """Read and write one byte at a time: two calls a byte. Returns the calls made in all."""
+    """Reads and writes one byte at a time, two calls per byte; returns the number of calls."""
     cpus = os.cpu_count() or 1
     command = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", f"count={count // 2}", "status=none"]
     running = [subprocess.Popen(command) for _ in range(cpus)]
@@ -32,7 +32,7 @@ def calls(count: int) -> int:
 
 
 def faults(count: int) -> int:
-    """Touch fresh pages. Returns the faults made in all."""
+    """Touches fresh pages; returns the number of faults."""
     cpus = os.cpu_count() or 1
     rounds = max(1, count // _PAGES)
     children = []

@@ -1,19 +1,19 @@
-"""A disk that takes a stated time for each request: a file system in user space with one file.
+"""A disk with a fixed time for each request: a file system in user space with one file.
 
 /usr/bin/python3 slow_disk.py FOLDER --bytes N --request-ms MS --log FILE
     [--layer-pages N --age-ms MS]
 
-The file FOLDER/disk is to be put under a loop device that opens it with direct I/O. One request is
-served at a time, as by one arm; each is a line of the log: when it began and ended (ns of
-CLOCK_MONOTONIC), its offset and its length (bytes), and what it was: r(ead), w(rite), f(lush) or
-d(estage). A flush is a request of no length. The data lie in memory. Ends when it is unmounted.
+Put the file FOLDER/disk under a loop device that opens it with direct I/O. It serves one request at
+a time, like a disk with one arm. Each request is a line of the log: begin and end (ns of
+CLOCK_MONOTONIC), offset and length (bytes), and kind: r(ead), w(rite), f(lush) or d(estage). A
+flush has length 0. The data are in memory. The program ends when the disk is unmounted.
 
-With --layer-pages a non-volatile layer lies before the arm: what is written is in it at once, and
-flushes have nothing to do. The page that was written longest ago goes to the disk when it is as old
-as --age-ms, or to make room; one page a request. What is left at the end is the log's last line, an
-l with its length.
+With --layer-pages there is a non-volatile layer before the arm: it takes writes at once, and
+flushes have nothing to do. The page written longest ago goes to the disk when it reaches the age
+--age-ms, or to make room, with one request per page. The last line of the log is an l with the
+bytes left in the layer.
 
-It runs under the system's own Python, which is the one that Debian's pyfuse3 is for.
+It runs under the system's Python, because Debian's pyfuse3 is built for it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SlowDisk(pyfuse3.Operations):  # type: ignore[misc]
         return pyfuse3.FileInfo(fh=inode, direct_io=True)
 
     async def serve(self, offset: int, length: int, how: str) -> None:
-        """Move the arm: the caller holds it."""
+        """Serves a request with the arm, whose lock the caller holds."""
         begun = time.monotonic_ns()
         await trio.sleep(self.request_s)
         self.log.write(f"{begun} {time.monotonic_ns()} {offset} {length} {how}\n")
@@ -104,7 +104,7 @@ class SlowDisk(pyfuse3.Operations):  # type: ignore[misc]
 
 
 class Layer:
-    """Dirty pages, the one that was written longest ago first, with the time of that."""
+    """The dirty pages with their times of writing, the oldest first."""
 
     def __init__(self, disk: SlowDisk, pages: int, age_s: float) -> None:
         self.disk = disk
@@ -113,12 +113,12 @@ class Layer:
         self.dirty: OrderedDict[int, float] = OrderedDict()
 
     def holds(self, offset: int, length: int) -> bool:
-        """Whether all of it is in the layer."""
+        """Returns whether the whole range is in the layer."""
         last = (offset + length - 1) // PAGE
         return all(page in self.dirty for page in range(offset // PAGE, last + 1))
 
     async def take(self, offset: int, length: int) -> None:
-        """Pages are written; those that need room wait for it."""
+        """Takes written pages; waits for room if there is none."""
         for page in range(offset // PAGE, (offset + length - 1) // PAGE + 1):
             while page not in self.dirty and len(self.dirty) >= self.pages:
                 await self.destage()
@@ -126,14 +126,14 @@ class Layer:
             self.dirty.move_to_end(page)
 
     async def destage(self) -> None:
-        """Write the oldest page to the disk."""
+        """Writes the oldest page to the disk."""
         async with self.disk.arm:
             if self.dirty:
                 page, _ = self.dirty.popitem(last=False)
                 await self.disk.serve(page * PAGE, PAGE, "d")
 
     async def age(self) -> None:
-        """Destage what is old enough, for ever."""
+        """Destages pages that are old enough, without end."""
         while True:
             oldest = next(iter(self.dirty.values()), None)
             now = trio.current_time()

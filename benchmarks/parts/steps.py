@@ -2,8 +2,8 @@
 
     TRACER_MARKS=DIR python benchmarks/parts/steps.py lenet|mobilenet FOLDER
 
-Images lie in a file in FOLDER and are read by two DataLoader workers, a log line is written a
-step. Ends when it is killed.
+Two DataLoader workers read images from a file in FOLDER; each step writes a log line. Runs until
+it is killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IMAGES = 4096
 
 
 class Images(IterableDataset[tuple[torch.Tensor, int]]):
-    """Images of a file, over and over."""
+    """The images of a file, repeated without end."""
 
     def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class Images(IterableDataset[tuple[torch.Tensor, int]]):
 
 
 def steps(name: str, folder: Path) -> Iterator[int]:
-    """Train for ever; yields the number of each step that has ended."""
+    """Trains without end; yields the number of each finished step."""
     torch.manual_seed(23)
     torch.set_num_threads(1)
     shape = SHAPES[name]

@@ -1,4 +1,4 @@
-"""Streams of page writes, made by seed."""
+"""Random streams of page writes, from a seed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 
 def zipf(writes: int, pages: int, skew: float, seed: int = 1) -> NDArray[np.int32]:
-    """Independent draws of at most `pages` pages, the one of rank k with a chance of 1 / k ** skew.
+    """Returns independent draws of at most `pages` pages; rank k has weight 1 / k ** skew.
 
-    Ids are dense, in the order of the first write, as those of a trace are.
+    Ids are dense, in the order of the first write, like those of a trace.
     """
     weights = (1 / np.arange(1, pages + 1) ** skew).cumsum()
     drawn = np.searchsorted(weights / weights[-1], np.random.default_rng(seed).random(writes))

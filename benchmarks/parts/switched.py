@@ -1,8 +1,8 @@
-"""Tools that a benchmark can switch on and off within milliseconds, while a job goes on.
+"""Tools that a benchmark can switch on and off within milliseconds, while a job runs.
 
 A tool that is off leaves the kernel as if it had never been started: its tracepoints have no
-probe, its threads do not run. So windows with and without it can follow each other within a
-second, closer than the machine's own speed drifts.
+probe, its threads do not run. Windows with and without it can therefore alternate within a
+second, faster than the machine's speed drifts.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _PIDFD_GETFD = 438
 _PERF_ENABLE, _PERF_DISABLE = 0x2400, 0x2401  # PERF_EVENT_IOC_* of linux/perf_event.h
 
 Spans = list[tuple[bool, int, int]]
-"""Windows: whether the tool was on, begin, end (ns of CLOCK_MONOTONIC)."""
+"""Windows: (whether the tool was on, begin, end), in ns of CLOCK_MONOTONIC."""
 
 
 class Tool(Protocol):
-    """What can be attached to a job, and switched."""
+    """A tool that can be attached to a job, and switched on and off."""
 
     def attach(self, pid: int, folder: Path) -> None:
-        """Get ready, switched off."""
+        """Attaches the tool, switched off."""
 
     def on(self) -> None:
         """Record."""
 
     def off(self) -> None:
-        """Record no more, and cost nothing."""
+        """Stops recording, so that the tool costs nothing."""
 
     def detach(self, spans: Spans) -> None:
-        """End. Raises SystemExit where the tool did not record in just the windows it was on."""
+        """Ends the tool. Raises SystemExit unless it recorded in exactly the windows it was on."""
 
 
 class Nothing:
-    """No tool: what it seems to cost is the machine's own noise."""
+    """No tool: its ratio is the machine's own noise."""
 
     def attach(self, pid: int, folder: Path) -> None:
         """Nothing."""
@@ -69,11 +69,11 @@ class Nothing:
 class Tracer:
     """`tracer record`, with its full default recording or the probes of TRACER_PROBES.
 
-    Off: its events and the filters by thread are taken from the kernel, its own threads stopped.
+    Off: its events and thread filters are removed from the kernel, and its threads are stopped.
     """
 
     def attach(self, pid: int, folder: Path) -> None:
-        """Start it, and switch it off once it traces."""
+        """Starts it, and switches it off once it traces."""
         only = ["-e", os.environ["TRACER_PROBES"]] if "TRACER_PROBES" in os.environ else []
         self._trace = folder / "x.trace"
         self._tool = subprocess.Popen(
@@ -96,11 +96,11 @@ class Tracer:
             for file in (instance / "set_event_pid", instance / "set_event_notrace_pid")
         ]
         if not self._events:
-            raise SystemExit("its events are not in tracefs: only ftrace can be switched")
+            raise SystemExit("its events are not in tracefs: only ftrace events can be switched")
         self.off()
 
     def on(self) -> None:
-        """Its threads first, so that somebody reads what the kernel then writes."""
+        """Resumes its threads before the events, so that they read the kernel's buffers."""
         self._signal(signal.SIGCONT)
         for file, listed in self._threads:
             if any(word.isdecimal() for word in listed.split()):
@@ -111,13 +111,13 @@ class Tracer:
             event.write_text("1")
 
     def off(self) -> None:
-        """The reverse."""
+        """Removes the events, then stops the threads."""
         for event in self._events:
             event.write_text("0")
         for fd in self._perf_events:
             fcntl.ioctl(fd, _PERF_DISABLE, 0)
         for file, _ in self._threads:
-            with file.open("w"):  # opened to be written anew, a list of threads is emptied
+            with file.open("w"):  # opening a thread list for writing with truncation empties it
                 pass
         self._signal(signal.SIGSTOP)
 
@@ -127,7 +127,7 @@ class Tracer:
             process.send_signal(number)
 
     def detach(self, spans: Spans) -> None:
-        """End the recording, and see that it holds calls of each window it was on, no others."""
+        """Ends the recording; checks that it has calls of every window it was on, and no others."""
         self._signal(signal.SIGCONT)
         for fd in self._perf_events:
             os.close(fd)
@@ -145,10 +145,10 @@ class Tracer:
 
 
 class Perf:
-    """`perf record` of the same tracepoints, which has a switch of its own."""
+    """`perf record` of the same tracepoints, which has its own switch."""
 
     def attach(self, pid: int, folder: Path) -> None:
-        """Start it, switched off."""
+        """Starts it, switched off."""
         events = [
             part
             for probe in PROBES.values()
@@ -160,7 +160,7 @@ class Perf:
         for pipe in (control, answer):
             pipe.unlink(missing_ok=True)
             os.mkfifo(pipe)
-        # Opened for both, so that opening does not wait for the other end.
+        # Opened for reading and writing, so that opening does not wait for the other end.
         self._control, self._answer = (os.open(pipe, os.O_RDWR) for pipe in (control, answer))
         self._tool = subprocess.Popen(
             [
@@ -177,15 +177,15 @@ class Perf:
         os.read(self._answer, 16)  # "ack", once it is done
 
     def on(self) -> None:
-        """Enable its events."""
+        """Enables its events."""
         self._say("enable")
 
     def off(self) -> None:
-        """Disable them."""
+        """Disables its events."""
         self._say("disable")
 
     def detach(self, spans: Spans) -> None:
-        """End it."""
+        """Ends it."""
         self._tool.send_signal(signal.SIGINT)
         self._tool.wait(timeout=300)
         os.close(self._control)
@@ -196,22 +196,22 @@ class Strace:
     """`strace -f`, which can only be attached and detached."""
 
     def attach(self, pid: int, folder: Path) -> None:
-        """Note whom."""
+        """Stores the process to attach to."""
         pids = [part for one in _family(pid) for part in ("-p", str(one))]
         self._command = ["strace", "-f", "-o", str(folder / "strace.txt"), *pids]
 
     def on(self) -> None:
-        """Attach it."""
+        """Attaches it."""
         self._tool = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
         _await_line(self._tool, "attached")
 
     def off(self) -> None:
-        """Detach it."""
+        """Detaches it."""
         self._tool.send_signal(signal.SIGINT)
         self._tool.communicate(timeout=300)
 
     def detach(self, spans: Spans) -> None:
-        """Nothing: it is."""
+        """Does nothing: it is already detached."""
 
 
 TOOLS: dict[str, type[Tool]] = {
@@ -223,7 +223,7 @@ TOOLS: dict[str, type[Tool]] = {
 
 
 def here(tool: str) -> bool:
-    """Whether this machine has the tool."""
+    """Returns whether this machine has the tool."""
     return tool in ("none", "tracer") or shutil.which(tool) is not None
 
 
@@ -235,13 +235,13 @@ def _await_line(tool: subprocess.Popen[str], word: str) -> None:
 
 
 def _borrowed_perf_events(pid: int) -> list[int]:
-    """Descriptors of ours for the perf events of another process."""
+    """Returns our own descriptors for the perf events of another process."""
     libc = ctypes.CDLL(None, use_errno=True)
     other = os.pidfd_open(pid)
     borrowed = []
     try:
         for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # closed since
+            with contextlib.suppress(FileNotFoundError):  # closed in the meantime
                 if str(link.readlink()) != "anon_inode:[perf_event]":
                     continue
                 borrowed.append(libc.syscall(_PIDFD_GETFD, other, int(link.name), 0))

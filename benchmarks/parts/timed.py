@@ -1,4 +1,4 @@
-"""How fast the timed model simulates: bios and pages a second, compiled beforehand."""
+"""Speed of the timed model's simulation: bios and pages per second, compiled beforehand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REPEATS = 3
 
 
 def made_up(bios: int, pages_each: int, distinct: int, seed: int = 1) -> Requests:
-    """Writes at random times to skewed places (Zipf, s = 1.1), two thirds of what a disk bears."""
+    """Makes writes at random times, skewed (Zipf, s = 1.1), at two thirds of a disk's rate."""
     gen = np.random.default_rng(seed)
     start = gen.zipf(1.1, bios) % (distinct // pages_each) * pages_each
     page = np.repeat(start, pages_each) + np.tile(np.arange(pages_each), bios)
@@ -33,7 +33,7 @@ def made_up(bios: int, pages_each: int, distinct: int, seed: int = 1) -> Request
 
 
 def timed_speed(bios: int = 1_000_000) -> dict[str, float]:
-    """Bios simulated a second, best of three interleaved runs each.
+    """Returns the bios simulated per second, best of three interleaved runs each.
 
     Keys: timed_flat_bios_per_s (no layer, the paper's disk), timed_disk_bios_per_s (no layer,
     seek and rotation), timed_layer_bios_per_s (a layer of a quarter of the pages, watermark),

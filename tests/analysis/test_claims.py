@@ -69,7 +69,7 @@ def test_what_was_not_measured_says_why():
     assert found["J8"].why == "this study has no runs for it"
     nothing = runs([1.0] * 2, [1.0] * 2).assign(writeback_interval_s=np.nan)
     assert verdict("P6", nothing).why == "this study has no runs for it"
-    assert verdict("P5", nothing).why == "its runs recorded nothing of the kind, or too little"
+    assert verdict("P5", nothing).why == "its runs recorded no such events, or too few"
     assert {v.seed for v in claims.claims().values()} == {"000", "001", "002"}
     assert all(v.id.startswith("P") for v in claims.judge(frame, "001"))
 
@@ -251,7 +251,7 @@ def test_the_runs_of_a_folder_are_a_frame_and_the_failed_ones_apart(tmp_path):
     ]  # fmt: skip
     reasons = [one["reason"] for one in left_out]
     assert reasons[0] == "no memory" and "where, mode" in reasons[1] and "run.json" in reasons[2]
-    with pytest.raises(UsageError, match="is no study's folder"):
+    with pytest.raises(UsageError, match="is not the folder of a study"):
         read_runs(tmp_path / "runs")
 
 

@@ -90,7 +90,7 @@ def test_what_is_no_file(tmp_path, format, kind):
         path.symlink_to("/dev/zero")
     for name in (format, None):
         error = within_budget(import_file, path, tmp_path / "out.trace", name)
-        assert "is no regular file" in str(error)
+        assert "is not a regular file" in str(error)
 
 
 def test_a_verb_waits_for_no_fifo(tmp_path, tracer):

@@ -236,7 +236,7 @@ class TestTraceDat:
             (b"\x17\x08\x44tracing", "cut off"),
             (b"\x17\x08\x44tracing" + b"9" * 5000, "cut off"),
             (foreign.trace_dat6({0: []}), "no pages"),
-            (foreign.trace_dat7({0: [bytes(48 << 20)] * 2}, "zstd"), "more pages than can be"),
+            (foreign.trace_dat7({0: [bytes(48 << 20)] * 2}, "zstd"), "more pages than is possible"),
             (foreign.trace_dat6(PAGES, {"sched": [EXIT]}), "no events that"),
         ],
     )

@@ -36,7 +36,7 @@ def test_a_real_trace_has_the_tables_that_it_can_give():
         "Figures 1a and 3a", "Figure 7",
     }  # fmt: skip
     causes = told["Table 8"]
-    assert "Here: of host" in causes.about and len(causes.figures) == 1
+    assert "Here: host" in causes.about and len(causes.figures) == 1
     assert causes.frame["percent"].notna().all() and causes.frame["percent"].is_monotonic_decreasing
     assert set(told["Tables 9 and 10"].frame["model"]) == {"lenet"}  # not the paper's others
     settings = told["Table 7"].frame.set_index("setting")

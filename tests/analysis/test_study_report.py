@@ -43,10 +43,10 @@ def test_every_table_and_figure_of_the_papers_has_its_section(found):
     missing = {one.title: one.why for one in found.sections if one.why}
     assert missing.keys() == {
         "Figures 1b and 3b: energy",
-        "Figure 2a: an epoch by the number of workers",
-        "Figure 3: an epoch by the storage medium",
-        "Figure 4: an epoch by the size of a batch",
-        "Figures 8 and 10: power modes, and what was predicted of them",
+        "Figure 2a: epoch time by number of workers",
+        "Figure 3: epoch time by storage medium",
+        "Figure 4: epoch time by batch size",
+        "Figures 8 and 10: power modes, measured and predicted",
     }
     assert "there is no RAPL" in missing["Figures 1b and 3b: energy"]
 
@@ -212,5 +212,5 @@ def test_the_verb_writes_by_the_file_s_name(tracer, folder, tmp_path):
     ran = tracer("study", "report", folder, "-o", "no/x.md", status=2)
     assert "there is no folder" in ran.err and ran.err.count("\n") == 1
     ran = tracer("study", "report", tmp_path, "-o", "y.md", status=2)
-    assert "is no study's folder" in ran.err
+    assert "is not the folder of a study" in ran.err
     assert not (tmp_path / "y.md").exists()

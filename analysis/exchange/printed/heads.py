@@ -1,6 +1,6 @@
-"""Heads of lines: when, on which CPU, in which thread, and what event.
+"""Parsers of the heads of lines: time, CPU, thread and event.
 
-FLAGS may be absent; for TID also PID/TID, -TID:
+FLAGS may be absent; TID may also be PID/TID or -TID:
 
     perf script, trace-cmd report:  COMM TID [CPU] [FLAGS] S.FRACTION: EVENT: FIELDS
     blkparse:                       MAJOR,MINOR CPU SEQUENCE S.FRACTION PID ACTION FIELDS
@@ -21,7 +21,7 @@ from probes.compiled import compiled
 from probes.limits import CPU_LIMIT, PID_LIMIT
 
 TS, CPU, TID, PID, COMM, COMM_END, NAME_AT, NAME_END, REST, DEVICE = range(10)
-"""What a head is taken apart into; texts are where they begin and end in the data."""
+"""The parts of a head; texts are given by their begin and end in the data."""
 HEAD_FIELDS = 10
 
 _SPACE, _MINUS, _SLASH, _COLON = 32, 45, 47, 58
@@ -31,7 +31,7 @@ _MOST_NAME = 128
 
 @compiled
 def event_head(data: Any, begin: int, end: int, head: Any) -> bool:
-    """The head of a line of perf script or trace-cmd report."""
+    """Parses the head of a line of perf script or trace-cmd report."""
     limit = min(end, begin + _MOST_HEAD)
     at = begin
     while at < limit:
@@ -87,7 +87,7 @@ def event_head(data: Any, begin: int, end: int, head: Any) -> bool:
 
 @compiled
 def _context(data: Any, bracket: int, begin: int, head: Any) -> bool:
-    """Thread, process and name before the [ of the CPU."""
+    """Parses thread, process and name before the [ of the CPU."""
     at = bracket
     while at > begin and data[at - 1] == _SPACE:
         at -= 1
@@ -121,7 +121,9 @@ def _context(data: Any, bracket: int, begin: int, head: Any) -> bool:
     else:
         return False
     name = spaces(data, begin, stop)
-    if data[first - 1] == _MINUS:  # trace-cmd puts a buffer's name before: "NAME:   COMM"
+    if (
+        data[first - 1] == _MINUS
+    ):  # trace-cmd puts a buffer's name before the thread's: "NAME:   COMM"
         for k in range(name, stop - 2):
             if data[k] == _COLON and data[k + 1] == _SPACE and data[k + 2] == _SPACE:
                 name = spaces(data, k + 1, stop)
@@ -135,7 +137,7 @@ def _context(data: Any, bracket: int, begin: int, head: Any) -> bool:
 
 @compiled
 def blkparse_head(data: Any, begin: int, end: int, head: Any) -> bool:
-    """The head of a line of blkparse."""
+    """Parses the head of a line of blkparse."""
     at = spaces(data, begin, end)
     device, at = device_number(data, at, end)
     if at < 0:
@@ -164,7 +166,7 @@ def blkparse_head(data: Any, begin: int, end: int, head: Any) -> bool:
     head[TID] = tid
     head[PID] = 0
     head[COMM] = head[COMM_END] = begin
-    if data[end - 1] == 93 and data[name] != 67:  # [NAME] at the end; of C it is a status
+    if data[end - 1] == 93 and data[name] != 67:  # [NAME] at the end; for action C it is a status
         at = end - 1
         while at > stop and data[at - 1] != 91:
             at -= 1

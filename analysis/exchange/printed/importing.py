@@ -1,4 +1,4 @@
-"""A file of printed events into a trace: perf script, trace-cmd report, blkparse."""
+"""Import of a file of printed events: perf script, trace-cmd report, blkparse."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PERF_SCRIPT, TRACE_CMD, BLKPARSE = "perf-script", "trace-cmd", "blktrace"
 
 _BLOCK_BYTES = 4 << 20
 _MOST_LINES = 1 << 14
-"""At a time: each may make a record as long as the longest."""
+"""Number of lines at a time: each may make a record as long as the longest."""
 _MOST_NAMED = 1000
 _MOST_GAPS = 10_000
 _MOST_THREADS = 1 << 20
@@ -51,12 +51,12 @@ _TIMES_OF_BLKPARSE = "from the first event"
 
 @dataclass
 class _Met:
-    """What was met in a file, beside events that make rows."""
+    """The findings in a file, apart from events that make rows."""
 
     threads: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """Process (0: not told) and name of each thread."""
+    """Process (0: not known) and name of each thread."""
     names: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(PID_LIMIT, np.uint64))
-    """A hash of both, by thread; untouched pages cost no memory."""
+    """A hash of process and name, by thread; untouched pages cost no memory."""
     of_cpu: NDArray[np.int64] = field(default_factory=lambda: np.full(CPU_LIMIT, -1, np.int64))
     """Time of the last event of each CPU; -1: none yet."""
     first_ns: int = -1
@@ -68,15 +68,15 @@ class _Met:
     gaps: list[Gap] = field(default_factory=list)
     machine: str | None = None
     over: bool = False
-    """What comes now is a summary."""
+    """True if the lines that follow are a summary."""
 
 
 def import_lines(path: Path, output: Path, format: str, force: bool = False) -> Manifest:
-    """Make the trace `output` from printed events.
+    """Makes the trace `output` from printed events.
 
     `format` is perf-script (perf script), trace-cmd (trace-cmd report) or blktrace (blkparse).
-    Raises BadTrace where no line is an event of our tables. Lines that are not understood and
-    events of no table are counted in the manifest, losses that the text tells of are in `loss`.
+    Raises BadTrace if no line is an event of our tables. Lines that are not understood, and events
+    that belong to no table, are counted in the manifest; losses named in the text are in `loss`.
     """
     style = BLKPARSE_LINES if format == BLKPARSE else EVENT_LINES
     if style == BLKPARSE_LINES:
@@ -94,7 +94,7 @@ def import_lines(path: Path, output: Path, format: str, force: bool = False) -> 
             said = f" ({met.first})" if met.first else ""
             raise BadTrace(
                 f"{path} has no line that is an event of our tables{said}",
-                "give the output of perf script, trace-cmd report or blkparse, as it comes",
+                "give the unchanged output of perf script, trace-cmd report or blkparse",
             )
         _say(source, style, met)
         return recording.finish(
@@ -107,7 +107,7 @@ def import_lines(path: Path, output: Path, format: str, force: bool = False) -> 
 
 
 def _blocks(file: BinaryIO, met: _Met) -> Iterator[bytes]:
-    """The file in blocks of whole lines; a line that is longer than a block is passed over."""
+    """Yields the file in blocks of whole lines; a line longer than a block is skipped."""
     rest = b""
     while data := file.read(_BLOCK_BYTES):
         cut = data.rfind(b"\n") + 1
@@ -116,7 +116,7 @@ def _blocks(file: BinaryIO, met: _Met) -> Iterator[bytes]:
             rest = data[cut:]
         elif len(rest) < _BLOCK_BYTES:
             rest += data
-        else:  # too long for any event: only that it was there is kept
+        else:  # too long for any event: keep only a mark that it existed
             met.lines += 1
             rest = b""
             while data and b"\n" not in data:
@@ -127,7 +127,7 @@ def _blocks(file: BinaryIO, met: _Met) -> Iterator[bytes]:
 
 
 def _add(block: bytes, style: int, patterns: Patterns, records: Records, met: _Met) -> int:
-    """Add the events of some lines; returns their number."""
+    """Adds the events of some lines; returns their number."""
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
     found = begin = 0
     for last in range(0, len(ends), _MOST_LINES):
@@ -170,7 +170,7 @@ def _add_lines(
 
 
 def _note(block: bytes, lines: NDArray[np.int64], style: int, met: _Met) -> None:
-    """Count what made no record, by what it is."""
+    """Counts the lines that made no record, by kind."""
     for why, begin, end, before, after in lines.tolist():
         if why == OTHER_EVENT:
             _count(met.events, block[begin:end])
@@ -206,8 +206,8 @@ def _count(counter: Counter[bytes], name: bytes) -> None:
 
 
 def _say(source: Source, style: int, met: _Met) -> None:
-    """What the manifest says of the file."""
-    source.clock = "of the source, which does not name it"
+    """Puts the findings about the file into the manifest's source."""
+    source.clock = "the clock of the source, which does not name it"
     if style == BLKPARSE_LINES:
         source.clock = _TIMES_OF_BLKPARSE
         source.notes.append("blkparse counts times from the first event that it shows")

@@ -1,7 +1,7 @@
-"""Lines of text into records of events, by compiled loops: a head, then an event's fields.
+"""Compiled loops from lines of text to records of events: a head, then an event's fields.
 
-Whatever a line holds, nothing is read or written beyond it and its record; a number that 64 bits
-do not hold makes the line one that is not understood.
+No line makes a loop read or write beyond the line and its record. A line with a number that does
+not fit in 64 bits is not understood.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ EVENT_LINES, BLKPARSE_LINES = 0, 1
 """Styles of heads."""
 
 NOT_UNDERSTOOD, OTHER_EVENT, OTHER_PRINT = 0, 1, 2
-"""Why a line became no record: no head, an event of no table, fields that no pattern has."""
+"""Reasons why a line made no record: no head, an event of no table, fields without a pattern."""
 
 _MINUS = 45
 
 
 @compiled
 def _stands(data: Any, at: int, end: int, arena: Any, where: int, size: int) -> bool:
-    """Whether a literal stands there."""
+    """Returns whether the data have a literal at this place."""
     if at + size > end:
         return False
     same = True
@@ -80,7 +80,7 @@ def _event_of(data: Any, begin: int, end: int, slots: Any, events: Any, arena: A
 
 @compiled
 def _symbol(data: Any, begin: int, end: int, symbols: Any, sizes: Any) -> int:
-    """The number that stands for a name; -1 where it is none, or there are too many."""
+    """Returns the number for a name; -1 if it is not a name, or there are too many."""
     size = end - begin
     if not 0 < size <= SYMBOL_BYTES:
         return NONE
@@ -129,7 +129,7 @@ def _fields(
     out: Any,
     base: int,
 ) -> bool:
-    """The fields of a line by one pattern, into the payload at `base`."""
+    """Writes the fields of a line by one pattern into the payload at `base`."""
     for t in range(first, first + count):
         kind = tokens[t, 0]
         where = tokens[t, 1]
@@ -152,11 +152,11 @@ def _fields(
             _put(out, base + where, device, 8)
         elif kind == ZERO:
             _put(out, base + where, 0, 8)
-        else:  # up to what follows
+        else:  # up to the next literal
             stop = end
             if not last:
                 literal, size = tokens[t + 1, 1], tokens[t + 1, 2]
-                if tokens[t + 1, 3] == 1:  # and with that the line ends
+                if tokens[t + 1, 3] == 1:  # this literal must end the line
                     stop = end - size
                     if stop < at or not _stands(data, stop, end, arena, literal, size):
                         return False
@@ -198,12 +198,12 @@ def lines_to_records(
     threads: Any,
     totals: Any,
 ) -> Any:
-    """Lines of `data`, which end at `ends`, as records in `out`.
+    """Writes lines of `data`, which end at `ends`, as records into `out`.
 
-    `names` has a hash of each thread's name (by thread id; 0: not met): where it is another, the
+    `names` has a hash of each thread's name (by thread id; 0: not met). If the hash differs, the
     line's (tid, pid, begin and end of the name) goes to `threads`. `of_cpu` has the time of each
-    CPU's last event, or -1. Of lines that make no record `left_out` gets (why, begin, end): of
-    the line, or of the event's name; of one that begins with CPU:N also the time of that CPU's
+    CPU's last event, or -1. For a line that makes no record, `left_out` gets (why, begin, end) of
+    the line or of the event's name; for a line that begins with CPU:N, also the time of that CPU's
     event before it, and of the next event (or -1). `totals` gets the first and the last time.
     Returns (bytes of records, records, left out, threads).
     """

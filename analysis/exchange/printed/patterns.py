@@ -1,8 +1,8 @@
-"""Patterns of printed events as arrays that compiled loops can follow.
+"""Patterns of printed events as arrays for compiled loops.
 
-Each event gets a record layout of its own, and with it a format file: fields that every pattern
-has, then those that some lack. A record of a line without the latter ends before them, so that
-they read as null.
+Each event gets its own record layout and format file: first the fields that every pattern has, then
+those that some patterns lack. A record of a line without the latter ends before them, so that they
+read as null.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ HASH_SLOTS = 1 << _TABLE_BITS
 
 @dataclass
 class Patterns:
-    """The arrays. Offsets into `arena` are of literals and names of events."""
+    """The arrays of patterns. Offsets into `arena` point to literals and names of events."""
 
     tokens: NDArray[np.int64]
-    """One row a part: kind; offset in the record, of a literal in the arena; size; whether it is
+    """One row per part: kind; offset in the record, of a literal in the arena; size; whether it is
     the last."""
     variants: NDArray[np.int64]
-    """One row a pattern: its first part, their number, bytes of its payload."""
+    """One row per pattern: its first part, their number, bytes of its payload."""
     events: NDArray[np.int64]
-    """One row an event: its first pattern, their number, its id, its name in the arena (2)."""
+    """One row per event: its first pattern, their number, its id, its name in the arena (2)."""
     arena: NDArray[np.uint8]
     slots: NDArray[np.int64]
     """Hash table of the names: number of the event, or -1."""
@@ -46,18 +46,18 @@ class Patterns:
     names: list[str] = field(default_factory=list)
     """SYSTEM:EVENT of each event."""
     layouts: list[list[tuple[str, int, int, bool]]] = field(default_factory=list)
-    """Of each event its fields: (name, offset, size, whether text)."""
+    """The fields of each event: (name, offset, size, whether text)."""
     symbols: NDArray[np.uint8] = field(
         default_factory=lambda: np.zeros((MOST_SYMBOLS, SYMBOL_BYTES), np.uint8)
     )
-    """Names that integers were printed as; the row is the integer."""
+    """Names printed in place of integers; the row is the integer."""
     symbol_sizes: NDArray[np.int64] = field(
         default_factory=lambda: np.zeros(MOST_SYMBOLS + 1, np.int64)
     )
-    """Their lengths; the last entry is how many there are."""
+    """Lengths of the names; the last entry is the number of names."""
 
     def formats(self) -> dict[str, str]:
-        """Format files of the records, by SYSTEM:EVENT, with the names that were met."""
+        """Returns the format files of the records, by SYSTEM:EVENT, with the names met."""
         count = int(self.symbol_sizes[MOST_SYMBOLS])
         pairs = ", ".join(
             f'{{ {n}, "{self.symbols[n, : self.symbol_sizes[n]].tobytes().decode("ascii")}" }}'
@@ -81,7 +81,7 @@ class Patterns:
 def compile_patterns(
     prints: Mapping[str, tuple[str, ...]], printed_as: Mapping[str, str] | None = None
 ) -> Patterns:
-    """Patterns as arrays. `printed_as` says what a line calls an event, where not by its name."""
+    """Returns patterns as arrays. `printed_as` has printed names that differ from the event's."""
     called = {event: name for name, event in (printed_as or {}).items()}
     arena = bytearray()
     tokens: list[tuple[int, int, int, int]] = []
@@ -136,7 +136,7 @@ def compile_patterns(
 
 
 def name_hash(name: bytes) -> int:
-    """FNV-1a of 32 bits, as the compiled loops have it."""
+    """Returns FNV-1a of 32 bits, the same as in the compiled loops."""
     value = 2166136261
     for byte in name:
         value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
@@ -144,7 +144,7 @@ def name_hash(name: bytes) -> int:
 
 
 def _parts(pattern: str) -> list[tuple[int, str]]:
-    """(kind, literal or field) of a pattern."""
+    """Returns the parts of a pattern: (kind, literal or field)."""
     parts = []
     at = 0
     for match in _PART.finditer(pattern):
@@ -159,7 +159,7 @@ def _parts(pattern: str) -> list[tuple[int, str]]:
 
 
 def _layout(patterns: tuple[str, ...]) -> tuple[list[tuple[str, int, int, bool]], int]:
-    """Where a record of an event has its fields, and bytes of those that it always has."""
+    """Returns the layout of an event's fields, and the bytes of those that are always present."""
     fields: dict[str, bool] = {}
     for pattern in patterns:
         for kind, name in _parts(pattern):

@@ -1,10 +1,10 @@
-"""How the kernel prints the events of our tables, as patterns of their fields.
+"""Patterns of the lines that the kernel prints for the events of our tables.
 
-In a pattern {NAME:KIND} is a field of the event's format, everything else stands as it is.
-Kinds: dec, hex (an integer), dev (MAJOR,MINOR or MAJOR:MINOR), text (up to what follows), name
-(the same, of an integer that is printed by its name), zero (a field that is 0 when it is not
-printed), head (the device in the line's head); {} is what no column needs. An event has several
-patterns where kernels differ, newest first.
+In a pattern {NAME:KIND} is a field of the event's format, everything else is literal text.
+Kinds: dec, hex (an integer), dev (MAJOR,MINOR or MAJOR:MINOR), text (up to the next literal), name
+(such a text, the name of an integer), zero (an unprinted field whose value is 0), head (the device
+in the line's head); {} is text that no column needs. An event has several patterns if kernels
+differ, newest first.
 
 Source: `print fmt` of events/SYSTEM/EVENT/format; blkparse: blkparse_fmt.c, by its default formats.
 """
@@ -12,10 +12,10 @@ Source: `print fmt` of events/SYSTEM/EVENT/format; blkparse: blkparse_fmt.c, by 
 from __future__ import annotations
 
 TEXT_BYTES = {"comm": 16, "newcomm": 16, "rwbs": 16, "name": 32, "bdi": 32, "dst_path": 512}
-"""Texts are cut at so many bytes."""
+"""Number of bytes at which texts are cut."""
 
 OPTIONAL = ("cgroup_ino",)
-"""Fields that some patterns of an event lack; of those a line has not, the column is null."""
+"""Fields that some patterns of an event lack; a line without one has null in its column."""
 
 _BIO = "{dev:dev} {rwbs:text} {sector:dec} + {nr_sector:dec} [{comm:text}]"
 _REQUEST = "{dev:dev} {rwbs:text} {} ({}) {sector:dec} + {nr_sector:dec}{} [{comm:text}]"
@@ -106,7 +106,7 @@ PRINTS: dict[str, tuple[str, ...]] = {
     ),
     "xfs:xlog_iclog_write": ("dev {dev:dev} state {}",),
 }
-"""Patterns of each event, as perf script and trace-cmd report print it."""
+"""Patterns of each event in the output of perf script and trace-cmd report."""
 
 _SIZED = "{dev:head}{rwbs:text} {sector:dec} + {nr_sector:dec} "
 _FLUSH = "{dev:head}{sector:zero}{nr_sector:zero}{rwbs:text} "
@@ -127,7 +127,7 @@ BLKPARSE_EVENTS = {
     "A": "block:block_bio_remap",
     "R": "block:block_rq_requeue",
 }
-"""What blkparse calls the events of our table."""
+"""Blkparse's names of the events of our table."""
 
 BLKPARSE_PRINTS: dict[str, tuple[str, ...]] = {
     **{BLKPARSE_EVENTS[action]: _BLK for action in "QMFID"},
@@ -135,4 +135,4 @@ BLKPARSE_PRINTS: dict[str, tuple[str, ...]] = {
     "block:block_bio_remap": (f"{_SIZED}<- {{}}",),
     "block:block_rq_requeue": _BLK_DONE + _BLK,
 }
-"""Patterns of each event, as blkparse prints it."""
+"""Patterns of each event in the output of blkparse."""

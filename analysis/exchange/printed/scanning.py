@@ -1,4 +1,4 @@
-"""Numbers in lines of text, by compiled loops: each says where it ends, or that there is none."""
+"""Compiled parsers of numbers in lines of text, which return the value and where it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from probes.compiled import compiled
 
 NONE = -1
-"""Where a number ends that is none, or that 64 bits do not hold."""
+"""The end returned for text that is not a number, or does not fit in 64 bits."""
 
 _SPACE, _MINUS, _DOT, _COLON = 32, 45, 46, 58
 _MOST_SECONDS = 9_000_000_000
@@ -17,7 +17,7 @@ _MOST_SECONDS = 9_000_000_000
 
 @compiled
 def digits(data: Any, at: int, end: int, base: int) -> Any:
-    """(value, where it ends) of an unsigned number; it ends at -1 where there is none."""
+    """Returns (value, end) of an unsigned number; the end is -1 if there is none."""
     value = np.uint64(0)
     begun = at
     while at < end:
@@ -46,7 +46,7 @@ def digits(data: Any, at: int, end: int, base: int) -> Any:
 
 @compiled
 def number(data: Any, at: int, end: int, base: int) -> Any:
-    """(value, where it ends) of a number that may have a sign or 0x."""
+    """Returns (value, end) of a number that may have a sign or 0x."""
     negative = at < end and data[at] == _MINUS
     if negative:
         at += 1
@@ -62,7 +62,7 @@ def number(data: Any, at: int, end: int, base: int) -> Any:
 
 @compiled
 def seconds(data: Any, at: int, end: int) -> Any:
-    """(ns, where it ends) of SECONDS.FRACTION."""
+    """Returns (ns, end) of SECONDS.FRACTION."""
     whole, at = digits(data, at, end, 10)
     if at < 0 or at >= end or data[at] != _DOT or not 0 <= whole < _MOST_SECONDS:
         return np.int64(0), NONE
@@ -91,7 +91,7 @@ def spaces(data: Any, at: int, end: int) -> Any:
 
 @compiled
 def number_before(data: Any, at: int, begin: int) -> Any:
-    """(value, where it begins) of the number that ends before `at`; it begins at -1: none."""
+    """Returns (value, begin) of the number that ends before `at`; begin is -1 if there is none."""
     first = at
     while first > begin and at - first < 8 and 48 <= data[first - 1] <= 57:
         first -= 1
@@ -103,7 +103,7 @@ def number_before(data: Any, at: int, begin: int) -> Any:
 
 @compiled
 def device_number(data: Any, at: int, end: int) -> Any:
-    """(dev_t, where it ends) of MAJOR,MINOR or MAJOR:MINOR."""
+    """Returns (dev_t, end) of MAJOR,MINOR or MAJOR:MINOR."""
     major, at = digits(data, at, end, 10)
     if at < 0 or at >= end or (data[at] != 44 and data[at] != _COLON):
         return np.int64(0), NONE

@@ -1,14 +1,14 @@
-"""The papers' tables and figures, of our runs beside the papers' numbers; one file a paper.
+"""The papers' tables and figures, made from our runs, beside the papers' numbers.
 
-Each function takes a frame of `analysis.studies.extracts`, or of runs and their measures, and gives
-a frame: ours, its 95 % interval over repeats and models, the paper's. Null: not measured, or not
-told by the paper.
+There is one file per paper. Each function takes a frame of `analysis.studies.extracts`, or of runs
+and their measures, and returns a frame: our value, its 95 % interval over repeats and models, and
+the paper's value. Null: not measured, or not given by the paper.
 
-park2023.py          seed 001, Tables 5 to 10, Figures 3, 4, 6
-prashanthi2023.py    seed 000, Figures 1 to 5 and 7
-prashanthi2022.py    seed 002, Figures 2, 4, 5
-numbers.py           what the papers give
-parts.py             all of them, with their titles and figures
-made.py              one of them, made of a frame
-of_traces.py         those that apply to any traces, not only to the runs of a study
+park2023.py          Park & Bahn 2023, Tables 5 to 10, Figures 3, 4, 6
+prashanthi2023.py    Prashanthi et al. 2023, Figures 1 to 5 and 7
+prashanthi2022.py    Prashanthi et al. 2022, Figures 2, 3, 4, 5, 8, 10
+numbers.py           the numbers of the papers
+parts.py             all tables and figures, with their titles
+made.py              one table or figure, made from a frame
+of_traces.py         the tables and figures that apply to any trace, not only to a study's runs
 """

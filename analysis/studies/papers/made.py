@@ -1,4 +1,4 @@
-"""A table or figure of a paper, made of a frame: the table, what is drawn of it, or why neither."""
+"""A table or figure of a paper, made from a frame: the table, its figures, or why it is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_VALUES = ("rank", "runs", "pairs")
 
 @dataclass(frozen=True)
 class Made:
-    """`why` there is no table, else ""."""
+    """A table with its figures. `why`: the reason why there is no table, or ""."""
 
     table: pd.DataFrame
     figures: list[go.Figure]
@@ -34,10 +34,10 @@ def made(
     ours_alone: bool = False,
     drawn: bool = True,
 ) -> Made:
-    """The table of a part, and its figures.
+    """Returns the table of a part, and its figures.
 
-    `where`: the one place that it is of, where it is of one. `ours_alone`: without rows that only
-    the paper has something in. `drawn`: with its figures, which take most of the time.
+    `where`: the place of the runs, if the part is of one place. `ours_alone`: leave out rows that
+    have only the paper's numbers. `drawn`: draw the figures, which takes most of the time.
     """
     nothing = pd.DataFrame()
     try:
@@ -56,7 +56,7 @@ def made(
 
 
 def said_lost(facts: pd.DataFrame, ids: set[str] | None) -> str:
-    """What the traces of these runs, or of all, lost; "" where nothing was."""
+    """Returns, in words, the losses of the traces of these runs (None: of all); "" if none."""
     told = []
     for fact in records(facts):
         if ids is not None and fact["id"] not in ids:

@@ -1,4 +1,4 @@
-"""Numbers that the papers give, from `reference/*.csv`."""
+"""The numbers of the papers, from `reference/*.csv`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MODELS = {
     "ResNet-18": "resnet18",
     "ResNet-50": "resnet50",
 }
-"""Our names of the papers' models."""
+"""Our names for the papers' models."""
 
 TENANCIES = {"single": "1", "multi": "4"}
-"""How many containers the tenancies of seed 001 are, as `where` has it."""
+"""Values of `where` for the tenancies of Park & Bahn 2023: the number of containers."""
 
 
 def numbers(name: str) -> pd.DataFrame:
-    """The frame of `reference/NAME.csv`, its models by our names, its tenancies as `where`."""
+    """Returns the frame of `reference/NAME.csv`, with our model names and tenancies as `where`."""
     frame = pd.read_csv(_FOLDER / f"{name}.csv")
     if "model" in frame:
         frame["model"] = frame["model"].map(MODELS)

@@ -1,7 +1,7 @@
-"""The papers' tables and figures of any traces: one, or several of different places.
+"""The papers' tables and figures for any traces: one, or several of different places.
 
-A trace tells what it is of (`analysis.studies.identity`). What takes runs of several places, or
-repeats, has of one trace what there is: no ratios, and no intervals.
+The identity of a trace comes from `analysis.studies.identity`. Tables that compare places or
+repeats have no ratios and no intervals if there is only one trace.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _OF_RUNS = ("later_epoch_s", "epoch_energy_j")
-"""The measures that tables of runs take."""
+"""The measures that the tables of runs use."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table of a paper, made of traces.
+    """A table of a paper, made from traces.
 
-    `about` says what it is of. `frame`: columns as the table's function has them, those of the
-    paper's numbers begin with paper_; without columns and rows of which the traces say nothing.
-    `figures` are drawn of it. `shown`: the table is for people, too. `lost`: what its traces lost.
+    `about`: the description of its contents. `frame`: the columns of the table's function; columns
+    of the paper's numbers begin with paper_; columns and rows without a value from the traces are
+    left out. `figures`: drawn from the frame. `shown`: the table itself is shown to readers, not
+    only its figures. `lost`: the losses of its traces.
     """
 
     title: str
@@ -51,7 +52,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Looked:
-    """What the papers' tables need of one trace, which need not be opened again."""
+    """The data that the papers' tables need from one trace; the trace need not be opened again."""
 
     identity: Identity
     extracts: dict[str, Any]
@@ -61,11 +62,11 @@ class Looked:
 def sections(
     traces: Trace | Sequence[Trace], paper: str | None = None, baseload: Trace | None = None
 ) -> list[Section]:
-    """The tables and figures that apply to a trace, or to several.
+    """Returns the tables and figures that apply to these traces.
 
-    `paper`: of that seed alone (000, 001, 002). `baseload`: a recording of the idle machine, to
-    split energy by. Raises BadTrace where a table is damaged, UsageError for a baseload with a
-    target.
+    `paper`: only that paper, by its key (000, 001, 002). `baseload`: a recording of the idle
+    machine, to split energy. Raises BadTrace if a table is damaged, UsageError for a baseload with
+    a target.
     """
     listed = [traces] if isinstance(traces, Trace) else list(traces)
     return of_looked([look(trace) for trace in listed], paper, _watts(baseload))
@@ -74,7 +75,7 @@ def sections(
 def sections_of(
     folders: Sequence[Path], paper: str | None = None, opener: Callable[[Path], Trace] = Trace
 ) -> list[Section]:
-    """As `sections`, of traces that are opened one after the other, by their folders."""
+    """Returns the same as `sections`, but opens the traces of the folders one after the other."""
     found = []
     for folder in folders:
         with opener(folder) as trace:
@@ -83,7 +84,7 @@ def sections_of(
 
 
 def look(trace: Trace) -> Looked:
-    """What the papers' tables need of this trace: the part that takes time."""
+    """Returns the data that the papers' tables need from this trace. This is the slow part."""
     who = identity(trace)
     return Looked(who, extracts_of(trace, who.dev), dict(measures_of(trace, who.dev, _OF_RUNS)))
 
@@ -103,7 +104,7 @@ def of_looked(
     paper: str | None = None,
     baseload: Callable[[], float | None] = lambda: None,
 ) -> list[Section]:
-    """The sections of traces that were looked at."""
+    """Returns the sections of traces from the results of `look`."""
     if not looked:
         return []
     factors = _factors([one.identity for one in looked])
@@ -117,7 +118,7 @@ def of_looked(
 
 
 def _factors(identities: Sequence[Identity]) -> list[dict[str, Any]]:
-    """Factors with distinct ids, and repeats that pair: by their seeds, or else by their order."""
+    """Returns factors with distinct ids, and repeats paired by their seeds, or else by order."""
     ids: Counter[str] = Counter()
     kinds: Counter[tuple[Any, ...]] = Counter()
     rows = []
@@ -149,7 +150,7 @@ def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> Section | No
         return None
     about = part.about
     if where and where != part.one_place:
-        about = f"{about} Here: of {place(where)}.".strip()
+        about = f"{about} Here: {place(where)}.".strip()
     used = frame[frame["where"].isin([where])] if where and part.needs != FACTS else frame
     table = found.table.dropna(axis="columns", how="all")
     lost = said_lost(extracts.facts, set(used["id"]))

@@ -1,7 +1,7 @@
-"""Seed 001 (Park and Bahn 2023): what the kernel does for training, on the host and in containers.
+"""Park & Bahn 2023: the kernel's work for training, on the host and in containers.
 
-Means are over models and repeats where no column names the model. A column of the paper has the
-same name as ours with paper_ before it.
+Means are over models and repeats if no column names the model. The paper's column has the name of
+ours with paper_ before it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from analysis.studies.spread import in_order, over_runs, without_limits
 
 _TOP = 10
 _CPU_TIME = "task-clock"
-"""The paper does not give it; ours beside it where there is no hardware counter."""
+"""An event that the paper lacks; our stand-in on machines without hardware counters."""
 _PAPER_SETTINGS = {
     "dirty_background_ratio": 10,
     "dirty_ratio": 20,
     "dirty_expire_centisecs": 3000,
     "dirty_writeback_centisecs": 500,
 }
-"""Of Table 7."""
+"""The settings of Table 7."""
 _CORE = re.compile(r"^cpu_(?:core|atom)/(.+)/$")
 
 
@@ -32,10 +32,10 @@ def _trainings(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def event_counts(counters: pd.DataFrame) -> pd.DataFrame:
-    """Table 5: events in the own context of a container's processes, the daemon and the host's.
+    """Returns Table 5: events in the context of a container's, the daemon's and host processes.
 
-    `counters`: a row a run, event and role (job or daemon) with its value. Events of the two kinds
-    of cores of a hybrid CPU are one event here, of the paper's numbers, too.
+    `counters`: one row per run, event and role (job or daemon) with its value. Events of the two
+    kinds of cores of a hybrid CPU are added up, also in the paper's numbers.
 
     Columns: event, unit (events or ns), container_process, docker_daemon, host_process (per run,
     with _low and _high), container_to_host (over pairs of runs), and the paper's four.
@@ -53,7 +53,7 @@ def event_counts(counters: pd.DataFrame) -> pd.DataFrame:
     paper = numbers("park2023_table5_event_counts")
     paper["event"] = _one_kind_of_core(paper["event"])
     paper = paper.groupby("event", sort=False)[list(columns)].sum().reset_index()
-    # Nothing was counted by any of the three: what their machine did not support.
+    # All three are 0: the paper's machine did not support the event.
     paper.loc[(paper[list(columns)] == 0).all(axis=1), list(columns)] = None
     found = pd.DataFrame({"event": [_CPU_TIME, *paper["event"]]})
     found["unit"] = found["event"].eq(_CPU_TIME).map({True: "ns", False: "events"})
@@ -89,13 +89,13 @@ def _paper_counts(paper: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
 
 def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
-    """Table 6: the ways that led to block_rq_insert.
+    """Returns Table 6: the call chains that led to block_rq_insert.
 
-    `chains`: a row a run, event and chain with its share of the event's counts, comm and path.
+    `chains`: one row per run, event and chain with its share of the event's counts, comm and path.
 
     Columns: where, chain, share (_low, _high) of all such events of a run, runs, comm and path (of
-    the run where the chain has most of them), paper_share. A run with such events, but none by a
-    chain, counts as 0 there.
+    the run in which the chain has most events), paper_share. A run with such events, but none by a
+    chain, counts as 0 for the chain.
     """
     own = _trainings(chains)
     own = own[own["event"] == "block:block_rq_insert"]
@@ -112,10 +112,10 @@ def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
 
 
 def flush_settings(facts: pd.DataFrame) -> pd.DataFrame:
-    """Table 7: the kernel's settings of write-back.
+    """Returns Table 7: the kernel's write-back settings.
 
-    `facts`: a row a run; vm has its settings as "NAME VALUE, NAME VALUE". Columns: setting, least
-    and most (of the runs; null: not recorded), runs, paper_value (null: not told).
+    `facts`: one row per run; vm has its settings as "NAME VALUE, NAME VALUE". Columns: setting,
+    least and most (of the runs; null: not recorded), runs, paper_value (null: not given).
     """
     rows = [
         {"setting": name, "value": float(value)}
@@ -130,10 +130,10 @@ def flush_settings(facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def fault_causes(causes: pd.DataFrame, where: str = "1") -> pd.DataFrame:
-    """Table 8: the ten most frequent causes of page faults, of containers and their daemon.
+    """Returns Table 8: the ten most frequent causes of page faults of containers and daemon.
 
-    `causes`: a row a run, comm, file and symbol with their percent of the run's faults. `where`:
-    the place that they are of.
+    `causes`: one row per run, comm, file and symbol with their percent of the run's faults.
+    `where`: the place of the runs.
 
     Columns: rank, task, file, function (null: not known), percent (_low, _high) of a run's faults,
     runs, and the paper's row of that rank: paper_task, paper_file, paper_function, paper_cause,
@@ -155,12 +155,12 @@ def fault_causes(causes: pd.DataFrame, where: str = "1") -> pd.DataFrame:
 
 
 def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
-    """Tables 9 and 10: why write-backs began, by model, in one container and in four.
+    """Returns Tables 9 and 10: reasons of write-backs, by model, in one container and in four.
 
-    `reasons`: a row a run and reason with its writebacks and their ratio.
+    `reasons`: one row per run and reason with its writebacks and their ratio.
 
     Columns: where, model, reason, writebacks (of a run) and share (each with _low, _high), runs,
-    paper_writebacks, paper_share. A run with write-backs, but none of a reason, counts as 0 there.
+    paper_writebacks, paper_share. A run with write-backs, but none of a reason, counts as 0.
     """
     own = _trainings(reasons)
     keys = ["where", "model", "reason"]
@@ -182,9 +182,9 @@ def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
 
 
 def writeback_intervals(intervals: pd.DataFrame) -> pd.DataFrame:
-    """Figure 3: the times between successive write-backs; the paper draws them without numbers.
+    """Returns Figure 3: intervals between write-backs; the paper draws them without numbers.
 
-    `intervals`: a row a run and reason with intervals, mean_s and std_s.
+    `intervals`: one row per run and reason with intervals, mean_s and std_s.
 
     Columns: model, where, mean_s and std_s (of a run, each with _low, _high), runs.
     """
@@ -194,9 +194,9 @@ def writeback_intervals(intervals: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
-    """Figure 3: how those times are spread.
+    """Returns Figure 3: the distribution of the intervals between write-backs.
 
-    `quantiles`: a row a run and share (0 to 1) with interval_s. Columns: model, where, share,
+    `quantiles`: one row per run and share (0 to 1) with interval_s. Columns: model, where, share,
     interval_s (the mean of that quantile over the runs, _low, _high), runs.
     """
     own = _trainings(quantiles)
@@ -205,10 +205,10 @@ def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
 
 
 def page_heat(heat: pd.DataFrame, where: str = "1") -> pd.DataFrame:
-    """Figure 4: which pages are written back when, in one container, in the first repeat.
+    """Returns Figure 4: pages by the time of their write-back, one container, first repeat.
 
-    `heat`: a row a run and box with write-backs. `where`: the place that they are of. Columns:
-    model, from_s, to_s, first_page, last_page, writebacks. A box without any is no row.
+    `heat`: one row per run and box with write-backs. `where`: the place of the runs. Columns:
+    model, from_s, to_s, first_page, last_page, writebacks. An empty box has no row.
     """
     own = _trainings(heat)
     own = own[own["where"] == where]
@@ -218,11 +218,11 @@ def page_heat(heat: pd.DataFrame, where: str = "1") -> pd.DataFrame:
 
 
 def layer_improvement(curves: pd.DataFrame) -> pd.DataFrame:
-    """Figure 6: the share of I/O latency that a flush layer saves, by the paper's model.
+    """Returns Figure 6: the share of I/O latency that a flush layer saves, by the paper's model.
 
-    The paper gives no capacity, and does not say whether what is left in the layer in the end
-    counts. Ours is the most that any capacity saves when it does, and the capacity that the paper's
-    number needs when it does not.
+    The paper gives no capacity, and does not say whether the final drain of the layer counts. We
+    give the most that any capacity saves with the final drain, and the capacity that reaches the
+    paper's number without it.
 
     `curves`: rows of `flush_layer.layer_curve` of each run. Columns: where, model, identity,
     improvement, needed_share (of the distinct pages written), needed_mib (each with _low, _high),
@@ -244,7 +244,7 @@ def layer_improvement(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def layer_curves(curves: pd.DataFrame) -> pd.DataFrame:
-    """Figure 6 by capacity: what a layer of each size saves, in the first repeat.
+    """Returns Figure 6 by capacity: the saving of a layer of each size, in the first repeat.
 
     Columns: where, model, identity, capacity_share (of the distinct pages written), improvement
     (without the final drain), improvement_with_drain, paper_improvement.

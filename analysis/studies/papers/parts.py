@@ -1,4 +1,4 @@
-"""Every table and figure of the papers: what it is made of, what it is called, how it is drawn."""
+"""Every table and figure of the papers: its source, its title, and its figures."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 RUNS = "runs"
-"""The frame of runs and their measures, in the place of an extract."""
+"""Names the frame of runs and their measures, used instead of an extract."""
 FACTS = "facts"
-"""The frame of runs and what their traces tell of their machines, likewise."""
+"""Names the frame of runs and the facts of their machines, used instead of an extract."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Part:
     """A table or figure of a paper.
 
     `needs`: the extract (or RUNS, or FACTS) that `table` takes. `figures`: each draws the table.
-    `shown`: whether the table is for people, too, or only what a figure is drawn of. `places`:
-    where the runs were that it is made of; none: everywhere. `one_place`: `table` takes the runs of
-    one place alone, this one, unless it is told another one as `where`.
+    `shown`: true if the table itself is shown; false if it only feeds a figure. `places`: the
+    places of the runs that it is made from; empty: all. `one_place`: `table` takes the runs of one
+    place only; this is the default of its argument `where`.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Part:
 
 
 def parts(paper: str | None) -> list[Part]:
-    """The tables and figures of a paper, by its seed; of all papers where none is named."""
+    """Returns the tables and figures of a paper, by its key; None: of all papers."""
     found = {"001": _park2023, "000": _prashanthi2023, "002": _prashanthi2022}
     chosen = [found[paper]] if paper in found else list(found.values())
     return [part for make in chosen for part in make()]
@@ -53,8 +53,8 @@ def _park2023() -> list[Part]:
         Part(
             "Table 5: events of a container, the daemon and the host",
             "Counted by perf in the context of the processes themselves, per run. The paper's runs"
-            " were longer: what can be compared is container to host. Its kinds of cores are added"
-            " up.",
+            " were longer, so compare the ratio of container to host. The paper's kinds of cores"
+            " are added up.",
             "counters",
             park2023.event_counts,
             [draw.event_ratios],
@@ -62,7 +62,7 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Table 6: call chains of block_rq_insert",
-            "Call graphs that lead to a request's insertion, by the kernel function that tells why"
+            "Call graphs that lead to a request's insertion, by the kernel function that shows why"
             " it was made.",
             "call_chains",
             park2023.call_chains,
@@ -77,7 +77,7 @@ def _park2023() -> list[Part]:
         Part(
             "Table 8: causes of page faults",
             "In one container and its daemon, by task, file and function of the instruction. The"
-            " paper's rows stand beside ours by rank alone.",
+            " paper's rows are matched with ours by rank only.",
             "fault_causes",
             park2023.fault_causes,
             [draw.fault_causes],
@@ -85,23 +85,23 @@ def _park2023() -> list[Part]:
             one_place="1",
         ),
         Part(
-            "Tables 9 and 10: why write-backs began",
-            "writeback_start events on the run's own file system. What the paper leaves out (other"
-            " reasons) counts in our shares.",
+            "Tables 9 and 10: reasons of write-backs",
+            "writeback_start events on the run's own file system. Our shares include the reasons"
+            " that the paper leaves out.",
             "writeback_reasons",
             park2023.writeback_reasons,
             [draw.writeback_reasons],
         ),
         Part(
-            "Figure 3: times between write-backs",
-            "Between successive writeback_start events on the run's own file system. The paper"
-            " draws them without numbers.",
+            "Figure 3: intervals between write-backs",
+            "Intervals between successive writeback_start events on the run's own file system. The"
+            " paper draws them without numbers.",
             "writeback_intervals",
             park2023.writeback_intervals,
             [draw.writeback_intervals],
         ),
         Part(
-            "Figure 3: how these times are spread",
+            "Figure 3: distribution of the intervals",
             "The mean of each quantile over the repeats.",
             "interval_quantiles",
             park2023.interval_spread,
@@ -120,21 +120,21 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Figure 6: I/O latency that a flush layer saves",
-            "By the paper's own model (8 ms a page on the disk, 350 ns in the layer). It gives no"
-            " capacity, and does not say whether what is left in the layer in the end counts."
-            " improvement: the most that any capacity saves when it does. needed: the capacity at"
-            " which the paper's number is reached when it does not, as a share of the distinct"
-            " pages written, and in MiB. identity: whether a block of the disk makes a page the"
-            " same, or a page of a file. Every write to the run's own disk counts, as in the paper,"
-            " whoever made it; of a trace without a disk of its own, those of its targets.",
+            "By the paper's model (8 ms a page on the disk, 350 ns in the layer). The paper gives"
+            " no capacity, and does not say whether the final drain of the layer counts."
+            " improvement: the most that any capacity saves with the final drain. needed: the"
+            " capacity that reaches the paper's number without the final drain, as a share of the"
+            " distinct pages written, and in MiB. identity: pages are identified by disk block or"
+            " by page of a file. Every write to the run's own disk counts, as in the paper; if a"
+            " trace has no disk of its own, the writes of its targets count.",
             "layer_curve",
             park2023.layer_improvement,
             [draw.layer_improvement],
         ),
         Part(
             "Figure 6 by capacity",
-            "What a layer of each size saves, in the first repeat; hollow markers: the size at"
-            " which the paper's number is reached without the final drain.",
+            "Saving by a layer of each size, in the first repeat. Hollow markers: the size that"
+            " reaches the paper's number without the final drain.",
             "layer_curve",
             park2023.layer_curves,
             [draw.layer_curves],
@@ -164,14 +164,14 @@ def _prashanthi2023() -> list[Part]:
         ),
         Part(
             "Figures 2, 4 and 5: use of CPU, GPU, power and memory",
-            "Medians of what was sampled of the machine from the first to the last step of the"
-            " stage; CPU utilisation is of all CPUs.",
+            "Medians of the machine's samples from the first to the last step of the stage; CPU"
+            " utilisation is of all CPUs.",
             "usage",
             prashanthi2023.usage_medians,
         ),
         Part(
-            "Figures 2, 4 and 5: how they are spread",
-            "Quantiles, their mean over the repeats.",
+            "Figures 2, 4 and 5: distribution of use",
+            "Mean of each quantile over the repeats.",
             "usage",
             prashanthi2023.usage_spread,
             [draw.usage_violins],
@@ -179,14 +179,14 @@ def _prashanthi2023() -> list[Part]:
         ),
         Part(
             "Figure 5: memory that a container adds",
-            "Between the medians of memory used, per pair of runs.",
+            "Difference of the medians of memory used, per pair of runs.",
             "usage",
             prashanthi2023.memory_overhead,
             [draw.memory_overhead],
         ),
         Part(
             "Figures 1b and 3b: energy",
-            "The baseload is the idle machine's power over the time of the run; null where no"
+            "The baseload is the idle machine's power times the duration of the run; null if no"
             " baseload was recorded.",
             "energy",
             prashanthi2023.energy_split,
@@ -200,7 +200,7 @@ def _prashanthi2022() -> list[Part]:
 
     return [
         Part(
-            "Figure 2a: an epoch by the number of workers",
+            "Figure 2a: epoch time by number of workers",
             "Without the first epoch, on the host.",
             "epochs",
             prashanthi2022.stall_by_workers,
@@ -209,23 +209,23 @@ def _prashanthi2022() -> list[Part]:
         ),
         Part(
             "Figure 2b: fetch stall of the first epoch and of later ones",
-            "With what was read from the run's own disk meanwhile, and what was in the page cache.",
+            "With the bytes read from the run's own disk, and the size of the page cache.",
             "epochs",
             prashanthi2022.stall_by_epoch,
             [draw.stall_by_epoch],
             one_place="host",
         ),
         Part(
-            "Figure 3: an epoch by the storage medium",
-            "On the host. sd-card, hdd and nvme-ssd are this machine's disk, held to their speed by"
-            " the kernel.",
+            "Figure 3: epoch time by storage medium",
+            "On the host. sd-card, hdd and nvme-ssd are this machine's disk, throttled by the"
+            " kernel to their speed.",
             "epochs",
             prashanthi2022.stall_by_medium,
             [draw.stall_by_medium],
             one_place="host",
         ),
         Part(
-            "Figure 4: an epoch by the size of a batch",
+            "Figure 4: epoch time by batch size",
             "Without the first epoch, on the host.",
             "epochs",
             prashanthi2022.stall_by_batch,
@@ -236,14 +236,14 @@ def _prashanthi2022() -> list[Part]:
             one_place="host",
         ),
         Part(
-            "Figure 5: how much epochs vary",
+            "Figure 5: variation of epoch times",
             "Within a run, without its first epoch.",
             "epochs",
             prashanthi2022.epoch_spread,
             one_place="host",
         ),
         Part(
-            "Figure 5: every epoch beside its run's mean",
+            "Figure 5: every epoch against the mean of its run",
             "",
             "epochs",
             prashanthi2022.epoch_times,
@@ -252,8 +252,8 @@ def _prashanthi2022() -> list[Part]:
             one_place="host",
         ),
         Part(
-            "Figures 8 and 10: power modes, and what was predicted of them",
-            "An epoch after the first. The modes that were learned from are `profiled`.",
+            "Figures 8 and 10: power modes, measured and predicted",
+            "Values of an epoch after the first. The prediction learns from the `profiled` modes.",
             RUNS,
             prashanthi2022.mode_times,
             [draw.predicted_times, draw.time_and_energy],

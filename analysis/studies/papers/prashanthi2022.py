@@ -1,8 +1,8 @@
-"""Seed 002 (Prashanthi et al. 2022): where the time of an epoch goes on an edge device.
+"""Prashanthi et al. 2022: the parts of an epoch's time on an edge device.
 
-The text of the paper that the reference was taken from has lost its numbers for these figures, so
-none stand beside ours. Times are of an epoch, those of the first epoch apart, which reads the data
-from disk; trainings without limits alone, of one place: `where`, which is the host in a study.
+The available text of the paper lacks its numbers for these figures, so the tables have only ours.
+Times are per epoch. The first epoch is separate, because it reads the data from disk. Only
+trainings without limits count, of one place: `where`, which is the host in a study.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _TIMES = ["stall_s", "compute_s", "overhead_s", "epoch_s"]
 
 
 def stall_by_workers(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
-    """Figure 2a: an epoch's time by the number of workers, after the first epoch.
+    """Returns Figure 2a: an epoch's time by the number of workers, after the first epoch.
 
-    `epochs`: a row a run and epoch with its times. Runs that no others differ from in the number
-    of workers alone are left out.
+    `epochs`: one row per run and epoch with its times. A run is left out if no other run differs
+    from it in the number of workers only.
 
-    Columns: model, settings (what else sets a run apart), workers, stall_s, compute_s, overhead_s,
+    Columns: model, settings (other factors that differ), workers, stall_s, compute_s, overhead_s,
     epoch_s (means of a run's epochs; each with _low, _high over runs), runs.
     """
     return _later_epochs(epochs, "workers", where)
 
 
 def stall_by_medium(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
-    """Figure 3: an epoch's time by the storage medium of its data, first and later epochs.
+    """Returns Figure 3: an epoch's time by the storage medium of its data, first and later epochs.
 
     Columns: model, settings, medium, epoch (first or later), stall_s, compute_s, overhead_s,
     epoch_s (means of such epochs; each with _low, _high over runs), runs.
@@ -47,24 +47,25 @@ def stall_by_medium(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
 
 
 def mode_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Figures 8 and 10: time and energy of an epoch by power mode, measured and predicted.
+    """Returns Figures 8 and 10: time and energy of an epoch by power mode, measured and predicted.
 
-    Columns: as `modes` of `analysis.studies.power_modes.PowerModes` has them.
+    Columns: those of `modes` in `analysis.studies.power_modes.PowerModes`.
     """
     found = power_modes(runs)
     return pd.DataFrame(columns=["job", "power_mode"]) if found is None else found.modes
 
 
 def stall_by_batch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
-    """Figure 4: an epoch's time by the size of a batch, after the first epoch.
+    """Returns Figure 4: an epoch's time by the size of a batch, after the first epoch.
 
-    As `stall_by_workers`, by batch_size; and stall_ms, compute_ms: of a minibatch.
+    The columns are those of `stall_by_workers`, with batch_size instead of workers, and stall_ms
+    and compute_ms of a minibatch.
     """
     return _later_epochs(epochs, "batch_size", where, ["stall_ms", "compute_ms"])
 
 
 def stall_by_epoch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
-    """Figure 2b: fetch stall of the first epoch and of later ones, and what was read meanwhile.
+    """Returns Figure 2b: fetch stall and bytes read in the first epoch and in later ones.
 
     Columns: model, settings, workers, epoch (first or later), stall_s (of one epoch), read_mb (read
     from the run's own disk in one epoch), page_cache_gb (of the machine), residency_percent (of the
@@ -81,10 +82,10 @@ def stall_by_epoch(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
 
 
 def epoch_spread(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
-    """Figure 5: how much an epoch's time varies within a run, after the first epoch.
+    """Returns Figure 5: the variation of an epoch's time within a run, after the first epoch.
 
     Columns: model, settings, epoch_s (mean of a run's epochs), spread_percent (their standard
-    deviation, of the mean; null for fewer than two), each with _low, _high; runs.
+    deviation in per cent of the mean; null for fewer than two), each with _low, _high; runs.
     """
     own = _alone(epochs, [], where)
     own = own[own["epoch"] > 0]
@@ -96,9 +97,9 @@ def epoch_spread(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
 
 
 def epoch_times(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
-    """Figure 5: every epoch after the first, beside the mean of its run, for violins.
+    """Returns Figure 5: every epoch after the first, against the mean of its run, for violins.
 
-    Columns: model, settings, id, epoch, epoch_s, of_mean_percent (epoch_s of the run's mean).
+    Columns: model, settings, id, epoch, epoch_s, of_mean_percent (epoch_s in per cent of the mean).
     """
     own = _alone(epochs, [], where)
     own = own[own["epoch"] > 0]
@@ -126,7 +127,7 @@ def _later_epochs(
 
 
 def _of_a_run(own: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """A run's mean over its epochs: epochs of one run are no repeats."""
+    """Returns each run's mean over its epochs, because epochs of one run are not repeats."""
     numeric = own.assign(**{value: pd.to_numeric(own[value]) for value in values})
     means = numeric.groupby([*keys, "id"], dropna=False, sort=False)[list(values)].mean()
     return means.reset_index()

@@ -1,8 +1,8 @@
-"""Seed 000 (Prashanthi et al. 2023): what a container costs training and inference.
+"""Prashanthi et al. 2023: the cost of a container for training and inference.
 
 Each table has the host (bare_metal) and one container side by side, by mode (train or infer), model
-and settings (what sets a run apart from the others: workers 0, cpus 0.5, seccomp off). The paper's
-numbers are of the usual settings alone. increase_percent is over pairs of runs alike in all else.
+and settings (factors that differ from the usual ones: workers 0, cpus 0.5, seccomp off). The paper
+has numbers for the usual settings only. increase_percent is over pairs of otherwise equal runs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _GB = 1e9
 
 
 def minibatch_times(step_times: pd.DataFrame) -> pd.DataFrame:
-    """Figures 1a and 3a: the mean time of a minibatch by what it was spent on.
+    """Returns Figures 1a and 3a: the mean time of a minibatch, by part.
 
-    `step_times`: a row a run, stage and part with mean_ms.
+    `step_times`: one row per run, stage and part with mean_ms.
 
     Columns: mode, model, settings, part (fetch stall, compute, overhead, end to end), bare_metal_ms
     and container_ms (means of runs, each with _low, _high), increase_percent (_low, _high), pairs,
@@ -37,9 +37,9 @@ def minibatch_times(step_times: pd.DataFrame) -> pd.DataFrame:
 
 
 def compute_parts(step_times: pd.DataFrame) -> pd.DataFrame:
-    """Figure 7: the parts of a minibatch's compute time.
+    """Returns Figure 7: the parts of a minibatch's compute time.
 
-    As `minibatch_times`; part is forward, backward or optimizer (the parameter update).
+    Columns: those of `minibatch_times`; part is forward, backward or optimizer (parameter update).
     """
     parts = {
         "parameter_update_time": "optimizer",
@@ -62,7 +62,7 @@ def _times(step_times: pd.DataFrame, parts: Sequence[str], paper: pd.DataFrame) 
 
 
 def _beside(own: pd.DataFrame, what: str, unit: str, paper: pd.DataFrame) -> pd.DataFrame:
-    """Host and container beside each other and beside the paper; `unit`: the column of values."""
+    """Returns host and container beside each other and the paper; `unit`: the column of values."""
     own = own.assign(settings=settings(own))
     keys = [*_KEYS, what]
     found = None
@@ -79,9 +79,9 @@ def _beside(own: pd.DataFrame, what: str, unit: str, paper: pd.DataFrame) -> pd.
 
 
 def _paper(metrics: dict[str, str], unit: str, what: str = "part") -> pd.DataFrame:
-    """The paper's numbers of these metrics: their values, and by how much the container's is more.
+    """Returns the paper's values of these metrics, and the increase in the container.
 
-    Where it gives both values the increase is computed, else it is as given.
+    The increase is computed if the paper gives both values; otherwise it is the paper's own.
     """
     own = numbers("prashanthi2023_container_overhead")
     own = own[own["metric"].isin(metrics)].copy()
@@ -114,9 +114,9 @@ _PAPER_SERIES = {
 
 
 def usage_spread(usage: pd.DataFrame) -> pd.DataFrame:
-    """Figures 2, 4 and 5: how CPU, GPU, power and memory were used, as violins show it.
+    """Returns Figures 2, 4 and 5: quantiles of the use of CPU, GPU, power and memory, for violins.
 
-    `usage`: a row a run, name, instance and share (0 to 1) with its value.
+    `usage`: one row per run, name, instance and share (0 to 1) with its value.
 
     Columns: mode, model, settings, where, series, unit (%: of all CPUs), instance,
     share, value (the mean of that quantile over the runs, _low, _high), runs.
@@ -128,7 +128,7 @@ def usage_spread(usage: pd.DataFrame) -> pd.DataFrame:
 
 
 def usage_medians(usage: pd.DataFrame) -> pd.DataFrame:
-    """Figures 2, 4 and 5: the medians of those.
+    """Returns Figures 2, 4 and 5: medians of the use of CPU, GPU, power and memory.
 
     Columns: mode, model, settings, series (with its unit), bare_metal_median and container_median
     (_low, _high), increase_percent (_low, _high), pairs, and the paper's three.
@@ -153,7 +153,7 @@ def _named(usage: pd.DataFrame) -> pd.DataFrame:
 
 
 def memory_overhead(usage: pd.DataFrame) -> pd.DataFrame:
-    """Figure 5: how much more memory is used with a container, between the medians, in GB.
+    """Returns Figure 5: the memory that a container adds, between the medians, in GB.
 
     Columns: mode, model, settings, overhead_gb (over pairs of runs, _low, _high), runs,
     paper_overhead_gb.
@@ -173,10 +173,10 @@ def memory_overhead(usage: pd.DataFrame) -> pd.DataFrame:
 
 
 def energy_split(energy: pd.DataFrame) -> pd.DataFrame:
-    """Figures 1b and 3b: the energy of a run, and what the idle machine would have taken of it.
+    """Returns Figures 1b and 3b: the energy of a run, and the idle machine's share of it.
 
-    `energy`: a row a run and source; the total counts, or the only source there is. baseload_w is
-    the power of the idle machine (null: not recorded), scaled by each run's time as in section
+    `energy`: one row per run and source; the total counts, or else the only source. baseload_w is
+    the power of the idle machine (null: not recorded), multiplied by each run's time as in section
     5.1.5 of the paper.
 
     Columns: mode, model, settings, where, energy_j, baseload_j, increment_j (each with _low,

@@ -1,6 +1,6 @@
-"""The report of a study: what is in it, apart from the formats that it is written in.
+"""The report of a study: its contents, separate from its formats.
 
 contents.py   claims, tables, figures, the machine, losses
-page.py       one HTML page that needs nothing but itself
+page.py       one self-contained HTML page
 markdown.py   GitHub markdown, without figures
 """

@@ -12,7 +12,7 @@ COLUMNS = [
 
 
 def claim_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
-    """A row a claim."""
+    """Returns one row per claim."""
     return [
         {
             "id": one.id,

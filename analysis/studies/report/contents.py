@@ -1,4 +1,4 @@
-"""What the report of a study says, whatever it is written in."""
+"""The contents of a study's report, the same in every format."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """A table of a paper with its figures; `why` it is not there, else "". `lost`: what the traces
-    of its runs lost, else ""."""
+    """A table of a paper with its figures.
+
+    `why`: the reason why it is missing, or "". `lost`: the losses of its runs' traces, or ""."""
 
     title: str
     about: str
@@ -37,10 +38,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a report says. `machine`: names and values.
+    """The contents of a report. `machine`: names and values.
 
-    `said`: the number of runs, and of those that are left out. `left_out`: ids of runs, what
-    became of each, and why.
+    `said`: the number of runs, and of those that are left out. `left_out`: ids of runs, the state
+    of each, and why.
     """
 
     name: str
@@ -54,9 +55,9 @@ class Contents:
 
 
 def contents(folder: Path, drawn: bool = True) -> Contents:
-    """Read a study's folder. Raises UsageError where it is none.
+    """Returns the contents of a study's folder. Raises UsageError if it is not a study's.
 
-    `drawn`: with figures, which take most of the time and which markdown has no place for.
+    `drawn`: draw figures, which takes most of the time; markdown does not need them.
     """
     study, runs, left_out = read_runs(folder, keep_extracts)
     extracts = read_extracts(folder, runs)
@@ -108,7 +109,7 @@ _FACTS = {
 def _machine(
     study: StudyFacts, extracts: Extracts, versions: dict[str, set[str]], runs: pd.DataFrame
 ) -> list[tuple[str, str]]:
-    """Each fact once; several values where runs differ in it."""
+    """Returns each fact once, with several values if runs differ in it."""
     found = []
     for key, name in _FACTS.items():
         if key not in extracts.facts:
@@ -127,7 +128,7 @@ def _machine(
 
 
 def _versions(folder: Path, runs: pd.DataFrame) -> dict[str, set[str]]:
-    """What the jobs ran with, as the runner asked them: Python, packages, image."""
+    """Returns the jobs' versions that the runner recorded: Python, packages, image."""
     found: dict[str, set[str]] = {}
     budget = Budget()
     for id in runs["id"]:

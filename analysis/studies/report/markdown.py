@@ -1,4 +1,4 @@
-"""The report as GitHub markdown: the machine, the claims, the tables. Figures are the page's."""
+"""The report as GitHub markdown: machine, claims and tables. Only the HTML page has figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#!@$])")
 
 
 def markdown(found: Contents) -> str:
-    """The report's text."""
+    """Returns the report's text."""
     lines = [f"# {_text(found.name)}", ""]
     lines += [f"{_text(found.about)}. {found.said}.", ""]
     if found.lost:
@@ -33,14 +33,16 @@ def markdown(found: Contents) -> str:
         elif section.columns:
             lines += _table(section.columns, section.rows)
         else:
-            lines += ["Only drawn: see the page (`tracer study report FOLDER -o report.html`)."]
+            lines += ["Drawn only in the HTML page: `tracer study report FOLDER -o report.html`."]
     if found.left_out:
-        head = ["run", "what became of it", "reason"]
+        head = ["run", "state", "reason"]
         lines += ["", "## Runs that are left out", "", *_table(head, found.left_out)]
     return "\n".join(lines) + "\n"
 
 
-_INTERVALS = "In brackets: Student's 95 % interval. A dash: not measured, or not told by the paper."
+_INTERVALS = (
+    "In brackets: Student's 95 % interval. A dash: not measured, or not given by the paper."
+)
 
 
 def _table(columns: Iterable[str], lines: Iterable[Iterable[str]]) -> list[str]:
@@ -50,6 +52,6 @@ def _table(columns: Iterable[str], lines: Iterable[Iterable[str]]) -> list[str]:
 
 
 def _text(value: str) -> str:
-    """A name as text: neither markdown nor HTML."""
+    """Returns a name as plain text, with markdown and HTML escaped."""
     said = cell(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", said).replace("://", "&#58;//")

@@ -1,4 +1,4 @@
-"""The report as one HTML page: nothing is fetched, and what runs are called is only ever text."""
+"""The report as one HTML page: it fetches nothing, and names of runs are always escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGE = "study.html.j2"
 
 
 def page(found: Contents) -> str:
-    """The page's text. It forbids itself, by a policy of its own, to load anything."""
+    """Returns the page's text. Its content security policy forbids it to load anything."""
     return render(
         _PAGE,
         _TEMPLATES,

@@ -158,4 +158,4 @@ def test_with_ftrace_there_are_no_summaries(tracer):
     ran = tracer(
         "record", "--summary", "--backend", "ftrace", "-o", "x.trace", "--", "true", status=2
     )
-    assert "BPF" in ran.err
+    assert "--summary needs backend ebpf" in ran.err

@@ -188,7 +188,7 @@ def test_a_study_runs_on_each_medium_and_says_which(studied):
     assert {name: one["state"] for name, one in found.items()} == {
         "sd-card": "done", "ram": "done", str(studied.card): "done", absent: "failed",
     }  # fmt: skip
-    assert "No such file or directory; see that its folder is there" in found[absent]["reason"]
+    assert "No such file or directory; check that its folder exists" in found[absent]["reason"]
     asked, measured = (found["sd-card"]["medium"][name] for name in ("asked", "measured"))
     assert measured["read_bytes_per_s"] <= 1.5 * asked["read_bytes_per_s"]
     assert "cgroup" in found["sd-card"]["medium"]["limited_by"]

@@ -67,13 +67,22 @@ def stalls(trace: Trace) -> list[Finding]:
 
 
 def _first_epoch(trace: Trace, over: Window) -> list[Finding]:
+    # If the epochs begin at 0 again, that is no first epoch: the data has been read before.
     answer = ask(
         trace,
-        "SELECT avg(fetch_stall_ns) FILTER (epoch = 0) / avg(fetch_stall_ns) FILTER (epoch > 0)"
-        " AS value, avg(fetch_stall_ns) FILTER (epoch = 0) / 1e9 AS first_s,"
-        " avg(fetch_stall_ns) FILTER (epoch > 0) / 1e9 AS later_s,"
-        " sum(fetch_stall_ns) FILTER (epoch = 0) / sum(total_ns) AS share"
-        f" FROM steps WHERE {over.steps}",
+        f"""
+        WITH counted AS (
+            SELECT *, min(start) FILTER (epoch > 0) OVER (PARTITION BY pid) AS later
+            FROM steps WHERE {over.steps}
+        ), summed AS (
+            SELECT avg(fetch_stall_ns) FILTER (epoch = 0 AND start < later) AS first,
+                avg(fetch_stall_ns) FILTER (start >= later) AS others,
+                sum(fetch_stall_ns) FILTER (epoch = 0 AND start < later) / sum(total_ns) AS share
+            FROM counted
+        )
+        SELECT first / others AS value, first / 1e9 AS first_s, others / 1e9 AS later_s, share
+        FROM summed
+        """,
     )
     if answer is None or answer.value < _MANY_TIMES:
         return []

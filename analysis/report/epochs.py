@@ -10,7 +10,9 @@ from tracer.store.trace import Trace
 
 
 def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """Each epoch of the training; where several jobs run at once, their mean.
+    """Returns each epoch of the training: the mean over jobs that run at once.
+
+    If a job's epochs begin at 0 again (another fold, another run), it is the mean over these, too.
 
     Columns: epoch (from 0), jobs, steps, epoch_s, stall_s, compute_s, overhead_s (checkpoints among
     it): sums over its minibatches; read_bytes (from `dev`, or from all devices, while it lasted,
@@ -23,31 +25,47 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
         trace.empty_if_missing(table)
     frame = trace.sql(
         f"""
-        WITH epoch AS (
-            SELECT pid, epoch, min(start) AS start, max("end") AS ended FROM phases
-            WHERE name = 'epoch' AND "end" IS NOT NULL AND epoch IS NOT NULL GROUP BY ALL
+        WITH marked AS (
+            SELECT pid, epoch, start, "end", coalesce(max("end") OVER (
+                PARTITION BY pid, epoch ORDER BY start, "end"
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) > start, false) AS inside  -- another thread has marked this epoch already
+            FROM phases WHERE name = 'epoch' AND "end" IS NOT NULL AND epoch IS NOT NULL
+        ), numbered AS (
+            SELECT *, count(*) FILTER (NOT inside) OVER (
+                PARTITION BY pid, epoch ORDER BY start, "end" ROWS UNBOUNDED PRECEDING
+            ) AS pass
+            FROM marked
+        ), epoch AS (
+            SELECT pid, epoch, pass, min(start) AS start, max("end") AS ended
+            FROM numbered GROUP BY ALL
         ), spent AS (
-            SELECT pid, epoch, count(*) AS steps, sum(fetch_stall_ns) / 1e9 AS stall_s,
+            SELECT e.pid, e.epoch, e.pass, count(*) AS steps, sum(fetch_stall_ns) / 1e9 AS stall_s,
                 sum(compute_ns) / 1e9 AS compute_s,
                 sum(overhead_ns + checkpoint_ns) / 1e9 AS overhead_s
-            FROM {view} WHERE stage = 'train' AND total_ns IS NOT NULL GROUP BY ALL
+            FROM {view} s ASOF JOIN epoch e
+                ON s.pid = e.pid AND s.epoch = e.epoch
+                -- A fetch before the epoch belongs to its first step.
+                AND greatest(s.start, s."end" - 1) >= e.start
+            WHERE stage = 'train' AND total_ns IS NOT NULL GROUP BY ALL
         ), read AS (
             SELECT ts, sum(nr_sector) OVER (ORDER BY ts RANGE UNBOUNDED PRECEDING) * 512 AS bytes
             FROM block
             WHERE event = 'bio_queue' AND starts_with(rwbs, 'R') AND {on_device(trace, dev)}
         ), sampled AS (
-            SELECT pid, epoch, avg(value) FILTER (s.name = 'page_cache') AS page_cache_bytes,
+            SELECT pid, epoch, pass, avg(value) FILTER (s.name = 'page_cache') AS page_cache_bytes,
                 avg(value) FILTER (s.name = 'residency') AS residency_percent
             FROM epoch JOIN samples s ON s.ts BETWEEN start AND ended AND s.target IS NULL
             GROUP BY ALL
         )
-        SELECT e.epoch, count(*) AS jobs, avg(p.steps) AS steps,
+        SELECT e.epoch, count(DISTINCT e.pid) AS jobs, avg(p.steps) AS steps,
             avg(e.ended - e.start) / 1e9 AS epoch_s, avg(stall_s) AS stall_s,
             avg(compute_s) AS compute_s, avg(overhead_s) AS overhead_s,
             avg(coalesce(r2.bytes, 0) - coalesce(r1.bytes, 0)) AS read_bytes,
             avg(page_cache_bytes) AS page_cache_bytes,
             avg(residency_percent) AS residency_percent
-        FROM epoch e LEFT JOIN spent p USING (pid, epoch) LEFT JOIN sampled USING (pid, epoch)
+        FROM epoch e LEFT JOIN spent p USING (pid, epoch, pass)
+        LEFT JOIN sampled USING (pid, epoch, pass)
         ASOF LEFT JOIN read r1 ON e.start > r1.ts ASOF LEFT JOIN read r2 ON e.ended >= r2.ts
         GROUP BY e.epoch ORDER BY e.epoch
         """

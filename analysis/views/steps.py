@@ -45,12 +45,13 @@ WHERE start BETWEEN -{_LATEST} AND {_LATEST}
     AND coalesce("end" BETWEEN start AND {_LATEST}, true)
 """
 
-_STAGES_SQL = f"""
+_AROUND_SQL = f"""
 SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, name, start,
     coalesce("end", {NEVER}) AS "end"
-FROM step_phases WHERE name IN {_STAGES} AND pid IS NOT NULL AND tid IS NOT NULL
+FROM step_phases WHERE name IN {{names}} AND pid IS NOT NULL AND tid IS NOT NULL
 ORDER BY lane, start, "end" DESC, row
 """
+"""SQL for the phases of some names, which may lie around steps."""
 
 _STEPS_SQL = f"""
 SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, id, start,
@@ -63,9 +64,11 @@ _NUMBERED = """
 CREATE OR REPLACE TEMP TABLE numbered_steps AS
 SELECT row_number() OVER (ORDER BY s.start, s."end" DESC, s.pid, s.tid, s.row) AS id, s.*,
     c.name AS stage,
-    coalesce(c.span, -1) AS around  -- -1: in no stage
+    coalesce(c.span, -1) AS around,  -- -1: in no stage
+    e.span AS pass
 FROM (SELECT * FROM step_phases WHERE name = 'step' AND pid IS NOT NULL) s
 ASOF LEFT JOIN step_stages c ON s.pid = c.pid AND s.tid = c.tid AND s.start >= c.ts
+ASOF LEFT JOIN step_epochs e ON s.pid = e.pid AND s.tid = e.tid AND s.start >= e.ts
 """
 
 _SQL = f"""
@@ -80,19 +83,22 @@ WITH part AS (
         ON part.pid = c.pid AND part.tid = c.tid AND part.start >= c.ts
 ), early AS (
     -- If the script marks its steps inside the loop, the fetch lies before the step.
-    SELECT w.*, coalesce(c.span, -1) AS around
+    SELECT w.*, coalesce(c.span, -1) AS around, e.span AS pass
     FROM (SELECT * FROM within WHERE id IS NULL AND name = 'fetch') w
     ASOF LEFT JOIN step_stages c ON w.pid = c.pid AND w.tid = c.tid AND w.start >= c.ts
+    ASOF LEFT JOIN step_epochs e ON w.pid = e.pid AND w.tid = e.tid AND w.start >= e.ts
 ), consumed AS (
     -- The next step of the same stage takes the batch, even if an evaluation lies in between.
-    SELECT e.number, s.id, s.epoch FROM early e ASOF JOIN numbered_steps s
+    SELECT e.number, s.id, s.epoch, s.pass FROM early e ASOF JOIN numbered_steps s
         ON e.pid = s.pid AND e.tid = s.tid AND e.around = s.around AND e.start <= s.start
 ), placed AS (
     SELECT number, pid, tid, name, start, "end", gpu_ns, id FROM within WHERE id IS NOT NULL
     UNION ALL
-    -- The last fetch of an epoch finds no batch, so it belongs to no step.
+    -- The last fetch of an epoch finds no batch, so it belongs to no step. The next epoch may have
+    -- the same number (another fold, another run).
     SELECT number, pid, tid, name, start, "end", gpu_ns, c.id
-    FROM early e JOIN consumed c USING (number) WHERE coalesce(e.epoch = c.epoch, true)
+    FROM early e JOIN consumed c USING (number)
+    WHERE coalesce(e.epoch = c.epoch, true) AND coalesce(e.pass = c.pass, true)
 ), outer_part AS (
     SELECT *, coalesce(max("end") OVER (
         PARTITION BY id ORDER BY start, number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -140,7 +146,8 @@ FROM whole ORDER BY begun, whole.pid, whole.tid
 
 def _build(trace: Trace) -> None:
     trace.execute(_MARKED)
-    _keep_innermost(trace, "step_stages", _STAGES_SQL, "name")
+    _keep_innermost(trace, "step_stages", _AROUND_SQL.format(names=_STAGES), "name")
+    _keep_innermost(trace, "step_epochs", _AROUND_SQL.format(names="('epoch')"), "name")
     trace.execute(_NUMBERED)
     _keep_innermost(trace, "step_cuts", _STEPS_SQL, "id")
     trace.execute(_SQL)

@@ -100,6 +100,18 @@ def test_an_epoch_is_what_it_waited_for_and_what_it_read(trace):
     assert found["residency_percent"].isna().all()
 
 
+def test_epochs_that_begin_at_0_again_are_not_one_long_epoch(trace):
+    again = [row | {"start": row["start"] + 100 * S, "end": row["end"] + 100 * S} for row in EPOCHS]
+    rank = [phase("epoch", 1, 7, epoch=0, tid=8)]
+    block = [bio(50 * S, 1, 3, rwbs="R"), bio(101 * S, 1, 2, rwbs="R")]
+    found = epochs(trace({"phases": [*EPOCHS, *again, *rank], "block": block}), DEV)
+    assert found["jobs"].tolist() == [1, 1]
+    assert found["epoch_s"].tolist() == [6.5, 4]
+    assert found["steps"].tolist() == [1, 1]
+    assert found["stall_s"].tolist() == [2, 0.5]
+    assert found["read_bytes"].tolist() == [4096, 0]
+
+
 def test_what_was_not_recorded_of_an_epoch_is_null(trace):
     assert epochs(trace({"phases": EPOCHS}))["read_bytes"].isna().all()
 

@@ -67,9 +67,15 @@ def owner(part: Phase, steps: list[Phase], outer: Any, stage: Any) -> Phase | No
     if inside is not None or part["name"] != "fetch" or part["end"] is None:
         return inside if part["end"] is not None else None
     later = [s for s in steps if s["start"] >= end_of(part) and stage[id(s)] is stage[id(part)]]
-    if later and None in (later[0]["epoch"], part["epoch"]):
-        return later[0]
-    return later[0] if later and later[0]["epoch"] == part["epoch"] else None
+    if not later:
+        return None
+    step = later[0]
+    marks = [first(outer[id(phase)], "epoch") for phase in (step, part)]
+    numbers = [phase["epoch"] for phase in (step, part)]
+    differ = [a is not b for a, b in (marks,) if a and b] + [
+        a != b for a, b in (numbers,) if None not in numbers
+    ]
+    return None if any(differ) else step
 
 
 def is_left(phase: Phase, part: Phase, steps: list[Phase]) -> bool:

@@ -72,7 +72,9 @@ class Job:
     def stage(self, name: str | None, around: Any, depth: int) -> None:
         phase = self.begin(name, around) if name else around
         if self.marks_epochs and name != "eval":
+            again = self.numbers.random() < 0.3  # as in cross-validation
             for epoch in range(self.numbers.randrange(1, 4)):
+                epoch = 0 if again else epoch
                 of_epoch = self.begin("epoch", phase, epoch=epoch)
                 self.loop(of_epoch, depth)
                 self.over(of_epoch)

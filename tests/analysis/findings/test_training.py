@@ -111,6 +111,17 @@ def test_waiting_for_data_and_who_makes_one_wait(found):
     )
 
 
+def test_an_epoch_0_after_other_epochs_is_not_the_first_epoch(found):
+    again = [
+        row | {"start": row["start"] + 100 * S, "end": row["end"] + 100 * S, "epoch": 0}
+        for row in STEPS
+        if row.get("epoch") == 1
+    ]
+    first = found({"phases": [phase("train", 0, 200), *STEPS[len(TRAIN) :], *again]})["first epoch"]
+    assert first.value == 3
+    assert "(6 s, then 2 s)" in first.sentence
+
+
 def test_a_step_that_began_before_the_recording_does_not_count(found):
     clock = {"name": "mono", "start_ns": 50 * S, "end_ns": 200 * S}
     late = [row for row in STEPS if row["start"] >= 50 * S]

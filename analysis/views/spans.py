@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analysis.views.calls_around import LATEST
 from analysis.views.nesting import NEVER, Ints
+from analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:
@@ -23,11 +25,19 @@ SELECT pid, tid, row_number() OVER (ORDER BY pid, tid) - 1 AS lane FROM (
 )
 """
 
+_UNENDED = f"""
+CREATE TEMP TABLE IF NOT EXISTS unended_phases AS
+SELECT p.row, greatest(p.start, coalesce(t.ended, nullif(t.until, {LATEST}))) AS until
+FROM phases_rows p JOIN threads t ON {owns("t", "p", ts="start")}
+WHERE p."end" IS NULL AND (t.ended IS NOT NULL OR t.until < {LATEST})
+"""
+
 _SPANS = f"""
-SELECT lane, start, greatest(coalesce("end", {NEVER}), start) AS "end", code, epoch, step,
+SELECT lane, start, greatest(coalesce("end", until, {NEVER}), start) AS "end", code, epoch, step,
     CASE WHEN epoch IS NULL AND step IS NULL THEN -1
         ELSE dense_rank() OVER (ORDER BY epoch, step) END AS number
 FROM phases_rows JOIN phase_lanes USING (pid, tid) JOIN phase_names USING (name)
+LEFT JOIN unended_phases USING (row)
 ORDER BY lane, start, 3 DESC, row
 """
 
@@ -43,7 +53,7 @@ class Spans:
     """Number of the phase's thread (pid and tid) in the table `phase_lanes`."""
     start: Ints
     end: Ints
-    """`NEVER`: the phase did not end. An end before the start is replaced by the start."""
+    """`NEVER`: the phase and its thread did not end. The end is not before the start."""
     name: Ints
     """Code of the phase's name in the table `phase_names`."""
     number: Ints
@@ -52,8 +62,20 @@ class Spans:
     step: pa.Array
 
 
+def make_unended_phases(trace: Trace) -> None:
+    """Makes the table `unended_phases`: the phases that had no end when their thread had one.
+
+    Columns: row (in phases), until (the thread's end).
+
+    Without it, a later process with the number of one that was killed would be in its phases.
+    """
+    make_threads(trace)
+    trace.execute(_UNENDED)
+
+
 def read_spans(trace: Trace) -> Spans:
     """Returns the phases of a trace and makes the tables `phase_names` and `phase_lanes`."""
+    make_unended_phases(trace)
     trace.execute(_NAMES)
     trace.execute(_LANES)
     rows = trace.arrow(_SPANS)

@@ -8,6 +8,7 @@ optimizer.
 from __future__ import annotations
 
 from analysis.views.nesting import NEVER, cut
+from analysis.views.spans import make_unended_phases
 from analysis.views.view import View
 from probes.schema import Column, Type
 from tracer.store.trace import Trace
@@ -40,14 +41,14 @@ _OF_ENDED = ", ".join(
 _MARKED = f"""
 CREATE OR REPLACE TEMP TABLE step_phases AS
 -- Times that lie years from the machine's start are not valid, and their sums would overflow.
-SELECT * FROM phases_rows
+SELECT p.*, u.until FROM phases_rows p LEFT JOIN unended_phases u USING (row)
 WHERE start BETWEEN -{_LATEST} AND {_LATEST}
     AND coalesce("end" BETWEEN start AND {_LATEST}, true)
 """
 
 _AROUND_SQL = f"""
 SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, name, start,
-    coalesce("end", {NEVER}) AS "end"
+    coalesce("end", until, {NEVER}) AS "end"
 FROM step_phases WHERE name IN {{names}} AND pid IS NOT NULL AND tid IS NOT NULL
 ORDER BY lane, start, "end" DESC, row
 """
@@ -55,8 +56,9 @@ ORDER BY lane, start, "end" DESC, row
 
 _STEPS_SQL = f"""
 SELECT dense_rank() OVER (ORDER BY pid, tid) - 1 AS lane, pid, tid, id, start,
-    -- A step without an end lasts at most until the next step.
-    coalesce("end", lead(start) OVER (PARTITION BY pid, tid ORDER BY id), {NEVER}) AS "end"
+    -- A step without an end lasts at most until the next step, or its thread's end.
+    coalesce("end", least(lead(start) OVER (PARTITION BY pid, tid ORDER BY id), until), {NEVER})
+        AS "end"
 FROM numbered_steps WHERE tid IS NOT NULL ORDER BY lane, start, "end" DESC, id
 """
 
@@ -145,6 +147,7 @@ FROM whole ORDER BY begun, whole.pid, whole.tid
 
 
 def _build(trace: Trace) -> None:
+    make_unended_phases(trace)
     trace.execute(_MARKED)
     _keep_innermost(trace, "step_stages", _AROUND_SQL.format(names=_STAGES), "name")
     _keep_innermost(trace, "step_epochs", _AROUND_SQL.format(names="('epoch')"), "name")

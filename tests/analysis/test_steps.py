@@ -197,6 +197,28 @@ def test_a_stage_of_another_thread_or_rank_is_not_the_step_s(tmp_path):
     assert found == [(JOB, "train"), (WORKER, "eval")]
 
 
+def test_a_process_is_not_in_the_phases_of_a_killed_one_that_had_its_number(tmp_path):
+    killed = [phase("train", 0, None), phase("step", 10, None, step=0)]
+    later = [phase("step", 70, 80, step=0), phase("forward", 71, 75)]
+    lives = [
+        {"pid": JOB, "tid": JOB, "start_ns": start, "end_ns": end, "role": "target"}
+        for start, end in ((0, 50), (60, None))
+    ]
+    faults = [{"ts": ts, "pid": JOB, "tid": JOB, "user": False} for ts in (20, 55, 65, 72)]
+    tables = {"phases": [*killed, *later], "processes": lives, "page_faults": faults}
+    with make_trace(tmp_path / "t", tables) as trace:
+        assert rows(trace, f"SELECT stage, total_ns FROM {steps(trace)} ORDER BY start") == [
+            ("train", None), (None, 10),
+        ]  # fmt: skip
+        where = f"SELECT phase, stage FROM {in_phase(trace, 'page_faults')} ORDER BY ts"
+        assert rows(trace, where) == [
+            ("step", "train"),
+            (None, None),
+            (None, None),
+            ("forward", None),
+        ]
+
+
 def test_a_worker_s_fetch_is_no_stall(tmp_path):
     worker = phase("fetch", 110, 190, step=0, pid=WORKER)
     with make_trace(tmp_path / "t", {"phases": [*STEP, worker]}) as trace:

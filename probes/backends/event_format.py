@@ -75,7 +75,10 @@ def parse(name: str, text: str) -> EventFormat:
     Raises BadTrace if the text is not a valid format file.
     """
     if len(text) > _MAX_TEXT:
-        raise BadTrace(f"the format of event {name} is {len(text)} bytes long", _RECORD_AGAIN)
+        raise BadTrace(
+            f"the format of event {name} is too long ({len(text)} bytes, limit {_MAX_TEXT})",
+            _RECORD_AGAIN,
+        )
     head, _, print_format = text.partition("print fmt:")
     number = _ID.search(head)
     if number is None or int(number.group(1)) >= 1 << 16:

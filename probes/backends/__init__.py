@@ -1,12 +1,12 @@
-"""Ways to get events out of the kernel, all into the same tables.
+"""Backends: the ways to get events out of the kernel. All fill the same tables.
 
-choice.py         which backend a recording uses, and why
-drain.py          buffers of the kernel into files, by threads that look at no event
-chunks.py         the files of perf's and BPF's rings
-event_format.py   what an event's fields are, by its own format file
-timeline.py       all files in time order, in batches of bounded size
-ftrace/           the kernel's own tracer: the cheapest for each event
-ebpf/             BPF programs: filtered, or only counted, in the kernel
-perf_events/      minor and major faults, and mappings, for both of them
+choice.py         the choice of a backend for a recording, and the reason for it
+drain.py          threads that copy kernel buffers to files without reading the events
+chunks.py         the file format of perf and BPF rings
+event_format.py   the fields of an event, parsed from its format file
+timeline.py       the events of all files in time order, in batches of bounded size
+ftrace/           the kernel's own tracer: the lowest cost per event
+ebpf/             BPF programs: events are filtered, or only counted, in the kernel
+perf_events/      minor and major faults, and mappings, for ftrace and ebpf
 perf_tools/       the perf command: counters, and call graphs of events
 """

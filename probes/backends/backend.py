@@ -1,4 +1,4 @@
-"""What a backend is to a recording, and which of a probe's events a kernel has."""
+"""The interface of a backend to a recording, and the events of a probe that a kernel has."""
 
 from __future__ import annotations
 
@@ -10,85 +10,85 @@ from probes.errors import FeatureMissing
 from probes.schema import Event, Feed, Probe, Scope
 
 CLOCK = "mono"
-"""CLOCK_MONOTONIC by its name in ftrace; every backend's times are of it."""
+"""The name of CLOCK_MONOTONIC in ftrace. All backends take their times from this clock."""
 
 
 def all_but(tids: Iterable[int]) -> str:
-    """A filter of events, as the kernel takes it, that lets in those of all other threads."""
+    """Returns a kernel event filter that admits the events of all threads except these."""
     return " && ".join(f"common_pid != {tid}" for tid in tids)
 
 
 class Filter(Protocol):
-    """Whose events of one scope are let in."""
+    """The filter by thread of the events of one scope."""
 
     def set_option(self, option: str, on: bool) -> bool:
-        """Switch an option of ftrace's; False where there is no such option."""
+        """Switches an ftrace option. Returns False if the option does not exist."""
         ...
 
     def set_pids(self, tids: Iterable[int]) -> None:
-        """Let in only these threads."""
+        """Admits the events of these threads only."""
         ...
 
     def add_pids(self, tids: Iterable[int]) -> None:
-        """Add threads to what `set_pids` set."""
+        """Adds threads to the set that `set_pids` made."""
         ...
 
     def leave_out(self, tids: Iterable[int]) -> None:
-        """Let in no events of these threads, which are the recorder's."""
+        """Excludes the events of these threads, which belong to the recorder."""
         ...
 
     def without(self, tids: Iterable[int]) -> set[int]:
-        """Those of these threads that are not let in."""
+        """Returns the threads among `tids` that the filter excludes."""
         ...
 
     def start(self) -> None:
-        """Let events in."""
+        """Starts to record events."""
         ...
 
     def stop(self) -> None:
-        """Let no more events in."""
+        """Stops recording events."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds in the kernel. Its sources must be closed."""
+        """Releases its kernel resources. Its sources must be closed first."""
         ...
 
 
 class Backend(Protocol):
-    """Events on their way out of the kernel; made, none is let in yet."""
+    """A backend that is set up. It records no events until its filters are started."""
 
     filters: dict[Scope, Filter]
-    """Of each scope that has events."""
+    """Scope to its filter, for each scope that has events."""
     formats: dict[str, str]
-    """Event name to its format file."""
+    """Event name to the text of its format file."""
     missing: dict[str, list[str]]
-    """Probe to those of its events that this kernel lacks."""
+    """Probe name to the names of its events that this kernel lacks."""
     layout: dict[str, str]
-    """`header_page` and `header_event` of tracefs, where pages are recorded."""
+    """`header_page` and `header_event` of tracefs, if the backend records ring-buffer pages."""
     wide: bool
-    """Whether everybody's events are recorded, whoever is followed."""
+    """True if events of all processes are recorded, not only those of the targets."""
 
     @property
     def sources(self) -> Sequence[Source]:
-        """What the drain moves."""
+        """Kernel buffers that the drain copies to files."""
         ...
 
 
 def available(
     probe: Probe, has: Callable[[str], bool], missing: dict[str, list[str]]
 ) -> list[Event]:
-    """The tracepoints of a probe that this kernel has; others are put into `missing`.
+    """Returns the tracepoints of a probe that this kernel has; adds the others to `missing`.
 
-    Raises FeatureMissing where it has none of a probe that needs some.
+    Raises FeatureMissing if the kernel has none of them and the probe is not optional.
     """
     wanted = [event for event in probe.events if event.feed is Feed.TRACEPOINT]
     present = [event for event in wanted if has(event.name)]
     if not present and not probe.optional:
         raise FeatureMissing(
             f"this kernel has none of the events of probe {probe.name}",
-            "leave it out with -e, or see `tracer doctor`",
+            "select other probes with -e, or run `tracer doctor` to see which ones work",
         )
-    # An older kernel's name for an event that is there is nothing missing.
+    # An event may have another name on older kernels. It is missing only if no name is present.
     served = {event.label for event in present}
     if absent := [event.name for event in wanted if event.label not in served]:
         missing[probe.name] = absent

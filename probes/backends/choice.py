@@ -1,4 +1,4 @@
-"""Which backend captures: what was asked for, or the cheapest that this machine has."""
+"""The choice of the backend: the one requested, or the cheapest that works on this machine."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Choice:
-    """A backend, and why it was chosen."""
+    """A backend, and the reason for choosing it."""
 
     backend: str
     why: str
 
 
 def choose(wanted: str) -> Choice:
-    """The backend to record with.
+    """Returns the backend to record with.
 
-    UsageError for a name that is none; PermissionMissing or FeatureMissing where what was asked
-    for, or every backend, is out of reach.
+    Raises UsageError for an unknown name. Raises PermissionMissing or FeatureMissing if the
+    requested backend cannot be used, or, with `auto`, if none can.
     """
     if wanted not in (AUTO, *BACKENDS):
         raise UsageError(
@@ -50,12 +50,12 @@ def choose(wanted: str) -> Choice:
                 for (refused, _), error in zip(_PREFERENCE, refusals, strict=False)
             )
         return Choice(backend, why)
-    # The first is what most machines would use: its mend is the shortest way.
+    # Most machines would use the first backend, so its remedy is the simplest to apply.
     raise refusals[0]
 
 
 def why_not(backend: str) -> TracerError | None:
-    """What keeps a backend from being used; None where nothing does."""
+    """Returns the error that prevents the use of a backend; None if it can be used."""
     try:
         _CHECKS[backend]()
     except TracerError as error:
@@ -67,24 +67,26 @@ def _ftrace() -> None:
     path = tracefs()
     if not (path / "options" / "event-fork").exists():
         raise FeatureMissing(
-            "this kernel's ftrace cannot follow children", "it needs option event-fork"
+            "this kernel's ftrace cannot follow child processes (it has no option event-fork)",
+            "use --backend ebpf",
         )
     clocks = (path / "trace_clock").read_text().replace("[", "").replace("]", "").split()
     if "mono" not in clocks:
-        raise FeatureMissing("this kernel has no trace clock mono", "use --backend ebpf")
+        raise FeatureMissing("this kernel has no trace clock `mono`", "use --backend ebpf")
 
 
 def _ebpf() -> None:
     tracefs(writable=False)
     if not (has_capability("CAP_SYS_ADMIN") or has_capability("CAP_BPF")):
         raise PermissionMissing(
-            "this user may not load BPF programs", "run as root, or with CAP_BPF and CAP_PERFMON"
+            "this user is not allowed to load BPF programs",
+            "run as root, or with CAP_BPF and CAP_PERFMON",
         )
     if library.folder() is None:
-        raise FeatureMissing("bcc is not installed", "apt-get install python3-bpfcc")
+        raise FeatureMissing("bcc is not installed", "run `apt-get install python3-bpfcc`")
     if kernel_headers() is None:
         raise FeatureMissing(
-            "bcc finds no kernel headers", "make setup (installs headers and links them)"
+            "bcc finds no kernel headers", "run `make setup`, which installs and links them"
         )
 
 
@@ -94,7 +96,7 @@ def _perf() -> None:
 
 
 def kernel_headers() -> Path | None:
-    """Where bcc finds the kernel's headers, or None."""
+    """Returns the path where bcc finds the kernel headers, or None."""
     build = Path("/lib/modules", os.uname().release, "build")
     named = os.environ.get("BCC_KERNEL_SOURCE")
     for path in (Path(named) if named else build, build):

@@ -1,11 +1,11 @@
-"""Chunks: what was taken out of a shared-memory ring at one time, as it lay there.
+"""Chunks: bytes copied from a shared-memory ring in one read.
 
-A chunk is a header (`HEADER`) and its payload: whole records of the ring, untouched. Its `start`
-is a time that none of its records is older than: that of an earlier look at the ring that left
-nothing behind. Its `at` says where in all the bytes that the ring has held it begins. One of kind
-FULL was found in a ring without room for more. A chunk of kind LOST has no payload and says how
-many records (`at`) found no room on one CPU between its `start` and its `end`. A chunk without
-records tells that the ring was looked at.
+A chunk is a header (`HEADER`) and a payload of whole, unchanged ring records. All records are at
+least as new as `start`, the time of an earlier read that emptied the ring. `at` is the chunk's
+first position in the stream of all bytes that the ring has held. A chunk of kind FULL was read
+from a ring that had no room left. A chunk of kind LOST has no payload: `at` is the number of
+records of one CPU that found no room between `start` and `end`. A chunk of kind DATA without
+records marks a read that found the ring empty.
 """
 
 from __future__ import annotations
@@ -42,24 +42,25 @@ HEADER = np.dtype(
 
 _UNPACK = struct.Struct("<IHhqqqq").unpack
 _AHEAD = 1024
-"""Chunks looked at for what comes next, at first."""
+"""Chunks that `ahead` examines first. It doubles the number until there are enough."""
 
 SLACK_NS = 50_000_000
-"""A record takes its time a moment before its place in the ring: longer than that moment."""
+"""Upper bound in ns of the time between a record's time stamp and its reservation in the ring."""
 
 
 def header(kind: int, cpu: int, size: int, start: int, end: int, at: int) -> bytes:
-    """The header of one chunk. `start` and `end` are ns of CLOCK_MONOTONIC.
+    """Returns the header of one chunk. `start` and `end` are ns of CLOCK_MONOTONIC.
 
-    `at` is its place in the ring's bytes, of a LOST chunk the number of records.
+    `at` is the chunk's position in the ring's byte stream; in a LOST chunk it is the number of
+    lost records.
     """
     return np.array([(MAGIC, kind, cpu, size, start, end, at)], HEADER).tobytes()
 
 
 def mend(sink: int, path: Path) -> NDArray[Any]:
-    """Cut off a chunk that was not written whole; returns the headers of those that were.
+    """Removes an incomplete last chunk from the file; returns the headers of the whole chunks.
 
-    `sink` is open for writing and will write behind the last of them.
+    `sink` is the file, open for writing. Its position is moved to the new end of the file.
     """
     fd, size = open_raw(path)
     try:
@@ -72,14 +73,14 @@ def mend(sink: int, path: Path) -> NDArray[Any]:
 
 
 Losses = list[tuple[int, int, int]]
-"""What a ring's own records say was lost: (from, to, how many), from 0 where it is not known."""
+"""Losses that a ring's own records report: (start, end, count). `start` is 0 if unknown."""
 
 Decoder = Callable[[NDArray[np.uint8]], tuple[Batch, int, Losses]]
-"""Records to events, the number of places where they do not hold together, and losses."""
+"""A function that decodes records to (events, number of damaged places, losses)."""
 
 
 class ChunkStream:
-    """A file of chunks; a unit is a chunk that has records."""
+    """A file of chunks. A unit is a chunk that is not of kind LOST."""
 
     def __init__(self, name: str, cpu: int, path: Path, decoder: Decoder) -> None:
         self.name = name
@@ -91,7 +92,7 @@ class ChunkStream:
         self._decoder = decoder
         self._fd, self.bytes = open_raw(path)
         headers, places, end = _index(self._fd, self.bytes)
-        # Where one chunk ends nowhere, no later one can be found.
+        # No chunk can be found after one with an invalid length.
         self.torn_bytes = self.bytes - end
         lost = headers["kind"] == LOST
         for chunk in headers[lost]:
@@ -107,7 +108,7 @@ class ChunkStream:
             )
         self.full = _full(headers)
         self.blind = [*self.full, _after_the_end(headers)]
-        """Spans (ns) in which records may be lost: while the ring was full, and after the end."""
+        """Time spans (ns) in which records may be lost: while the ring was full, after the end."""
         self._sizes = headers["bytes"][~lost].astype(np.int64)
         self._places = places[~lost]
         self._starts = headers["start"][~lost].astype(np.int64)
@@ -115,15 +116,15 @@ class ChunkStream:
         self._at = 0
         """The next chunk to decode."""
         self._latest = 0
-        """Start time of those before it, made to never go back."""
+        """Latest start time of the chunks before it, so that start times never decrease."""
 
     @property
     def units(self) -> int:
-        """Chunks that have records, or might have had."""
+        """Chunks of the whole file, without those of kind LOST."""
         return len(self._sizes)
 
     def ahead(self, more_than: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Start times and bytes of the next chunks, as `RawStream.ahead` has it."""
+        """Returns the start times and bytes of the next chunks; see `RawStream.ahead`."""
         many = _AHEAD
         while True:
             sizes = self._sizes[self._at : self._at + many]
@@ -136,13 +137,15 @@ class ChunkStream:
         return np.maximum(self._latest, np.maximum.accumulate(starts)), sizes[:some]
 
     def decode(self, units: int) -> Batch:
-        """The events of the next chunks."""
+        """Returns the events of the next chunks."""
         first, last = self._at, self._at + units
         parts = []
         for at, size in zip(self._places[first:last], self._sizes[first:last], strict=True):
             data = os.pread(self._fd, int(size), int(at))
             if len(data) != size:
-                raise BadTrace(f"stream {self.name} shrank while it was read", "read it again")
+                raise BadTrace(
+                    f"stream {self.name} became shorter while it was read", "run the command again"
+                )
             parts.append(data)
         batch, damaged, losses = self._decoder(np.frombuffer(b"".join(parts), np.uint8))
         begun = int(self._starts[first])
@@ -160,12 +163,12 @@ class ChunkStream:
         return batch
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         os.close(self._fd)
 
 
 def _index(fd: int, size: int) -> tuple[NDArray[Any], NDArray[np.int64], int]:
-    """Headers of the whole chunks of a file, where their payloads lie, and where the last ends."""
+    """Returns (headers of the file's whole chunks, offsets of their payloads, end of the last)."""
     headers = bytearray()
     at = 0
     while at < size:
@@ -196,6 +199,6 @@ def _full(headers: NDArray[Any]) -> list[tuple[int, int]]:
 
 
 def _after_the_end(headers: NDArray[Any]) -> tuple[int, int]:
-    """From the last look that was written down."""
+    """Returns the time span (ns) after the last read that the file records."""
     after = int(headers["end"].max()) + 1 if len(headers) else 0
     return after, int(np.iinfo(np.int64).max)

@@ -1,7 +1,7 @@
-"""What the kernel has for us into files, by threads that look at no event.
+"""The drain: threads that copy kernel buffers to files without reading the events.
 
-A source is a buffer of the kernel (a CPU's ftrace buffer, a perf or BPF ring) and its file, which
-only ever grows: it is readable up to its last unit whatever happens to the recorder.
+A source is a kernel buffer (a CPU's ftrace buffer, a perf or BPF ring) and its file. The file
+only grows, so it can be read up to its last whole unit even if the recorder is killed.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from pathlib import Path
 from typing import Any, Protocol
 
 WAKE_PERCENT = 20
-"""How full a buffer is when it wakes the drain, where it can."""
+"""Fill level in percent at which a buffer wakes the drain, if it can."""
 _SHORTEST_S = 0.005
 _LONGEST_S = 0.05
-"""Pauses between rounds: a buffer of the default size outlasts the longest at any rate."""
+"""Longest pause in s between rounds. A buffer of the default size does not fill within it."""
 LONGEST_WOKEN_S = 0.4
-"""The longest pause where every buffer wakes the drain."""
+"""Longest pause in s if every buffer wakes the drain."""
 _NEARLY_EMPTY, _FILLING = 0.05, WAKE_PERCENT / 100
-"""Parts of a buffer found filled: below the one pauses grow, above the other they are shortest.
-A round costs processor time that the traced program may be waiting for."""
+"""Filled fractions of a buffer. Pauses double below the first and are shortest above the second.
+Each round costs CPU time that the traced program may need."""
 _NICE = -10
 _THREADS = 8
-"""Most threads: one moves some 10 M events a second."""
+"""Largest number of threads. One thread moves about 10 million events per second."""
 
 
 class Source(Protocol):
-    """A buffer in the kernel and the file that its content goes to."""
+    """A kernel buffer and the file that its content is copied to."""
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the file."""
         ...
 
     @property
     def cpu(self) -> int:
-        """Sources of one CPU are moved by one thread."""
+        """CPU of the buffer. One thread moves all sources of a CPU."""
         ...
 
     @property
@@ -55,46 +55,49 @@ class Source(Protocol):
 
     @property
     def wakes(self) -> int | None:
-        """A descriptor that can be read once the buffer has filled; None: it is to be looked at."""
+        """Descriptor that becomes readable as the buffer fills. None: the drain polls it."""
         ...
 
     def move(self) -> int:
-        """Move what is there, or a good part of it; returns the bytes moved."""
+        """Moves the buffer's content, or a large part of it; returns the bytes moved."""
         ...
 
     def move_last(self) -> None:
-        """Move what is left, after the last event."""
+        """Moves the rest of the content after recording has stopped."""
         ...
 
     def stats(self) -> dict[str, int]:
-        """The kernel's own counters."""
+        """Returns counters of the buffer for the manifest."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What a decoder must know of the file, beyond its name and CPU."""
+        """Returns the manifest entries that a decoder needs besides the file's name and CPU."""
         ...
 
     def close(self) -> None:
-        """Close both; more than once does no harm."""
+        """Closes the buffer and the file. It may be called more than once."""
         ...
 
     def inherit(self) -> None:
-        """In a process forked from the recorder: keep hold of the buffer, whoever dies."""
+        """Keeps the buffer open in a process forked from the recorder, if the recorder dies."""
         ...
 
     def take_over(self) -> None:
-        """There: mend what the recorder did not end, so that `move` may go on with it."""
+        """Completes unfinished work of a dead recorder, in the forked process.
+
+        `move` may be called afterwards.
+        """
         ...
 
 
 def new_file(path: Path) -> int:
-    """A new file, the user's alone; it must not exist."""
+    """Makes a file that only the user can read; returns its descriptor. It must not exist yet."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(path, flags, 0o600)
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
-    """Write all of `data`; OSError passes through."""
+    """Writes all of `data`. Raises OSError."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -102,22 +105,22 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 
 @dataclass
 class Drain:
-    """Threads that move pages for as long as a recording runs.
+    """Threads that move the sources' content while a recording runs.
 
-    `failure` is the error that stopped a thread (a full disk); its sources are then no longer
-    drained and the recording has to end.
+    `failure` is the error that stopped a thread, such as a full disk. The thread's sources are
+    then no longer drained, and the recording has to end.
     """
 
     sources: Sequence[Source]
     failure: OSError | None = None
     limit_bytes: int | None = None
-    """No more is written than this (`--max-size`); `full` says that it was reached."""
+    """Bytes after which the drain stops (`--max-size`). `full` is True once they are reached."""
     full: bool = False
     _stop: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC))
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start draining. Returns when every thread runs."""
+        """Starts the threads. Returns when all of them run."""
         cpus = sorted({source.cpu for source in self.sources})
         count = min(len(cpus), _THREADS)
         for number in range(count):
@@ -126,7 +129,7 @@ class Drain:
             thread.start()  # returns when the thread runs, so that it has its native id
             self._threads.append(thread)
             with contextlib.suppress(PermissionError):
-                # A storm of events must not keep the drain from its CPU.
+                # The drain needs its CPU also while many events arrive.
                 os.setpriority(os.PRIO_PROCESS, thread.native_id or 0, _NICE)
 
     @property
@@ -140,7 +143,7 @@ class Drain:
         return sum(source.written for source in self.sources)
 
     def finish(self) -> None:
-        """Stop the threads, after each has moved what is left. Tracing must be off."""
+        """Stops the threads after each has moved its remaining content. Tracing must be off."""
         if self._stop < 0:
             return
         os.eventfd_write(self._stop, 1)
@@ -171,11 +174,14 @@ class Drain:
                 self._move(source)
                 source.move_last()
         except OSError as error:
-            # Its traceback would hold views of buffers that are to be unmapped.
+            # The traceback would keep references to buffers that will be unmapped.
             self.failure = error.with_traceback(None)
 
     def _move(self, source: Source) -> int:
-        """Move all that is there, unless the limit is reached; returns the bytes moved."""
+        """Moves a source's content until it is empty or `limit_bytes` is reached.
+
+        Returns the bytes moved.
+        """
         total = 0
         while not (self.limit_bytes and self.written >= self.limit_bytes):
             moved = source.move()

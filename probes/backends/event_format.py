@@ -1,4 +1,4 @@
-"""What an event's bytes mean, by the `format` file that the kernel gives with it."""
+"""The fields of an event, parsed from the kernel's `format` file of the event."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MAX_OFFSET = 1 << 16
 _DATA_LOC_BYTES = 4
 _LEAST_PAGE, _MOST_PAGE = 64, 1 << 20
 _RECORD_AGAIN = "the trace is damaged: record again"
-# An enemy may have written the text, so no pattern may have two ways to match the same characters:
-# a match that fails late would try them all. Numbers have as many digits as they can mean.
+# The text may come from an attacker, so no pattern may match the same characters in two ways:
+# a match that fails late would try every combination. The number of digits is bounded too.
 _ID = re.compile(r"^ID:[ \t]*+([0-9]{1,5})[ \t]*$", re.MULTILINE)
 _FIELD = re.compile(
     r"^[ \t]*+field:(?P<declaration>[^;\n]{1,256});[ \t]*+offset:(?P<offset>[0-9]{1,9});"
@@ -31,38 +31,38 @@ _JIFFIES = re.compile(r"\(\s*+jiffies\s*+-\s*+REC->\w++\s*+\)\s*+/\s*+([0-9]{1,9
 
 @dataclass(frozen=True)
 class Field:
-    """One field: where it lies in the event's payload, and how to read it."""
+    """One field: its offset and size in bytes in the event's payload, and its type."""
 
     name: str
     offset: int
     size: int
     signed: bool
     text: bool
-    """A character array: fixed, or `data_loc`."""
+    """True for a character array, of fixed size or `data_loc`."""
     data_loc: bool
-    """The field holds offset (low 16 bits) and length (high 16 bits) of what it means."""
+    """True if the field holds the offset (low 16 bits) and length (high 16 bits) of its value."""
 
 
 @dataclass(frozen=True)
 class EventFormat:
-    """One event's format."""
+    """The format of one event."""
 
     name: str
     id: int
     fields: dict[str, Field] = field(default_factory=dict)
     symbols: dict[str, dict[int, str]] = field(default_factory=dict)
-    """Field name to the names of its values, from __print_symbolic."""
+    """Field name to {value: name}, from __print_symbolic."""
     jiffies_hz: int | None = None
-    """Ticks of `jiffies` a second, where the print format divides by it."""
+    """Ticks of `jiffies` per second, if the print format divides by this number."""
 
     def field(self, name: str) -> Field:
-        """The field called `name`; BadTrace where this event has none."""
+        """Returns the field called `name`. Raises BadTrace if the event has no such field."""
         if name not in self.fields:
             raise BadTrace(f"event {self.name} has no field {name}", _RECORD_AGAIN)
         return self.fields[name]
 
     def first(self, names: tuple[str, ...]) -> Field | None:
-        """The first field that this kernel has of `names`."""
+        """Returns the first field of `names` that this kernel's event has, or None."""
         for name in names:
             if name in self.fields:
                 return self.fields[name]
@@ -70,12 +70,15 @@ class EventFormat:
 
 
 def parse(name: str, text: str) -> EventFormat:
-    """The format of event `name` from the text of its format file.
+    """Returns the format of event `name`, parsed from the text of its format file.
 
-    Raises BadTrace where the text is no format file.
+    Raises BadTrace if the text is not a valid format file.
     """
     if len(text) > _MAX_TEXT:
-        raise BadTrace(f"the format of event {name} is {len(text)} bytes long", _RECORD_AGAIN)
+        raise BadTrace(
+            f"the format of event {name} is too long ({len(text)} bytes, limit {_MAX_TEXT})",
+            _RECORD_AGAIN,
+        )
     head, _, print_format = text.partition("print fmt:")
     number = _ID.search(head)
     if number is None or int(number.group(1)) >= 1 << 16:
@@ -85,11 +88,13 @@ def parse(name: str, text: str) -> EventFormat:
         parsed = _field(match)
         if parsed.offset + parsed.size > _MAX_OFFSET:
             raise BadTrace(
-                f"field {parsed.name} of event {name} lies beyond any event", _RECORD_AGAIN
+                f"field {parsed.name} of event {name} has an offset or size that is too large",
+                _RECORD_AGAIN,
             )
         if parsed.data_loc and parsed.size != _DATA_LOC_BYTES:
             raise BadTrace(
-                f"field {parsed.name} of event {name} has {parsed.size} bytes to say where it lies",
+                f"field {parsed.name} of event {name} is {parsed.size} bytes long, "
+                f"but a __data_loc field has {_DATA_LOC_BYTES}",
                 _RECORD_AGAIN,
             )
         fields[parsed.name] = parsed
@@ -134,14 +139,20 @@ def _name(match: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class CommonFields:
-    """Where every event has its type and its thread id."""
+    """The position of the type and the thread id in every event.
+
+    `type_shift` is in bits of the first 32-bit word; `pid_word` is the number of a 32-bit word.
+    """
 
     type_shift: int
     pid_word: int
 
 
 def common_fields(formats: Mapping[str, EventFormat]) -> CommonFields:
-    """Where every tracepoint has its type and thread: all their formats begin alike."""
+    """Returns the position of type and thread id, which is the same in all tracepoints.
+
+    Raises BadTrace if a format has no usable position.
+    """
     for parsed in formats.values():
         if parsed.name.startswith("perf:"):
             continue
@@ -155,14 +166,17 @@ def common_fields(formats: Mapping[str, EventFormat]) -> CommonFields:
             or pid.offset % 4
             or pid.offset > 64
         ):
-            raise BadTrace(f"event {parsed.name} has no common_type and common_pid", "record again")
+            raise BadTrace(
+                f"event {parsed.name} has no usable common_type and common_pid fields",
+                _RECORD_AGAIN,
+            )
         return CommonFields(kind.offset * 8, pid.offset // 4)
     return CommonFields(0, 1)
 
 
 @dataclass(frozen=True)
 class PageFormat:
-    """The layout of a ring-buffer page, by `events/header_page`."""
+    """The layout of a ring-buffer page, from the tracefs file `events/header_page`."""
 
     page_bytes: int
     timestamp_offset: int
@@ -172,7 +186,7 @@ class PageFormat:
 
 
 def parse_page(text: str) -> PageFormat:
-    """The page layout from the text of `header_page`; raises BadTrace where it makes none."""
+    """Returns the page layout from the text of `header_page`. Raises BadTrace if it is invalid."""
     fields = {_name(m): m for m in _FIELD.finditer(text[:_MAX_TEXT])}
     try:
         data, commit, stamp = fields["data"], fields["commit"], fields["timestamp"]
@@ -196,5 +210,5 @@ def parse_page(text: str) -> PageFormat:
         and _LEAST_PAGE <= layout.page_bytes <= _MOST_PAGE
     )
     if not sane:
-        raise BadTrace("the trace's header_page makes no sense", _RECORD_AGAIN)
+        raise BadTrace("the trace's header_page describes an invalid layout", _RECORD_AGAIN)
     return layout

@@ -1,10 +1,10 @@
-"""All streams of a recording in time order, in batches of bounded size.
+"""The events of all streams of a recording in time order, in batches of bounded size.
 
-A stream's file consists of units (ring-buffer pages, chunks), put in the order of their start
-times; a batch is a run of that order. No event of a later unit is older than that unit's start,
-so everything before the start of the first unit not yet read is complete; the few events after
-it are carried into the next batch. Of each stream no more is looked at ahead than what could be
-the next batch: memory is bounded by the batch, however long the recording.
+A stream's file consists of units (ring-buffer pages or chunks). A batch is a run of the units of
+all streams, sorted by start time. No event is older than the start of its unit, so all events
+before the start of the first unread unit are known; the few later events are carried into the
+next batch. Each stream is indexed only as far ahead as the next batch can reach. Memory therefore
+depends on the size of a batch, not on the length of the recording.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ _BATCH_BYTES = 8 << 20
 
 @dataclass
 class Batch:
-    """Events of every stream in time order. Arrays are aligned with each other."""
+    """Events of all streams in time order. Item i of every array belongs to event i."""
 
     ts: NDArray[np.int64]
     type: NDArray[np.uint16]
-    """The kernel's event id, by which formats are known."""
+    """The kernel's event id, which identifies the event's format."""
     tid: NDArray[np.int32]
     pid: NDArray[np.int32]
-    """The thread's process; equal to `tid` until threads are resolved (`threads.py`)."""
+    """Process of the thread. It equals `tid` until threads are resolved (`threads.py`)."""
     cpu: NDArray[np.signedinteger]
-    """int32 as decoded, int16 once it is known to be possible."""
+    """CPU number: int32 as decoded, int16 once its range has been checked."""
     offset: NDArray[np.int64]
-    """Of the event's payload in `payload`, in bytes."""
+    """Offset of the event's payload in `payload`, in bytes."""
     length: NDArray[np.int32]
     payload: NDArray[np.uint8]
     launching: NDArray[np.bool_] | None = None
-    """Of the recorder's launch of a command: before that command's exec."""
+    """True for events of the recorder's launch of a command, before the command's exec."""
     target: NDArray[np.int16] | None = None
-    """Number of the target that the process belongs to, 0: none; of a newtask event, the child."""
+    """Number of the target of the process; 0: none. In a newtask event: the child's target."""
     wanted: NDArray[np.bool_] | None = None
-    """Of a target. None: all of it is wanted."""
+    """True for events of a target. None: all events are wanted."""
     moves: list[Move] = field(default_factory=list)
-    """Processes that were moved from target to target, in order of time."""
+    """Moves of processes from one target to another, in order of time."""
     gaps: list[Gap] = field(default_factory=list)
-    """Every gap found so far, in whatever stream."""
+    """Gaps found so far in all streams."""
 
     def __len__(self) -> int:
         return len(self.ts)
 
 
 class Move(NamedTuple):
-    """A process and the number of the target that it belongs to from then on."""
+    """A process, and the number of the target that it belongs to from time `ts` (ns)."""
 
     ts: int
     pid: int
     target: int
     cgroup: str | None
-    """The path of the cgroup that it was found in, where one is known."""
+    """Path of the process's cgroup, if known."""
 
 
 def room_for(events: int, payload: NDArray[np.uint8]) -> Batch:
-    """A batch whose arrays a decoder fills in."""
+    """Returns a batch with uninitialized arrays for a decoder to fill."""
     return Batch(
         np.empty(events, np.int64),
         np.empty(events, np.uint16),
@@ -84,60 +84,61 @@ def room_for(events: int, payload: NDArray[np.uint8]) -> Batch:
 
 
 def no_events() -> Batch:
-    """A batch without events."""
+    """Returns a batch without events."""
     return room_for(0, np.empty(0, np.uint8))
 
 
 class RawStream(Protocol):
-    """One raw file, in units of which each knows a time that none of its events is older than."""
+    """One raw file. It consists of units; no event of a unit is older than the unit's start."""
 
     name: str
     torn_bytes: int
-    """At the end: of a unit that was not written whole."""
+    """Bytes of an incomplete unit at the end of the file."""
     events: int
-    """Decoded so far."""
+    """Number of events decoded so far."""
     last_seen: int
-    """Time of the last event decoded so far; 0 without any."""
+    """Time in ns of the last event decoded so far; 0 if there is none."""
     full: list[tuple[int, int]]
-    """Spans (ns) in which its buffer was seen full."""
+    """Time spans (ns) in which the buffer was seen full."""
     damaged: int
-    """Units decoded so far that do not hold together."""
+    """Number of damaged units decoded so far."""
     gaps: list[Gap]
-    """Found so far."""
+    """Gaps found so far."""
 
     @property
     def cpu(self) -> int:
-        """Whose events these are; -1: of every CPU."""
+        """CPU of the events; -1: all CPUs."""
         ...
 
     @property
     def units(self) -> int:
-        """Units of the whole file."""
+        """Number of units of the whole file."""
         ...
 
     def ahead(self, more_than: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Start times and bytes of the units that come next, up to `more_than` bytes of them.
+        """Returns the start times and the bytes of the next units.
 
-        All that are left, or units that are more than so many bytes. Start times never go back.
+        The units together are larger than `more_than` bytes, unless they are all that are left.
+        Start times never decrease.
         """
         ...
 
     def decode(self, units: int) -> Batch:
-        """The events of the next units, with `pid` as far as the stream knows."""
+        """Returns the events of the next units; `pid` is set if the stream records it."""
         ...
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         ...
 
 
 def open_raw(path: Path) -> tuple[int, int]:
-    """A raw file opened for reading: (fd, bytes). BadTrace where it cannot be."""
+    """Opens a raw file for reading; returns (fd, bytes). Raises BadTrace if that fails."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
     except OSError as error:
         raise BadTrace(
             f"{path} cannot be read: {error.strerror}",
@@ -147,22 +148,22 @@ def open_raw(path: Path) -> tuple[int, int]:
 
 
 def _bytes_before_a_hole(fd: int) -> int:
-    """How much of a file was written in one go: a recorder leaves no holes."""
+    """Returns the bytes before the first hole of a file. A recorder leaves no holes."""
     size = os.fstat(fd).st_size
     return min(size, os.lseek(fd, 0, os.SEEK_HOLE)) if size else 0
 
 
 def _next_start(stream: RawStream) -> int | None:
-    """When the next unit of a stream starts; None: it has no more."""
+    """Returns the start time of the next unit of a stream; None if there is none."""
     starts, _ = stream.ahead(1)
     return int(starts[0]) if len(starts) else None
 
 
 class Timeline:
-    """The events of some streams, and where they have gaps.
+    """The events of several streams, and their gaps.
 
-    Every event that a batch holds can be (`_possible`): the compiled loops that take batches rely
-    on it. The others are counted as gaps of their stream.
+    Batches contain valid events only (`_possible`), because the compiled loops that read batches
+    rely on it. Invalid events are counted as gaps of their stream.
     """
 
     def __init__(self, streams: list[RawStream]) -> None:
@@ -174,16 +175,16 @@ class Timeline:
 
     @property
     def gaps(self) -> list[Gap]:
-        """Every gap found so far."""
+        """Gaps found so far in all streams."""
         return [gap for stream in self.streams for gap in stream.gaps]
 
     @property
     def damaged(self) -> int:
-        """Units found so far that do not hold together."""
+        """Number of damaged units found so far."""
         return sum(stream.damaged for stream in self.streams)
 
     def batches(self) -> Iterator[Batch]:
-        """Batches in time order. `Batch.pid` is the thread id until it is resolved."""
+        """Yields batches in time order. `Batch.pid` is the thread id until it is resolved."""
         while self.units_read < self.units:
             counts, horizon = self._next()
             parts = [] if self._carry is None else [self._carry]
@@ -196,7 +197,7 @@ class Timeline:
             if len(batch):
                 self.events += len(batch)
                 yield batch
-        # Only a damaged trace still has something here: times beyond the horizon of all units.
+        # Only a damaged trace has events left here, with times after the horizon of all units.
         if self._carry is not None and len(self._carry):
             batch, self._carry = self._carry, None
             batch.gaps = self.gaps
@@ -204,7 +205,7 @@ class Timeline:
             yield batch
 
     def _decoded(self, stream: RawStream, units: int) -> Batch:
-        """The events of the next units of a stream that can be."""
+        """Returns the valid events of the next units of a stream."""
         start = _next_start(stream)
         batch = stream.decode(units)
         kept = np.empty(len(batch), np.bool_)
@@ -218,7 +219,7 @@ class Timeline:
         return rows_of(batch, kept)
 
     def _next(self) -> tuple[list[int], int | None]:
-        """The numbers of units that come next, by stream, and the start of the unit after them."""
+        """Returns (number of units of each stream in the next batch, start of the unit after)."""
         ahead = [stream.ahead(_BATCH_BYTES) for stream in self.streams]
         keys = np.concatenate([starts for starts, _ in ahead])
         order = np.argsort(keys, kind="stable")
@@ -253,9 +254,9 @@ class Timeline:
 def _possible(
     ts: Any, tid: Any, cpu: Any, offset: Any, length: Any, payload: int, out: Any
 ) -> bool:
-    """Tell of each event whether it can be; returns whether all can.
+    """Sets `out` to True for each valid event; returns True if all are valid.
 
-    It is of a time, CPU and thread that Linux has, and lies within the payload.
+    A valid event has a time, CPU and thread id within Linux's limits and lies in the payload.
     """
     all_can = True
     for i in range(len(ts)):
@@ -273,7 +274,7 @@ def _possible(
 
 
 def rows_of(batch: Batch, rows: slice | NDArray[np.bool_]) -> Batch:
-    """Some of a batch's events."""
+    """Returns the selected events of a batch. The payload is shared, not copied."""
     return Batch(
         batch.ts[rows],
         batch.type[rows],
@@ -287,7 +288,7 @@ def rows_of(batch: Batch, rows: slice | NDArray[np.bool_]) -> Batch:
 
 
 def _compact(batch: Batch) -> Batch:
-    """The same events with a payload that holds nothing else."""
+    """Returns the same events with a copy of only their own payload."""
     ends = np.cumsum(batch.length, dtype=np.int64)
     offset = ends - batch.length
     payload = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)

@@ -1,8 +1,10 @@
-"""Capture by eBPF programs: filtered in the kernel, drained in bulk.
+"""Capture with eBPF programs, which filter events in the kernel. Records are drained in bulk.
 
-library.py       bcc, wherever this machine keeps it
-capture.bpf.c    the programs: GPL-2.0, as the kernel's helpers demand
-programs.py      loads them for the events of a recording
-ring.py          a BPF ring buffer into chunks
-records.py       the records' layout, by which they are decoded like any other event
+library.py       finds and imports bcc
+capture.bpf.c    the programs that record events; GPL-2.0, which the kernel's helpers require
+summary.bpf.c    the programs that count events instead of recording them
+programs.py      compiles, loads and attaches the programs for the events of a recording
+summary.py       the hooks of the counting programs, and their results
+ring.py          copies a BPF ring buffer to chunks
+records.py       the layout and the decoder of the records
 """

@@ -1,4 +1,4 @@
-"""eBPF: programs on tracepoints, which filter by thread, and a ring a scope."""
+"""The eBPF backend: programs on tracepoints that filter by thread, and one ring per scope."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probes.schema import Probe, Scope
 
 
 class EbpfBackend:
-    """A `Backend`: children are followed by the programs themselves."""
+    """A `Backend` whose programs follow child processes in the kernel."""
 
     wide = False
 
@@ -25,11 +25,12 @@ class EbpfBackend:
         everybody: bool,
         summed_up: Collection[str],
     ) -> None:
-        """Load the programs, letting nothing in yet.
+        """Loads the programs. They record nothing until the filters are started.
 
-        `summed_up` are probes whose events are counted in the kernel instead of recorded.
+        `kib` is the ring size in KiB per CPU of each scope. `summed_up` are the names of probes
+        whose events are counted in the kernel instead of recorded.
         """
-        # One ring serves every CPU.
+        # One ring serves all CPUs.
         whole = {scope: size * len(cpus) for scope, size in kib.items()}
         self.programs = Programs(probes, whole, everybody, summed_up)
         self.formats = self.programs.formats
@@ -51,39 +52,39 @@ class EbpfBackend:
 
 
 class ProgramFilter:
-    """One scope of the programs."""
+    """The filter of one scope of the programs."""
 
     def __init__(self, programs: Programs, scope: Scope) -> None:
         self._programs = programs
         self._scope = scope
 
     def set_option(self, option: str, on: bool) -> bool:
-        """Children are always followed."""
+        """Returns True only to switch event-fork on: the programs always follow children."""
         return option == "event-fork" and on
 
     def set_pids(self, tids: Iterable[int]) -> None:
-        """Let in these threads."""
+        """Admits the events of these threads."""
         self._programs.follow(tids)
 
     def add_pids(self, tids: Iterable[int]) -> None:
-        """Add threads to what `set_pids` set."""
+        """Adds threads to the set that `set_pids` made."""
         self._programs.follow(tids)
 
     def leave_out(self, tids: Iterable[int]) -> None:
-        """The recorder's own are left out from the start."""
+        """Does nothing: the programs always exclude the recorder's threads."""
 
     def without(self, tids: Iterable[int]) -> set[int]:
-        """Those of these threads that are not let in, neither by `set_pids` nor as children."""
+        """Returns the threads among `tids` that are neither in the set nor children of it."""
         return self._programs.without(tids)
 
     def start(self) -> None:
-        """Let events in."""
+        """Starts to record events."""
         self._programs.open(self._scope, True)
 
     def stop(self) -> None:
-        """Let no more events in."""
+        """Stops recording events."""
         self._programs.open(self._scope, False)
 
     def close(self) -> None:
-        """Unload the programs, of both scopes."""
+        """Unloads the programs of both scopes."""
         self._programs.close()

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 //
-// Tracepoints into two rings: that of the targets' threads alone, and that of the whole machine.
+// Records tracepoints in two rings: one for the targets' threads, one for the whole machine.
 //
-// One function an event is added by the loader, which knows ids and sizes from the kernel's own
-// format files: `int on_N(void *ctx) { return record(ctx, id, bytes, scope); }`. Only fields of
-// tracepoints are read, never a struct of the kernel.
+// The loader adds one function per event, with the id and size from the kernel's format files:
+// `int on_N(void *ctx) { return record(ctx, id, bytes, scope); }`. The programs read only fields
+// of tracepoints, never kernel structs.
 //
-// Defined by the loader: RECORDER (its process), TARGET_PAGES and MACHINE_PAGES (of the rings),
-// EVERYBODY (1: every thread is a target's).
+// The loader defines RECORDER (its process id), TARGET_PAGES and MACHINE_PAGES (sizes of the
+// rings) and EVERYBODY (1: every thread belongs to a target).
 
 #include <uapi/linux/bpf_perf_event.h>
 #include <uapi/linux/ptrace.h>
 
 #define TARGET 0
 #define MACHINE 1
-// Of a tracepoint's program: 0 would keep the event from every perf of the machine, whoever's it
-// is (perf_trace_run_bpf_submit).
+// Return value of a program on a tracepoint: 0 would hide the event from all perf users of the
+// machine (perf_trace_run_bpf_submit).
 #define PASS_ON 1
 #define TIDS_A_PAGE 4096
 #define TIDS (4 << 20) // PID_MAX_LIMIT
@@ -26,7 +26,7 @@ struct head {
     u32 tgid;
     u16 type;
     u16 cpu;
-    u32 spare; // with `type` and `cpu`: where a tracepoint has its common fields
+    u32 spare; // `type`, `cpu` and `spare` take the place of a tracepoint's common fields
 };
 
 struct tids {
@@ -34,7 +34,7 @@ struct tids {
 };
 
 BPF_ARRAY(open_scopes, u32, 2);
-// Mapped by the recorder, which marks threads byte by byte beside us.
+// The recorder maps this table and marks threads in it, one byte per thread.
 BPF_F_TABLE("array", u32, struct tids, followed_tids, TIDS / TIDS_A_PAGE, BPF_F_MMAPABLE);
 BPF_PERCPU_ARRAY(lost_records, u64, 2);
 BPF_RINGBUF_OUTPUT(target_ring, TARGET_PAGES);
@@ -74,7 +74,7 @@ static __always_inline void *reserve(int scope, int size)
 
 static __always_inline void begin(struct head *head, u64 who, u16 type)
 {
-    // After the reservation: a record is never older than its place in the ring.
+    // Read the time after the reservation, so that no record is older than its reservation.
     head->ts = bpf_ktime_get_ns();
     head->tid = who;
     head->tgid = who >> 32;
@@ -91,7 +91,7 @@ static __always_inline void submit(int scope, void *out)
         machine_ring.ringbuf_submit(out, BPF_RB_NO_WAKEUP);
 }
 
-// The first `bytes` bytes of a tracepoint's record, less its common fields.
+// Records the first `bytes` bytes of a tracepoint's record, without its common fields.
 static __always_inline int record(void *ctx, u16 type, int bytes, int scope)
 {
     u64 who = bpf_get_current_pid_tgid();
@@ -107,7 +107,7 @@ static __always_inline int record(void *ctx, u16 type, int bytes, int scope)
     return PASS_ON;
 }
 
-// Children of a target's threads are the target's, as they are made; `pid` by the format file.
+// Marks a new child of a target's thread. `offset` is that of field `pid`, from the format file.
 static __always_inline int follow(void *ctx, int offset)
 {
     u8 *parent = mark_of((u32)bpf_get_current_pid_tgid());

@@ -1,4 +1,7 @@
-"""bcc: a system package that virtual environments do not see. PyPI's `bcc` is another thing."""
+"""The import of bcc, a system package that virtual environments do not see.
+
+PyPI's package `bcc` is a different project.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from typing import Any
 from probes.errors import FeatureMissing
 
 _SYSTEM = "/usr/lib/python3/dist-packages"
-_MEND = "apt-get install python3-bpfcc"
+_MEND = "run `apt-get install python3-bpfcc`"
 
 
 def folder() -> Path | None:
-    """Where bcc's Python package lies, or None. libbcc.py tells it from PyPI's."""
+    """Returns the folder of bcc's Python package, or None. PyPI's `bcc` has no libbcc.py."""
     for parent in (*sys.path, _SYSTEM):
-        with contextlib.suppress(OSError):  # this user may not look there
+        with contextlib.suppress(OSError):  # this user cannot read the folder
             if Path(parent, "bcc", "libbcc.py").exists():
                 return Path(parent, "bcc")
     return None
@@ -26,7 +29,7 @@ def folder() -> Path | None:
 
 @cache
 def bcc() -> Any:
-    """The module. FeatureMissing where there is none, or where its library does not load."""
+    """Returns the module bcc. Raises FeatureMissing if it is missing or cannot be loaded."""
     path = folder()
     if path is None:
         raise FeatureMissing("bcc is not installed", _MEND)
@@ -40,5 +43,5 @@ def bcc() -> Any:
         spec.loader.exec_module(module)
     except (OSError, ImportError, SyntaxError, AttributeError) as error:
         sys.modules.pop("bcc", None)
-        raise FeatureMissing(f"bcc in {path} does not load: {error}", _MEND) from None
+        raise FeatureMissing(f"bcc in {path} cannot be loaded: {error}", _MEND) from None
     return module

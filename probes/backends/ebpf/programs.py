@@ -1,4 +1,4 @@
-"""The programs of a recording: compiled for its events, attached, filtered by thread."""
+"""The eBPF programs of a recording: compiled for its events, attached and filtered by thread."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from probes.schema import Event, Probe, Scope
 
 _SOURCE = "capture.bpf.c"
 _SOFTWARE = 1
-"""PERF_TYPE_SOFTWARE"""
+"""PERF_TYPE_SOFTWARE of include/uapi/linux/perf_event.h."""
 _NEWTASK, _FREE = "task:task_newtask", "sched:sched_process_free"
 _SCOPE = {Scope.TARGET: 0, Scope.MACHINE: 1}
 
 
 class Programs:
-    """Loaded and attached programs; nothing is let in until a scope is opened."""
+    """Loaded and attached programs. They record nothing until a scope is opened."""
 
     def __init__(
         self,
@@ -40,10 +40,11 @@ class Programs:
         everybody: bool,
         summed_up: Collection[str] = (),
     ) -> None:
-        """Compile and attach for the events of `probes`; `kib` sizes the ring of each scope.
+        """Compiles and attaches programs for the events of `probes`.
 
-        `summed_up` are names of probes whose events are counted in the kernel instead.
-        Raises FeatureMissing where bcc, headers or the kernel cannot serve.
+        `kib` is the size in KiB of the ring of each scope. `summed_up` are the names of probes
+        whose events are counted in the kernel instead of recorded. Raises FeatureMissing if bcc
+        or the kernel headers are missing or the kernel rejects a program.
         """
         self.formats: dict[str, str] = {}
         self.missing: dict[str, list[str]] = {}
@@ -77,7 +78,7 @@ class Programs:
             raise
 
     def _declare(self, probe: Probe, functions: dict[str, str]) -> None:
-        """A function for each event of a probe that this kernel has."""
+        """Adds to `functions` a function for each event of a probe that this kernel has."""
 
         def has(name: str) -> bool:
             return self._format(name).exists()
@@ -97,7 +98,7 @@ class Programs:
         return self._folder / event.replace(":", "/") / "format"
 
     def _sum_up(self, probes: Collection[str], functions: dict[str, str]) -> None:
-        """Functions that count the events of these probes."""
+        """Adds to `functions` the functions that count the events of these probes."""
         for hook in summary.HOOKS:
             path = self._format(hook.event)
             if hook.probe in probes and path.exists():
@@ -111,7 +112,7 @@ class Programs:
                 self._faults[name] = config
 
     def counted(self) -> tuple[list[summary.Sum], list[summary.Slot], int]:
-        """Sums and histograms so far, and how much found no room in them."""
+        """Returns (sums, histogram slots, failed map updates) since the programs were loaded."""
         return summary.sums(self._bpf), summary.slots(self._bpf), summary.uncounted(self._bpf)
 
     def _attach(self) -> None:
@@ -127,7 +128,7 @@ class Programs:
                 )
 
     def ring(self, scope: Scope, path: Path) -> BpfRing:
-        """The ring of a scope, with its file."""
+        """Returns the ring of a scope, with a new file at `path`."""
         name = "target_ring" if scope is Scope.TARGET else "machine_ring"
         lost = self._bpf["lost_records"]
         key = ctypes.c_int(_SCOPE[scope])
@@ -139,23 +140,23 @@ class Programs:
         )
 
     def open(self, scope: Scope, on: bool) -> None:
-        """Let events of a scope in, or no more."""
+        """Starts or stops recording the events of a scope."""
         with contextlib.suppress(KeyError):
             self._bpf["open_scopes"][ctypes.c_int(_SCOPE[scope])] = ctypes.c_uint(int(on))
 
     def follow(self, tids: Iterable[int]) -> None:
-        """Let in the events of these threads, and of all that they will make."""
+        """Admits the events of these threads and of all threads that they create later."""
         assert self._followed is not None
         for tid in tids:
             self._followed[tid] = 1
 
     def without(self, tids: Iterable[int]) -> set[int]:
-        """Those of these threads whose events are not let in."""
+        """Returns the threads among `tids` whose events are excluded."""
         assert self._followed is not None
         return {tid for tid in tids if not self._followed[tid]}
 
     def close(self) -> None:
-        """Detach and unload."""
+        """Detaches and unloads the programs."""
         if self._followed is not None:
             self._followed.close()
         with _quiet():
@@ -167,18 +168,18 @@ def _function(name: str) -> str:
 
 
 def _pages(kib: int) -> int:
-    """Pages of a ring of at least so many KiB: a power of two."""
+    """Returns the pages of a ring of at least `kib` KiB, rounded up to a power of two."""
     wanted = max(1, (kib << 10) // os.sysconf("SC_PAGE_SIZE"))
     return 1 << (wanted - 1).bit_length()
 
 
 def _bytes_needed(event: Event, parsed: EventFormat) -> int:
-    """How much of an event's record its rows are made of, in whole words."""
+    """Returns the bytes of an event's record that its rows need, in whole 8-byte words."""
     names = {name for source in event.columns.values() for name in source.fields} | set(event.reads)
     fields = [field for name, field in parsed.fields.items() if name in names]
     end = max((field.offset + field.size for field in fields), default=8)
     if any(field.data_loc for field in fields):
-        # Texts lie behind all fixed fields.
+        # The kernel stores texts after all fixed fields.
         end = max(f.offset + f.size for f in parsed.fields.values()) + event.text_bytes
     return max(8, (end + 7) // 8 * 8)
 
@@ -186,15 +187,15 @@ def _bytes_needed(event: Event, parsed: EventFormat) -> int:
 def _load(text: str, flags: list[str]) -> Any:
     with _quiet() as said:
         try:
-            # bcc says why on stderr, at length.
+            # bcc writes the reason for a failure to stderr.
             return bcc().BPF(text=text, cflags=flags)
         except FeatureMissing:
             raise
-        except Exception as error:  # noqa: BLE001 bcc raises plain ones
+        except Exception as error:  # noqa: BLE001 bcc raises plain Exception
             why = _first_complaint(said()) or str(error)
     raise FeatureMissing(
         f"the BPF programs cannot be loaded: {why}",
-        "see `tracer doctor` (kernel headers, bcc, privileges), or use --backend ftrace",
+        "run `tracer doctor` to check kernel headers, bcc and privileges, or use --backend ftrace",
     )
 
 
@@ -207,7 +208,7 @@ def _first_complaint(text: str) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[Any]:
-    """Keep what bcc's library writes to stderr; yields what returns it."""
+    """Redirects stderr, which bcc's library writes to; yields a function that returns the text."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)

@@ -1,8 +1,8 @@
-"""Records of our BPF rings into events. Layout: `struct head` in capture.bpf.c.
+"""The decoder of the records of the BPF rings. Layout: `struct head` in capture.bpf.c.
 
-A record lies in the ring behind eight bytes of its length (kernel/bpf/ringbuf.c). Its last eight
-bytes of head stand where a tracepoint has its common fields, so that the event's own format
-serves to read the rest.
+In the ring, an 8-byte header with the length precedes each record (kernel/bpf/ringbuf.c). The
+last eight bytes of `struct head` take the place of a tracepoint's common fields, so the event's
+own format file describes the rest of the record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RING_HEAD, HEAD, COMMON = 8, 24, 8
 
 
 def decode(data: NDArray[np.uint8]) -> tuple[Batch, int, Losses]:
-    """The events of whole records, in the order in which they were reserved."""
+    """Returns the events of whole records, in the order of their reservation in the ring."""
     events = room_for(len(data) // (_RING_HEAD + HEAD), data)
     words = data[: len(data) // 8 * 8].view("<u4")
     n, damaged = _decode(
@@ -66,7 +66,10 @@ def _decode(
 
 @compiled
 def whole_records(words: Any, begin: int, end: int, size: int) -> Any:
-    """Where the run of finished records that starts at `begin` ends; positions never wrap."""
+    """Returns the end of the run of finished records that starts at `begin`.
+
+    Positions count all bytes that the ring has held, so they never wrap. `size` is the ring's.
+    """
     at: Any = begin
     while at < end:
         head = np.int64(words[(at % size) // 4])

@@ -1,8 +1,8 @@
-"""A BPF ring buffer, drained in bulk. Layout: kernel/bpf/ringbuf.c.
+"""A BPF ring buffer that is drained in bulk. Layout: kernel/bpf/ringbuf.c.
 
-The map's file holds a page with the consumer's position, one with the producer's, and the data,
-twice one after the other so that no record is ever cut. A drain takes the run of records that
-are finished and stops at the first that is still being written.
+The map's memory consists of a page with the consumer's position, a page with the producer's
+position, and the data. The data is mapped twice in a row, so every record is contiguous. A drain
+takes the run of finished records and stops at the first one that is still being written.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from probes.backends.drain import new_file, write_all
 from probes.backends.ebpf.records import whole_records
 
 _LOOK_NS = 50_000_000
-"""How often the counts of lost records are looked at: so well are losses placed in time."""
+"""Interval in ns between reads of the counts of lost records: the time resolution of losses."""
 
 EVERY_CPU = -1
 
 
 class BpfRing:
-    """One ring and the file that its records go to; a `Source` of the drain."""
+    """One ring and the file that its records are copied to; a `Source` of the drain."""
 
     def __init__(self, fd: int, size: int, path: Path, lost: Callable[[], list[int]]) -> None:
-        """`size` in bytes; `lost` gives the records that found no room so far, by CPU."""
+        """Maps the ring and makes the file.
+
+        `size` is in bytes. `lost` returns, by CPU, the records that found no room so far.
+        """
         self.cpu = EVERY_CPU
         self.path = path
         self.size = size
@@ -46,7 +49,7 @@ class BpfRing:
         self._taken = np.frombuffer(self._consumer, np.uint64, 1)
         self._made = np.frombuffer(self._produced, np.uint64, 1)
         self._data = np.frombuffer(self._produced, np.uint8, 2 * size, page)
-        whole_records(self._data.view("<u4"), 0, 0, size)  # compiled before it is needed
+        whole_records(self._data.view("<u4"), 0, 0, size)  # compiles it before the recording
 
     @property
     def capacity(self) -> int:
@@ -55,11 +58,11 @@ class BpfRing:
 
     @property
     def wakes(self) -> None:
-        """The programs wake nobody: that would cost each event."""
+        """None: the programs do not wake the drain, because that would make each event slower."""
         return None
 
     def move(self) -> int:
-        """Move every finished record; returns the bytes moved."""
+        """Moves all finished records before the first unfinished one; returns the bytes moved."""
         now = time.monotonic_ns()
         begin, made = int(self._taken[0]), int(self._made[0])
         end = (
@@ -74,7 +77,7 @@ class BpfRing:
             self._taken[0] = end
             self.written += len(head) + size
         if end == made:
-            # Whatever comes now is reserved later, and older than its reservation is no record.
+            # Later records are reserved after `now`, and no record is older than its reservation.
             self._start = now
         if now - self._looked > _LOOK_NS:
             self._note_losses(now)
@@ -91,15 +94,15 @@ class BpfRing:
         self._looked = now
 
     def move_last(self) -> None:
-        """Move what is left, and note what was lost since the last look."""
+        """Moves the remaining records, and writes the losses since the last read of the counts."""
         self.move()
         self._note_losses(time.monotonic_ns())
 
     def inherit(self) -> None:
-        """The ring's mappings are the forked process's, too."""
+        """Does nothing: the forked process inherits the ring's mappings."""
 
     def take_over(self) -> None:
-        """Cut off a chunk that was not written whole; do not take what was written twice."""
+        """Removes an incomplete last chunk, and skips ring records that the file already has."""
         headers = chunks.mend(self.sink, self.path)
         counted = headers[headers["kind"] == chunks.LOST]
         for cpu, before in enumerate(self._lost_at_first):
@@ -115,15 +118,15 @@ class BpfRing:
                 self._taken[0] += np.uint64(last["bytes"])
 
     def describe(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Returns the manifest entries that a decoder needs."""
         return {"samples": "ebpf"}
 
     def stats(self) -> dict[str, int]:
-        """Counters for the manifest: losses are in the file itself, located."""
+        """Returns counters for the manifest. The file itself records the losses, with times."""
         return {"read bytes": self.written}
 
     def close(self) -> None:
-        """Close all; more than once does no harm."""
+        """Closes the file and the ring's mappings. It may be called more than once."""
         if self.sink >= 0:
             os.close(self.sink)
             self.sink = -1

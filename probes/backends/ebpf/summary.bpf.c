@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //
-// Counts instead of records, for runs of hours: sums by process and log2 histograms of times.
-// Compiled behind capture.bpf.c, whose filter it uses. Offsets of tracepoint fields are given by
-// the loader, from the kernel's own format files.
+// Counts events instead of recording them, for runs of hours: sums by process and log2 histograms
+// of times. It is compiled after capture.bpf.c and uses its filter. The loader passes the offsets
+// of tracepoint fields, from the kernel's format files.
 
 #define SYSCALL 1
 #define FAULT 2
@@ -10,7 +10,9 @@
 #define WRITEBACK 4
 
 struct sum_key {
-    u64 what; // system call number; 0 minor, 1 major; device and operation; reason
+    // By kind: system call number; 0 for minor or 1 for major faults; device and operation;
+    // reason of write-back.
+    u64 what;
     u32 tgid;
     u32 kind;
 };
@@ -25,7 +27,7 @@ struct sum {
 struct slot_key {
     u64 what;
     u32 kind;
-    u32 slot; // times from 2^slot ns on
+    u32 slot; // bpf_log2l(): times from 2^(slot - 1) ns to less than 2^slot ns
 };
 
 struct begun {
@@ -150,7 +152,7 @@ static __always_inline int request_completed(void *ctx, int dev_at, int sector_a
     bpf_probe_read_kernel(&sectors, sizeof(sectors), ctx + length_at);
     bpf_probe_read_kernel(&rwbs, sizeof(rwbs), ctx + rwbs_at);
     bpf_probe_read_kernel(&error, sizeof(error), ctx + error_at);
-    // A flush that goes with a write stands before it.
+    // In `rwbs`, 'F' before 'W' is a flush that precedes the write.
     u64 operation = rwbs[0] == 'F' && rwbs[1] == 'W' ? 'W' : rwbs[0];
     u64 what = (u64)place.dev << 8 | operation;
     add(REQUEST, what, tgid, ns, (u64)sectors * 512, error != 0);

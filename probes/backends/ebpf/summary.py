@@ -1,4 +1,4 @@
-"""The programs that count instead of recording: what they are attached to, and what they found.
+"""The programs that count events instead of recording them: their hooks and their results.
 
 Layouts and kinds: summary.bpf.c.
 """
@@ -19,7 +19,7 @@ SYSCALL, FAULT, REQUEST, WRITEBACK = 1, 2, 3, 4
 
 @dataclass(frozen=True)
 class Hook:
-    """A function of summary.bpf.c on a tracepoint, with the fields whose offsets it is given."""
+    """A function of summary.bpf.c, its tracepoint, and the fields whose offsets it takes."""
 
     probe: str
     event: str
@@ -43,17 +43,17 @@ HOOKS = (
 )
 
 FAULTS = {"count_minor": (MINOR_FAULTS, 0), "count_major": (MAJOR_FAULTS, 1)}
-"""Functions on perf's software events, with what they count."""
+"""Function name to (perf software event, 1 for major faults or 0 for minor faults)."""
 
 
 def body(hook: Hook, parsed: EventFormat) -> str:
-    """What the function of a hook does."""
+    """Returns the C statement that is the body of a hook's function."""
     offsets = [str(parsed.field(name).offset) for name in hook.fields]
     return f"return {hook.call}({', '.join(['ctx', *offsets])});"
 
 
 def fault_body(major: int) -> str:
-    """What the function of a fault event does."""
+    """Returns the C statement that is the body of a fault event's function."""
     return f"return count_fault((struct bpf_perf_event_data *)ctx, {major});"
 
 
@@ -61,11 +61,11 @@ Sum = tuple[Literal[1, 2, 3, 4], int, int, int, int, int, int]
 """(kind, what, pid, count, errors, total_ns, amount) since the programs were loaded."""
 
 Slot = tuple[Literal[1, 3], int, int, int]
-"""(kind, what, slot, count): times from 2^slot ns on."""
+"""(kind, what, slot, count): the number of times from 2^slot ns to less than 2^(slot + 1) ns."""
 
 
 def sums(bpf: Any) -> list[Sum]:
-    """Every sum so far."""
+    """Returns all sums so far."""
     found = []
     for key, parts in bpf["sums"].items():
         count, errors, total_ns, amount = (
@@ -77,7 +77,7 @@ def sums(bpf: Any) -> list[Sum]:
 
 
 def slots(bpf: Any) -> list[Slot]:
-    """Every histogram so far."""
+    """Returns the slots of all histograms so far."""
     return [
         (key.kind, key.what, key.slot - 1, sum(int(part) for part in parts))
         for key, parts in bpf["slots"].items()
@@ -85,5 +85,5 @@ def slots(bpf: Any) -> list[Slot]:
 
 
 def uncounted(bpf: Any) -> int:
-    """What found no room in the kernel's maps."""
+    """Returns the number of updates that failed because a kernel map was full."""
     return sum(int(part) for part in bpf["uncounted"][ctypes.c_int(0)])

@@ -1,7 +1,8 @@
-"""ftrace: instances of the kernel's own tracer, drained raw, decoded afterwards.
+"""The ftrace backend: instances of the kernel's own tracer. Raw pages are decoded afterwards.
 
-instance.py      a tracefs instance: what it traces, its clock, its buffers
-page_source.py   raw ring-buffer pages into files, by splice
-page_stream.py   those files: an index of their pages, and their events
-ring_buffer.py   ring-buffer pages into events (numba)
+backend.py       one instance per scope, with its events and its page sources
+instance.py      a tracefs instance: its events, filters, clock and buffers
+page_source.py   copies raw ring-buffer pages to files with splice
+page_stream.py   reads these files: an index of the pages, and their events
+ring_buffer.py   decodes ring-buffer pages to events (numba)
 """

@@ -1,4 +1,4 @@
-"""ftrace: a tracefs instance a scope, its events filtered by thread, its pages as they are."""
+"""The ftrace backend: one tracefs instance per scope, filtered by thread, with raw pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from probes.schema import Probe, Scope
 
 
 class FtraceBackend:
-    """A `Backend`: the kernel's own pid filter follows children."""
+    """A `Backend` that follows child processes with the kernel's pid filter."""
 
     wide = False
 
@@ -25,7 +25,10 @@ class FtraceBackend:
         kib: Mapping[Scope, int],
         cpus: list[int],
     ) -> None:
-        """Make the instances and switch their events on, tracing nothing yet."""
+        """Makes the instances and enables their events, with tracing off.
+
+        `kib` is the buffer size in KiB per CPU of each scope.
+        """
         self.filters: dict[Scope, Filter] = {}
         self.formats: dict[str, str] = {}
         self.missing: dict[str, list[str]] = {}

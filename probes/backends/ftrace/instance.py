@@ -1,4 +1,4 @@
-"""A tracefs instance of our own: named for its owner, filtered, clocked, removed at the end."""
+"""A tracefs instance of the recorder. Its name contains the owner's pid and start time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from probes.errors import FeatureMissing, PermissionMissing
 from probes.kernel import process_alive, process_start_time, tracefs
 
 _PIDS_A_WRITE = 500
-"""At most 8 bytes each: less than the page that older kernels take at a time."""
+"""Pids per write. At 8 bytes each at most, they fit in a page, the limit of older kernels."""
 _SELDOM = ("machine",)
-"""Scopes whose events are seldom, as against switches of threads."""
+"""Scopes whose events are rare compared with context switches."""
 _NAME = re.compile(
     r"^tracer-(?P<pid>\d{1,10})-(?P<start>\d{1,20})-(?P<scope>target|machine|joins|uprobes)$"
 )
@@ -28,7 +28,7 @@ class Instance:
     """One tracefs instance. `close` removes it."""
 
     def __init__(self, scope: str) -> None:
-        """Make the instance. Raises PermissionMissing or FeatureMissing."""
+        """Makes the instance. Raises PermissionMissing or FeatureMissing."""
         owner = os.getpid()
         self._scope = scope
         self._systems: set[str] = set()
@@ -37,22 +37,21 @@ class Instance:
         try:
             self.path.mkdir()
         except FileExistsError:
-            # Left by a process that had our pid and start time: impossible but for a restart
-            # of ours in one process. It is ours to remove.
+            # Pid and start time are unique, so an earlier recording of this process left it.
             self.close()
             self.path.mkdir()
         except PermissionError:
             raise PermissionMissing(
-                f"{self.path.parent} may not be written to", "run as root (sudo tracer ...)"
+                f"this user cannot write to {self.path.parent}", "run as root (sudo tracer ...)"
             ) from None
         except OSError as error:
             raise FeatureMissing(
-                f"no tracefs instance can be made in {self.path.parent}: {error.strerror}",
-                "see `tracer doctor`",
+                f"cannot make a tracefs instance in {self.path.parent}: {error.strerror}",
+                "run `tracer doctor` to check tracefs",
             ) from None
 
     def write(self, file: str, text: str) -> None:
-        """Write `text` to one of the instance's files; OSError passes through."""
+        """Writes `text` to one of the instance's files. Raises OSError."""
         fd = os.open(self.path / file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:
             os.write(fd, text.encode())
@@ -60,35 +59,38 @@ class Instance:
             os.close(fd)
 
     def read(self, file: str) -> str:
-        """The text of one of the instance's files."""
+        """Returns the text of one of the instance's files."""
         return (self.path / file).read_text()
 
     def set_clock(self, clock: str) -> None:
-        """Use trace clock `clock`; FeatureMissing where the kernel has none such."""
+        """Sets the trace clock. Raises FeatureMissing if the kernel does not have `clock`."""
         try:
             self.write("trace_clock", clock)
         except OSError:
             raise FeatureMissing(
-                f"this kernel has no trace clock {clock!r}", "a kernel of 3.17 or newer has it"
+                f"this kernel has no trace clock {clock!r}", "use Linux 3.17 or newer"
             ) from None
 
     def set_buffer(self, kib_per_cpu: int) -> None:
-        """Size the ring buffer of each CPU; FeatureMissing where memory does not suffice.
+        """Sets the ring-buffer size of each CPU. Raises FeatureMissing if memory is too small.
 
-        Not while events are let in: the kernel keeps them out meanwhile, and counts none.
+        Tracing must be off: the kernel drops events during the change and does not count them.
         """
         try:
             self.write("buffer_size_kb", str(kib_per_cpu))
         except OSError as error:
             if error.errno == errno.ENOMEM:
                 raise FeatureMissing(
-                    f"no memory for a ring buffer of {kib_per_cpu} KiB a CPU",
-                    "give a smaller one with -b",
+                    f"not enough memory for a ring buffer of {kib_per_cpu} KiB per CPU",
+                    "give a smaller size with -b",
                 ) from None
             raise
 
     def wake_reader_at(self, percent: int) -> bool:
-        """Wake who polls a buffer once it is so full; False: this kernel cannot (5.0)."""
+        """Makes the kernel wake pollers of a buffer that is `percent` full.
+
+        Returns False if the kernel cannot (before Linux 5.0).
+        """
         try:
             self.write("buffer_percent", str(percent))
         except OSError:
@@ -96,7 +98,7 @@ class Instance:
         return True
 
     def set_option(self, option: str, on: bool) -> bool:
-        """Switch a trace option; False where this kernel has no such option."""
+        """Switches a trace option. Returns False if the kernel does not have the option."""
         try:
             self.write(f"options/{option}", "1" if on else "0")
         except FileNotFoundError:
@@ -104,34 +106,34 @@ class Instance:
         return True
 
     def has_event(self, name: str) -> bool:
-        """Whether this kernel has the event SYSTEM:EVENT."""
+        """Returns whether this kernel has the event SYSTEM:EVENT."""
         return (self.path / "events" / name.replace(":", "/") / "format").exists()
 
     def enable_event(self, name: str) -> str:
-        """Switch an event on; returns the text of its format file."""
+        """Enables an event; returns the text of its format file."""
         folder = f"events/{name.replace(':', '/')}"
         self.write(f"{folder}/enable", "1")
         self._systems.add(name.partition(":")[0])
         return self.read(f"{folder}/format")
 
     def set_pids(self, tids: Iterable[int]) -> None:
-        """Trace only these threads, and children by option event-fork."""
+        """Traces only these threads, and their children if option event-fork is on."""
         listed = list(tids)
         if not listed:
-            # An empty filter would let everything through: that of a thread that is left out.
+            # An empty filter admits all threads, so the filter names a thread that is excluded.
             listed = [os.getpid()]
             self._leave_out_by_pid(listed)
         self._write_pids("set_event_pid", listed, os.O_TRUNC)
 
     def add_pids(self, tids: Iterable[int]) -> None:
-        """Add threads to what `set_pids` set."""
+        """Adds threads to the set that `set_pids` made."""
         self._write_pids("set_event_pid", tids, 0)
 
     def leave_out(self, tids: Iterable[int]) -> None:
-        """Do not trace these threads of the recorder.
+        """Excludes these threads of the recorder.
 
-        A filter by pid costs at each switch of threads, whosever they are; one of events at each
-        event: less, but for those as frequent as system calls.
+        A pid filter costs time at every context switch of the machine. An event filter costs time
+        at every event, which is less unless the events are as frequent as system calls.
         """
         listed = list(tids)
         if self._scope not in _SELDOM or not self._leave_out_by_event(listed):
@@ -141,7 +143,7 @@ class Instance:
         try:
             for system in sorted(self._systems):
                 self.write(f"events/{system}/filter", all_but(tids))
-        except OSError:  # more threads than a filter has room for
+        except OSError:  # the filter is too long for so many threads
             return False
         return True
 
@@ -150,15 +152,16 @@ class Instance:
             self._write_pids("set_event_notrace_pid", tids, os.O_TRUNC)
 
     def without(self, tids: Iterable[int]) -> set[int]:
-        """Those of these threads that are not traced, neither by `set_pids` nor as children."""
+        """Returns the threads among `tids` that are neither in the set nor children of it."""
         return set(tids) - {int(t) for t in self.read("set_event_pid").split() if t.isdecimal()}
 
     def _write_pids(self, file: str, tids: Iterable[int], truncate: int) -> None:
-        # Without O_TRUNC the kernel adds; O_APPEND would make Python seek, which it refuses.
+        # Without O_TRUNC the kernel adds pids. With O_APPEND Python would seek, which fails here.
         fd = os.open(self.path / file, os.O_WRONLY | truncate | os.O_CLOEXEC)
         try:
             listed = [f"{tid}\n" for tid in tids]
-            # Many a write: the kernel waits for all CPUs (an RCU grace period) after each.
+            # After each write the kernel waits for all CPUs (an RCU grace period), so one write
+            # contains many pids.
             for first in range(0, len(listed), _PIDS_A_WRITE):
                 data = "".join(listed[first : first + _PIDS_A_WRITE]).encode()
                 while data:
@@ -167,15 +170,15 @@ class Instance:
             os.close(fd)
 
     def start(self) -> None:
-        """Let events in."""
+        """Starts to record events."""
         self.write("tracing_on", "1")
 
     def stop(self) -> None:
-        """Let no more events in."""
+        """Stops recording events."""
         self.write("tracing_on", "0")
 
     def cpu_stats(self, cpu: int) -> dict[str, int]:
-        """The kernel's own counts for one CPU's buffer: entries, overrun, dropped events, ..."""
+        """Returns the kernel's counts for one CPU's buffer: entries, overrun, dropped events ..."""
         stats = {}
         for line in self.read(f"per_cpu/cpu{cpu}/stats").splitlines():
             key, _, value = line.partition(":")
@@ -184,13 +187,13 @@ class Instance:
         return stats
 
     def close(self) -> None:
-        """Remove the instance. All its files must be closed."""
+        """Removes the instance. All its files must be closed first."""
         remove(self.path)
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """An instance by our naming, and whether its owner still lives."""
+    """An instance that a `tracer` process made. `owner_alive`: the process still runs."""
 
     path: Path
     owner: int
@@ -198,12 +201,15 @@ class Leftover:
 
 
 def ours() -> Iterator[Leftover]:
-    """Every instance that a `tracer` made. Foreign instances are never named."""
+    """Yields all instances that `tracer` processes made, never those of other programs.
+
+    Raises PermissionMissing if this user cannot list the instances.
+    """
     folder = tracefs() / "instances"
     try:
         entries = sorted(folder.iterdir())
     except PermissionError:
-        raise PermissionMissing(f"{folder} may not be read", "run as root") from None
+        raise PermissionMissing(f"this user cannot read {folder}", "run as root") from None
     for path in entries:
         match = _NAME.match(path.name)
         if match:
@@ -212,7 +218,10 @@ def ours() -> Iterator[Leftover]:
 
 
 def remove(path: Path, patience_s: float = 1.0) -> None:
-    """Switch an instance off and remove it; waits for readers that are still closing."""
+    """Stops an instance and removes it. Waits up to `patience_s` for readers to close it.
+
+    Raises PermissionMissing or FeatureMissing if the instance cannot be removed.
+    """
     with contextlib.suppress(OSError):
         (path / "tracing_on").write_text("0")
     deadline = time.monotonic() + patience_s
@@ -223,13 +232,13 @@ def remove(path: Path, patience_s: float = 1.0) -> None:
         except FileNotFoundError:
             return
         except PermissionError:
-            raise PermissionMissing(f"{path} may not be removed", "run as root") from None
+            raise PermissionMissing(f"this user cannot remove {path}", "run as root") from None
         except OSError as error:
-            # ENODEV: somebody else is removing it at this moment.
+            # ENODEV: another process is removing it at the same time.
             waits = error.errno in (errno.EBUSY, errno.ENODEV) and time.monotonic() < deadline
             if not waits:
                 raise FeatureMissing(
                     f"{path} cannot be removed: {error.strerror}",
-                    "close what reads it (`fuser -v` names it), then run `tracer clean`",
+                    "end the programs that use it (`fuser -v` lists them), then run `tracer clean`",
                 ) from None
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Raw ring-buffer pages of one CPU into a file, without a copy through Python."""
+"""The source of one CPU's raw ring-buffer pages, spliced to a file without a copy in Python."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20
 
 _EMPTY_NS = 150_000_000
-"""How often a page that has not filled is taken, too: a killed recorder loses little more."""
+"""Interval in ns at which a partly filled page is moved too. It bounds the loss if the recorder
+is killed."""
 
 _STALL_NS = round(2 * LONGEST_WOKEN_S * 1e9)
-"""A drain that was away for longer may have lost what it does not see."""
+"""Time in ns between two reads after which events may have been lost unnoticed."""
 
 _MOST_STALLS = 10_000
 
 
 @dataclass
 class PageSource:
-    """The events of one CPU of one instance, and the file that they go to."""
+    """The buffer of one CPU of one instance, and the file that its pages are moved to."""
 
     instance: Instance
     cpu: int
     path: Path
     page_bytes: int
     capacity: int
-    """Bytes of the buffer."""
+    """Size of the buffer in bytes."""
     wakes_reader: bool = False
-    """Whether the kernel wakes who waits for the buffer to fill."""
+    """True if the kernel wakes pollers when the buffer fills."""
     written: int = 0
     stalls: list[tuple[int, int]] = field(default_factory=list)
-    """Where the file stood at first and when the drain had been away, and when nothing had been
-    left behind before that."""
+    """(Offset in the file, time in ns) for the first pages and for those after a late read. The
+    time is the last one before them at which the drain had emptied the buffer."""
     _looked: int = 0
     _emptied: int = 0
     _source: int = -1
@@ -48,33 +49,33 @@ class PageSource:
     _pipe: tuple[int, int] = (-1, -1)
 
     def open(self) -> None:
-        """Open both ends. The file must not exist; it is the user's alone."""
+        """Opens the buffer and makes the file, which must not exist. Only the user can read it."""
         self._sink = new_file(self.path)
         pipe = self.instance.path / "per_cpu" / f"cpu{self.cpu}" / "trace_pipe_raw"
         self._source = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pipe = os.pipe2(os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # above the user's limit: the default does, too
+        with contextlib.suppress(OSError):  # above the user's limit: the default size works too
             fcntl.fcntl(self._pipe[1], _F_SETPIPE_SZ, _PIPE_BYTES)
 
     @property
     def sink(self) -> int:
-        """The file's descriptor."""
+        """Descriptor of the file."""
         return self._sink
 
     @property
     def wakes(self) -> int | None:
-        """The buffer's descriptor, where the kernel wakes who waits for it to fill."""
+        """Descriptor of the buffer if the kernel wakes pollers when it fills, else None."""
         return self._source if self.wakes_reader else None
 
     def move(self) -> int:
-        """Move whole pages, now and then one that is not; returns the bytes moved."""
+        """Moves full pages, and sometimes a partly filled one; returns the bytes of full pages."""
         now = time.monotonic_ns()
         away, self._looked = now - self._looked, now
         try:
             taken = os.splice(self._source, self._pipe[1], _PIPE_BYTES)
         except BlockingIOError:
             if now - self._emptied > _EMPTY_NS:
-                # No more than this one: what fills as fast as it is read has no end.
+                # Only this page: a buffer that fills as fast as it is read would never be empty.
                 self._move_unfilled()
                 self._emptied = now
             return 0
@@ -89,15 +90,15 @@ class PageSource:
         return taken
 
     def move_last(self) -> None:
-        """Move what is left. Tracing must be off."""
+        """Moves the remaining pages. Tracing must be off."""
         while self._move_unfilled():
             pass
 
     def inherit(self) -> None:
-        """Both ends and the pipe are the forked process's, too."""
+        """Does nothing: the forked process inherits the buffer, the file and the pipe."""
 
     def take_over(self) -> None:
-        """Move what was on its way, and cut off a page that was not written whole."""
+        """Moves the content of the pipe to the file, and removes an incomplete last page."""
         with contextlib.suppress(BlockingIOError):
             while os.splice(self._pipe[0], self._sink, _PIPE_BYTES, flags=os.SPLICE_F_NONBLOCK):
                 pass
@@ -106,7 +107,10 @@ class PageSource:
         os.lseek(self._sink, 0, os.SEEK_END)
 
     def _move_unfilled(self) -> bool:
-        """Move one page as it is, splice giving whole ones only; whether there was one."""
+        """Moves one partly filled page, since splice moves only full ones.
+
+        Returns whether there was a page.
+        """
         try:
             page = os.read(self._source, self.page_bytes)
         except BlockingIOError:
@@ -117,15 +121,15 @@ class PageSource:
         return bool(page)
 
     def describe(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Returns the manifest entries that a decoder needs."""
         return {"stalls": self.stalls} if self.stalls else {}
 
     def stats(self) -> dict[str, int]:
-        """The kernel's own counts for this buffer."""
+        """Returns the kernel's counts for this buffer."""
         return self.instance.cpu_stats(self.cpu)
 
     def close(self) -> None:
-        """Close both ends; more than once does no harm."""
+        """Closes the buffer, the file and the pipe. It may be called more than once."""
         for fd in (self._source, self._sink, *self._pipe):
             if fd >= 0:
                 os.close(fd)

@@ -1,4 +1,4 @@
-"""One CPU's raw ring-buffer pages: an index of their start times, and their events."""
+"""The reader of one CPU's raw ring-buffer pages: an index of start times, and the events."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from probes.errors import BadTrace
 from probes.loss import Gap
 
 _INDEX_BYTES = 4 << 20
-"""Headers of so many bytes of pages are read at once."""
+"""Bytes of pages that are read at a time to index their headers."""
 
 
 class PageStream:
-    """A file of ring-buffer pages; a unit is a page."""
+    """A file of ring-buffer pages. A unit is a page."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class PageStream:
         common: CommonFields,
         stalls: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """`stalls`: (offset in the file, when nothing had been left behind) of `PageSource`."""
+        """Opens the file. `stalls` is `PageSource.stalls`: (offset in the file, time in ns)."""
         self.name = name
         self.cpu = cpu
         self.layout = layout
         self.common = common
         self.events = 0
-        self.full: list[tuple[int, int]] = []  # the pages themselves tell of losses
+        self.full: list[tuple[int, int]] = []  # empty: the pages themselves record losses
         self.last_seen = 0
         self.damaged = 0
         self.gaps: list[Gap] = []
@@ -52,32 +52,33 @@ class PageStream:
         self.pages = self.bytes // layout.page_bytes
         self.torn_bytes = self.bytes % layout.page_bytes
         self._at = 0
-        """The next page to decode."""
+        """Number of the next page to decode."""
         self._indexed = 0
-        """The first page whose header has not been read."""
+        """Number of the first page whose header has not been read."""
         self._before: int | None = None
-        """Start time of the page before the next one."""
-        # Of the pages from the next one to the last one whose header has been read:
+        """Start time of the last decoded page."""
+        # Headers of the pages from `_at` to `_indexed`:
         self._stamps = np.empty(0, np.int64)
         self._commits = np.empty(0, np.uint32)
-        # Pages of a damaged file may go back in time; their order of writing then counts.
+        # Start times that never decrease. Pages of a damaged file may go back in time; they keep
+        # the order of the file.
         self._keys = np.empty(0, np.int64)
         self._latest = int(np.iinfo(np.int64).min)
 
     @property
     def units(self) -> int:
-        """Pages of the whole file."""
+        """Number of pages of the whole file."""
         return self.pages
 
     def ahead(self, more_than: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Start times and bytes of the next pages, as `RawStream.ahead` has it."""
+        """Returns the start times and bytes of the next pages; see `RawStream.ahead`."""
         wanted = more_than // self.layout.page_bytes + 1
         self._index(wanted)
         keys = self._keys[:wanted]
         return keys, np.full(len(keys), self.layout.page_bytes, np.int64)
 
     def _index(self, wanted: int) -> None:
-        """Read the headers of so many pages from the next one on, if there are so many."""
+        """Reads the headers of the next `wanted` pages, or of all that are left."""
         step = max(1, _INDEX_BYTES // self.layout.page_bytes)
         while self._indexed < min(self.pages, self._at + wanted):
             last = min(self.pages, self._indexed + step)
@@ -94,15 +95,17 @@ class PageStream:
             self._indexed = last
 
     def read(self, first: int, last: int) -> NDArray[np.uint8]:
-        """Pages `first` up to `last`, one a row."""
+        """Returns pages `first` to `last` - 1, one per row."""
         size = self.layout.page_bytes
         data = os.pread(self._fd, (last - first) * size, first * size)
         if len(data) != (last - first) * size:
-            raise BadTrace(f"stream {self.name} shrank while it was read", "read it again")
+            raise BadTrace(
+                f"stream {self.name} became shorter while it was read", "run the command again"
+            )
         return np.frombuffer(data, np.uint8).reshape(-1, size)
 
     def decode(self, units: int) -> Batch:
-        """The events of the next pages."""
+        """Returns the events of the next pages."""
         layout = self.layout
         self._index(units + 1)
         pages = self.read(self._at, self._at + units)
@@ -158,8 +161,8 @@ class PageStream:
             commit = int(commits[at])
             if not missed_events(commit):
                 continue
-            # Lost between the last event before this page, which began no earlier than the
-            # page before, and the page's own start.
+            # The loss is between the last event before this page, which is not older than the
+            # start of the previous page, and the start of this page.
             before = int(stamps[at - 1]) if at else self._before
             if (emptied := self._emptied.get(self._at + at)) is not None:
                 before = max(before or 0, emptied)
@@ -168,5 +171,5 @@ class PageStream:
             self.gaps.append(gap)
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         os.close(self._fd)

@@ -1,11 +1,12 @@
-"""Ring-buffer pages into events.
+"""The decoder of ring-buffer pages.
 
-A page is a header (timestamp, bytes committed with two flags above them) and events, each a
-32-bit word of type (5 bits) and time delta (27 bits) followed by its payload. Kernel:
-kernel/trace/ring_buffer.c, include/linux/ring_buffer.h; the layout is also in the tracefs files
-`events/header_page` and `events/header_event`.
+A page consists of a header (timestamp, committed bytes with two flags in the high bits) and
+events. An event is a 32-bit word of type (5 bits) and time delta (27 bits) and a payload. Sources:
+kernel/trace/ring_buffer.c and include/linux/ring_buffer.h; the tracefs files `events/header_page`
+and `events/header_event` also give the layout.
 
-Pages may come from anywhere: whatever does not fit ends the page and marks it as damaged.
+Pages are untrusted input: decoding of a page stops at the first invalid word, and the page is
+counted as damaged.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ _MISSED_EVENTS = 1 << 31
 _MISSED_STORED = 1 << 30
 _DELTA_BITS = 27
 _ABSOLUTE_BITS = 59
-"""An absolute time stamp in the buffer lacks the five highest bits."""
+"""Bits of an absolute time stamp in the buffer, which lacks the five highest bits."""
 
 MIN_EVENT_BYTES = 8
-"""A data event is at least its header word and one word of payload."""
+"""Smallest data event: the header word and one word of payload."""
 
 
 def header_index(
     pages: NDArray[np.uint8], timestamp_offset: int, commit_offset: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Start times and commit words of `pages` (n x page bytes)."""
+    """Returns the start times and commit words of `pages` (n x page bytes)."""
     stamps = np.ascontiguousarray(pages[:, timestamp_offset : timestamp_offset + 8])
     commits = np.ascontiguousarray(pages[:, commit_offset : commit_offset + 4])
     return stamps.view("<i8")[:, 0], commits.view("<u4")[:, 0]
 
 
 def missed_events(commit: int) -> bool:
-    """Whether events before this page were overwritten before it was read."""
+    """Returns whether events before this page were overwritten before they were read."""
     return bool(commit & _MISSED_EVENTS)
 
 
 def missed_count(page: NDArray[np.uint8], commit: int, data_offset: int) -> int | None:
-    """How many events were overwritten before this page; None where the kernel did not say."""
+    """Returns the number of events overwritten before this page; None if it is not recorded."""
     where = data_offset + (commit & _COMMIT_MASK)
     if not commit & _MISSED_STORED or where + 8 > len(page):
         return None
@@ -67,11 +68,11 @@ def decode_pages(
     out_offset: Any,
     out_length: Any,
 ) -> Any:
-    """Decode `pages` pages that lie one after the other in `words` (uint32).
+    """Decodes `pages` consecutive pages in `words` (uint32) into the output arrays.
 
-    The event type is the low 16 bits of a payload's first word shifted right by `type_shift`;
-    the thread id is its word number `pid_word`. Offsets and lengths are in bytes, offsets from
-    the start of `words`. Returns (events, damaged pages, last time seen).
+    The event type is the low 16 bits of a payload's first word shifted right by `type_shift`.
+    The thread id is the payload's word number `pid_word`. Offsets and lengths are in bytes;
+    offsets count from the start of `words`. Returns (events, damaged pages, last time seen).
     """
     n = 0
     damaged = 0
@@ -89,14 +90,14 @@ def decode_pages(
             word = np.int64(words[at])
             kind = word & 31
             delta = word >> 5
-            if kind == 30:  # time extend: the delta's higher bits follow
+            if kind == 30:  # time extend: the next word has the delta's higher bits
                 if at + 2 > end:
                     damaged += 1
                     break
                 now = now + delta + (np.int64(words[at + 1]) << _DELTA_BITS)
                 at += 2
                 continue
-            if kind == 31:  # absolute time, less its five highest bits
+            if kind == 31:  # absolute time without its five highest bits
                 if at + 2 > end:
                     damaged += 1
                     break
@@ -107,7 +108,7 @@ def decode_pages(
                 now = stamp
                 at += 2
                 continue
-            if kind == 29:  # padding: to the end of the page, or a discarded event
+            if kind == 29:  # padding to the end of the page, or a discarded event
                 if delta == 0 or at + 2 > end:
                     break
                 now += delta
@@ -118,7 +119,7 @@ def decode_pages(
                 at += 1 + skip // 4
                 continue
             now += delta
-            if kind == 0:  # the length follows, itself included
+            if kind == 0:  # the next word is the length, which includes that word
                 if at + 2 > end:
                     damaged += 1
                     break

@@ -50,16 +50,16 @@ class TestMsr:
     @pytest.mark.parametrize(
         ("row", "said"),
         [
-            ("-1,hm,0,Read,0,1,1", "row 1: a time"),
+            ("-1,hm,0,Read,0,1,1", "row 1: an invalid time"),
             ("5,hm,0,Erase,0,1,1", "row 1: a Type"),
-            ("5,hm,0,Read,0,1,-1", "row 1: a response"),
-            ("5,hm,0,Read,0,9999999999999,1", "row 1: more than"),
+            ("5,hm,0,Read,0,1,-1", "row 1: an invalid response"),
+            ("5,hm,0,Read,0,9999999999999,1", "row 1: a request of more than"),
             ("5,hm,0,Read,18446744073709551615,1,1", "row 1: an offset"),
-            ("5,hm,0,Read,18446744073709551616,1,1", "no CSV"),
-            ("5,hm,0,Read,-4,1,1", "no CSV"),
-            ("5,hm,0,Read,nan,1,1", "row 1: no Offset"),
-            ("5,hm,0,Read", "no CSV"),
-            ("", "no CSV|no rows"),
+            ("5,hm,0,Read,18446744073709551616,1,1", "not a CSV"),
+            ("5,hm,0,Read,-4,1,1", "not a CSV"),
+            ("5,hm,0,Read,nan,1,1", "row 1: Offset is empty"),
+            ("5,hm,0,Read", "not a CSV"),
+            ("", "not a CSV|no rows"),
         ],
     )
     def test_rows_that_cannot_be(self, tmp_path, row, said):
@@ -90,7 +90,7 @@ class TestOracleGeneral:
         [
             ([], "no access"),
             ([(5, 1, 1, -1), (4, 1, 1, -1)], "access 2: time goes back"),
-            ([(5, 1, 1, -2)], "access 1: a next access"),
+            ([(5, 1, 1, -2)], "access 1: an invalid next access"),
         ],
     )
     def test_accesses_that_cannot_be(self, tmp_path, rows, said):
@@ -130,7 +130,7 @@ class TestFio:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("fio version 4 iolog\n", "no iolog"),
+            ("fio version 4 iolog\n", "not an iolog"),
             ("fio version 3 iolog\n", "no operation"),
             ("fio version 3 iolog\n5 a write 0\n", "line 2: no offset"),
             ("fio version 3 iolog\n5 a\n", "line 2: no action"),

@@ -4,176 +4,91 @@ FLAGS may be absent; TID may also be PID/TID or -TID:
 
     perf script, trace-cmd report:  COMM TID [CPU] [FLAGS] S.FRACTION: EVENT: FIELDS
     blkparse:                       MAJOR,MINOR CPU SEQUENCE S.FRACTION PID ACTION FIELDS
+
+The time for a line is in proportion to its length: no run of characters is tried twice.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import NamedTuple
 
-from analysis.exchange.printed.scanning import (
-    device_number,
-    digits,
-    number_before,
-    seconds,
-    spaces,
-)
-from probes.compiled import compiled
 from probes.limits import CPU_LIMIT, PID_LIMIT
 
-TS, CPU, TID, PID, COMM, COMM_END, NAME_AT, NAME_END, REST, DEVICE = range(10)
-"""The parts of a head; texts are given by their begin and end in the data."""
-HEAD_FIELDS = 10
+_MOST_SECONDS = 9_000_000_000
+_TIME = rb"(\d{1,12})\.(\d{1,9})\d*+"
 
-_SPACE, _MINUS, _SLASH, _COLON = 32, 45, 47, 58
-_MOST_HEAD = 512
-_MOST_NAME = 128
-
-
-@compiled
-def event_head(data: Any, begin: int, end: int, head: Any) -> bool:
-    """Parses the head of a line of perf script or trace-cmd report."""
-    limit = min(end, begin + _MOST_HEAD)
-    at = begin
-    while at < limit:
-        if data[at] != 91:  # [
-            at += 1
-            continue
-        bracket = at
-        at += 1
-        cpu, after = digits(data, at, limit, 10)
-        if after < 0 or after >= limit or data[after] != 93 or not 0 <= cpu < CPU_LIMIT:
-            continue
-        if not _context(data, bracket, begin, head):
-            continue
-        after = spaces(data, after + 1, limit)
-        ts, next_at = seconds(data, after, limit)
-        if next_at < 0:  # flags of the context come first
-            flags = after
-            while after < limit and after - flags < 8 and data[after] != _SPACE:
-                after += 1
-            after = spaces(data, after, limit)
-            ts, next_at = seconds(data, after, limit)
-            if next_at < 0:
-                continue
-        if next_at >= limit or data[next_at] != _COLON:
-            continue
-        name = spaces(data, next_at + 1, end)
-        _, period = digits(data, name, end, 10)
-        if period > 0 and period < end and data[period] == _SPACE:
-            name = spaces(data, period, end)
-        stop = name
-        while stop < end and stop - name < _MOST_NAME:
-            c = data[stop]
-            if c == _COLON and (stop + 1 >= end or data[stop + 1] == _SPACE):
-                break
-            if c <= _SPACE:
-                stop = end
-                break
-            stop += 1
-        if stop >= end or data[stop] != _COLON or stop == name:
-            continue
-        bare = name
-        for k in range(name, stop):
-            if data[k] == _COLON:
-                bare = k + 1
-        head[TS] = ts
-        head[CPU] = cpu
-        head[NAME_AT] = bare
-        head[NAME_END] = stop
-        head[REST] = spaces(data, stop + 1, end)
-        return True
-    return False
+_EVENT = re.compile(
+    rb"[ \t]*+([^ \t].{0,255}?)(-|(?<! ) ++)(?:(\d{1,8})/)?(\d{1,8}) *+"  # COMM TID or COMM-TID
+    rb"(?:\((?:[ -]*+(\d{1,8}))?[ -]*+\) *+)?"  # (TGID)
+    rb"\[(\d{1,9})\][ \t]*+(?:[^ ]{1,8} [ \t]*+)??"  # [CPU] FLAGS
+    + _TIME
+    + rb":[ \t]*+(?:\d++[ \t]++)?+([^\x00-\x20]{1,128}?):(?= |\Z)[ \t]*+",  # PERIOD EVENT
+    re.DOTALL,
+).match
+_BUFFER = re.compile(rb".*?:(?=  )[ \t]*", re.DOTALL)
+"""The name of a buffer of trace-cmd before a thread's name: "NAME:   COMM"."""
+_BLKPARSE = re.compile(
+    rb"[ \t]*+(\d{1,9})[,:](\d{1,9})[ \t]*+(\d{1,9})[ \t]++\d++[ \t]++"
+    + _TIME
+    + rb"[ \t]++(\d{1,9})[ \t]++([^ ]{1,2})(?= |\Z)[ \t]*+"
+).match
 
 
-@compiled
-def _context(data: Any, bracket: int, begin: int, head: Any) -> bool:
-    """Parses thread, process and name before the [ of the CPU."""
-    at = bracket
-    while at > begin and data[at - 1] == _SPACE:
-        at -= 1
-    head[PID] = 0
-    if at > begin and data[at - 1] == 41:  # (TGID)
-        pid, first = number_before(data, at - 1, begin)
-        at = first if first >= 0 else at - 1
-        while at > begin and (data[at - 1] == _SPACE or data[at - 1] == _MINUS):
-            at -= 1
-        if at <= begin or data[at - 1] != 40:
-            return False
-        at -= 1
-        while at > begin and data[at - 1] == _SPACE:
-            at -= 1
-        if first >= 0:
-            head[PID] = pid
-    tid, first = number_before(data, at, begin)
-    if first <= begin or tid >= PID_LIMIT:
-        return False
-    if data[first - 1] == _SLASH:
-        pid, first = number_before(data, first - 1, begin)
-        if first <= begin or pid >= PID_LIMIT:
-            return False
-        head[PID] = pid
-    if data[first - 1] == _MINUS:
-        stop = first - 1
-    elif data[first - 1] == _SPACE:
-        stop = first
-        while stop > begin and data[stop - 1] == _SPACE:
-            stop -= 1
-    else:
-        return False
-    name = spaces(data, begin, stop)
-    if (
-        data[first - 1] == _MINUS
-    ):  # trace-cmd puts a buffer's name before the thread's: "NAME:   COMM"
-        for k in range(name, stop - 2):
-            if data[k] == _COLON and data[k + 1] == _SPACE and data[k + 2] == _SPACE:
-                name = spaces(data, k + 1, stop)
-                break
-    head[TID] = tid
-    head[COMM] = name
-    head[COMM_END] = stop
-    named: bool = stop > begin
-    return named
+class Head(NamedTuple):
+    """The parts of a line."""
+
+    ts: int
+    """ns."""
+    cpu: int
+    tid: int
+    pid: int
+    """0: the line does not tell it."""
+    comm: bytes
+    """Name of the thread; empty: the line does not tell it."""
+    event: bytes
+    """Name of the event, without its system."""
+    fields: bytes
+    """The rest of the line."""
+    device: int = 0
+    """dev_t (12 bits of major and 20 of minor number); 0: the head has none."""
 
 
-@compiled
-def blkparse_head(data: Any, begin: int, end: int, head: Any) -> bool:
-    """Parses the head of a line of blkparse."""
-    at = spaces(data, begin, end)
-    device, at = device_number(data, at, end)
-    if at < 0:
-        return False
-    head[DEVICE] = device
-    cpu, at = digits(data, spaces(data, at, end), end, 10)
-    if at < 0 or not 0 <= cpu < CPU_LIMIT:
-        return False
-    _, at = digits(data, spaces(data, at, end), end, 10)
-    if at < 0:
-        return False
-    ts, at = seconds(data, spaces(data, at, end), end)
-    if at < 0:
-        return False
-    tid, at = digits(data, spaces(data, at, end), end, 10)
-    if at < 0 or not 0 <= tid < PID_LIMIT:
-        return False
-    name = spaces(data, at, end)
-    stop = name
-    while stop < end and data[stop] != _SPACE:
-        stop += 1
-    if stop == name or stop - name > 2:
-        return False
-    head[TS] = ts
-    head[CPU] = cpu
-    head[TID] = tid
-    head[PID] = 0
-    head[COMM] = head[COMM_END] = begin
-    if data[end - 1] == 93 and data[name] != 67:  # [NAME] at the end; for action C it is a status
-        at = end - 1
-        while at > stop and data[at - 1] != 91:
-            at -= 1
-        if at > stop:
-            head[COMM] = at
-            head[COMM_END] = end - 1
-    head[NAME_AT] = name
-    head[NAME_END] = stop
-    head[REST] = spaces(data, stop, end)
-    return True
+def event_head(line: bytes) -> Head | None:
+    """Parses a line of perf script or trace-cmd report; None if it is not a line of an event."""
+    match = _EVENT(line)
+    if match is None:
+        return None
+    comm, joint, pid, tid, tgid, cpu, s, part, event = match.groups()
+    if joint == b"-" and (buffer := _BUFFER.match(comm)):
+        comm = comm[buffer.end() :]
+    if (ts := _ns(s, part)) is None or int(cpu) >= CPU_LIMIT or int(tid) >= PID_LIMIT:
+        return None
+    process = int(pid or tgid or 0)
+    if process >= PID_LIMIT:
+        return None
+    bare = event[event.rfind(b":") + 1 :]
+    return Head(ts, int(cpu), int(tid), process, comm, bare, line[match.end() :])
+
+
+def blkparse_head(line: bytes) -> Head | None:
+    """Parses a line of blkparse; None if it is not a line of an event."""
+    match = _BLKPARSE(line)
+    if match is None:
+        return None
+    major, minor, cpu, s, part, tid, action = match.groups()
+    if (ts := _ns(s, part)) is None or int(cpu) >= CPU_LIMIT or int(tid) >= PID_LIMIT:
+        return None
+    if int(major) >= 1 << 12 or int(minor) >= 1 << 20:
+        return None
+    fields = line[match.end() :]
+    comm = b""
+    if fields.endswith(b"]") and action[:1] != b"C":  # a completion has its status there
+        comm = fields[fields.rfind(b"[") + 1 : -1] if b"[" in fields else b""
+    return Head(ts, int(cpu), int(tid), 0, comm, action, fields, int(major) << 20 | int(minor))
+
+
+def _ns(seconds: bytes, fraction: bytes) -> int | None:
+    if (whole := int(seconds)) >= _MOST_SECONDS:
+        return None
+    return whole * 1_000_000_000 + int(fraction.ljust(9, b"0"))

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.exchange.printed.lines import (
-    BLKPARSE_LINES,
-    EVENT_LINES,
-    NOT_UNDERSTOOD,
-    OTHER_EVENT,
-    lines_to_records,
-)
+from analysis.exchange.printed.heads import Head, blkparse_head, event_head
 from analysis.exchange.printed.patterns import Patterns, compile_patterns
 from analysis.exchange.printed.prints import BLKPARSE_EVENTS, BLKPARSE_PRINTS, PRINTS
 from analysis.exchange.reading import opened, text
 from probes.errors import BadTrace
-from probes.limits import CPU_LIMIT, PID_LIMIT
+from probes.limits import CPU_LIMIT
 from probes.loss import Gap
-from tracer.store.foreign import RECORD_HEAD, ForeignRecording, Records
+from tracer.store.foreign import ForeignRecording, Records
 from tracer.store.importing import Source
 from tracer.store.manifest import Manifest
 
@@ -33,7 +26,9 @@ PERF_SCRIPT, TRACE_CMD, BLKPARSE = "perf-script", "trace-cmd", "blktrace"
 
 _BLOCK_BYTES = 4 << 20
 _MOST_LINES = 1 << 14
-"""Number of lines at a time: each may make a record as long as the longest."""
+"""Lines whose records are written at once."""
+_MOST_LINE = 8192
+"""Bytes of the longest line that may be an event."""
 _MOST_NAMED = 1000
 _MOST_GAPS = 10_000
 _MOST_THREADS = 1 << 20
@@ -53,12 +48,10 @@ _TIMES_OF_BLKPARSE = "from the first event"
 class _Met:
     """The findings in a file, apart from events that make rows."""
 
-    threads: dict[int, tuple[int, str]] = field(default_factory=dict)
+    threads: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     """Process (0: not known) and name of each thread."""
-    names: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(PID_LIMIT, np.uint64))
-    """A hash of process and name, by thread; untouched pages cost no memory."""
-    of_cpu: NDArray[np.int64] = field(default_factory=lambda: np.full(CPU_LIMIT, -1, np.int64))
-    """Time of the last event of each CPU; -1: none yet."""
+    of_cpu: dict[int, int] = field(default_factory=dict)
+    """Time of the last event of each CPU, in ns."""
     first_ns: int = -1
     lines: int = 0
     first: str = ""
@@ -66,9 +59,27 @@ class _Met:
     events: Counter[bytes] = field(default_factory=Counter)
     prints: Counter[bytes] = field(default_factory=Counter)
     gaps: list[Gap] = field(default_factory=list)
+    open_gap: bool = False
+    """True if the last gap ends with the next event."""
     machine: str | None = None
     over: bool = False
     """True if the lines that follow are a summary."""
+
+    def see(self, head: Head) -> None:
+        """Notes the time of a line, and its thread."""
+        if self.open_gap:
+            self.gaps[-1] = replace(self.gaps[-1], end=head.ts)
+            self.open_gap = False
+        self.of_cpu[head.cpu] = head.ts
+
+    def name(self, head: Head) -> None:
+        """Notes the name and the process of a line's thread."""
+        thread = (head.pid, head.comm[:64])
+        known = self.threads.get(head.tid)
+        if known == thread or (known and not head.comm):
+            return
+        if known or len(self.threads) < _MOST_THREADS:
+            self.threads[head.tid] = thread
 
 
 def import_lines(path: Path, output: Path, format: str, force: bool = False) -> Manifest:
@@ -78,42 +89,49 @@ def import_lines(path: Path, output: Path, format: str, force: bool = False) -> 
     Raises BadTrace if no line is an event of our tables. Lines that are not understood, and events
     that belong to no table, are counted in the manifest; losses named in the text are in `loss`.
     """
-    style = BLKPARSE_LINES if format == BLKPARSE else EVENT_LINES
-    if style == BLKPARSE_LINES:
-        patterns = compile_patterns(BLKPARSE_PRINTS, BLKPARSE_EVENTS)
+    if format == BLKPARSE:
+        parse, patterns = blkparse_head, compile_patterns(BLKPARSE_PRINTS, BLKPARSE_EVENTS)
     else:
-        patterns = compile_patterns(PRINTS)
+        parse, patterns = event_head, compile_patterns(PRINTS)
     source = Source(format, path.name)
     met = _Met()
     with opened(path) as file, ForeignRecording(output, source, force) as recording:
         records = recording.records()
         done = 0
-        for block in _blocks(file, met):
-            done += _add(block, style, patterns, records, met)
+        for lines in _lines(file, met):
+            done += _add(lines, parse, patterns, records, met)
         if not done:
             said = f" ({met.first})" if met.first else ""
             raise BadTrace(
                 f"{path} has no line that is an event of our tables{said}",
                 "give the unchanged output of perf script, trace-cmd report or blkparse",
             )
-        _say(source, style, met)
+        _say(source, format, met)
         return recording.finish(
             patterns.formats(),
-            met.threads,
+            {tid: (pid, text(name)) for tid, (pid, name) in met.threads.items()},
             met.first_ns,
             gaps=met.gaps,
             machine=met.machine,
         )
 
 
+def _lines(file: BinaryIO, met: _Met) -> Iterator[list[bytes]]:
+    """Yields the lines of a file, many at a time. A line longer than a block is skipped."""
+    for block in _blocks(file, met):
+        lines = block.split(b"\n")
+        for first in range(0, len(lines), _MOST_LINES):
+            yield lines[first : first + _MOST_LINES]
+
+
 def _blocks(file: BinaryIO, met: _Met) -> Iterator[bytes]:
-    """Yields the file in blocks of whole lines; a line longer than a block is skipped."""
+    """Yields the file in blocks of whole lines, without the last line's end."""
     rest = b""
     while data := file.read(_BLOCK_BYTES):
-        cut = data.rfind(b"\n") + 1
-        if cut:
+        cut = data.rfind(b"\n")
+        if cut >= 0:
             yield rest + data[:cut]
-            rest = data[cut:]
+            rest = data[cut + 1 :]
         elif len(rest) < _BLOCK_BYTES:
             rest += data
         else:  # too long for any event: keep only a mark that it existed
@@ -123,79 +141,64 @@ def _blocks(file: BinaryIO, met: _Met) -> Iterator[bytes]:
                 data = file.read(_BLOCK_BYTES)
             rest = data[data.find(b"\n") + 1 :]
     if rest:
-        yield rest + b"\n"
+        yield rest
 
 
-def _add(block: bytes, style: int, patterns: Patterns, records: Records, met: _Met) -> int:
-    """Adds the events of some lines; returns their number."""
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
-    found = begin = 0
-    for last in range(0, len(ends), _MOST_LINES):
-        some = ends[last : last + _MOST_LINES]
-        found += _add_lines(
-            block[begin : some[-1] + 1], some - begin, style, patterns, records, met
-        )
-        begin = some[-1] + 1
-    return found
-
-
-def _add_lines(
-    block: bytes,
-    ends: NDArray[np.int64],
-    style: int,
+def _add(
+    lines: list[bytes],
+    parse: Callable[[bytes], Head | None],
     patterns: Patterns,
     records: Records,
     met: _Met,
 ) -> int:
-    largest = (RECORD_HEAD + patterns.longest + 7) // 8 * 8
-    data = np.frombuffer(block, np.uint8)
-    out = np.empty(len(ends) * largest, np.uint8)
-    left_out = np.empty((len(ends), 5), np.int64)
-    threads = np.empty((len(ends), 4), np.int64)
-    times = np.array([-1, 0], np.int64)
-    written, found, n_left, n_threads = lines_to_records(
-        data, ends, style, patterns.tokens, patterns.variants, patterns.events, patterns.arena,
-        patterns.slots, patterns.symbols, patterns.symbol_sizes, met.names, met.of_cpu, out,
-        left_out, threads, times,
-    )  # fmt: skip
-    first, last = times.tolist()
-    records.add(out[:written], first, last)
-    if found:
-        met.first_ns = first if met.first_ns < 0 else min(met.first_ns, first)
-    for tid, pid, begin, end in threads[:n_threads].tolist():
-        if tid in met.threads or len(met.threads) < _MOST_THREADS:
-            met.threads[tid] = (pid, text(block[begin : min(end, begin + 64)]))
-    _note(block, left_out[:n_left], style, met)
-    return int(found)
-
-
-def _note(block: bytes, lines: NDArray[np.int64], style: int, met: _Met) -> None:
-    """Counts the lines that made no record, by kind."""
-    for why, begin, end, before, after in lines.tolist():
-        if why == OTHER_EVENT:
-            _count(met.events, block[begin:end])
+    """Adds the events of some lines; returns their number."""
+    made = []
+    first = last = -1
+    for whole in lines:
+        line = whole.removesuffix(b"\r")
+        head = parse(line) if len(line) <= _MOST_LINE else None
+        if head is None:
+            if line:
+                _note(line, parse is blkparse_head, met)
             continue
-        if why != NOT_UNDERSTOOD:
-            _count(met.prints, block[begin:end])
-            continue
-        line = block[begin : min(end, begin + 300)]
-        if _HEADS.match(line):
-            if arch := _ARCH.match(line):
-                met.machine = text(arch[1])
-        elif met.over or (style == BLKPARSE_LINES and _SUMMARY.match(line)):
-            met.over = True
-        elif lost := _LOST.match(line):
-            count = lost[2] or lost[3]
-            if len(met.gaps) < _MOST_GAPS:
-                cpu = min(int(lost[1]), CPU_LIMIT - 1)
-                start, stop = (None if ns < 0 else ns for ns in (before, after))
-                size = int(count) if count else None
-                met.gaps.append(Gap(_STREAM, cpu, start, stop, size, "buffer overrun"))
-        elif _STACK.match(line):
-            met.stacks += 1
+        met.see(head)
+        event = patterns.events.get(head.event)
+        if event is None:
+            _count(met.events, head.event)
+        elif (record := event.record(head)) is None:
+            _count(met.prints, head.event)
         else:
-            met.lines += 1
-            met.first = met.first or text(line[:80])
+            made.append(record)
+            met.name(head)
+            first = head.ts if first < 0 else min(first, head.ts)
+            last = max(last, head.ts)
+    if made:
+        records.add(np.frombuffer(b"".join(made), np.uint8), first, last)
+        met.first_ns = first if met.first_ns < 0 else min(met.first_ns, first)
+    return len(made)
+
+
+def _note(line: bytes, of_blkparse: bool, met: _Met) -> None:
+    """Counts a line that is not a line of an event, by kind."""
+    line = line[:300]
+    if _HEADS.match(line):
+        if arch := _ARCH.match(line):
+            met.machine = text(arch[1])
+    elif met.over or (of_blkparse and _SUMMARY.match(line)):
+        met.over = True
+    elif lost := _LOST.match(line):
+        count = lost[2] or lost[3]
+        if len(met.gaps) < _MOST_GAPS:
+            cpu = int(lost[1])
+            begin, size = met.of_cpu.get(cpu), int(count) if count else None
+            cpu = min(cpu, CPU_LIMIT - 1)
+            met.gaps.append(Gap(_STREAM, cpu, begin, None, size, "buffer overrun"))
+            met.open_gap = True
+    elif _STACK.match(line):
+        met.stacks += 1
+    else:
+        met.lines += 1
+        met.first = met.first or text(line[:80])
 
 
 def _count(counter: Counter[bytes], name: bytes) -> None:
@@ -205,10 +208,10 @@ def _count(counter: Counter[bytes], name: bytes) -> None:
         counter[b"others"] += 1
 
 
-def _say(source: Source, style: int, met: _Met) -> None:
+def _say(source: Source, format: str, met: _Met) -> None:
     """Puts the findings about the file into the manifest's source."""
     source.clock = "the clock of the source, which does not name it"
-    if style == BLKPARSE_LINES:
+    if format == BLKPARSE:
         source.clock = _TIMES_OF_BLKPARSE
         source.notes.append("blkparse counts times from the first event that it shows")
     if any(not pid for pid, _ in met.threads.values()):

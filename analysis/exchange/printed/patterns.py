@@ -1,177 +1,246 @@
-"""Patterns of printed events as arrays for compiled loops.
+"""Patterns of printed events as regular expressions, and the records that their fields fill.
 
 Each event gets its own record layout and format file: first the fields that every pattern has, then
 those that some patterns lack. A record of a line without the latter ends before them, so that they
 read as null.
+
+Text is matched up to the first place at which the next literal stands, without a second try: the
+time for a line is in proportion to its length, whatever the line is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from analysis.exchange.printed.heads import Head
 from analysis.exchange.printed.prints import OPTIONAL, TEXT_BYTES
 from tracer.store.foreign import COMMON_BYTES, record_format, record_number
 
-LITERAL, DEC, HEX, DEV, TEXT, NAME, SKIP, ZERO, HEAD = range(9)
-_KINDS = {"dec": DEC, "hex": HEX, "dev": DEV, "text": TEXT, "name": NAME, "zero": ZERO}
-_KINDS |= {"head": HEAD}
 _PART = re.compile(r"\{(?:(\w+):(\w+))?\}")
+_LITERAL, _SKIP = "literal", "skip"
+_RECORD_HEAD = "<QQIIHHI"
+"""Length of the rest, ns, thread, process; the payload's event id, CPU and thread."""
+_MOST_NAMES = 256
+_MOST_NUMBER = (1 << 64) - 1
 
-MOST_SYMBOLS, SYMBOL_BYTES = 256, 32
-_TABLE_BITS = 10
-HASH_SLOTS = 1 << _TABLE_BITS
+
+@dataclass
+class Field:
+    """A field of an event's records."""
+
+    name: str
+    offset: int
+    """Bytes from the payload's begin."""
+    size: int
+    is_text: bool
+
+
+class _Variant:
+    """One pattern of an event."""
+
+    def __init__(self, pattern: str, fields: list[Field], names: dict[bytes, int]) -> None:
+        parts = _parts(pattern)
+        self._match = re.compile(_expression(parts), re.DOTALL).match
+        kinds = {name: kind for kind, name in parts if kind not in (_LITERAL, _SKIP)}
+        printed = [name for name, kind in kinds.items() if kind not in ("zero", "head")]
+        present = [f for f in fields if f.name in kinds or f.name not in OPTIONAL]
+        self._sources: list[tuple[int, Callable[[bytes], int | bytes] | None]] = []
+        """Group of each field and its conversion. Group 0: the field has no text."""
+        self._blank: list[int | bytes] = []
+        """The values of fields that have no text."""
+        self._device: list[int] = []
+        """The places of fields with the device in the line's head."""
+        for place, one in enumerate(present):
+            kind = kinds.get(one.name, "zero")
+            self._blank.append(b"" if one.is_text else 0)
+            if kind == "head":
+                self._device.append(place)
+            if one.name in printed:
+                conversion = _named(names) if kind == "name" else _CONVERSIONS[kind]
+                self._sources.append((printed.index(one.name) + 1, conversion))
+            else:
+                self._sources.append((0, None))
+        form = "".join(f"{one.size}s" if one.is_text else "Q" for one in present)
+        self._record = struct.Struct(_RECORD_HEAD + form)
+
+    def record(self, number: int, head: Head) -> bytes | None:
+        """Returns a line's record for the event with this id; None if the line does not fit."""
+        match = self._match(head.fields)
+        if match is None:
+            return None
+        values = self._blank.copy()
+        try:
+            for place, (group, conversion) in enumerate(self._sources):
+                if conversion is not None:
+                    values[place] = conversion(match[group])
+        except ValueError:
+            return None
+        for place in self._device:
+            values[place] = head.device
+        ts, cpu, tid, pid = head[:4]
+        return self._record.pack(self._record.size - 8, ts, tid, pid, number, cpu, tid, *values)
+
+
+@dataclass
+class PrintedEvent:
+    """An event whose lines are understood."""
+
+    name: str
+    """SYSTEM:EVENT."""
+    number: int
+    """The id in its records."""
+    fields: list[Field]
+    variants: list[_Variant]
+
+    def record(self, head: Head) -> bytes | None:
+        """Returns the record of a line of this event; None if no pattern fits the line."""
+        for variant in self.variants:
+            if (made := variant.record(self.number, head)) is not None:
+                return made
+        return None
 
 
 @dataclass
 class Patterns:
-    """The arrays of patterns. Offsets into `arena` point to literals and names of events."""
+    """The events whose lines are understood, by the names that the lines have."""
 
-    tokens: NDArray[np.int64]
-    """One row per part: kind; offset in the record, of a literal in the arena; size; whether it is
-    the last."""
-    variants: NDArray[np.int64]
-    """One row per pattern: its first part, their number, bytes of its payload."""
-    events: NDArray[np.int64]
-    """One row per event: its first pattern, their number, its id, its name in the arena (2)."""
-    arena: NDArray[np.uint8]
-    slots: NDArray[np.int64]
-    """Hash table of the names: number of the event, or -1."""
-    longest: int
-    """Bytes of the longest payload."""
-    names: list[str] = field(default_factory=list)
-    """SYSTEM:EVENT of each event."""
-    layouts: list[list[tuple[str, int, int, bool]]] = field(default_factory=list)
-    """The fields of each event: (name, offset, size, whether text)."""
-    symbols: NDArray[np.uint8] = field(
-        default_factory=lambda: np.zeros((MOST_SYMBOLS, SYMBOL_BYTES), np.uint8)
-    )
-    """Names printed in place of integers; the row is the integer."""
-    symbol_sizes: NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros(MOST_SYMBOLS + 1, np.int64)
-    )
-    """Lengths of the names; the last entry is the number of names."""
+    events: dict[bytes, PrintedEvent]
+    names: dict[bytes, int] = field(default_factory=dict)
+    """Number of each name that a line had in place of an integer."""
 
     def formats(self) -> dict[str, str]:
         """Returns the format files of the records, by SYSTEM:EVENT, with the names met."""
-        count = int(self.symbol_sizes[MOST_SYMBOLS])
-        pairs = ", ".join(
-            f'{{ {n}, "{self.symbols[n, : self.symbol_sizes[n]].tobytes().decode("ascii")}" }}'
-            for n in range(count)
-        )
+        pairs = ", ".join(f'{{ {n}, "{name.decode("ascii")}" }}' for name, n in self.names.items())
         made = {}
-        for number, (name, layout) in enumerate(zip(self.names, self.layouts, strict=True)):
+        for event in self.events.values():
             lines = "".join(
-                f"\tfield:char {f}[{size}];\toffset:{at};\tsize:{size};\tsigned:0;\n"
-                if text
-                else f"\tfield:long {f};\toffset:{at};\tsize:{size};\tsigned:1;\n"
-                for f, at, size, text in layout
+                f"\tfield:char {f.name}[{f.size}];\toffset:{f.offset};\tsize:{f.size};\tsigned:0;\n"
+                if f.is_text
+                else f"\tfield:long {f.name};\toffset:{f.offset};\tsize:8;\tsigned:1;\n"
+                for f in event.fields
             )
             printed = '""'
-            if any(f == "reason" for f, *_ in layout) and pairs:
+            if pairs and any(f.name == "reason" for f in event.fields):
                 printed = f'"%s", __print_symbolic(REC->reason, {pairs})'
-            made[name] = record_format(name, record_number(number), lines, printed)
+            made[event.name] = record_format(event.name, event.number, lines, printed)
         return made
 
 
 def compile_patterns(
     prints: Mapping[str, tuple[str, ...]], printed_as: Mapping[str, str] | None = None
 ) -> Patterns:
-    """Returns patterns as arrays. `printed_as` has printed names that differ from the event's."""
+    """Returns the events of `prints`. `printed_as` has printed names that differ from the event's.
+
+    The keys of `printed_as` are the printed names.
+    """
     called = {event: name for name, event in (printed_as or {}).items()}
-    arena = bytearray()
-    tokens: list[tuple[int, int, int, int]] = []
-    variants: list[tuple[int, int, int]] = []
-    events: list[tuple[int, int, int, int, int]] = []
-    layouts = []
-    slots = np.full(HASH_SLOTS, -1, np.int64)
-    longest = 0
-
-    def keep(text: str) -> int:
-        at = len(arena)
-        arena.extend(text.encode())
-        return at
-
-    for number, (name, patterns) in enumerate(prints.items()):
-        layout, needed = _layout(patterns)
-        layouts.append(layout)
-        where = {f: (at, size) for f, at, size, _ in layout}
-        first = len(variants)
-        for pattern in patterns:
-            begun = len(tokens)
-            length = needed
-            parts = _parts(pattern)
-            for place, (kind, text) in enumerate(parts):
-                last = int(place == len(parts) - 1)
-                if kind == LITERAL:
-                    tokens.append((LITERAL, keep(text), len(text), last))
-                elif kind == SKIP:
-                    tokens.append((SKIP, 0, 0, last))
-                else:
-                    at, size = where[text]
-                    tokens.append((kind, at, size, last))
-                    length = max(length, at + size)
-            variants.append((begun, len(tokens) - begun, length))
-            longest = max(longest, length)
-        bare = called.get(name, name.partition(":")[2])
-        events.append((first, len(patterns), record_number(number), keep(bare), len(bare)))
-        slot = name_hash(bare.encode()) & (HASH_SLOTS - 1)
-        while slots[slot] >= 0:
-            slot = (slot + 1) & (HASH_SLOTS - 1)
-        slots[slot] = number
-    return Patterns(
-        np.array(tokens, np.int64),
-        np.array(variants, np.int64),
-        np.array(events, np.int64),
-        np.frombuffer(bytes(arena), np.uint8).copy(),
-        slots,
-        longest,
-        list(prints),
-        layouts,
-    )
+    found = Patterns({})
+    for place, (name, patterns) in enumerate(prints.items()):
+        fields = _fields(patterns)
+        variants = [_Variant(pattern, fields, found.names) for pattern in patterns]
+        printed = called.get(name, name.partition(":")[2]).encode()
+        found.events[printed] = PrintedEvent(name, record_number(place), fields, variants)
+    return found
 
 
-def name_hash(name: bytes) -> int:
-    """Returns FNV-1a of 32 bits, the same as in the compiled loops."""
-    value = 2166136261
-    for byte in name:
-        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
-    return value
-
-
-def _parts(pattern: str) -> list[tuple[int, str]]:
+def _parts(pattern: str) -> list[tuple[str, str]]:
     """Returns the parts of a pattern: (kind, literal or field)."""
     parts = []
     at = 0
     for match in _PART.finditer(pattern):
         if match.start() > at:
-            parts.append((LITERAL, pattern[at : match.start()]))
+            parts.append((_LITERAL, pattern[at : match.start()]))
         name, kind = match.groups()
-        parts.append((SKIP, "") if name is None else (_KINDS[kind], name))
+        parts.append((_SKIP, "") if name is None else (kind, name))
         at = match.end()
     if at < len(pattern):
-        parts.append((LITERAL, pattern[at:]))
+        parts.append((_LITERAL, pattern[at:]))
     return parts
 
 
-def _layout(patterns: tuple[str, ...]) -> tuple[list[tuple[str, int, int, bool]], int]:
-    """Returns the layout of an event's fields, and the bytes of those that are always present."""
-    fields: dict[str, bool] = {}
+def _expression(parts: list[tuple[str, str]]) -> bytes:
+    """Returns the regular expression of a pattern, with one group per printed field."""
+    made = ""
+    place = 0
+    while place < len(parts):
+        kind, value = parts[place]
+        place += 1
+        if kind == _LITERAL:
+            made += re.escape(value)
+        elif kind in _NUMBERS:
+            made += f"({_NUMBERS[kind]})"
+        elif kind in ("zero", "head"):
+            continue
+        else:  # text up to the next literal, or to the end
+            text = "{}" if kind == _SKIP else "({})"
+            if place == len(parts):
+                made += text.format(".*+")
+                continue
+            literal = re.escape(parts[place][1])
+            place += 1
+            if place == len(parts):  # this literal must end the line
+                made += text.format(".*") + rf"{literal}\Z"
+            else:
+                made += f"(?>{text.format('.*?')}{literal})"
+    return made.encode()
+
+
+def _fields(patterns: tuple[str, ...]) -> list[Field]:
+    """Returns the fields of an event. Those that some patterns lack come last."""
+    kinds: dict[str, str] = {}
     for pattern in patterns:
-        for kind, name in _parts(pattern):
-            if kind not in (LITERAL, SKIP):
-                fields[name] = kind == TEXT
-    layout = []
+        kinds |= {name: kind for kind, name in _parts(pattern) if kind not in (_LITERAL, _SKIP)}
+    fields = []
     at = COMMON_BYTES
-    needed = at
-    for name, text in sorted(fields.items(), key=lambda f: f[0] in OPTIONAL):
-        size = TEXT_BYTES[name] if text else 8
-        layout.append((name, at, size, text))
-        at += size
-        if name not in OPTIONAL:
-            needed = at
-    return layout, needed
+    for name in sorted(kinds, key=lambda name: name in OPTIONAL):
+        is_text = kinds[name] == "text"
+        fields.append(Field(name, at, TEXT_BYTES[name] if is_text else 8, is_text))
+        at += fields[-1].size
+    return fields
+
+
+_NUMBERS = {
+    "dec": r"-?\d{1,40}+",
+    "hex": r"-?(?:0x)?+[0-9a-fA-F]{1,40}+",
+    "dev": r"\d{1,9}+[,:]\d{1,9}+",
+}
+"""Regular expressions of numbers."""
+
+
+def _fitting(value: int) -> int:
+    """Returns a number of 64 bits, signed or not, as one without a sign."""
+    if not -_MOST_NUMBER // 2 <= value <= _MOST_NUMBER:
+        raise ValueError("the number has more than 64 bits")
+    return value & _MOST_NUMBER
+
+
+def _device(text: bytes) -> int:
+    major, minor = map(int, text.replace(b":", b",").split(b","))
+    if major >= 1 << 12 or minor >= 1 << 20:
+        raise ValueError("no device has this number")
+    return major << 20 | minor
+
+
+def _named(names: dict[bytes, int]) -> Callable[[bytes], int]:
+    """Returns the conversion of a name into its number; a new name gets the next number."""
+
+    def number(text: bytes) -> int:
+        found = names.get(text)
+        if found is None:
+            if not re.fullmatch(rb"[\w-]{1,32}", text) or len(names) >= _MOST_NAMES:
+                raise ValueError("this is not a name, or there are too many names")
+            found = names[text] = len(names)
+        return found
+
+    return number
+
+
+_CONVERSIONS: dict[str, Callable[[bytes], int | bytes]] = {
+    "dec": lambda text: _fitting(int(text)),
+    "hex": lambda text: _fitting(int(text, 16)),
+    "dev": _device,
+    "text": bytes,
+}

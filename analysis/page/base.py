@@ -10,11 +10,13 @@ from typing import Any
 import plotly.graph_objects as go
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from analysis.page.cells import cell
 
 TEMPLATES = Path(__file__).with_name("templates")
+_PLOTLY = TEMPLATES / "plotly-cartesian.min.js"
+"""The part of plotly.js (npm: plotly.js-cartesian-dist-min) that draws all of our figures: a third
+of the whole, which the Python package brings."""
 
 
 def render(template: str, folder: Path, figures: bool, **content: Any) -> str:
@@ -32,7 +34,7 @@ def render(template: str, folder: Path, figures: bool, **content: Any) -> str:
     )
     environment.filters["figure"] = figure_json
     environment.filters["cell"] = cell
-    scripts = [get_plotlyjs()] if figures else []
+    scripts = [_PLOTLY.read_text()] if figures else []
     scripts.append((TEMPLATES / "page.js").read_text())
     scripts = [script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts]
     return environment.get_template(template).render(

@@ -102,7 +102,7 @@ def test_names_of_an_enemy_are_only_ever_text(found):
 
 def test_the_page_holds_all_that_it_needs_once(found):
     html = page(found)
-    assert html.count("plotly.js v") == 1
+    assert html.count("plotly.js (cartesian") == 1
     assert 'http-equiv="Content-Security-Policy"' in html
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(?!data:|#)", html)
     told = re.findall(r'<script type="application/json">(.*?)</script>', html, re.S)

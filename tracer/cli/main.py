@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from probes.errors import ExitCode, TracerError
@@ -26,7 +26,31 @@ _ORDER = (
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
-class Verbs(TyperGroup):
+def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
+    """Returns the parameters, of which those without a value show none on the help page."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class _Verb(TyperCommand):
+    """A verb."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Returns its options and arguments."""
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """A verb with verbs of its own."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Returns its options and arguments."""
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+class Verbs(_Group):
     """The verbs of all installed packages. A verb is imported only when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -57,18 +81,20 @@ def load(name: str) -> Any:
     if isinstance(function, typer.Typer):
         function.info.name = name
         group = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        group.add_typer(function, name=name, context_settings=_SETTINGS)
+        group.add_typer(function, name=name, context_settings=_SETTINGS, cls=_Group)
         group.callback()(lambda: None)
         for nested, entry in _entry_points().items():
             if nested.startswith(f"{name}."):  # another package adds this verb to the group
                 called = nested.partition(".")[2]
                 function.command(called, context_settings=_SETTINGS)(entry.load())
+        for command in function.registered_commands:
+            command.cls = _Verb
         return cast(Any, get_command(group)).commands[name]
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     options = getattr(function, "verb_options", {})
     settings = {**_SETTINGS, **options.get("context_settings", {})}
     epilog = options["epilog"]() if "epilog" in options else None
-    app.command(name, context_settings=settings, epilog=epilog)(function)
+    app.command(name, cls=_Verb, context_settings=settings, epilog=epilog)(function)
     return get_command(app)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 _MOST_OF_A_NAME = 100
+_TARGETS, _WHAT, _LIMITS, _OUTPUT = "Targets", "What to record", "How to record", "Output"
+"""The groups of options on the help page."""
 
 
 @verb(context_settings={"allow_interspersed_args": False})
@@ -29,26 +31,44 @@ def record(
     pids: Annotated[
         str | None,
         typer.Option(
-            "-p", "--pid", metavar="PID,..", help="Processes to record, with their children."
+            "-p",
+            "--pid",
+            metavar="PID,..",
+            help="Processes to record, with their children.",
+            rich_help_panel=_TARGETS,
         ),
     ] = None,
     containers: Annotated[
         list[str] | None,
         typer.Option(
-            "--container", metavar="NAME,..", help="Docker containers to record, by name or id."
+            "--container",
+            metavar="NAME,..",
+            help="Docker containers to record, by name or id.",
+            rich_help_panel=_TARGETS,
         ),
     ] = None,
     daemon: Annotated[
-        bool, typer.Option("--docker-daemon", help="Record dockerd, containerd and the shims.")
+        bool,
+        typer.Option(
+            "--docker-daemon",
+            help="Record dockerd, containerd and the shims.",
+            rich_help_panel=_TARGETS,
+        ),
     ] = False,
     cgroups: Annotated[
         list[str] | None,
         typer.Option(
-            "--cgroup", metavar="PATH", help="Cgroup to record, with the cgroups below it."
+            "--cgroup",
+            metavar="PATH",
+            help="Cgroup to record, with the cgroups below it.",
+            rich_help_panel=_TARGETS,
         ),
     ] = None,
     machine: Annotated[
-        bool, typer.Option("-a", "--all", help="Record every process of the machine.")
+        bool,
+        typer.Option(
+            "-a", "--all", help="Record every process of the machine.", rich_help_panel=_TARGETS
+        ),
     ] = False,
     probes: Annotated[
         str | None,
@@ -57,6 +77,7 @@ def record(
             "--probes",
             metavar="PROBE,..",
             help="Probes to use (see tracer list); default: all.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     backend: Annotated[
@@ -66,6 +87,7 @@ def record(
             metavar="NAME",
             help="Capture backend: auto, ftrace (cheapest), ebpf (filters in the kernel) or perf "
             "(needs the fewest rights).",
+            rich_help_panel=_LIMITS,
         ),
     ] = "auto",
     output: Annotated[
@@ -75,11 +97,18 @@ def record(
             "--output",
             metavar="DIR.trace",
             help="Trace directory to make; default: named by target and time.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = None,
     duration: Annotated[
         float | None,
-        typer.Option("-d", "--duration", metavar="SECONDS", help="End after this time."),
+        typer.Option(
+            "-d",
+            "--duration",
+            metavar="SECONDS",
+            help="End after this time.",
+            rich_help_panel=_LIMITS,
+        ),
     ] = None,
     buffer: Annotated[
         str | None,
@@ -88,23 +117,41 @@ def record(
             "--buffer",
             metavar="SIZE",
             help="Ring buffer size per CPU, e.g. 16M.",
+            rich_help_panel=_LIMITS,
         ),
     ] = None,
     max_size: Annotated[
         str | None,
-        typer.Option("--max-size", metavar="SIZE", help="End at this size of the trace, e.g. 2G."),
+        typer.Option(
+            "--max-size",
+            metavar="SIZE",
+            help="End at this size of the trace, e.g. 2G.",
+            rich_help_panel=_LIMITS,
+        ),
     ] = None,
     summary: Annotated[
         bool,
-        typer.Option("--summary", help="Count in the kernel, record no events; for long runs."),
+        typer.Option(
+            "--summary",
+            help="Count in the kernel, record no events; for long runs.",
+            rich_help_panel=_WHAT,
+        ),
     ] = False,
     perf_stat: Annotated[
-        bool, typer.Option("--perf-stat", help="Also count events of each target with perf stat.")
+        bool,
+        typer.Option(
+            "--perf-stat",
+            help="Also count events of each target with perf stat.",
+            rich_help_panel=_WHAT,
+        ),
     ] = False,
     callgraph: Annotated[
         list[str] | None,
         typer.Option(
-            "--callgraph", metavar="EVENT,..", help="Record call graphs of events with perf record."
+            "--callgraph",
+            metavar="EVENT,..",
+            help="Record call graphs of events with perf record.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     auto_phases: Annotated[
@@ -112,6 +159,7 @@ def record(
         typer.Option(
             "--auto-phases/--no-auto-phases",
             help="Make PyTorch mark fetch, forward, backward, ... in a recorded command.",
+            rich_help_panel=_WHAT,
         ),
     ] = True,
     cuda_sync: Annotated[
@@ -120,6 +168,7 @@ def record(
             "--cuda-sync",
             help="Synchronize with the GPU at each automatic mark "
             "(slower; as the papers measured).",
+            rich_help_panel=_WHAT,
         ),
     ] = False,
     sample_hz: Annotated[
@@ -128,6 +177,7 @@ def record(
             "--sample-hz",
             metavar="HZ",
             help="Samples per second of CPU, memory, disks, GPU and power; 0: no samples.",
+            rich_help_panel=_WHAT,
         ),
     ] = 1.0,
     residency: Annotated[
@@ -136,17 +186,28 @@ def record(
             "--residency",
             metavar="DIR",
             help="Folder; sample how much of its files is in the page cache.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     baseload: Annotated[
         bool,
         typer.Option(
-            "--baseload", help="Sample the idle machine without a target, for tracer report."
+            "--baseload",
+            help="Sample the idle machine without a target, for tracer report.",
+            rich_help_panel=_TARGETS,
         ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the trace if it exists.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace the trace if it exists.", rich_help_panel=_OUTPUT),
+    ] = False,
     fail_on_loss: Annotated[
-        bool, typer.Option("--fail-on-loss", help="Exit with status 7 if events were lost.")
+        bool,
+        typer.Option(
+            "--fail-on-loss",
+            help="Exit with status 7 if events were lost.",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = False,
 ) -> None:
     """Record what the kernel does for processes, a command, containers.

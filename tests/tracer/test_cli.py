@@ -375,18 +375,18 @@ class TestImport:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("", "no CSV"),
+            ("", "not a CSV"),
             ("ts_ns,dev,page,pages,op\n", "no rows"),
-            ("ts_ns,dev,page,pages\n1,8:0,5,2\n", "no CSV"),
+            ("ts_ns,dev,page,pages\n1,8:0,5,2\n", "not a CSV"),
             ("ts_ns,dev,page,pages,op\n-1,8:0,5,2,W\n", "row 1: a negative time"),
             ("ts_ns,dev,page,pages,op\n5,8:0,5,2,W\n4,8:0,5,2,W\n", "row 2: time goes back"),
             ("ts_ns,dev,page,pages,op\n1,8:0,5,2,X\n", "row 1: an op"),
             ("ts_ns,dev,page,pages,op\n1,8:0,5,0,W\n", "row 1: pages below 1"),
-            ("ts_ns,dev,page,pages,op\n1,8:0,-5,1,W\n", "no CSV"),
+            ("ts_ns,dev,page,pages,op\n1,8:0,-5,1,W\n", "not a CSV"),
             ("ts_ns,dev,page,pages,op\n1,8:0,9223372036854775808,1,W\n", "not in range"),
             ("ts_ns,dev,page,pages,op\n1,8:0,9223372036854775807,1,W\n", "beyond any disk"),
-            ("ts_ns,dev,page,pages,op\n1,8:0,1e400,1,W\n", "no CSV"),
-            ("ts_ns,dev,page,pages,op\nNaN,8:0,1,1,W\n", "no"),
+            ("ts_ns,dev,page,pages,op\n1,8:0,1e400,1,W\n", "not a CSV"),
+            ("ts_ns,dev,page,pages,op\nNaN,8:0,1,1,W\n", "not a"),
         ],
     )
     def test_a_csv_that_makes_no_sense(self, tracer, tmp_path, text, said):

@@ -46,8 +46,8 @@ def page_faults(trace: Trace) -> pd.DataFrame:
     """Returns page faults by process, most faults first.
 
     Columns: pid, comm, role, faults, minor, major, neither (failed, or kind not known; these
-    three are null if the kind of no fault of the process is known), user, kernel (mode), reads, writes, execs
-    (null: not known on this architecture).
+    three are null if the kind of no fault of the process is known), user, kernel (mode), reads,
+    writes, execs (null: not known on this architecture).
     """
     return PAGE_FAULTS.of(trace)
 

@@ -1,9 +1,10 @@
 """Quantiles of any number of values in little memory, for one trace or several together.
 
-Values are counted in buckets: each power of two is cut into 128 equal buckets, and each absolute
-value below 256 has its own bucket. A bucket keeps its least and greatest value; values between them
-are assumed to be evenly spread. A quantile is therefore exact if its bucket holds at most two
-values, and otherwise off by less than 1/128 of itself. Buckets of the same number can be added up.
+Values are counted in buckets: each power of two is cut into 128 equal buckets, and each integer of
+absolute value below 256 has its own bucket. A bucket keeps its least and greatest value; values
+between them are assumed to be evenly spread. A quantile is therefore exact if its bucket holds at
+most two values, and otherwise off by less than 1/128 of itself. Buckets of the same number can be
+added up.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _GREATEST = (1 << 63) - 1
 def bucket(value: str) -> str:
     """Returns SQL for the bucket number of an integer (BIGINT); null for null."""
     size = f"abs(greatest({value}, -{_GREATEST}))"
-    # If log2 is rounded up to the next power, the shifted value is at most one too small.
+    # If log2 is rounded up to p, the bucket is still right: p * 128 + 127 = (p - 1) * 128 + 255.
     power = f"greatest({_BITS}, floor(log2(greatest({size}, 1))))::INTEGER"
     return f"(sign({value}) * ({power}::BIGINT * {CUTS} + ({size} >> ({power} - {_BITS}))))::BIGINT"
 

@@ -33,8 +33,8 @@ def call_chains(trace: Trace) -> pd.DataFrame:
     (Park & Bahn 2023, Table 6).
 
     Columns: event, chain, count, share (of all counts of the event), comm (the most
-    frequent thread name), stacks (distinct), path (kernel functions of the most frequent stack, from
-    the function that identifies the chain on).
+    frequent thread name), stacks (distinct), path (kernel functions of the most frequent stack,
+    starting at the function that identifies the chain).
     """
     view = call_chains_view(trace)
     frame = trace.sql(

@@ -137,7 +137,7 @@ def open_raw(path: Path) -> tuple[int, int]:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
     except OSError as error:
         raise BadTrace(
             f"{path} cannot be read: {error.strerror}",

@@ -92,7 +92,7 @@ def test_the_text_of_many_is_80_columns_wide_and_says_what_was_lost(tracer, tmp_
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.startswith("6 traces\n")
     assert "Events were lost in 1 of them" in shown
-    assert "Samples of each trace are in --json." in shown
+    assert "--json has the samples of each trace." in shown
     assert re.search(r"^ trace +stage +phase", shown, re.MULTILINE)
 
 

@@ -99,7 +99,7 @@ class TestReaders:
     def test_a_directory_that_is_no_trace(self, tracer, reader, tmp_path):
         (tmp_path / "empty").mkdir()
         said = one_line(run_reader(tracer, reader, "empty", status=6).err)
-        assert "is not a trace" in said or "is no trace" in said
+        assert "is not a trace" in said
         assert list((tmp_path / "empty").iterdir()) == []
 
     def test_a_newer_schema(self, tracer, reader, tmp_path):

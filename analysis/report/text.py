@@ -208,7 +208,8 @@ _NOTES = {
     "the baseload is scaled to the run's time.",
     "page_faults": "neither: the fault failed, or its kind is not known. A dash: not known.",
     "flushed_pages": "pages: of the whole machine; targets': dirtied by targets, alone or with "
-    "others; own: the tracer's. certainty: exact (from kernel events) or inferred (from system calls).",
+    "others; own: the tracer's. certainty: exact (from kernel events) or inferred (from system "
+    "calls).",
     "step_times": "compute: forward, backward and optimizer. gpu: measured with CUDA events, "
     "in parallel to the CPU.",
     "phases": "calls, faults: of the phase's own thread; written: pages of the whole machine, "

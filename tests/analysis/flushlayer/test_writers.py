@@ -108,7 +108,11 @@ def test_all_writers_take_everything(trace):
     [
         ([], (), "the trace names no target"),
         ([{**TARGET, "kind": "machine"}], (), "the whole machine was recorded"),
-        ([TARGET], ("dirty",), "without the probe dirty, no event names the process that dirtied a page"),
+        (
+            [TARGET],
+            ("dirty",),
+            "without the probe dirty, no event names the process that dirtied a page",
+        ),
     ],
 )
 def test_everybody_counts_where_there_are_no_targets_to_tell(tmp_path, targets, without, why):

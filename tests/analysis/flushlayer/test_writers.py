@@ -160,7 +160,7 @@ def test_a_trace_in_which_only_others_wrote_says_so(tmp_path, tracer):
     tables = {**TABLES, "block": [TABLES["block"][1]]}
     make_trace(tmp_path / "t", tables, targets=[TARGET]).close()
     text = tracer("simulate", tmp_path / "t").out
-    assert "No page write-backs of the targets" in text
+    assert "no page write-backs of the targets" in text
     assert "100 of 100 (100.0%)" in text
 
 

@@ -42,7 +42,7 @@ def _anew(path: Path) -> int:
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            raise OSError(errno.EEXIST, "it is no regular file with a single link", str(path))
+            raise OSError(errno.EEXIST, "it is not a regular file with a single link", str(path))
         os.ftruncate(fd, 0)
     except BaseException:
         os.close(fd)

@@ -12,34 +12,40 @@ def calibrate(
     target: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A new file on the device, or with --overwrite the device."
+            metavar="FILE",
+            help="New file on the device; with --overwrite, an existing file or the device.",
         ),
     ],
-    name: Annotated[str, typer.Option(metavar="NAME", help="What to call it.")],
-    kind: Annotated[str, typer.Option(help="disk or ssd (behind a layer), or nvm (of a layer).")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the catalogue entry.")],
+    kind: Annotated[
+        str, typer.Option(help="disk or ssd (behind the flush layer), or nvm (its medium).")
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where to write it; stdout otherwise."),
+        typer.Option("-o", "--output", metavar="FILE", help="File to write; default: stdout."),
     ] = None,
     size: Annotated[
-        str, typer.Option(metavar="BYTES", help="How much of the device is used.")
+        str, typer.Option(metavar="BYTES", help="Size of the area that is measured.")
     ] = "1G",
     seconds: Annotated[
-        float, typer.Option(metavar="S", help="How long each of 11 patterns is measured.")
+        float, typer.Option(metavar="S", help="Time to measure each of 11 access patterns.")
     ] = 10.0,
     depth: Annotated[
-        int, typer.Option(metavar="N", help="Accesses at once, where many are measured.")
+        int, typer.Option(metavar="N", help="Concurrent accesses in the patterns with a queue.")
     ] = 32,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Measure on what holds data, which is lost.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Overwrite existing data on the target; the data is lost."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
 ) -> None:
-    """Measure a device of yours by fio, for simulate --devices.
+    """Measure one of your devices with fio, for simulate --devices.
 
-    Latencies, rates, bandwidths and the time of a flush become an entry of a
-    device catalogue (TOML), each with how it was measured. A device that is
-    mounted is never written to; a file that was made is removed again.
+    The output is an entry of a device catalogue (TOML): latencies, rates,
+    bandwidths and the time of a flush, each with how it was measured. A mounted
+    device is never written to. A file that calibrate creates is removed afterwards.
 
     [bold]Examples[/bold]
 
@@ -56,7 +62,7 @@ def calibrate(
     from tracer.store.files import as_invoking_user, write_whole
 
     if kind not in KINDS:
-        raise UsageError(f"there is no kind {kind!r} of device", f"known: {', '.join(KINDS)}")
+        raise UsageError(f"there is no device kind {kind!r}", f"known: {', '.join(KINDS)}")
     chosen: Kind = KINDS[kind]
     if output is not None:
         check_output(output, force, json=False)

@@ -18,17 +18,21 @@ def compare(
     traces: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="T", help="Traces, packs, folders that hold some, URLs.", show_default=False
+            metavar="T", help="Traces, packs, folders of traces, URLs.", show_default=False
         ),
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", metavar="NAME=T,T", help="A group and its traces; base first."),
+        typer.Option(
+            "--group",
+            metavar="NAME=T,T",
+            help="Define a group of traces; the first group is the baseline.",
+        ),
     ] = None,
     pair: Annotated[
-        bool, typer.Option("--pair", help="Runs pair by their order in the groups.")
+        bool, typer.Option("--pair", help="Pair runs by their order in the groups.")
     ] = False,
-    top: Annotated[int, typer.Option(min=0, help="Changes to show.")] = 20,
+    top: Annotated[int, typer.Option(min=0, help="Number of changes to show.")] = 20,
     scheduler: Scheduler = None,
     html: Annotated[
         Path | None,
@@ -37,15 +41,16 @@ def compare(
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Hold traces side by side: host, one container, four containers; what changed most first.
+    """Compare traces, such as host, one container and four containers; largest changes first.
 
-    Traces are repeats of each other where they ran in the same place, as they
-    tell; else by their names; or as --group says. Ratios are to the first
-    group, with 95 % intervals over the repeats, over pairs of runs where they
-    pair. A difference that chance explains is said to be inside the noise.
+    Traces that ran in the same place (as recorded in them) are repeats of each
+    other; if that is not recorded, their names decide; --group replaces both.
+    Ratios are to the first group, with 95 % intervals over the repeats, or over
+    pairs of runs if runs are paired. A difference that chance can explain is
+    reported as inside the noise.
 
-    --html writes all of it as one page, with the ratios and their intervals
-    drawn, and tables that sort. It needs nothing but a browser.
+    --html writes one page with every table, sortable, and a drawing of the ratios
+    and their intervals. The page needs nothing but a browser.
 
     [bold]Examples[/bold]
 
@@ -63,7 +68,9 @@ def compare(
     from probes.errors import UsageError
 
     if traces and group:
-        raise UsageError("traces are named with --group and without", "put each into a --group")
+        raise UsageError(
+            "some traces are in a --group and some are not", "put each trace into a --group"
+        )
     if html is not None:
         check_output(html, force, json)
     groups = _groups(group) if group else None
@@ -93,9 +100,11 @@ def _groups(texts: list[str]) -> dict[str, list[str]]:
         name, equals, paths = text.partition("=")
         listed = [path for path in paths.split(",") if path]
         if not (name and equals and listed):
-            raise UsageError(f"{text!r} is no group", "give e.g. --group host=a.trace,b.trace")
+            raise UsageError(f"{text!r} is not a group", "give e.g. --group host=a.trace,b.trace")
         if name in found:
-            raise UsageError(f"the group {name} is given twice", "name all of its traces at once")
+            raise UsageError(
+                f"the group {name} is given twice", "list all its traces in one --group"
+            )
         found[escaped(name)] = listed
     return found
 

@@ -15,25 +15,30 @@ def export(
     trace: TracePath,
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="PATH", help="File; of csv and parquet a folder."),
+        typer.Option(
+            "-o", "--output", metavar="PATH", help="File to write; for csv and parquet, a folder."
+        ),
     ],
     format: Annotated[
         str, typer.Option("--format", help="perfetto, chrome, csv or parquet.")
     ] = "perfetto",
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
     start: Annotated[
         float | None,
-        typer.Option("--from", metavar="S", help="Leave out what ended before (s from begin)."),
+        typer.Option(
+            "--from", metavar="S", help="Leave out events that end before S (s from the start)."
+        ),
     ] = None,
     end: Annotated[
-        float | None, typer.Option("--to", metavar="S", help="Leave out what began after.")
+        float | None, typer.Option("--to", metavar="S", help="Leave out events that begin after S.")
     ] = None,
 ) -> None:
     """Write a trace for other tools: Perfetto's UI, chrome://tracing, spreadsheets, pandas.
 
     perfetto and chrome show phases, calls, faults, requests, write-backs, samples and
-    losses over time; csv and parquet are a file a table, requests and flushes, too. A name
-    that a spreadsheet takes for a formula (=...) has an apostrophe before it in a CSV.
+    losses over time. csv and parquet write one file per table, also for requests and
+    flushes. In a CSV, a name that a spreadsheet would take for a formula (=...) gets a
+    leading apostrophe.
 
     [bold]Examples[/bold]
 

@@ -23,20 +23,22 @@ def import_trace(
         Path, typer.Argument(metavar="FILE", help="File to import.", show_default=False)
     ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR.trace", help="Trace to make.")
+        Path, typer.Option("-o", "--output", metavar="DIR.trace", help="Trace to write.")
     ],
     format: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="FORMAT", help="What the file is; guessed where it shows."
+            "--format",
+            metavar="FORMAT",
+            help="Format of the file; default: detected from its content.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the trace -o.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing trace.")] = False,
 ) -> None:
-    """Make a trace from another tool's file, for reports and what-ifs.
+    """Convert another tool's file into a trace, for reports and what-ifs.
 
-    What the file does not tell is null; tracer info says what was assumed and what was
-    not understood.
+    Values that the file does not hold are null. tracer info lists the assumptions made
+    and the input that was not understood.
 
     [bold]Examples[/bold]
 
@@ -58,4 +60,4 @@ def import_trace(
     rows = ", ".join(f"{facts['rows']} {table}" for table, facts in manifest["tables"].items())
     say(f"{output}: {name}: {rows}")
     for what, count in manifest.get("imported", {}).get("not_understood", {}).items():
-        say(f"not in a table: {what}: {count}")
+        say(f"not imported: {what}: {count}")

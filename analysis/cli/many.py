@@ -1,4 +1,4 @@
-"""What verbs share that read many traces: how they are named, where work is done, how far it is."""
+"""Arguments, scheduler option and progress of the verbs that read many traces."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ if TYPE_CHECKING:
 
 Locations = Annotated[
     list[str],
-    typer.Argument(
-        metavar="T", help="Traces, packs, folders that hold some, URLs.", show_default=False
-    ),
+    typer.Argument(metavar="T", help="Traces, packs, folders of traces, URLs.", show_default=False),
 ]
-"""Texts, since a Path would spoil a URL."""
+"""Strings, because a Path would change a URL."""
 
 Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler",
         metavar="WHERE",
-        help="Read traces on local:N processes, or by Dask's scheduler at tcp://HOST:PORT.",
+        help="Read traces in local:N processes, or on the Dask scheduler at tcp://HOST:PORT.",
     ),
 ]
 
 
 def shown_reading() -> AbstractContextManager[Callable[[int, int], None]]:
-    """Told how many traces of how many were read, shows it on a terminal's stderr."""
+    """Returns a function that shows the progress on stderr, if that is a terminal.
+
+    Its arguments: the number of traces read, and of all traces.
+    """
     from tracer.cli.progress import counted
 
     return counted("reading traces")
@@ -40,7 +41,7 @@ def shown_reading() -> AbstractContextManager[Callable[[int, int], None]]:
 
 @contextlib.contextmanager
 def opened_here(source: Source) -> Iterator[Trace]:
-    """One trace, open in this process, with a progress bar where it has to be decoded first."""
+    """Opens one trace in this process, with a progress bar if it has to be decoded first."""
     from analysis.scale.sources import opened
     from tracer.cli.opening import decoding
 

@@ -1,4 +1,4 @@
-"""`--html FILE`: a page is made, and written whole or not at all."""
+"""Checks and writes the file of `--html`; the page is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STDOUT = Path("-")
 
 
 def check_output(output: Path, force: bool, json: bool) -> None:
-    """Raise UsageError where the page could not be written, before it is made."""
+    """Raises UsageError if the page cannot be written. Call it before the page is made."""
     if output == _STDOUT:
         if json:
             raise UsageError("--html - and --json both write to stdout", "name a file for the page")
@@ -26,11 +26,13 @@ def check_output(output: Path, force: bool, json: bool) -> None:
     if os.path.lexists(output) and not force:
         raise UsageError(f"{output} exists", "name another file, or give --force to replace it")
     if not output.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {output.absolute().parent}", "make it first")
+        raise UsageError(
+            f"there is no folder {output.absolute().parent}", "create the folder first"
+        )
 
 
 def write_page(text: str, output: Path) -> None:
-    """Write a page, mode 0600; -: to stdout. Says on stderr what was written."""
+    """Writes a page with mode 0600 and reports its size on stderr; writes it to stdout if `-`."""
     from tracer.cli.main import say
     from tracer.sizes import show_size
     from tracer.store.files import as_invoking_user, write_whole

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def as_json(found: PowerModes | None) -> dict[str, Any] | None:
-    """Both frames as rows, nulls where a value is not there; None where no mode was varied."""
+    """Returns both tables as rows, with null for missing values; None if no mode was varied."""
     if found is None:
         return None
     return {
@@ -27,7 +27,7 @@ def as_json(found: PowerModes | None) -> dict[str, Any] | None:
 
 
 def print_power_modes(out: Console, found: PowerModes) -> None:
-    """A table of every job's modes, and one of how far its predictions are off."""
+    """Prints a table of power modes for each job, and one of the errors of the predictions."""
     from tracer.cli.output import print_table
 
     known = [name for name in SETTINGS if name in found.modes]
@@ -42,7 +42,7 @@ def print_power_modes(out: Console, found: PowerModes) -> None:
                     *(_short(row[name]) for name in known),
                     row["epoch_s"],
                     row.get("predicted_s"),
-                    "learned" if row.get("profiled") else row.get("error_percent"),
+                    "profiled" if row.get("profiled") else row.get("error_percent"),
                     row["energy_j"],
                     row.get("predicted_energy_j"),
                     _yes(row.get("on_front")),
@@ -53,7 +53,7 @@ def print_power_modes(out: Console, found: PowerModes) -> None:
     print_table(
         out,
         "Prediction by power mode",
-        ["job", "MAPE", "not chosen by it", "energy MAPE", "default on front"],
+        ["job", "MAPE", "MAPE, modes not chosen by it", "energy MAPE", "default on front"],
         [
             [
                 row["job"],
@@ -72,10 +72,10 @@ def print_power_modes(out: Console, found: PowerModes) -> None:
 def _notes(found: PowerModes) -> list[str]:
     notes = [f"{name}: {by}" for name, by in found.set_by.items()]
     if found.profiled:
-        notes.append(f"learned from the modes {' | '.join(found.profiled)}")
+        notes.append(f"predictions learn from the modes {' | '.join(found.profiled)}")
         if found.jobs["unseen_mape"].isna().all():
-            notes.append("MAPE is of modes that were chosen by the same times")
-    names = {"predicted_s": "no prediction", "energy_j": "no energy, and so no front"}
+            notes.append("MAPE covers modes that were chosen by the same epoch times")
+    names = {"predicted_s": "no prediction", "energy_j": "no energy and no Pareto front"}
     return [*notes, *(f"{names[name]}: {why}" for name, why in found.missing.items())]
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tracer.store.trace import Trace
 
 _MOST_BYTES = 1 << 30
-"""Of a result; less where less than 16 times as much memory is available."""
+"""Largest result in bytes, or 1/16 of the available memory if that is less."""
 _VECTORS = 50
-"""Of 2,048 rows each: what is fetched at once."""
+"""Vectors of 2,048 rows that are fetched at once."""
 
 
 def _examples() -> str:
@@ -42,7 +42,7 @@ def _examples() -> str:
 
 
 def _complete(incomplete: str) -> list[str]:
-    """What the last word of a query may become: a table, a view, or a column of those named."""
+    """Completes the last word of a query: a table, a view, or a column of those in the query."""
     from analysis.views.catalogue import VIEWS
     from analysis.views.in_phase import IN_PHASE, SUFFIX
     from tracer.store.trace import ALL_TABLES
@@ -62,28 +62,26 @@ def _complete(incomplete: str) -> list[str]:
 def query(
     trace: Annotated[
         str,
-        typer.Argument(
-            metavar="T", help="Trace, pack, folder that holds some, URL.", show_default=False
-        ),
+        typer.Argument(metavar="T", help="Trace, pack, folder of traces, URL.", show_default=False),
     ],
     sql: Annotated[
         str,
         typer.Argument(
-            metavar="SQL", help="A query; - reads it from stdin.", autocompletion=_complete
+            metavar="SQL", help="Query; -: read it from stdin.", autocompletion=_complete
         ),
     ],
     scheduler: Scheduler = None,
     json: AsJson = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Ask a trace in SQL (DuckDB). --json prints one list of row objects.
+    """Query a trace with SQL (DuckDB). --json prints one list of row objects.
 
-    The views below are there, too, made when they are asked for; and each table as
-    TABLE_in_phase, with the columns phase, stage, epoch and step, and as TABLE_rows,
-    with the column row: events of one time were recorded in the order of their rows.
+    A query can use the tables and the views below; a view is made when a query names
+    it. TABLE_in_phase is a table with the added columns phase, stage, epoch and step.
+    TABLE_rows has the added column row, which orders events with the same time.
 
-    Of a folder or a URL of traces each is asked for itself, and the rows of all
-    have its name in a first column, trace:
+    With a folder or a URL of several traces, the query runs on each trace. The
+    first column of the result, trace, then names the trace:
 
       tracer query quick.study/runs "SELECT count(*) FROM syscalls"
     """
@@ -95,7 +93,7 @@ def query(
     from tracer.store.trace import dump
 
     if json and csv:
-        raise UsageError("--json and --csv do not go together", "give one of them")
+        raise UsageError("--json and --csv cannot be combined", "give one of them")
     text = sys.stdin.read() if sql == "-" else sql
     if not text.strip():
         raise UsageError("the query is empty", "e.g. SELECT count(*) FROM syscalls")
@@ -107,8 +105,8 @@ def query(
             frames = list(each)
         if any(TRACE in frame for frame in frames):
             raise UsageError(
-                "a column of the query is called trace, as that of the traces' names is",
-                "give it another name: AS ...",
+                "a column of the query is called trace, like the column of the traces' names",
+                "rename the column with AS",
             )
         frame = beside(zip(names, frames, strict=True))
     elif scheduler is not None:
@@ -131,9 +129,9 @@ def query(
 
 
 def _print_csv(frame: pd.DataFrame) -> None:
-    """Print CSV: texts that would be formulas have an apostrophe, as `tracer export` writes them.
+    """Prints CSV. A text that would be a formula gets an apostrophe, as in `tracer export`.
 
-    On a terminal what is not printable is escaped.
+    On a terminal, characters that are not printable are escaped.
     """
     from analysis.exchange.tables_out import inert
     from tracer.cli.main import plain
@@ -150,10 +148,10 @@ def _print_csv(frame: pd.DataFrame) -> None:
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
-    """Return the result of a query that was begun; UsageError if there is no memory for it.
+    """Returns the result of a query that has started; raises UsageError if it is too large.
 
-    DuckDB bounds its own memory, but neither a frame's nor that of what is printed of it, which
-    takes some ten times as much.
+    DuckDB limits its own memory, but not that of the data frame, nor that of the printed text,
+    which takes about ten times as much.
     """
     import pandas as pd
     import psutil
@@ -175,7 +173,7 @@ def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 
 
 def _answer(trace: Trace, sql: str) -> pd.DataFrame:
-    """What a query of the user's gives."""
+    """Runs a user's query on a trace and returns the result."""
     import duckdb
 
     from analysis.views.catalogue import make_named

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracer.store.trace import Trace
 
 _SHOWN = 10
-"""Findings, where nobody says how many."""
+"""Findings that are printed without --findings."""
 
 
 def report(
@@ -30,12 +30,12 @@ def report(
     baseload: Annotated[
         str | None,
         typer.Option(
-            "--baseload", metavar="B", help="Trace of the idle machine, to split energy by."
+            "--baseload", metavar="B", help="Trace of the idle machine, to split energy with."
         ),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="WHAT", help="Group by phase, epoch or step, too."),
+        typer.Option("--by", metavar="WHAT", help="Add a table grouped by phase, epoch or step."),
     ] = None,
     html: Annotated[
         Path | None,
@@ -45,7 +45,10 @@ def report(
     findings: Annotated[
         int | None,
         typer.Option(
-            "--findings", metavar="N", min=0, help="So many findings; 10, or all of JSON."
+            "--findings",
+            metavar="N",
+            min=0,
+            help="Number of findings; default: 10, or all with --json.",
         ),
     ] = None,
     scheduler: Scheduler = None,
@@ -53,17 +56,17 @@ def report(
 ) -> None:
     """Show what the kernel did: findings, calls, faults, write-backs, requests, losses.
 
-    Findings come first, what weighs most at the top: sentences with a number.
-    The query that gives the number is in --json, for tracer query.
+    Findings come first, the most important one at the top. Each finding states a
+    number; --json also gives the SQL query of that number, for tracer query.
 
-    Samples and energy, too. --baseload takes what the machine would have used
-    anyway, recorded by tracer record --baseload, from the energy of the run.
+    The report also covers samples and energy. --baseload subtracts the energy that
+    the idle machine uses (recorded with tracer record --baseload) from that of the run.
 
-    --html writes all of it as one page, with a timeline that zooms, heat maps
-    of write-backs, and tables that sort. It needs nothing but a browser.
+    --html writes the report as one page, with a timeline that zooms, heat maps of
+    write-backs, and tables that sort. The page needs nothing but a browser.
 
-    Of several traces counts, times and quantiles are over all of them; what
-    does not add up stands side by side, the trace in the first column.
+    With several traces, counts, times and quantiles are over all traces. Tables that
+    cannot be added up have one row per trace, named in the first column.
 
     [bold]Examples[/bold]
 
@@ -98,7 +101,8 @@ def report(
     sources = find(traces)
     if html is not None and (len(sources) > 1 or scheduler is not None):
         raise UsageError(
-            "--html makes the page of one trace, here", "name one, without --scheduler"
+            "--html makes a page of one trace, on this machine",
+            "name one trace, without --scheduler",
         )
     if by is not None:
         keys_of(by)
@@ -151,19 +155,19 @@ def _idle(location: str | None) -> Source | None:
         return None
     found = find([location])
     if len(found) > 1:
-        raise UsageError(f"{location} holds {len(found)} traces", "name one as --baseload")
+        raise UsageError(f"{location} holds {len(found)} traces", "name one trace as --baseload")
     return found[0].absolute()
 
 
 def _of_one(one: Gathered, location: str) -> dict[str, Any]:
-    """The head of one trace's JSON."""
+    """Returns the JSON keys of one trace that precede the findings and tables."""
     order = ("complete", "duration_s", "targets", "loss", "own_cost", "vm")
     facts = {name: one.facts[name] for name in order}
     return {"trace": location, **facts, "notes": one.notes}
 
 
 def _of_many(every: Together, sources: Sequence[Source]) -> dict[str, Any]:
-    """The head of many traces' JSON."""
+    """Returns the JSON keys of many traces that precede the findings and tables."""
     places = {source.name: source.location for source in sources}
     told = [{"trace": n, "location": places[n], **facts} for n, facts in every.traces.items()]
     return {"traces": told, "notes": every.notes, "of": every.of}

@@ -23,7 +23,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Model(StrEnum):
-    """How the layer is simulated."""
+    """The models of the flush layer."""
 
     PAPER = "paper"
     CURVE = "curve"
@@ -31,7 +31,7 @@ class Model(StrEnum):
 
 
 _MODELS = (
-    "paper: flat latencies, summed; curve: every capacity at once; timed: queues, seeks, destaging."
+    "paper: sum of flat latencies; curve: all capacities at once; timed: queues, seeks, destaging."
 )
 
 
@@ -46,53 +46,64 @@ def simulate(
     ] = None,
     capacity_share: Annotated[
         float | None,
-        typer.Option(metavar="F", help="Size as a share of the distinct pages written."),
+        typer.Option(
+            metavar="F", help="Size of the layer as a share of the distinct pages written."
+        ),
     ] = None,
     wanted: Annotated[
         float | None,
-        typer.Option(metavar="F", help="curve: the capacity that this improvement needs, too."),
+        typer.Option(
+            metavar="F", help="curve: also find the capacity that this improvement needs."
+        ),
     ] = None,
     policy: Annotated[
         str,
-        typer.Option(help="fifo, lru, clock, lfu, slru, 2q, arc, sieve, s3-fifo or min."),
+        typer.Option(
+            help="Replacement policy: fifo, lru, clock, lfu, slru, 2q, arc, sieve, s3-fifo or min."
+        ),
     ] = "lru",
     buffer: Annotated[
-        str, typer.Option(help="What the layer takes: write-only, read-write or sync-only.")
+        str,
+        typer.Option(help="Requests that the layer takes: write-only, read-write or sync-only."),
     ] = "write-only",
-    identity: Annotated[
-        str, typer.Option(help="What makes a page the same: its block, or its file.")
-    ] = "block",
-    medium: Annotated[str, typer.Option(help="Device of the layer.")] = "pcm-paper",
+    identity: Annotated[str, typer.Option(help="Identify pages by block or by file.")] = "block",
+    medium: Annotated[
+        str, typer.Option(help="Device of the layer (see docs/what-if.md).")
+    ] = "pcm-paper",
     disk: Annotated[str, typer.Option(help="Device behind the layer.")] = "hdd-paper",
     devices: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Devices of your own (TOML).")
+        Path | None, typer.Option(metavar="FILE", help="Catalogue of your own devices (TOML).")
     ] = None,
     destage: Annotated[
         str,
         typer.Option(
-            help="timed: lazy, eager, watermark, idle, age, phase or dm-writecache-pmem, -ssd."
+            help="timed: destage policy: lazy, eager, watermark, idle, age, phase or"
+            " dm-writecache-pmem, -ssd."
         ),
     ] = "lazy",
     partitioned: Annotated[
         bool,
         typer.Option(
             "--partitioned",
-            help="timed: an equal part of the layer for each tenant, and one for writes of none.",
+            help="timed: divide the layer equally among tenants, with one part for other writes.",
         ),
     ] = False,
     dev: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MAJOR:MINOR", help="Only write-backs to this disk, partition or file system."
+            metavar="MAJOR:MINOR",
+            help="Simulate only write-backs to this disk, partition or file system.",
         ),
     ] = None,
     all_writers: Annotated[
         bool,
-        typer.Option("--all-writers", help="Take the pages of every process, not the targets'."),
+        typer.Option(
+            "--all-writers", help="Take the pages of all processes, not only the targets'."
+        ),
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Every combination that a file (TOML) lists."),
+        typer.Option(metavar="FILE", help="Simulate every combination that a TOML file lists."),
     ] = None,
     scheduler: Scheduler = None,
     html: Annotated[
@@ -102,15 +113,15 @@ def simulate(
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Say what a non-volatile flush layer would do for the recorded write-backs.
+    """Simulate a non-volatile flush layer with the recorded write-backs.
 
-    The pages of the recording's targets count, with what is theirs of journal
-    and metadata; the answer says how many are left out. --all-writers takes
-    everybody's, and so do traces without targets.
+    Only the pages of the recording's targets count, with their part of the
+    journal and metadata. The answer says how many pages are left out. With
+    --all-writers, and in traces without targets, all pages count.
 
-    --config takes capacities, media, disks, policies and more as lists, and
-    several traces: docs/what-if.md has an example. The other options that say
-    what is simulated stand in the file then.
+    --config lists capacities, media, disks, policies and more, for one or
+    several traces: docs/what-if.md has an example. The options that describe the
+    model and the layer are then ignored.
 
     [bold]Examples[/bold]
 
@@ -137,7 +148,9 @@ def simulate(
         _sweep(sources, config, dev, all_writers, scheduler, html, json)
         return
     if len(sources) > 1 or scheduler is not None:
-        raise UsageError("one trace is simulated at a time", "name one, or give --config")
+        raise UsageError(
+            "only one trace can be simulated without --config", "name one trace, or give --config"
+        )
 
     chosen = _one_of(Model, model, "model")
     question = _question(
@@ -203,7 +216,7 @@ def _rows(
     all_writers: bool,
     scheduler: str | None,
 ) -> pd.DataFrame:
-    """The table of a sweep over the traces; the name of each in a first column, where several."""
+    """Returns the rows of a sweep; with several traces, the first column is the trace's name."""
     from functools import partial
 
     import pandas as pd
@@ -216,7 +229,7 @@ def _rows(
         if scheduler is None and len(sources) == 1:
             with opened_here(sources[0]) as trace:
                 return sweep.run(trace, plan, dev, done, all_writers=all_writers)
-        # One trace is shared out, several go to the workers as they are.
+        # The simulations of one trace are divided among workers; of several traces, each is a task.
         shares = 1 if len(sources) > 1 else min(16, len(plan.parts()))
         asked = [(source, n) for source in sources for n in range(shares)]
         frames = results(
@@ -293,7 +306,7 @@ def _about(trace: Trace, facts: dict[str, Any]) -> list[str]:
     said = notes(trace.manifest, set(facts["by_device"]))
     gaps = trace.manifest["loss"].get("windows")
     if gaps:
-        said.append(f"{gaps} gaps in the recording: write-backs may be missing")
+        said.append(f"the recording has {gaps} gaps: write-backs may be missing")
     return said
 
 
@@ -310,4 +323,4 @@ def _check_wanted(wanted: float | None) -> None:
     from probes.errors import UsageError
 
     if wanted is not None and not 0 <= wanted <= 1:
-        raise UsageError(f"an improvement of {wanted} cannot be", "give 0 to 1, e.g. 0.8")
+        raise UsageError(f"an improvement of {wanted} is impossible", "give 0 to 1, e.g. 0.8")

@@ -1,4 +1,4 @@
-"""What `tracer simulate` prints for people."""
+"""Text output of `tracer simulate`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _TIMES = ("mean_ns", "p50_ns", "p95_ns", "p99_ns", "p99_9_ns", "max_ns")
 
 
 def print_answer(name: str, facts: dict[str, Any]) -> None:
-    """Print the facts of one of the models (analysis/flushlayer/answers)."""
+    """Prints the facts that one model returns (analysis/flushlayer/answers)."""
     out = console()
-    out.print(safe(f"{name}: a flush layer of {facts['medium']} before {facts['disk']}"))
+    out.print(safe(f"{name}: a flush layer of {facts['medium']} in front of {facts['disk']}"))
     out.print()
     if not facts["requests"]:
         whose = " of the targets" if facts["writers"]["taken"] == TARGETS else ""
         out.print(
-            f"No page write-backs{whose} in this trace: a flush layer would have had nothing to do."
+            f"This trace has no page write-backs{whose}: a flush layer would have nothing to do."
         )
         _left_out(out, facts)
     else:
@@ -56,7 +56,7 @@ def _left_out(out: Console, facts: dict[str, Any]) -> None:
         pages, share = show(found["left_out"]), found["left_out_share"]
         out.print(f"     of journal and metadata     {show(_theirs(found))}")
         out.print(
-            f"     left out, not the targets'  {pages} of {show(found['pages'])} ({share:.1%})"
+            f"     of others, left out         {pages} of {show(found['pages'])} ({share:.1%})"
         )
 
 
@@ -90,7 +90,7 @@ def _paper(out: Console, facts: dict[str, Any]) -> None:
         ]
         for identity, found in facts["identities"].items()
     ]
-    print_table(out, "The same layer, pages told apart otherwise", columns, rows)
+    print_table(out, "The same layer, by the identity of pages", columns, rows)
     out.print(safe(facts["papers_number"]))
     out.print()
 
@@ -114,13 +114,15 @@ def _curve(out: Console, facts: dict[str, Any]) -> None:
         [
             row["improvement"],
             *(
-                "out of reach" if row[key] is None else show_size(row[key])
+                "not reachable" if row[key] is None else show_size(row[key])
                 for key in ("capacity_bytes", "capacity_bytes_with_drain")
             ),
         ]
         for row in facts["needed"]
     ]
-    print_table(out, "What it takes", ["improvement", "capacity", "with drain"], rows)
+    print_table(
+        out, "Capacity that an improvement needs", ["improvement", "capacity", "with drain"], rows
+    )
 
 
 def _timed(out: Console, facts: dict[str, Any]) -> None:
@@ -153,7 +155,7 @@ def _timed(out: Console, facts: dict[str, Any]) -> None:
          row["mean_in_system"]]
         for row in facts["devices"]
     ]  # fmt: skip
-    columns = ["replay", "layer", "device", "requests", "utilisation", "in it, mean"]
+    columns = ["replay", "layer", "device", "requests", "utilisation", "mean in system"]
     print_table(out, "Devices", columns, rows)
     _worn(out, facts)
     _ceiling(out, facts["ceiling"])
@@ -163,38 +165,40 @@ def _worn(out: Console, facts: dict[str, Any]) -> None:
     wear = facts["wear"]
     if wear is not None:
         years = wear["lifetime_years"]
-        lasts = "not known: nobody gives its endurance"
+        lasts = "not known: the catalogue gives no endurance"
         if years is not None:
             low, high = years
             if low is None:
-                lasts = "without end"
+                lasts = "unlimited"
             elif high is None:
-                lasts = f"at least {low:,.3g} years, if worn evenly"
+                lasts = f"at least {low:,.3g} years with even wear"
             else:
-                lasts = f"{low:,.3g} to {high:,.3g} years, if worn evenly"
-        cycles = f"{wear['cycles_per_year']:,.3g} writes of each cell a year"
+                lasts = f"{low:,.3g} to {high:,.3g} years with even wear"
+        cycles = f"{wear['cycles_per_year']:,.3g} writes to each cell per year"
         out.print(safe(f"  The medium: {cycles}; lifetime {lasts}."))
     joules = facts["energy_j"]
-    said = "not known: nobody gives its power" if joules is None else f"{joules:,.3g} J"
+    said = "not known: the catalogue gives no power" if joules is None else f"{joules:,.3g} J"
     out.print(safe(f"  Energy of the medium: {said}."))
 
 
 def _ceiling(out: Console, found: dict[str, Any] | None) -> None:
     if found is None:
-        out.print("  What it can save of the training's time is not known: no job's calls here.")
+        out.print(
+            "  The training time that it can save is not known: the trace has no calls of a job."
+        )
         return
     out.print(
         safe(
-            f"  At most {found['share']:.2%} of {found['what']} can be saved by any layer:"
-            f" {found['total_s']:.3g} of {found['length_s']:.3g} s in which a thread may have"
-            " waited for writes."
+            f"  Any layer can save at most {found['share']:.2%} of {found['what']}: in"
+            f" {found['total_s']:.3g} of {found['length_s']:.3g} s, a thread may have waited for"
+            " writes."
         )
     )
     for kind, seconds in found["by_kind"].items():
         if seconds:
             out.print(safe(f"    {seconds:.3g} s {found['kinds'][kind]}"))
     for said in found["left_out"]:
-        out.print(safe(f"    not in it: {said}"))
+        out.print(safe(f"    The bound does not include: {said}"))
 
 
 _SHOWN_ROWS = 40
@@ -223,7 +227,7 @@ _SHOWN = {
 
 
 def print_sweep(name: str, frame: pd.DataFrame) -> None:
-    """Print the first rows of a sweep's table, without the columns that have one value."""
+    """Prints the first rows of a sweep's table, without the columns that have a single value."""
     out = console()
     of = [c for c in _SHOWN if c in frame and (len(frame) < 2 or frame[c].nunique() > 1)]
     rows = [
@@ -233,10 +237,10 @@ def print_sweep(name: str, frame: pd.DataFrame) -> None:
     print_table(out, f"{name}: {len(frame):,} simulations", [_SHOWN[c] for c in of], rows)
     told = frame[["writers", "left_out_share"]].drop_duplicates()
     for writers, share in zip(told["writers"], told["left_out_share"].astype(float), strict=True):
-        said = "not told" if math.isnan(share) else f"{share:.1%}"
-        out.print(f"Pages of {writers} count; left out of all that were written: {said}.")
+        said = "not known" if math.isnan(share) else f"{share:.1%}"
+        out.print(f"Pages of {writers} count. Share of all written pages that is left out: {said}.")
     if len(frame) > _SHOWN_ROWS:
-        out.print(f"The first {_SHOWN_ROWS} are shown; --json has all of them and every column.")
+        out.print(f"Only the first {_SHOWN_ROWS} are shown. --json has all rows and columns.")
 
 
 def _cell(column: str, value: Any) -> Any:

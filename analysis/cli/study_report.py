@@ -1,4 +1,4 @@
-"""`tracer study report`: the papers' claims, tables and figures, by the runs of a study."""
+"""`tracer study report`: compares the papers' claims, tables and figures with a study's runs."""
 
 from __future__ import annotations
 
@@ -20,25 +20,30 @@ _MOST_LISTED = 100
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a study that was run.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder of a study that has run.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Write all of it: a page (.html) or text (.md)."
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write the full report: a page (.html) or Markdown (.md).",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Judge the papers' claims by the runs of a study, claim by claim.
+    """Compare each of the papers' claims with the runs of a study.
 
-    Each has the paper's value, what the runs give with a 95 % interval, and a
-    verdict: agrees, differs, undecided, or not measured and why. Power modes
-    have the epoch times measured and predicted, and the Pareto front.
+    Each claim has the paper's value, the value of the runs with a 95 % interval,
+    and a verdict: agrees, differs, undecided, or not measured with the reason.
+    Power modes have measured and predicted epoch times, and the Pareto front.
 
-    With -o the machine, the claims and the papers' tables and figures, of the
-    runs beside the papers' numbers: as one page that opens offline, or as
-    GitHub markdown, without figures. Examples:
+    -o writes a report of the machine, the claims, and the papers' tables and
+    figures with the papers' numbers beside those of the runs. It is one page that
+    opens offline, or GitHub Markdown without figures. Examples:
 
       tracer study report quick.study
 
@@ -73,7 +78,8 @@ def _write(folder: Path, output: Path, force: bool) -> None:
 
     if output.suffix not in _FORMATS:
         raise UsageError(
-            f"{output} is neither a page nor markdown", f"end it in {' or '.join(_FORMATS)}"
+            f"{output} is neither a page nor Markdown",
+            f"name a file that ends in {' or '.join(_FORMATS)}",
         )
     check_output(output, force, json=False)
     from analysis.studies.report.contents import contents
@@ -109,7 +115,7 @@ def _print(
     for run in left_out[:_MOST_LISTED]:
         out.print(safe(f"{run['state']}: {run['id']}: {run['reason']}"[:300]))
     if len(left_out) > _MOST_LISTED:
-        out.print(f"and {len(left_out) - _MOST_LISTED} more: --json has all of them")
+        out.print(f"{len(left_out) - _MOST_LISTED} more runs are left out: --json lists all")
     out.print()
     print_table(
         out,

@@ -40,9 +40,9 @@ def answer_page(name: str, facts: dict[str, Any]) -> str:
     )
     parts.append(Part("reasons", "Pages written, by reason", "", None, _table(reasons)))
     return _page(
-        f"A flush layer of {facts['medium']} before {facts['disk']}",
+        f"A flush layer of {facts['medium']} in front of {facts['disk']}",
         [name, f"model {facts['model']}", f"{facts['policy']}, {facts['buffer']}",
-         f"pages told apart by {facts['identity']}"],
+         f"pages identified by {facts['identity']}"],
         _tiles(facts),
         parts if facts["requests"] else [],
         facts["assumptions"],
@@ -167,9 +167,9 @@ def _paper(facts: dict[str, Any]) -> list[Part]:
     sweep = pd.DataFrame(facts["sweep"])
     return [
         Part("capacities", "By the size of the layer",
-             f"Table: pages told apart by {facts['identity']}.",
+             f"Table: pages identified by {facts['identity']}.",
              draw.by_capacity(curves, _PAPERS), _table(sweep)),
-        Part("identities", "Pages told apart otherwise", facts["papers_number"], None,
+        Part("identities", "By the identity of pages", facts["papers_number"], None,
              _table(identities)),
         Part("needed", "What the paper's numbers would need", "Without the final drain.",
              draw.by_improvement(needed), None),

@@ -15,7 +15,7 @@ _KEYS = ["dev", "operation"]
 
 def _parts(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     view = f"(SELECT * FROM {requests(trace)} WHERE {on_device(trace, dev)})"
-    # Rows of one part have what the other's have not.
+    # BY NAME: the counted rows and the histogram rows have different columns.
     spreads = " UNION ALL BY NAME ".join(
         f"SELECT dev, operation, '{part}' AS part, {buckets(f'{part}_latency_ns')} FROM {view}"
         f" WHERE {part}_latency_ns IS NOT NULL GROUP BY ALL"
@@ -52,11 +52,11 @@ BLOCK_LATENCY = Mergeable((*_KEYS, "part", "bucket"), _parts, _finish)
 
 
 def operation_times(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """Times of block requests by operation: of one device, or of all of them together.
+    """Returns times of block requests by operation, on one device or on all together.
 
     Columns: operation, part (queue: queued to issued; service: issued to completed), mean_ms,
-    p50_ms, p99_ms. Times below 0, which a clock that jumps gives, are left out. Quantiles as
-    `histogram.spread`.
+    p50_ms, p99_ms. Times below 0, which result from clock jumps, are left out. Quantiles are
+    those of `histogram.spread`.
     """
     parts = _parts(trace, dev)
     those = parts["part"].isin(("queue", "service")) & (parts["min_ns"] >= 0)
@@ -66,10 +66,10 @@ def operation_times(trace: Trace, dev: str | None = None) -> pd.DataFrame:
 
 
 def block_latency(trace: Trace) -> pd.DataFrame:
-    """Block requests by device and operation.
+    """Returns block requests by device and operation.
 
     Columns: dev, operation, requests, bytes, unfinished (no completion seen), errors; queue_*
     (queued to issued) and service_* (issued to completed): mean_ms, p50_ms, p99_ms, max_ms.
-    Quantiles as `histogram.spread`.
+    Quantiles are those of `histogram.spread`.
     """
     return BLOCK_LATENCY.of(trace)

@@ -1,4 +1,4 @@
-"""What the kernel did, by phase, epoch or step: one table over all that can be grouped so."""
+"""The table of kernel activity by phase, epoch or step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probes.errors import UsageError
 from tracer.store.trace import Trace
 
 BY = {"phase": ("stage", "phase"), "epoch": ("epoch",), "step": ("epoch", "step")}
-"""What the table can be grouped by, and the columns that this is."""
+"""The values of --by, and the columns that each groups by."""
 
 _PARTS = (
     ("syscalls", {"calls": "count(*)", "call_s": "sum(dur_ns) / 1e9"}, "true"),
@@ -30,27 +30,27 @@ _PARTS = (
     ),
     ("flushes", {"flushes": "count(*)", "flushed_pages": "sum(pages)"}, "NOT own"),
 )
-"""Each table, what is counted of it, and of which of its rows."""
+"""Each table, the metrics computed from it, and the condition of the rows that count."""
 
 
 def keys_of(by: str) -> tuple[str, ...]:
-    """The columns that a table is grouped by; UsageError for what there is not."""
+    """Returns the columns to group by; raises UsageError for an unknown `by`."""
     if by not in BY:
         raise UsageError(f"a report cannot be grouped by {by!r}", f"give one of {', '.join(BY)}")
     return BY[by]
 
 
 def by_phase(trace: Trace, by: str) -> pd.DataFrame:
-    """What the kernel did, grouped by `by`: phase, epoch or step.
+    """Returns kernel activity grouped by `by`: phase, epoch or step.
 
     Columns: stage and phase, or epoch, or epoch and step (null: outside of any); calls, call_s
-    (system calls of the targets, by when they were entered), faults, major_faults (null where no
-    fault was told apart), stalls, stall_s (sleeps that the kernel imposed on a target that dirtied
-    pages), flushes, flushed_pages (written back meanwhile, of pages that the phase's process had
-    dirtied, without the recorder's own files). Null: not recorded. Whose phase a row is in,
-    `analysis.views.in_phase` says.
+    (system calls of the targets, by the time of entry), faults, major_faults (null if the kind of
+    no fault is known), stalls, stall_s (sleeps that the kernel imposed on targets that dirtied
+    pages), flushes, flushed_pages (written back during the phase, of the pages that its process
+    dirtied, without the recorder's own files). Null: not recorded. `analysis.views.in_phase`
+    assigns rows to phases.
 
-    Needs table phases; UsageError for another `by`.
+    Needs table phases. Raises UsageError for an unknown `by`.
     """
     keys = keys_of(by)
     trace.require("phases")

@@ -48,9 +48,10 @@ SYSCALLS = Mergeable(("name", "bucket"), _parts, _finish)
 
 
 def syscalls(trace: Trace) -> pd.DataFrame:
-    """System calls of the targets by name, most time first.
+    """Returns the system calls of the targets by name, longest total time first.
 
     Columns: name, calls, errors, unfinished (did not return), total_s, mean_us, p50_us, p99_us,
-    max_us. Time is wall time in the call, waiting included. Quantiles as `histogram.spread`.
+    max_us. Times are wall time in the call, including waits. Quantiles are those of
+    `histogram.spread`.
     """
     return SYSCALLS.of(trace)

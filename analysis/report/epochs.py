@@ -14,10 +14,10 @@ def epochs(trace: Trace, dev: str | None = None) -> pd.DataFrame:
 
     If a job's epochs begin at 0 again (another fold, another run), it is the mean over these, too.
 
-    Columns: epoch (from 0), jobs, steps, epoch_s, stall_s, compute_s, overhead_s (checkpoints among
-    it): sums over its minibatches; read_bytes (from `dev`, or from all devices, while it lasted,
-    whoever read), page_cache_bytes (of the machine, mean of the samples), residency_percent (of the
-    folders that were named, mean). Null: not recorded. Needs table phases.
+    Columns: epoch (from 0), jobs, steps, epoch_s, stall_s, compute_s, overhead_s (includes
+    checkpoints): sums over its minibatches; read_bytes (from `dev`, or from all devices, during the
+    epoch, by any process), page_cache_bytes (of the machine, mean of the samples),
+    residency_percent (of the named folders, mean). Null: not recorded. Needs table phases.
     """
     view = steps(trace)
     present = set(trace.tables)

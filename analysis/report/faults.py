@@ -1,4 +1,4 @@
-"""Tables of page faults: by process, and by what caused them."""
+"""Tables of page faults: by process, and by task, file and function."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ PAGE_FAULTS = Mergeable(("pid", "comm", "role"), _faults_of, _faults)
 
 
 def page_faults(trace: Trace) -> pd.DataFrame:
-    """Page faults by process, most first.
+    """Returns page faults by process, most faults first.
 
-    Columns: pid, comm, role, faults, minor, major, neither (failed, or not told; these three are
-    null where no fault of the process was told apart), user, kernel (mode), reads, writes, execs
-    (null: not known on this architecture).
+    Columns: pid, comm, role, faults, minor, major, neither (failed, or kind not known; these
+    three are null if the kind of no fault of the process is known), user, kernel (mode), reads,
+    writes, execs (null: not known on this architecture).
     """
     return PAGE_FAULTS.of(trace)
 

@@ -1,4 +1,4 @@
-"""What a report needs of one trace: the part that takes time, and that is small afterwards."""
+"""Collects the data of one trace for a report. It takes time; its result is small."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FACTS = ("complete", "targets", "loss", "own_cost", "vm")
 
 @dataclass(frozen=True)
 class Gathered:
-    """One trace, as far as a report tells of it.
+    """The data of one trace that a report shows.
 
-    `facts`: of its manifest: complete, duration_s, targets, loss, own_cost, vm. `parts`: of the
-    tables in `MERGEABLE` that it can give. `tables`: the others, as they are. `notes`: sentences.
-    `recording`: what two copies of one recording have in common; None: not known.
+    `facts`: complete, duration_s, targets, loss, own_cost and vm of the manifest. `parts`: the
+    parts of the tables in `MERGEABLE` that the trace has. `tables`: the other tables. `notes`:
+    sentences. `recording`: a value that is equal in copies of a recording; None: not known.
     """
 
     facts: dict[str, Any]
@@ -38,7 +38,7 @@ class Gathered:
     recording: tuple[object, ...] | None = None
 
     def every_table(self) -> dict[str, pd.DataFrame]:
-        """The tables of this one trace, in the order of the report."""
+        """Returns the tables of this trace, in the order of the report."""
         found = {name: MERGEABLE[name].finish(parts) for name, parts in self.parts.items()}
         found |= self.tables
         order = [*TABLES, *self.tables]
@@ -48,11 +48,11 @@ class Gathered:
 def gather(
     trace: Trace, by: str | None = None, findings: int | None = None, baseload: Source | None = None
 ) -> Gathered:
-    """All that a report tells of this trace.
+    """Collects the data of a report from one trace.
 
-    `by`: a table by phase, epoch or step, too. `findings`: so many at most, all for None.
-    `baseload`: a recording of the idle machine, to split energy by. Raises BadTrace where a table
-    is damaged, or --by asks for one that is not there.
+    `by`: adds a table by phase, epoch or step. `findings`: number of findings at most; None: all.
+    `baseload`: a recording of the idle machine, to split energy with. Raises BadTrace if a table
+    is damaged, or if `by` needs a missing table.
     """
     found = all_findings(trace)[:findings] if findings != 0 else []
     parts, tables = {}, {}

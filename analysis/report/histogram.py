@@ -1,9 +1,10 @@
-"""Quantiles of any number of values in little memory, and of several traces together.
+"""Quantiles of any number of values in little memory, for one trace or several together.
 
-Values are counted in buckets: each power of two is cut into 128 equal ones, and values below 256
-in size have one each. A bucket keeps its least and greatest value, and what lies between them is
-taken to be spread evenly. So a quantile is exact where its bucket holds no more than two values,
-and else off by less than 1/128 of itself. Buckets of the same number add up.
+Values are counted in buckets: each power of two is cut into 128 equal buckets, and each integer of
+absolute value below 256 has its own bucket. A bucket keeps its least and greatest value; values
+between them are assumed to be evenly spread. A quantile is therefore exact if its bucket holds at
+most two values, and otherwise off by less than 1/128 of itself. Buckets of the same number can be
+added up.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ _GREATEST = (1 << 63) - 1
 
 
 def bucket(value: str) -> str:
-    """SQL for the number of the bucket of a whole number (BIGINT); null for null."""
+    """Returns SQL for the bucket number of an integer (BIGINT); null for null."""
     size = f"abs(greatest({value}, -{_GREATEST}))"
-    # Should log2 be rounded up to the next power, the shifted rest is one too small to matter.
+    # If log2 is rounded up to p, the bucket is still right: p * 128 + 127 = (p - 1) * 128 + 255.
     power = f"greatest({_BITS}, floor(log2(greatest({size}, 1))))::INTEGER"
     return f"(sign({value}) * ({power}::BIGINT * {CUTS} + ({size} >> ({power} - {_BITS}))))::BIGINT"
 
 
 def buckets(value: str) -> str:
-    """SQL for what is kept of a whole number, in a query that is grouped by all that is not a sum.
+    """Returns SQL for the columns of a bucket, in a query that is grouped by all other columns.
 
-    Columns: bucket (null: of nulls), n, sum_ns (as a float), min_ns, max_ns.
+    Columns: bucket (null: null values), n, sum_ns (as a float), min_ns, max_ns.
     """
     return (
         f"{bucket(value)} AS bucket, count(*) AS n, sum({value})::DOUBLE AS sum_ns, "
@@ -43,10 +44,10 @@ def buckets(value: str) -> str:
 def spread(
     parts: pd.DataFrame, keys: Sequence[str], shares: Sequence[float] = (0.5, 0.99)
 ) -> pd.DataFrame:
-    """What buckets say of each group of `keys`, nulls left out.
+    """Computes the statistics of each group of `keys` from its buckets, without null values.
 
-    Indexed by `keys`. Columns: values (how many), total, mean, min, max, and pQ a share: the
-    quantile, between two values where it lies between two, as SQL's quantile_cont.
+    Indexed by `keys`. Columns: values (number of values), total, mean, min, max, and one pQ per
+    share: the quantile, interpolated between two values as in SQL's quantile_cont.
     """
     by = list(keys)
     kept = parts[parts["bucket"].notna()].sort_values([*by, "bucket"])
@@ -82,10 +83,10 @@ def _floats(values: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def spread_query(histogram: str, keys: Sequence[str], shares: Sequence[float] = (0.5, 0.99)) -> str:
-    """SQL for what `spread` says, where the groups are many and the numbers of few shall come out.
+    """Returns SQL for the results of `spread`, for use with many groups and few results.
 
-    `histogram`: a query of the columns of `buckets`, and of `keys`. Columns: keys, values, max_ns,
-    and pQ_ns a share.
+    `histogram`: a query with the columns of `buckets`, and `keys`. Columns: keys, values, max_ns,
+    and one pQ_ns per share.
     """
     by = ", ".join(keys)
 

@@ -1,4 +1,4 @@
-"""Tables of a report from what perf recorded: counters, and call graphs of events."""
+"""Report tables from data that perf recorded: counters, and call graphs of events."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def counters(trace: Trace) -> pd.DataFrame:
     """Returns `perf stat` counts in each target's context (Park & Bahn 2023, Table 5).
 
     Columns: event, target, value (null: not counted, or not supported by this machine), unit,
-    state, running_share (time that it counted, of the time that it should have; below 1 the value
-    is scaled up by perf).
+    state, running_share (share of the enabled time in which the counter ran; perf scales the
+    value up if it is below 1).
     """
     trace.require("counters")
     return trace.sql(
@@ -32,9 +32,9 @@ def call_chains(trace: Trace) -> pd.DataFrame:
     """Returns call paths to each `--callgraph` event, most frequent first
     (Park & Bahn 2023, Table 6).
 
-    Columns: event, chain, count, share (of all counts of the event), comm (the thread name that
-    comes most), stacks (distinct), path (kernel functions of the most frequent stack, from the one
-    that tells the chain on).
+    Columns: event, chain, count, share (of all counts of the event), comm (the most
+    frequent thread name), stacks (distinct), path (kernel functions of the most frequent stack,
+    starting at the function that identifies the chain).
     """
     view = call_chains_view(trace)
     frame = trace.sql(
@@ -58,10 +58,10 @@ def call_chains(trace: Trace) -> pd.DataFrame:
 
 
 def call_graphs(trace: Trace) -> pd.DataFrame:
-    """The fifty most frequent stacks of each event, whatever thread they were in.
+    """Returns the fifty most frequent stacks of each event, over all threads.
 
     Columns: event, chain, count, share (of all counts of the event), stack (root first, functions
-    joined by ;, those of the kernel end in _[k]).
+    joined by ;, kernel functions end in _[k]).
     """
     view = call_chains_view(trace)
     return trace.sql(

@@ -1,4 +1,4 @@
-"""The table of phases: how long each lasted, and what the kernel did for it meanwhile."""
+"""The table of phases: their durations, and kernel activity during them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COSTS = {
     "call_ns": ("syscalls", "coalesce(dur_ns, 0)"),
     "faults": ("page_faults", "1::BIGINT"),
 }
-"""What is added up of the rows of a phase's own thread, and of which table."""
+"""Columns summed over the rows of a phase's own thread: source table and SQL value of each."""
 
 _DURATIONS = f"""
 SELECT name, min(start) AS min_start, {buckets("ns")} FROM (
@@ -42,7 +42,7 @@ spans AS (
     SELECT name, start, greatest(coalesce("end", {never}), start) AS ended FROM phases
 ),
 islands AS (
-    -- Phases of one name that overlap, in one process or several, are one stretch of time.
+    -- Overlapping phases of the same name, of any processes, are merged into one stretch.
     SELECT name, start, ended, sum(apart) OVER (PARTITION BY name ORDER BY start, ended) AS island
     FROM (
         SELECT name, start, ended, coalesce(start > max(ended) OVER (
@@ -87,7 +87,7 @@ def _parts(trace: Trace) -> pd.DataFrame:
 
 
 def _lanes(trace: Trace) -> pd.DataFrame:
-    """Each lane's process, from 0, and whether the kernel knows its thread by that number."""
+    """Returns the process (from 0) of each lane, and whether its thread id is the kernel's."""
     trace.empty_if_missing("processes")
     return trace.sql(
         """
@@ -101,15 +101,15 @@ def _lanes(trace: Trace) -> pd.DataFrame:
 
 
 def _numbers(spans: Spans, lanes: pd.DataFrame, names: NDArray[Any]) -> dict[str, Any]:
-    """Distinct epochs and steps by name, marked in the phase or in what lies inside it."""
+    """Counts distinct epochs and steps by phase name, marked in the phase or inside it."""
     found = numbers_within(spans.lane, spans.start, spans.end, spans.name, spans.number)
     process = lanes["process"].to_numpy(np.int64)
-    # A DataLoader's worker has the numbers of the steps that it fetches for.
+    # A DataLoader worker repeats the numbers of the steps that it fetches for: do not count it.
     works = np.zeros(len(process), bool)
     works[process[spans.lane[names[spans.name] != _FETCH]]] = True
     if works.any():
         found = found[works[process[found[:, 0]]]]
-    # Numbers are dense: what each stands for, -1 where it has none.
+    # The epoch and the step of each dense number; -1: none.
     of_number = np.full((2, int(spans.number.max(initial=0)) + 2), -1, np.int64)
     of_number[0, spans.number] = spans.epoch.dictionary_encode().indices.fill_null(-1)
     of_number[1, spans.number] = np.where(spans.step.is_valid(), spans.number, -1)
@@ -121,7 +121,7 @@ def _numbers(spans: Spans, lanes: pd.DataFrame, names: NDArray[Any]) -> dict[str
         key *= len(codes)
         key += code
         key = key[code >= 0]
-        key.sort()  # many times faster than np.unique, which makes a table of them
+        key.sort()  # many times faster than np.unique, which builds a hash table
         distinct = key[np.diff(key, prepend=-1) > 0] // max(1, len(process) * len(codes))
         counts[column] = np.bincount(distinct, minlength=len(names))
     return counts
@@ -130,7 +130,7 @@ def _numbers(spans: Spans, lanes: pd.DataFrame, names: NDArray[Any]) -> dict[str
 def _costs(
     trace: Trace, spans: Spans, known: NDArray[np.bool_], names: int
 ) -> dict[str, NDArray[np.float64] | None]:
-    """What of `_COSTS` each name's phases took; NaN where no thread of them is known."""
+    """Returns the sums of `_COSTS` by phase name; NaN if none of its threads is known."""
     until = np.minimum(spans.end, NEVER - 1) + 1
     lane, ts = np.concatenate([spans.lane, spans.lane]), np.concatenate([spans.start, until])
     order = np.lexsort((ts, lane))
@@ -182,13 +182,13 @@ PHASES = Mergeable(("name", "part", "bucket"), _parts, _finish)
 
 
 def phases(trace: Trace) -> pd.DataFrame:
-    """Phases by name: how many, how long, and what the kernel did for them meanwhile.
+    """Returns phases by name: their number, durations, and kernel activity during them.
 
     Columns: name, count, processes, epochs and steps (distinct numbers marked in the phase or
     inside it), unfinished (never ended), total_s, mean_ms, p50_ms, p99_ms; calls, call_s and
-    faults of the phase's own thread while it lasted; written_pages of the whole machine while
-    any phase of that name lasted, without those of the recorder's own files. Null: not recorded,
-    or marked by a thread that the kernel knows by another number (in a container).
-    A call belongs to the phase that it was entered in. Quantiles as `histogram.spread`.
+    faults of the phase's own thread during the phase; written_pages of the whole machine during
+    any phase of that name, without the recorder's own files. Null: not recorded, or marked by a
+    thread whose id in the kernel differs (in a container). A call belongs to the phase in which it
+    was entered. Quantiles are those of `histogram.spread`.
     """
     return PHASES.of(trace)

@@ -24,7 +24,7 @@ def samples(trace: Trace) -> pd.DataFrame:
             WINDOW w AS (PARTITION BY target, name, instance ORDER BY ts)
         )
         SELECT target, name, instance, unit, count(*) AS samples, min(value) AS min,
-            -- In order of time: the sum of floats depends on their order.
+            -- In order of time, because the sum of floats depends on their order.
             list_avg(list(value ORDER BY ts)) AS mean, max(value) AS max,
             arg_max(value, ts) AS last,
             list_sum(list(grown ORDER BY ts) FILTER (grown >= 0)) AS growth,

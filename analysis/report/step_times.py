@@ -1,4 +1,4 @@
-"""What minibatches were spent on, over all of them."""
+"""The table of the parts of minibatches, over all minibatches."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ STEP_TIMES = Mergeable((*_KEYS, "bucket"), _parts, _finish)
 
 
 def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame:
-    """How long whole minibatches took, by stage, over the steps that ended.
+    """Returns quantiles of the length of whole minibatches, by stage, over the steps that ended.
 
-    `parts`: those of `STEP_TIMES`. Columns: stage (null: not marked), pQ_ms a share. Quantiles as
-    `histogram.spread`.
+    `parts`: the parts of `STEP_TIMES`. Columns: stage (null: not marked), one pQ_ms per share.
+    Quantiles are those of `histogram.spread`.
     """
     times = spread(parts[parts["part"] == WHOLE], ["stage"], shares)
     columns = [f"p{100 * share:g}" for share in shares]
@@ -77,11 +77,11 @@ def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame
 
 
 def step_times(trace: Trace) -> pd.DataFrame:
-    """Each part of a minibatch, over the steps that ended.
+    """Returns the times of each part of a minibatch, over the steps that ended.
 
     Columns: stage (train, eval, inference; null: not marked), part, steps, mean_ms, p50_ms,
-    p99_ms, share (of the end-to-end time; fetch stall, compute, checkpoint and overhead make 1;
-    null of the GPU's times, which lie beside the CPU's). What the parts are, `steps` says. GPU
-    rows are there where any step has them. Quantiles as `histogram.spread`.
+    p99_ms, share (of the end-to-end time; fetch stall, compute, checkpoint and overhead sum to 1;
+    null for GPU times, which run in parallel to the CPU's). The view `steps` documents the parts.
+    There are GPU rows if any step has GPU times. Quantiles are those of `histogram.spread`.
     """
     return STEP_TIMES.of(trace)

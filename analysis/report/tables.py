@@ -1,6 +1,6 @@
-"""The tables of a report: each a function of a trace that returns a frame.
+"""The tables of a report: functions that take a trace and return a data frame.
 
-A table whose events were not recorded is absent from the report, never empty or 0.
+A table whose events were not recorded is absent from the report, not empty or 0.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _events_of(trace: Trace) -> pd.DataFrame:
     for probe in PROBES.values():
         if probe.table.name not in trace.tables or probe.name == "processes":
             continue
-        # One row of these tables is one event; a call is its entry.
+        # Each row of these tables counts as one event; a system call counts by its entry.
         label = {"syscalls": "'enter'", "page_faults": "if(user, 'user', 'kernel')"}
         source = label.get(probe.table.name, "event")
         found = trace.sql(
@@ -80,7 +80,7 @@ def _events_of(trace: Trace) -> pd.DataFrame:
         counted = set(found["event"])
         for one, name in names.items():
             if (probe.name, one) != ("syscalls", "exit") and name not in counted:
-                # Null: the kernel of the recording lacked it.
+                # Null: the kernel of the recording lacked the event.
                 none = 0 if name in recorded else None
                 parts.append(pd.DataFrame([{"event": name, "role": "other", "n": none}]))
     frame = pd.concat(parts) if parts else pd.DataFrame(columns=["event", "role", "n"])
@@ -105,14 +105,17 @@ EVENT_COUNTS = Mergeable(("event", "role"), _events_of, _events)
 def event_counts(trace: Trace) -> pd.DataFrame:
     """Returns events by the role of the current thread (Park & Bahn 2023, Table 5).
 
-    Columns: event (SYSTEM:EVENT), one column a role, total; null for an event that the kernel
+    Columns: event (SYSTEM:EVENT), one column per role, total; null for an event that the kernel
     of the recording lacked. Needs table processes.
     """
     return EVENT_COUNTS.of(trace)
 
 
 def loss(trace: Trace) -> pd.DataFrame:
-    """Gaps: stream, cpu, from_s and to_s since the start, count (null: unknown), cause."""
+    """Returns the gaps.
+
+    Columns: stream, cpu, from_s and to_s (since the start), count (null: unknown), cause.
+    """
     trace.require("loss")
     start = int(trace.manifest["clock"]["start_ns"])
     return trace.sql(
@@ -142,7 +145,7 @@ TABLES: dict[str, tuple[Callable[[Trace], pd.DataFrame], tuple[str, ...]]] = {
     "samples": (samples, ("samples",)),
     "loss": (loss, ("loss",)),
 }
-"""Every table of the report, with the tables of the trace that it needs."""
+"""Every table of the report, with the trace tables that it needs."""
 
 MERGEABLE: dict[str, Mergeable] = {
     "event_counts": EVENT_COUNTS,
@@ -157,11 +160,11 @@ MERGEABLE: dict[str, Mergeable] = {
     "phases": PHASES,
     "step_times": STEP_TIMES,
 }
-"""Those of `TABLES` that many traces can have in common: made trace by trace, then added up."""
+"""The tables of `TABLES` that can be merged over traces: their parts are added up."""
 
 
 def all_tables(trace: Trace) -> dict[str, pd.DataFrame]:
-    """Every table that this trace can give."""
+    """Returns every table that this trace has the data for."""
     return {
         name: make(trace)
         for name, (make, needs) in TABLES.items()
@@ -170,10 +173,10 @@ def all_tables(trace: Trace) -> dict[str, pd.DataFrame]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A frame as plain rows: what is missing is None.
+    """Returns a frame as plain rows, with None for missing values.
 
-    Values are numbers, texts, truths, and lists and objects of these. Anything else that a query
-    may give (a date, bytes) is a text.
+    Values are numbers, strings, booleans, and lists and objects of these. Any other value of a
+    query (a date, bytes) becomes a string.
     """
     there = frame.astype(object).where(frame.notna(), None)
     return [

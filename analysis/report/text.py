@@ -49,7 +49,7 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         ("name", "role"),
     ),
     "fault_causes": (
-        "Page faults by what took them",
+        "Page faults by task, file and function",
         {
             "comm": "task",
             "file": "file",
@@ -121,7 +121,7 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         ("dev", "op"),
     ),
     "phases": (
-        "Phases, and what the kernel did meanwhile",
+        "Phases, and kernel activity during them",
         {
             "name": "phase",
             "count": "n",
@@ -135,7 +135,7 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         ("phase",),
     ),
     "step_times": (
-        "Steps: where their time went",
+        "Time of steps, by part",
         {
             "stage": "stage",
             "part": "part",
@@ -148,7 +148,7 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         ("stage", "part"),
     ),
     "by_phase": (
-        "What the kernel did, by when (--by)",
+        "Kernel activity by phase, epoch or step (--by)",
         {
             "stage": "stage",
             "phase": "phase",
@@ -164,22 +164,22 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
         ("stage", "phase"),
     ),
     "call_chains": (
-        "Ways that led to an event (--callgraph)",
+        "Call paths to an event (--callgraph)",
         {
             "event": "event",
-            "chain": "way",
+            "chain": "chain",
             "count": "n",
             "share": "share",
             "comm": "thread",
             "stacks": "stacks",
         },
-        ("event", "way", "thread"),
+        ("event", "chain", "thread"),
     ),
     "energy": (
         "Energy",
         {
             "source": "source",
-            "instance": "of",
+            "instance": "instance",
             "part": "part",
             "duration_s": "s",
             "energy_j": "J",
@@ -188,7 +188,7 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
             "increment_j": "increment J",
             "baseload_share": "share",
         },
-        ("source", "of"),
+        ("source", "instance"),
     ),
     "loss": (
         "Events lost",
@@ -204,13 +204,16 @@ _COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
 }
 
 _NOTES = {
-    "energy": "part: contained in another row. share: of the baseload, scaled by the run's time.",
-    "page_faults": "neither: it failed, or perf events did not tell. A dash: not known.",
-    "flushed_pages": "pages: of the whole machine; targets': what they had a part in; own: the "
-    "tracer's. certainty: exact by kernel events, inferred from the system call.",
-    "step_times": "compute: forward, backward and optimizer. gpu: beside the CPU, by CUDA events.",
-    "phases": "calls, faults: of the phase's own thread; written: pages of the machine, "
-    "less the tracer's own.",
+    "energy": "part: contained in another row. share: baseload J divided by J; "
+    "the baseload is scaled to the run's time.",
+    "page_faults": "neither: the fault failed, or its kind is not known. A dash: not known.",
+    "flushed_pages": "pages: of the whole machine; targets': dirtied by targets, alone or with "
+    "others; own: the tracer's. certainty: exact (from kernel events) or inferred (from system "
+    "calls).",
+    "step_times": "compute: forward, backward and optimizer. gpu: measured with CUDA events, "
+    "in parallel to the CPU.",
+    "phases": "calls, faults: of the phase's own thread; written: pages of the whole machine, "
+    "without the tracer's own.",
 }
 
 
@@ -221,9 +224,9 @@ def print_report(
     notes: list[str],
     findings: Sequence[Finding] = (),
 ) -> None:
-    """Print every table; losses, notes and findings first where there are any.
+    """Prints losses, notes, findings and every table.
 
-    `facts`: of its manifest, as `Gathered` has them.
+    `facts`: facts of the manifest (`Gathered.facts`).
     """
     out = console()
     out.print(safe(name), style="bold")
@@ -235,7 +238,7 @@ def print_report(
     if loss is not None and len(loss):
         out.print(
             f"{facts['loss'].get('events')} events lost in {len(loss)} gaps: "
-            "figures over them are too low.",
+            "numbers over the gaps are too low.",
             style="red",
         )
     else:
@@ -253,13 +256,13 @@ def print_report(
 
 
 def target_line(target: Mapping[str, Any]) -> str:
-    """What was traced, in a line."""
+    """Returns the role, name and command of a target in one line."""
     line = " ".join(target.get("command") or [])
     return f"{target.get('role')} {target.get('name')}: {line}"[:160]
 
 
 def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:
-    """Print every table; of those in which traces stand side by side the trace comes first."""
+    """Prints every table. A table that lists several traces starts with the trace's name."""
     out = console()
     if "event_counts" in tables:
         _print_counts(tables["event_counts"])
@@ -295,7 +298,7 @@ def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:
 
 
 def print_findings(sentences: Sequence[str]) -> None:
-    """Sentences, one below the other, what weighs most first."""
+    """Prints the findings as a numbered list, in the given order."""
     if not sentences:
         return
     out = console()
@@ -306,12 +309,12 @@ def print_findings(sentences: Sequence[str]) -> None:
     for number, sentence in enumerate(sentences, 1):
         made.add_row(f"{number}.", safe(sentence))
     out.print(made)
-    out.print("The query of each number is in --json.", style="italic")
+    out.print("--json has the SQL query of each number.", style="italic")
     out.print()
 
 
 def _print_counters(frame: pd.DataFrame) -> None:
-    """Counters, one column a target; in place of a value that is not there the reason."""
+    """Prints counters, one column per target. A missing value is replaced by its state."""
     targets = list(dict.fromkeys(frame["target"]))
     keys = [key for key in (TRACE, "event", "unit") if key in frame]
     cells: dict[tuple[str, ...], dict[str, str | int]] = {}
@@ -328,21 +331,21 @@ def _print_counters(frame: pd.DataFrame) -> None:
 
 
 def _print_paths(rows: list[dict[str, Any]]) -> None:
-    """The most frequent call path of each way, from the function that tells it on."""
+    """Prints the most frequent kernel path of each chain, from its identifying function."""
     out = console()
     for row in rows:
         out.print(safe(f"{row['event'].split(':')[-1]}, {row['chain']}:"), style="italic")
-        out.print(safe(f"    {row['path'] or 'no function of the kernel'}"))
+        out.print(safe(f"    {row['path'] or 'no kernel function'}"))
     out.print()
 
 
 def _print_counts(frame: pd.DataFrame) -> None:
-    """Events by role, without the roles that have none."""
+    """Prints events by role, without roles that have no events."""
     rows = [row for row in records(frame) if row["total"]]
     roles = [c for c in frame.columns[1:] if any(row[c] for row in rows)]
     print_table(
         console(),
-        "Events by role of the thread in whose context they happened",
+        "Events by role of the current thread",
         ["event", *roles],
         [[row["event"].split(":")[-1], *[row[r] for r in roles]] for row in rows],
         left=("event",),

@@ -11,7 +11,7 @@ from tracer.cli.output import console, print_table, safe
 
 _MOST_TRACES = 30
 _LEFT_TO_JSON = ("samples",)
-"""Too long in a report of many traces."""
+"""Tables that are too long for a report of many traces."""
 
 
 def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> None:
@@ -36,7 +36,7 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
     lossy |= set(gaps[TRACE]) if gaps is not None else set()
     if lossy:
         out.print(
-            f"Events were lost in {len(lossy)} of them: figures over them are too low.",
+            f"Events were lost in {len(lossy)} of them: numbers from these traces are too low.",
             style="red",
         )
     else:
@@ -44,7 +44,7 @@ def print_together(found: Together, findings: Sequence[tuple[str, Finding]]) -> 
     for note in found.notes:
         out.print(safe(f"Note: {note}."))
     if any(key in found.tables for key in _LEFT_TO_JSON):
-        out.print("Samples of each trace are in --json.")
+        out.print("--json has the samples of each trace.")
     out.print()
     print_findings([f"{name}: {one.sentence}" for name, one in findings])
     print_tables({key: made for key, made in found.tables.items() if key not in _LEFT_TO_JSON})

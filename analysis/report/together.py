@@ -1,4 +1,4 @@
-"""The report of many traces: what adds up is added up, the rest stands side by side."""
+"""The report of many traces: tables are added up where possible; others list every trace."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from analysis.report.gathered import Gathered
 from analysis.report.tables import MERGEABLE, TABLES
 
 TRACE = "trace"
-"""The first column of a table in which traces stand side by side: their names."""
+"""The first column of a table that lists several traces: the name of the trace."""
 
 SAME = (
-    "over all traces a process is told by its number, name and role, a device by its number, "
-    "whatever machine it was of"
+    "tables over all traces identify a process by its pid, name and role, and a device by its "
+    "number, also if the traces are from different machines"
 )
-"""What has to be said of tables that are added up."""
+"""Note on tables that are added up."""
 
 _AT_ONCE = 16
-"""Parts that are added up together, so that no more than these are held, however many traces."""
+"""Parts that are added up at once. It bounds the parts in memory for any number of traces."""
 _MOST_NAMES = 4
 
 
@@ -30,10 +30,10 @@ _MOST_NAMES = 4
 class Together:
     """Many traces in one report.
 
-    `traces`: the facts of each (`Gathered.facts`, and its notes), by name. `tables`: as of one
-    trace; those in `MERGEABLE` over all traces, the others with a first column `trace`. `of`: the
-    traces that each table is of, where these are not all. `notes`: sentences, each once.
-    `findings`: of all, each with its trace, what weighs most first.
+    `traces`: the facts of each trace (`Gathered.facts` and its notes), by name. `tables`: the
+    tables in `MERGEABLE` over all traces, the others with a first column `trace`. `of`: the traces
+    of each table that not all traces have. `notes`: sentences, each once. `findings`: those of all
+    traces, each with its trace, the most important one first.
     """
 
     traces: dict[str, dict[str, Any]]
@@ -44,7 +44,7 @@ class Together:
 
 
 def together(named: Iterable[tuple[str, Gathered]]) -> Together:
-    """One report of traces, by their names. Each is looked at once and let go."""
+    """Merges the reports of named traces. It reads each report once and does not keep it."""
     traces: dict[str, dict[str, Any]] = {}
     parts: dict[str, list[pd.DataFrame]] = {}
     others: dict[str, list[tuple[str, pd.DataFrame]]] = {}
@@ -80,15 +80,17 @@ def together(named: Iterable[tuple[str, Gathered]]) -> Together:
 
 
 def beside(named: Iterable[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
-    """Frames of traces below each other: their names in a first column `trace`, then the columns of
-    all. What a trace lacks is null."""
+    """Concatenates frames of named traces.
+
+    Columns: trace (the name), then the columns of all frames; null where a trace lacks a column.
+    """
     frames = []
     for name, frame in named:
         found = frame.copy()
         names = pd.Series([name] * len(frame), index=frame.index, dtype=object)
         found.insert(0, TRACE, names)
         frames.append(found)
-    # Of none but empty ones the first; they would else take a part in the columns' types.
+    # Empty frames would change the types of columns. If all frames are empty, keep the first.
     filled = [frame for frame in frames if len(frame)] or frames[:1]
     columns = dict.fromkeys(column for frame in frames for column in frame.columns)
     return pd.concat(filled, ignore_index=True).reindex(columns=list(columns))
@@ -99,21 +101,21 @@ def _notes(
     copies: Sequence[Sequence[str]],
     partly: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """What is to be said of all; what traces say, each sentence once."""
+    """Returns the notes on all traces, and each note of the traces once."""
     said: dict[str, list[str]] = {}
     for name, facts in traces.items():
         for note in facts["notes"]:
             said.setdefault(note, []).append(name)
     return [
         *(
-            f"{_some(names)} are one and the same recording, which counts so often"
+            f"{_some(names)} are the same recording, which is counted {len(names)} times"
             for names in copies
         ),
         *(
             note if len(names) == len(traces) else f"{_some(names)}: {note}"
             for note, names in said.items()
         ),
-        *(f"the table {key} is of {_some(names)} alone" for key, names in partly.items()),
+        *(f"the table {key} covers only {_some(names)}" for key, names in partly.items()),
         SAME,
     ]
 

@@ -20,7 +20,7 @@ def usage(trace: Trace) -> pd.DataFrame:
     Without training phases the inference phases count; without those, the whole recording.
 
     Columns: name (of `SERIES`), instance (GPU or rail; null if there is only one), unit,
-    samples, share (0 to 1 in steps of a fiftieth), value (the quantile at that share; of cpu_use
+    samples, share (0 to 1 in steps of 1/50), value (the quantile at that share; of cpu_use
     as a percentage of all CPUs). Needs table samples.
     """
     trace.require("samples")

@@ -35,7 +35,7 @@ REASONS = Mergeable(("reason",), _reasons_of, _reasons)
 def writeback_reasons(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Returns write-backs by reason, on one device or all (Park & Bahn 2023, Tables 9 and 10).
 
-    Write-back names whole disks: `dev` may be a partition, and means its disk.
+    Write-back events name whole disks: if `dev` is a partition, its disk counts.
 
     Columns: reason, writebacks (writeback_start events), ratio (of all of them; sums to 1).
     """
@@ -71,11 +71,11 @@ FLUSHED_PAGES = Mergeable(("reason", "certainty"), _flushed_of, _flushed)
 
 
 def flushed_pages(trace: Trace) -> pd.DataFrame:
-    """Pages written to devices by reason and certainty: the machine's and the targets'.
+    """Returns pages written to devices by reason and certainty, of the machine and the targets.
 
     Columns: reason, certainty, bios, pages (4096 bytes, of the whole machine), ratio (of all pages;
-    sums to 1), target_pages (those that a target had a part in, by the column whose of flushes),
-    own_pages (of files that the recorder wrote).
+    sums to 1), target_pages (pages that targets dirtied, alone or with others: column whose of
+    flushes), own_pages (of files that the recorder wrote).
     """
     return FLUSHED_PAGES.of(trace)
 
@@ -98,7 +98,7 @@ def _intervals_of(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     trace.require("writeback")
     return trace.sql(
         f"{_GAPS.replace('$chosen', bdis_of(trace, dev))} SELECT reason, {buckets('ns')}, "
-        # As whole numbers, whose sum knows no order; an interval of over 104 days counts as so.
+        # Integers: their sum does not depend on the order. Longer intervals count as 104 days.
         " sum(least(ns, 1::BIGINT << 53)::HUGEINT * least(ns, 1::BIGINT << 53)) / 1e18 AS squares"
         " FROM gaps WHERE ns IS NOT NULL GROUP BY ALL"
     )
@@ -108,7 +108,7 @@ def _intervals(parts: pd.DataFrame) -> pd.DataFrame:
     times = spread(parts, ["reason"], (0.5, 0.9, 0.99))
     count, mean = times["values"], times["mean"] / 1e9
     beyond = parts.groupby("reason", dropna=False)["squares"].sum() - count * mean**2
-    # Of values that are all alike, rounding may leave less than nothing.
+    # If all values are equal, rounding can make the difference negative.
     variance = beyond.clip(lower=0) / (count - 1).where(count > 1)
     found = pd.DataFrame({"intervals": count, "mean_s": mean, "std_s": np.sqrt(variance)})
     for column in ("min", "p50", "p90", "p99", "max"):
@@ -127,20 +127,21 @@ INTERVALS = Mergeable(("reason", "bucket"), _intervals_of, _intervals)
 def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Returns times between write-back starts on one device (Park & Bahn 2023, Figure 3).
 
-    `dev` is the only device that counts, of a partition its disk; None: all, each by itself.
+    `dev` is the only device that counts (for a partition, its disk); None: every device, each by
+    itself.
 
-    Columns: reason ("all": whatever the reason), intervals, mean_s, std_s, min_s, p50_s, p90_s,
-    p99_s, max_s. The standard deviation is the sample's; null for fewer than two intervals.
-    Quantiles as `histogram.spread`.
+    Columns: reason ("all": any reason), intervals, mean_s, std_s, min_s, p50_s, p90_s,
+    p99_s, max_s. std_s is the sample standard deviation; null for fewer than two intervals.
+    Quantiles are those of `histogram.spread`.
     """
     return _intervals(_intervals_of(trace, dev))
 
 
 def writeback_interval_quantiles(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """How the times between successive write-back starts are spread, whatever their reason.
+    """Returns quantiles of the times between successive write-back starts of any reason.
 
-    `dev` as for `writeback_intervals`. Columns: share (0 to 1 in steps of a fiftieth), interval_s
-    (the quantile at that share). Empty where there are fewer than two starts.
+    `dev` as for `writeback_intervals`. Columns: share (0 to 1 in steps of 1/50), interval_s
+    (the quantile at that share). Empty if there are fewer than two starts.
     """
     parts = _intervals_of(trace, dev)
     times = spread(parts[parts["reason"] == "all"], ["reason"], _INTERVAL_SHARES)

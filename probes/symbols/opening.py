@@ -81,7 +81,7 @@ class Opener:
         failure, *fields = _ANSWER.unpack(answer)
         name = shown(os.path.join(path, below) if below else path)  # noqa: PTH118 names are bytes
         if failure == _NOT_REGULAR:
-            raise UnreadableSymbols(f"{name} is no regular file")
+            raise UnreadableSymbols(f"{name} is not a regular file")
         if failure in (errno.ENOENT, errno.ENOTDIR):
             return None
         if failure:
@@ -127,7 +127,7 @@ class Opener:
 
 
 def _open(path: bytes, follow: bool) -> int:
-    """A descriptor to read from; of what is no regular file, one of its place alone."""
+    """A descriptor to read from; of what is not a regular file, one of its place alone."""
     flags = os.O_PATH | os.O_CLOEXEC
     return for_reading(os.open(path, flags if follow else flags | os.O_NOFOLLOW))
 

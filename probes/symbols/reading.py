@@ -60,7 +60,7 @@ def open_regular(source: PathOrFd) -> tuple[int, os.stat_result]:
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise UnreadableSymbols(f"{shown(source)} is no regular file")
+            raise UnreadableSymbols(f"{shown(source)} is not a regular file")
     except BaseException:
         os.close(fd)
         raise
@@ -70,7 +70,7 @@ def open_regular(source: PathOrFd) -> tuple[int, os.stat_result]:
 def for_reading(place: int) -> int:
     """The regular file at a place (a descriptor of O_PATH, which is taken), open to be read.
 
-    What is no regular file stays the place that it is. Raises OSError.
+    What is not a regular file stays the place that it is. Raises OSError.
     """
     try:
         if not stat.S_ISREG(os.fstat(place).st_mode):

@@ -354,7 +354,7 @@ def test_a_report_has_the_power_modes_of_the_runs(tmp_path, tracer):
     assert told["jobs"][0]["mape"] == pytest.approx(0, abs=1e-6)
     text = tracer("study", "report", tmp_path).out
     assert "Power modes of lenet" in text and "not a frequency" in " ".join(text.split())
-    assert "no energy, and so no front: none" in " ".join(text.split())
+    assert "no energy and no Pareto front: none" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 
 

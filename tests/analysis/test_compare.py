@@ -388,7 +388,7 @@ def test_the_verb_prints_what_changed_and_what_is_noise(tracer, repeats):
     ("arguments", "said"),
     [
         ((), "needs two traces"),
-        (("--group", "x"), "'x' is no group"),
+        (("--group", "x"), "'x' is not a group"),
         (("--group", "x=a", "--group", "x=b"), "given twice"),
         (("t", "--group", "x=a"), "with --group and without"),
     ],

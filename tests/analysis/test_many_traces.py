@@ -92,7 +92,7 @@ def test_the_text_of_many_is_80_columns_wide_and_says_what_was_lost(tracer, tmp_
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.startswith("6 traces\n")
     assert "Events were lost in 1 of them" in shown
-    assert "Samples of each trace are in --json." in shown
+    assert "--json has the samples of each trace." in shown
     assert re.search(r"^ trace +stage +phase", shown, re.MULTILINE)
 
 
@@ -189,7 +189,7 @@ def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, work
         (("runs", "--scheduler", "local:-1"), 2, "'local:-1' is not a scheduler"),
         (("runs", "--scheduler", "http://127.0.0.1:1"), 2, "is not a scheduler"),
         (("runs/a.trace", "--scheduler", "nonsense"), 2, "'nonsense' is not a scheduler"),
-        (("runs", "--html", "x.html"), 2, "the page of one trace"),
+        (("runs", "--html", "x.html"), 2, "a page of one trace"),
         (("runs/a.trace", "--html", "x.html", "--scheduler", "local:1"), 2, "of one trace"),
         (("runs", "--baseload", "runs"), 2, "runs holds 3 traces"),
         (("runs", "--by", "nonsense"), 2, "cannot be grouped by 'nonsense'"),

@@ -132,7 +132,7 @@ def test_what_does_not_add_up_has_the_trace_in_its_first_column(
 
 def test_a_table_that_not_all_have_says_of_which_it_is(here: Together) -> None:
     assert here.of["syscalls"] == ["empty.trace", "lossy.trace", "lenet.trace"]
-    said = "the table syscalls is of empty.trace, lossy.trace, lenet.trace alone"
+    said = "the table syscalls covers only empty.trace, lossy.trace, lenet.trace"
     assert said in here.notes
     assert "loss" not in here.of
     assert SAME in here.notes
@@ -141,7 +141,7 @@ def test_a_table_that_not_all_have_says_of_which_it_is(here: Together) -> None:
 def test_a_recording_that_is_there_twice_is_said_to_count_twice() -> None:
     (one,) = map_traces(gather, find([str(FIXTURE)]))
     found = together([("a", one), ("b", one)])
-    assert "a, b are one and the same recording, which counts so often" in found.notes
+    assert "a, b are the same recording, which is counted 2 times" in found.notes
     assert not any("one and the same" in note for note in together([("a", one)]).notes)
 
 

@@ -99,7 +99,7 @@ class TestReaders:
     def test_a_directory_that_is_no_trace(self, tracer, reader, tmp_path):
         (tmp_path / "empty").mkdir()
         said = one_line(run_reader(tracer, reader, "empty", status=6).err)
-        assert "is not a trace" in said or "is no trace" in said
+        assert "is not a trace" in said
         assert list((tmp_path / "empty").iterdir()) == []
 
     def test_a_newer_schema(self, tracer, reader, tmp_path):
@@ -386,7 +386,7 @@ class TestImport:
             ("ts_ns,dev,page,pages,op\n1,8:0,9223372036854775808,1,W\n", "not in range"),
             ("ts_ns,dev,page,pages,op\n1,8:0,9223372036854775807,1,W\n", "beyond any disk"),
             ("ts_ns,dev,page,pages,op\n1,8:0,1e400,1,W\n", "not a CSV"),
-            ("ts_ns,dev,page,pages,op\nNaN,8:0,1,1,W\n", "not a"),
+            ("ts_ns,dev,page,pages,op\nNaN,8:0,1,1,W\n", "ts_ns is empty"),
         ],
     )
     def test_a_csv_that_makes_no_sense(self, tracer, tmp_path, text, said):

@@ -419,7 +419,7 @@ def test_a_stream_that_is_no_file_is_refused(tmp_path, kind):
     raw = tmp_path / "t/raw/ftrace-target-cpu0.raw"
     raw.unlink()
     os.mkfifo(raw) if kind == "fifo" else raw.mkdir()
-    with pytest.raises(BadTrace, match="no regular file"):
+    with pytest.raises(BadTrace, match="not a regular file"):
         Trace(tmp_path / "t")
 
 

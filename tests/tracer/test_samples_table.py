@@ -91,5 +91,5 @@ def test_a_hostile_file_is_refused_with_what_is_wrong(table, line, what):
 def test_a_link_in_place_of_the_file_is_refused(tmp_path):
     (tmp_path / "other").write_text("")
     (tmp_path / FILE).symlink_to("other")
-    with pytest.raises(BadTrace, match="no regular file"):
+    with pytest.raises(BadTrace, match="not a regular file"):
         decode(tmp_path, MANIFEST, tmp_path)

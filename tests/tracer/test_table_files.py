@@ -135,7 +135,7 @@ def test_what_is_no_file_is_refused_at_once(trace, make, monkeypatch):
     path = trace / "events/phases.parquet"
     path.unlink()
     make(path)
-    assert "no regular file" in refused(trace)
+    assert "not a regular file" in refused(trace)
 
 
 def test_a_link_to_another_folder_of_tables(trace, tmp_path):

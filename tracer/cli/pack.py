@@ -15,14 +15,17 @@ def pack(
     trace: TracePath,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="File to make; default T.tar.zst."),
+        typer.Option("-o", "--output", metavar="FILE", help="File to write; default: T.tar.zst."),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Include the raw streams, to decode them again later.")
+        bool,
+        typer.Option(
+            "--raw", help="Include the raw streams, so that they can be decoded again later."
+        ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Pack a trace into one compressed file, to send.
+    """Pack a trace into one compressed file that can be sent.
 
     The file holds the tables and the manifest, each with a checksum. info, report and other
     verbs read a pack directly; tracer unpack turns it into a trace directory.
@@ -43,16 +46,18 @@ def pack(
 
 
 def unpack(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A pack.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Pack to unpack.", show_default=False)
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="DIR.trace", help="Trace to make; default: FILE's name."
+            "-o", "--output", metavar="DIR.trace", help="Trace to write; default: named after FILE."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the trace.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing trace.")] = False,
 ) -> None:
-    """Make a trace directory from a pack, after checking that the pack is undamaged.
+    """Check a pack for damage and unpack it into a trace directory.
 
     [bold]Example[/bold]
 

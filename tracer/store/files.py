@@ -206,7 +206,7 @@ def open_regular(path: Path | str, dir_fd: int | None = None, follow: bool = Fal
     try:
         # Check before opening: opening a device may have an effect.
         if not stat.S_ISREG(os.fstat(found).st_mode):
-            raise ValueError("no regular file")
+            raise ValueError("not a regular file")
         return os.fdopen(os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC), "rb")
     finally:
         os.close(found)

@@ -191,7 +191,7 @@ def _opened(path: Path) -> BinaryIO:
             f"this user may not read {path}", "run as its owner, or as root"
         ) from None
     except ValueError:
-        raise BadTrace(f"{path} is no regular file", "give a pack") from None
+        raise BadTrace(f"{path} is not a regular file", "give a pack") from None
     except OSError as error:
         raise BadTrace(f"{path} cannot be read: {error.strerror}", "give a pack") from None
 

@@ -49,7 +49,7 @@ def check_space(folder: Path, needed: int) -> None:
 def open_regular(path: Path) -> int:
     """Opens a file to read and returns its descriptor.
 
-    Raises JobError if it is no regular file, and OSError if the system refuses.
+    Raises JobError if it is not a regular file, and OSError if the system refuses.
     """
     # Without O_NONBLOCK, opening a named pipe would block the job.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -298,7 +298,7 @@ def _opened(path: Path) -> BinaryIO:
         ) from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise BadTrace(f"{path} is no regular file", "record again")
+        raise BadTrace(f"{path} is not a regular file", "record again")
     return os.fdopen(fd, "rb")
 
 

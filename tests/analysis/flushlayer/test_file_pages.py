@@ -1,4 +1,4 @@
-"""Pages told apart by file: through extents as they were told, and the map at the end."""
+"""Pages identified by file: through extents as they were told, and the map at the end."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_sweep_on_workers_and_of_two_traces_is_the_same(tracer, tmp_path, work
     ("arguments", "said"),
     [
         (("--config", "none.toml"), "cannot read none.toml"),
-        ((FIXTURE,), "one trace is simulated at a time"),
+        ((FIXTURE,), "only one trace can be simulated without --config"),
         (("--identity", "name"), "no identity 'name'"),
         (("--model", "curve", "--wanted", "1.5"), "improvement of 1.5"),
         (("--destage", "never"), "no destage policy 'never'"),

@@ -160,7 +160,7 @@ def test_a_trace_in_which_only_others_wrote_says_so(tmp_path, tracer):
     tables = {**TABLES, "block": [TABLES["block"][1]]}
     make_trace(tmp_path / "t", tables, targets=[TARGET]).close()
     text = tracer("simulate", tmp_path / "t").out
-    assert "No page write-backs of the targets" in text
+    assert "no page write-backs of the targets" in text
     assert "100 of 100 (100.0%)" in text
 
 
@@ -176,7 +176,7 @@ def test_sweeps_of_several_traces_take_the_targets_pages(trace, tmp_path, tracer
         assert {row["requests"] for row in rows} == {requests}
         share = 0 if requests == 226 else 172 / 226
         assert {row["left_out_share"] for row in rows} == {share}
-    assert "left out of all that were written: 76.1%" in tracer(*asked).out
+    assert "Share of all written pages that is left out: 76.1%" in tracer(*asked).out
 
 
 def test_report_has_the_targets_pages_beside_the_machines(trace):

@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_named_once(cache, tmp_path, offset):
         assert cache.resolve(tmp_path / "pipe", offset) is None
         assert cache.resolve(tmp_path / "missing", offset) is None
     assert len(cache.problems) == 2
-    assert "no regular file" in cache.problems[0]
+    assert "not a regular file" in cache.problems[0]
     assert "missing" in cache.problems[1]
     assert not cache.left_out
 

@@ -119,7 +119,7 @@ def test_a_debug_file_that_is_a_pipe_is_not_opened(split, tmp_path):
     os.mkfifo(place)
     found, problems = names(program, functions, tmp_path / "root")
     assert "main" not in found
-    assert problems == [f"{place} is no regular file"]
+    assert problems == [f"{place} is not a regular file"]
 
 
 def test_a_debug_file_that_is_no_elf_file_is_named(split, tmp_path):

@@ -382,7 +382,7 @@ def test_more_sections_than_anyone_has_are_a_problem(tmp_path):
 def test_a_pipe_by_descriptor_is_refused():
     reader, writer = os.pipe()
     try:
-        with pytest.raises(UnreadableSymbols, match="no regular file"):
+        with pytest.raises(UnreadableSymbols, match="not a regular file"):
             open_elf(reader)
     finally:
         os.close(reader)

@@ -118,7 +118,7 @@ def test_what_is_no_file_is_refused(cache, tmp_path, kind):
     else:
         path.mkdir()
     assert in_file(cache, path) is None
-    assert "no regular file" in cache.problems[0]
+    assert "not a regular file" in cache.problems[0]
 
 
 @pytest.mark.parametrize("lines", [True, False])

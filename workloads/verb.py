@@ -40,36 +40,57 @@ def run(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="Model name; `list` shows them.", metavar="MODEL")],
     mode: Annotated[
-        Mode, typer.Option(help="Train and then infer, only infer, or serve requests.")
+        Mode,
+        typer.Option(
+            metavar="NAME",
+            help="train: train and then infer; infer: only infer; serve: answer requests.",
+        ),
     ] = Mode.TRAIN,
     rate: Annotated[
-        float | None, typer.Option(help="With --mode serve: requests per second to each server.")
+        float | None,
+        typer.Option(metavar="F", help="With --mode serve: requests per second to each server."),
     ] = None,
     requests: Annotated[
-        int | None, typer.Option(help="With --mode serve: requests to send; or give --seconds.")
+        int | None,
+        typer.Option(metavar="N", help="With --mode serve: requests to send; or give --seconds."),
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(help="With --mode serve: seconds to send for; or give --requests."),
+        typer.Option(
+            metavar="S", help="With --mode serve: seconds to send for; or give --requests."
+        ),
     ] = None,
     containers: Annotated[
-        int, typer.Option(min=0, max=64, help="Number of containers at once; 0: run on the host.")
+        int,
+        typer.Option(
+            min=0, max=64, metavar="N", help="Number of containers at once; 0: run on the host."
+        ),
     ] = 0,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder for the job's files. Default: runs/<model>."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="Folder for the job's files. Default: runs/<model>.",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of the data set. Default: a folder beside --output."),
+        typer.Option(
+            metavar="DIR", help="Folder of the data set. Default: a folder beside --output."
+        ),
     ] = None,
     record: Annotated[
         Path | None, typer.Option(metavar="T.trace", help="Record the run to T.trace (as root).")
     ] = None,
     image: Annotated[
-        str | None, typer.Option(help="Container image. Default: one made from this Python.")
+        str | None,
+        typer.Option(metavar="IMAGE", help="Container image. Default: one made from this Python."),
     ] = None,
-    cpus: Annotated[float | None, typer.Option(help="CPUs that a container may use.")] = None,
+    cpus: Annotated[
+        float | None, typer.Option(metavar="F", help="CPUs that a container may use.")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Memory of a container, such as 2g.")
     ] = None,

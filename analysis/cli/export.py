@@ -7,10 +7,17 @@ from typing import Annotated
 
 import typer
 
-from tracer.cli.main import say
+from tracer.cli.main import one_of, say, verb
 from tracer.cli.opening import TracePath, open_trace
 
 
+def _lists() -> dict[str, str]:
+    from analysis.exchange.exporting import FORMATS
+
+    return {"formats": one_of(FORMATS)}
+
+
+@verb(lists=_lists)
 def export(
     trace: TracePath,
     output: Annotated[
@@ -20,7 +27,7 @@ def export(
         ),
     ],
     format: Annotated[
-        str, typer.Option("--format", help="perfetto, chrome, csv or parquet.")
+        str, typer.Option("--format", metavar="NAME", help="{formats}.")
     ] = "perfetto",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
     start: Annotated[

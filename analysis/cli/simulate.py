@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from analysis.cli.many import Locations, Scheduler, opened_here
+from tracer.cli.main import one_of, verb
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
@@ -35,50 +36,105 @@ _MODELS = (
 )
 
 
+_MODEL, _LAYER, _TAKEN, _OUTPUT = "Model", "Flush layer and disk", "Write-backs", "Output"
+"""The groups of options on the help page."""
+_OF_A_SWEEP = (
+    *("model", "capacity", "capacity_pages", "capacity_share", "wanted", "policy", "buffer"),
+    *("identity", "medium", "disk", "devices", "destage", "partitioned"),
+)
+"""Parameters that a file for --config replaces."""
+
+
+def _lists() -> dict[str, str]:
+    from analysis.flushlayer import devices
+    from analysis.flushlayer.policies.catalogue import POLICIES
+    from analysis.flushlayer.policies.operations import BUFFERS
+    from analysis.flushlayer.timed import destage
+    from analysis.flushlayer.trace.accesses import Identity
+
+    return {
+        "policies": one_of(POLICIES),
+        "buffers": one_of(BUFFERS),
+        "identities": one_of(Identity),
+        "media": one_of(devices.names("nvm")),
+        "disks": one_of(devices.names("disk")),
+        "destage": one_of(destage.names()),
+    }
+
+
+@verb(lists=_lists)
 def simulate(
+    context: typer.Context,
     traces: Locations,
-    model: Annotated[str, typer.Option(help=_MODELS)] = "paper",
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help=_MODELS, rich_help_panel=_MODEL)
+    ] = "paper",
     capacity: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="Size of the layer, e.g. 64M.")
+        str | None,
+        typer.Option(metavar="BYTES", help="Size of the layer, e.g. 64M.", rich_help_panel=_LAYER),
     ] = None,
     capacity_pages: Annotated[
-        int | None, typer.Option(metavar="N", help="Size of the layer in pages.")
+        int | None,
+        typer.Option(metavar="N", help="Size of the layer in pages.", rich_help_panel=_LAYER),
     ] = None,
     capacity_share: Annotated[
         float | None,
         typer.Option(
-            metavar="F", help="Size of the layer as a share of the distinct pages written."
+            metavar="F",
+            help="Size of the layer as a share of the distinct pages written.",
+            rich_help_panel=_LAYER,
         ),
     ] = None,
     wanted: Annotated[
         float | None,
         typer.Option(
-            metavar="F", help="curve: also find the capacity that this improvement needs."
+            metavar="F",
+            help="curve: also find the capacity that this improvement needs.",
+            rich_help_panel=_MODEL,
         ),
     ] = None,
     policy: Annotated[
         str,
         typer.Option(
-            help="Replacement policy: fifo, lru, clock, lfu, slru, 2q, arc, sieve, s3-fifo or min."
+            metavar="NAME", help="Replacement policy: {policies}.", rich_help_panel=_LAYER
         ),
     ] = "lru",
     buffer: Annotated[
         str,
-        typer.Option(help="Requests that the layer takes: write-only, read-write or sync-only."),
+        typer.Option(
+            metavar="NAME",
+            help="Requests that the layer takes: {buffers}.",
+            rich_help_panel=_LAYER,
+        ),
     ] = "write-only",
-    identity: Annotated[str, typer.Option(help="Identify pages by block or by file.")] = "block",
+    identity: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Identify pages by {identities}.", rich_help_panel=_MODEL
+        ),
+    ] = "block",
     medium: Annotated[
-        str, typer.Option(help="Device of the layer (see docs/what-if.md).")
+        str,
+        typer.Option(metavar="NAME", help="Device of the layer: {media}.", rich_help_panel=_LAYER),
     ] = "pcm-paper",
-    disk: Annotated[str, typer.Option(help="Device behind the layer.")] = "hdd-paper",
+    disk: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Device behind the layer: {disks}.", rich_help_panel=_LAYER
+        ),
+    ] = "hdd-paper",
     devices: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Catalogue of your own devices (TOML).")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Catalogue of your own devices (TOML; see docs/what-if.md).",
+            rich_help_panel=_LAYER,
+        ),
     ] = None,
     destage: Annotated[
         str,
         typer.Option(
-            help="timed: destage policy: lazy, eager, watermark, idle, age, phase or"
-            " dm-writecache-pmem, -ssd."
+            metavar="NAME", help="timed: destage policy: {destage}.", rich_help_panel=_LAYER
         ),
     ] = "lazy",
     partitioned: Annotated[
@@ -86,6 +142,7 @@ def simulate(
         typer.Option(
             "--partitioned",
             help="timed: divide the layer equally among tenants, with one part for other writes.",
+            rich_help_panel=_LAYER,
         ),
     ] = False,
     dev: Annotated[
@@ -93,24 +150,38 @@ def simulate(
         typer.Option(
             metavar="MAJOR:MINOR",
             help="Simulate only write-backs to this disk, partition or file system.",
+            rich_help_panel=_TAKEN,
         ),
     ] = None,
     all_writers: Annotated[
         bool,
         typer.Option(
-            "--all-writers", help="Take the pages of all processes, not only the targets'."
+            "--all-writers",
+            help="Take the pages of all processes, not only the targets'.",
+            rich_help_panel=_TAKEN,
         ),
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Simulate every combination that a TOML file lists."),
+        typer.Option(
+            metavar="FILE",
+            help="Simulate every combination that a TOML file lists.",
+            rich_help_panel=_MODEL,
+        ),
     ] = None,
     scheduler: Scheduler = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write a page that opens offline; -: stdout.",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace FILE if it exists.", rich_help_panel=_OUTPUT)
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Simulate a non-volatile flush layer with the recorded write-backs.
@@ -120,8 +191,8 @@ def simulate(
     --all-writers, and in traces without targets, all pages count.
 
     --config lists capacities, media, disks, policies and more, for one or
-    several traces: docs/what-if.md has an example. The options that describe the
-    model and the layer are then ignored.
+    several traces: docs/what-if.md has an example. The file also sets the model
+    and the layer; their options are then refused.
 
     [bold]Examples[/bold]
 
@@ -145,6 +216,7 @@ def simulate(
         check_output(html, force, json)
     sources = find(traces)
     if config is not None:
+        _refuse_set_by_file(context)
         _sweep(sources, config, dev, all_writers, scheduler, html, json)
         return
     if len(sources) > 1 or scheduler is not None:
@@ -179,6 +251,17 @@ def simulate(
         typer.echo(dump(facts))
     elif html is None:
         print_answer(sources[0].location, facts)
+
+
+def _refuse_set_by_file(context: typer.Context) -> None:
+    """Raises UsageError if the command line has an option that a file for --config replaces."""
+    from probes.errors import UsageError
+
+    for name in _OF_A_SWEEP:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"--config sets what {option} sets, too", f"leave out {option}")
 
 
 def _sweep(

@@ -14,6 +14,13 @@ from probes.kernel import has_capability, tracefs
 FTRACE, EBPF, PERF = "ftrace", "ebpf", "perf"
 BACKENDS = (FTRACE, EBPF, PERF)
 AUTO = "auto"
+ABOUT = {
+    AUTO: "the first of these that this machine allows",
+    FTRACE: "the cheapest",
+    EBPF: "filters in the kernel",
+    PERF: "needs the fewest rights",
+}
+"""The names that a user can choose, each with the reason to choose it."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,8 @@ def choose(wanted: str) -> Choice:
     Raises UsageError for an unknown name. Raises PermissionMissing or FeatureMissing if the
     requested backend cannot be used, or, with `auto`, if none can.
     """
-    if wanted not in (AUTO, *BACKENDS):
-        raise UsageError(
-            f"there is no backend {wanted!r}", f"choose from {', '.join((AUTO, *BACKENDS))}"
-        )
+    if wanted not in ABOUT:
+        raise UsageError(f"there is no backend {wanted!r}", f"choose from {', '.join(ABOUT)}")
     if wanted != AUTO:
         _CHECKS[wanted]()
         return Choice(wanted, "asked for")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from analysis.flushlayer import devices
+from analysis.flushlayer.policies.catalogue import POLICIES
+from analysis.flushlayer.timed import destage
 from probes.catalogue import PROBES
 from probes.sampler.catalogue import COUNTERS, SERIES
 from tests.conftest import ROOT, tracer_command
@@ -72,6 +76,19 @@ def test_every_verb_has_help_within_80_columns(tracer, verb):
     ran = tracer(verb, "--help", env={**os.environ, "COLUMNS": "80", "TERM": "dumb"})
     assert "Usage: " in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
+    assert "<bool>" not in ran.out
+    assert not re.search(r"\{[a-z]", ran.out)
+
+
+def test_help_names_every_policy_and_every_device(tracer):
+    shown = tracer("simulate", "--help", env={**os.environ, "COLUMNS": "200", "TERM": "dumb"}).out
+    for name in (*POLICIES, *devices.names("nvm"), *devices.names("disk"), *destage.names()):
+        assert name in shown
+
+
+def test_options_that_a_sweep_s_file_sets_are_refused(tracer):
+    ran = tracer("simulate", "x.trace", "--config", "x.toml", "--disk", "hdd-7200", status=2)
+    assert ran.err == "tracer: --config sets what --disk sets, too; leave out --disk\n"
 
 
 def test_the_list_names_every_probe_and_every_series(tracer):
@@ -343,7 +360,7 @@ class TestCalibrate:
     @pytest.mark.parametrize(
         ("target", "arguments", "said"),
         [
-            ("new", ("--kind", "tape"), "no kind 'tape' of device"),
+            ("new", ("--kind", "tape"), "there is no device kind 'tape'"),
             ("new", ("--kind", "ssd", "--size", "lots"), "not a size"),
             ("new", ("--kind", "ssd", "--seconds", "nan"), "nan s cannot be"),
             ("new", ("--kind", "ssd", "-o", "full"), "full exists"),

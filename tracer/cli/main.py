@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,9 +37,21 @@ def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
 class _Verb(TyperCommand):
     """A verb."""
 
+    lists: Callable[[], dict[str, str]] | None = None
+    """Makes the lists of names that help texts have in braces. Its modules take time to import."""
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns its options and arguments."""
         return _without_types_of_flags(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes the help page, with the lists in it."""
+        if self.lists is not None:
+            lists = self.lists()
+            for parameter in super().get_params(ctx):
+                if help := getattr(parameter, "help", None):
+                    cast(Any, parameter).help = help.format(**lists)
+        super().format_help(ctx, formatter)
 
 
 class _Group(TyperGroup):
@@ -87,22 +99,31 @@ def load(name: str) -> Any:
             if nested.startswith(f"{name}."):  # another package adds this verb to the group
                 called = nested.partition(".")[2]
                 function.command(called, context_settings=_SETTINGS)(entry.load())
-        for command in function.registered_commands:
-            command.cls = _Verb
+        for registered in function.registered_commands:
+            registered.cls = _Verb
         return cast(Any, get_command(group)).commands[name]
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     options = getattr(function, "verb_options", {})
     settings = {**_SETTINGS, **options.get("context_settings", {})}
     epilog = options["epilog"]() if "epilog" in options else None
     app.command(name, cls=_Verb, context_settings=settings, epilog=epilog)(function)
-    return get_command(app)
+    command: Any = get_command(app)
+    command.lists = options.get("lists")
+    return command
 
 
 def verb(
-    context_settings: dict[str, Any] | None = None, epilog: Callable[[], str] | None = None
+    context_settings: dict[str, Any] | None = None,
+    epilog: Callable[[], str] | None = None,
+    lists: Callable[[], dict[str, str]] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a verb its own context settings, or a text for the end of its help page."""
+    """Gives a verb its own context settings, or texts for its help page.
+
+    `epilog` makes the end of the page, `lists` the texts for {NAMES} in the help of its options.
+    """
     options: dict[str, Any] = {}
+    if lists:
+        options["lists"] = lists
     if context_settings:
         options["context_settings"] = context_settings
     if epilog:
@@ -201,6 +222,12 @@ def _complain(code: int, text: str) -> None:
     """Prints one line on stderr, safe for any bytes in names, and exits with a code."""
     say(f"tracer: {text.replace(chr(10), ' ')}")
     sys.exit(code)
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Returns "a, b or c" for a help text."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def say(text: str) -> None:

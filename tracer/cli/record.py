@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracer.cli.main import say, verb
+from tracer.cli.main import one_of, say, verb
 
 if TYPE_CHECKING:
     from tracer.session.options import Outcome
@@ -20,7 +20,13 @@ _TARGETS, _WHAT, _LIMITS, _OUTPUT = "Targets", "What to record", "How to record"
 """The groups of options on the help page."""
 
 
-@verb(context_settings={"allow_interspersed_args": False})
+def _lists() -> dict[str, str]:
+    from probes.backends.choice import ABOUT
+
+    return {"backends": one_of(f"{name} ({about})" for name, about in ABOUT.items())}
+
+
+@verb(context_settings={"allow_interspersed_args": False}, lists=_lists)
 def record(
     command: Annotated[
         list[str] | None,
@@ -85,8 +91,7 @@ def record(
         typer.Option(
             "--backend",
             metavar="NAME",
-            help="Capture backend: auto, ftrace (cheapest), ebpf (filters in the kernel) or perf "
-            "(needs the fewest rights).",
+            help="Capture backend: {backends}.",
             rich_help_panel=_LIMITS,
         ),
     ] = "auto",

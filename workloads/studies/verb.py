@@ -34,17 +34,22 @@ def run(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder of the study. Default: STUDY.study."),
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Folder of the study. Default: STUDY.study."
+        ),
     ] = None,
     scale: Annotated[
         float | None,
-        typer.Option(help="Share of the papers' samples and epochs. Default: the study's."),
+        typer.Option(
+            metavar="F", help="Share of the papers' samples and epochs. Default: the study's."
+        ),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Repeats of each run. Default: the study's.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Repeats of each run. Default: the study's."),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of data, weights and the order of runs.")
+        int, typer.Option(min=0, metavar="N", help="Seed of data, weights and the order of runs.")
     ] = 0,
     scratch: Annotated[
         str, typer.Option(metavar="SIZE", help="Maximum size of the study's own file system.")

@@ -13,7 +13,18 @@ from analysis.flushlayer.devices.device import (
     find,
     load,
     missing,
+    names,
     page_ns,
 )
 
-__all__ = ["PAGE", "Device", "Parameter", "catalogue", "find", "load", "missing", "page_ns"]
+__all__ = [
+    "PAGE",
+    "Device",
+    "Parameter",
+    "catalogue",
+    "find",
+    "load",
+    "missing",
+    "names",
+    "page_ns",
+]

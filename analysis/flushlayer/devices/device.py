@@ -177,12 +177,15 @@ def find(name: str, kind: str, extra: Path | None = None) -> Device:
 
     Raises UsageError, with the known names, if the role has no such device.
     """
-    devices = catalogue(extra)
-    device = devices.get(name)
+    device = catalogue(extra).get(name)
     if device is None or device.kind not in ROLES[kind]:
-        known = ", ".join(d.name for d in devices.values() if d.kind in ROLES[kind])
-        raise UsageError(f"there is no {kind} {name!r}", f"known: {known}")
+        raise UsageError(f"there is no {kind} {name!r}", f"known: {', '.join(names(kind, extra))}")
     return device
+
+
+def names(kind: str, extra: Path | None = None) -> list[str]:
+    """Returns the names of the devices for the role "disk", "nvm" or "destage"."""
+    return [device.name for device in catalogue(extra).values() if device.kind in ROLES[kind]]
 
 
 def load(path: Path) -> dict[str, Device]:

@@ -138,14 +138,17 @@ def policy_called(name: str) -> Destage:
 
     Raises UsageError, with the known names, if there is no such policy.
     """
-    presets = [d.name for d in devices.catalogue().values() if d.kind == "destage"]
     for when in DOCS:
         if name == when:
             return Destage(when)
-    if name in presets:
+    if name in names():
         return preset(devices.find(name, "destage"))
-    known = ", ".join([*DOCS, *presets])
-    raise UsageError(f"there is no destage policy {name!r}", f"known: {known}")
+    raise UsageError(f"there is no destage policy {name!r}", f"known: {', '.join(names())}")
+
+
+def names() -> list[str]:
+    """Returns the names of all policies: those of DOCS, and the presets of the catalogue."""
+    return [*DOCS, *devices.names("destage")]
 
 
 def preset(device: Device) -> Destage:

@@ -18,7 +18,10 @@ def calibrate(
     ],
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the catalogue entry.")],
     kind: Annotated[
-        str, typer.Option(help="disk or ssd (behind the flush layer), or nvm (its medium).")
+        str,
+        typer.Option(
+            metavar="NAME", help="disk or ssd (behind the flush layer), or nvm (its medium)."
+        ),
     ],
     output: Annotated[
         Path | None,

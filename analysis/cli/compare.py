@@ -32,7 +32,7 @@ def compare(
     pair: Annotated[
         bool, typer.Option("--pair", help="Pair runs by their order in the groups.")
     ] = False,
-    top: Annotated[int, typer.Option(min=0, help="Number of changes to show.")] = 20,
+    top: Annotated[int, typer.Option(min=0, metavar="N", help="Number of changes to show.")] = 20,
     scheduler: Scheduler = None,
     html: Annotated[
         Path | None,

@@ -26,11 +26,13 @@ _ORDER = (
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
-def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
-    """Returns the parameters, of which those without a value show none on the help page."""
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """Returns the parameters. On the help page, flags and arguments show no type."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
+        elif parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None
     return parameters
 
 
@@ -42,7 +44,7 @@ class _Verb(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns its options and arguments."""
-        return _without_types_of_flags(super().get_params(ctx))
+        return _without_types(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help page, with the lists in it."""
@@ -59,7 +61,7 @@ class _Group(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns its options and arguments."""
-        return _without_types_of_flags(super().get_params(ctx))
+        return _without_types(super().get_params(ctx))
 
 
 class Verbs(_Group):

@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Let pytest-xdist run the tests of a room in turn, in one process."""
+    """Makes pytest-xdist run the tests of a room one after another, in one process."""
     return Rooms(config, log)
 
 

@@ -75,7 +75,7 @@ def _of_module(name: str) -> bool:
 
 
 def _mode(call: ast.Call, method: bool) -> bool:
-    """Whether the mode of a call of open, or of Path.open, lets it write."""
+    """Returns whether the mode of a call of open, or of Path.open, permits writing."""
     modes = [keyword.value for keyword in call.keywords if keyword.arg == "mode"]
     modes += call.args[:1] if method else call.args[1:2]
     texts = [mode.value for mode in modes if isinstance(mode, ast.Constant)]

@@ -1,4 +1,4 @@
-"""Who dirtied what was written: one process, or more than one, and what its name was."""
+"""The dirtiers of written pages: one process or several, and its name at that time."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def dirt(ts, pid, event="dirty_folio", ino=INO):
 
 
 def page(ts, pid):
-    """As the kernel logs it: the folio, and at once its inode."""
+    """Returns events as the kernel logs them: the folio, then at once its inode."""
     return [dirt(ts, pid), dirt(ts + 1, pid, "mark_inode_dirty")]
 
 

@@ -1,4 +1,4 @@
-"""What a trace looks like in other tools: decoded by their formats, compared with its tables."""
+"""Exported traces, decoded by the other tools' formats and compared with the tables."""
 
 import csv
 import gzip
@@ -218,7 +218,7 @@ class Sink(io.RawIOBase):
 
 
 def slices(count, names, notes=("file",)):
-    """So many slices of 10 ns, one after another, with these names in turn."""
+    """Makes `count` slices of 10 ns, one after another, with these names in turn."""
     text = Texts(np.arange(count, dtype=np.int32) % len(names), names)
     return Marks(
         What.SLICES, "x", np.ones(count, np.int64), 100 * np.arange(count), text,

@@ -1,4 +1,4 @@
-"""What a layer of any capacity saves of a run: a thinned curve that keeps what is asked of it."""
+"""The curve of a run over all capacities: thinned, with the points that were asked for kept."""
 
 import shutil
 

@@ -43,7 +43,7 @@ def study(reported, tmp_path):
 
 
 def changed(path, change):
-    """Put what `change` makes of a file's JSON in the place of the file."""
+    """Replaces a file's JSON by the result of `change`."""
     told = json.loads(path.read_text())
     told = change(told) or told
     path.write_text(json.dumps(told))

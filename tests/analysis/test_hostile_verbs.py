@@ -1,4 +1,4 @@
-"""What users do with a trace, done with traces that mean harm: each verb, in every format."""
+"""Every verb, in every format, on hostile traces."""
 
 import csv
 import json
@@ -29,13 +29,13 @@ def traces(request, tmp_path_factory):
 
 
 def check_text(text):
-    """That a terminal is not spoken to."""
+    """Asserts that a text cannot control a terminal."""
     assert all(one.isprintable() for one in text.split("\n")), text
     assert not any(character in text for character in "\x1b\u202e")
 
 
 def check_page(text):
-    """That a page has no element or script but ours."""
+    """Asserts that a page has no element or script but ours."""
     body = text[: text.index("<script>/**")] if "<script>/**" in text else text
     assert not re.search(r"<(img|iframe|a [^>]*href=\"(?!#))", body)
     assert "<script>alert" not in body and "alert(1)</script" not in body

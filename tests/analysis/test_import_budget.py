@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def refused(tmp_path, data, format):
-    """What is said of a file, which must be refused within the budget."""
+    """Imports a file that must be refused within the budget; returns the error's text."""
     (tmp_path / "in").write_bytes(data)
     error = within_budget(import_file, tmp_path / "in", tmp_path / "out.trace", format)
     assert error is not None

@@ -54,7 +54,8 @@ BINARY = ("trace-cmd 6", "trace-cmd 7", "trace-cmd 7 zlib", "trace-cmd 7 zstd", 
 
 
 def places(data, count):
-    """Where to cut: anywhere in a short file, in the begin of a long one and here and there."""
+    """Returns places to cut: everywhere in a short file; in a long one, its begin and random
+    places."""
     if len(data) <= count:
         return range(len(data))
     return sorted({*range(count // 2), *random.Random(23).sample(range(len(data)), count // 2)})

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 FIXTURE = ROOT / "fixtures" / "lenet.trace"
 RUNS = ("1-0", "1-1", "4-0", "4-1", "host-0", "host-1")
-"""Of the study that `make_study` makes."""
+"""Runs of the study that `make_study` makes."""
 HOSTILE = "\x1b[31m[red]<script>alert(1)</script>"
 
 

@@ -11,7 +11,7 @@ small = st.integers(0, 6).map(float) | st.just(float("nan"))
 
 
 def beaten(points, one):
-    """Whether another point is no worse in either and better in one."""
+    """Returns whether another point is no worse in both figures and better in one."""
     return any(
         other[0] <= one[0] and other[1] <= one[1] and (other[0] < one[0] or other[1] < one[1])
         for other in points

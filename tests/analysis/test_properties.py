@@ -1,4 +1,4 @@
-"""What holds of every trace, tried on traces that are drawn at random."""
+"""Properties of all traces, tested on traces that are drawn at random."""
 
 import tempfile
 from contextlib import contextmanager

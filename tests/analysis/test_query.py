@@ -121,7 +121,7 @@ def contents(folder):
 
 
 HERE = "<here>"
-"""In a query: a path by which the file of the table syscalls may be written."""
+"""A placeholder in queries for a path by which the file of the table syscalls may be written."""
 
 
 @pytest.mark.parametrize(

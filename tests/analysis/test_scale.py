@@ -47,7 +47,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def calls(trace: Trace) -> pd.DataFrame:
-    """What the tests map."""
+    """Returns the number of calls by name; the tests map this function over traces."""
     return trace.sql("SELECT name, count(*) AS n, sum(dur_ns) AS ns FROM syscalls GROUP BY name")
 
 

@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    """What its report says."""
+    """Returns the JSON of a study's report."""
     return contents(folder)
 
 

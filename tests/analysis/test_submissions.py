@@ -1,4 +1,4 @@
-"""Where a write bio comes from, told by file systems: reason, inode and how sure that is."""
+"""The origin of write bios by file-system events: reason, inode and certainty."""
 
 import pytest
 

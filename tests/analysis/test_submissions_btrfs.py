@@ -1,4 +1,4 @@
-"""Where a write bio of btrfs comes from, whose workers submit what others decided on."""
+"""The origin of write bios of btrfs, whose workers submit the bios of other threads."""
 
 from tests.support.submissions import (
     BDI,

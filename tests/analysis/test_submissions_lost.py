@@ -1,4 +1,4 @@
-"""Where a write bio comes from, when events were lost."""
+"""The origin of write bios if events were lost."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def trace(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def html(trace):
-    """Its page."""
+    """Returns the text of the trace's page."""
     return trace_page(trace, all_tables(trace), ["a note"])
 
 
@@ -214,7 +214,7 @@ def test_the_page_goes_to_stdout_where_that_is_asked_for(tracer, trace):
 
 
 def little_room():
-    """Let this process write files of a MiB at most."""
+    """Lets this process write files of at most 1 MiB."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 

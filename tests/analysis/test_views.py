@@ -1,4 +1,4 @@
-"""What holds of every view: its columns are those that it declares, and it says what it needs."""
+"""Properties of all views: their columns are the declared ones, and they name missing tables."""
 
 import os
 import tempfile

@@ -15,7 +15,7 @@ from tests.support.traces import make_trace
 JOB, OTHER, KWORKER = 7, 8, 50
 DISK, FIRST, SECOND, LOOP = "8:0", "8:1", "8:2", "7:0"
 AT, FAR = 1000, 100_000
-"""Where the partitions begin, in sectors."""
+"""The sectors at which the partitions begin."""
 FSID, BDI = "35cbcaf9-a890-4565-b69e-e6ec26acd374", "btrfs-1"
 PROCESSES = [
     {"pid": JOB, "tid": JOB, "role": "target", "target": "job"},
@@ -131,7 +131,7 @@ def test_a_btrfs_on_partitions_is_found_by_its_members(tmp_path):
 
 
 def test_files_of_one_number_on_two_partitions_are_told_apart_but_for_their_dirtiers(tmp_path):
-    """Who dirties a page names the disk alone."""
+    """The event that names the dirtier names only the disk."""
     tables = {
         **FSYNC,
         "block": [bio(30), bio(130, FAR, OTHER)],
@@ -170,7 +170,8 @@ def test_the_flusher_s_model_notes_files_that_it_cannot_tell_apart(tmp_path, num
 
 
 def test_a_write_out_does_not_end_on_another_partition(tmp_path):
-    """Its own end is among lost events; the thread then writes a file of that number there."""
+    """The end of the write-out is among lost events; the thread then writes a file of the same
+    number on the other partition."""
     whole = {"offset": 0, "last": (1 << 63) - 1, "nr_to_write": (1 << 63) - 1, "sync_mode": 1}
     tables = {
         "block": [bio(130)],
@@ -203,7 +204,7 @@ def test_a_write_out_on_one_partition_cleans_no_file_on_the_other(tmp_path):
 
 
 def test_where_no_partition_begins_no_bracket_of_the_flusher_cleans_a_file(tmp_path):
-    """Both may have a file of the number; which one was written, nobody knows."""
+    """Each partition may have a file of this number, so the written file is not known."""
     inode = {"tid": KWORKER, "pid": KWORKER, "dev": DISK, "ino": 11, "state": 0}
     times = (100, 200)
     mark = {**dirtied(5, 11, OTHER), "event": "mark_inode_dirty", "flags": 4}

@@ -26,7 +26,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def page(made, kept):
-    """That page, open."""
+    """Opens the page of the comparison."""
     with kept(made) as opened:
         yield opened
 

@@ -25,7 +25,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def page(made, kept):
-    """That page, open."""
+    """Opens the page of the trace."""
     with kept(made[0]) as opened:
         yield opened
 

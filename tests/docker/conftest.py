@@ -139,7 +139,7 @@ def record(tmp_path):
 
 
 def calls(trace, name="getppid"):
-    """How many calls of this name the processes of each target (and role) have made."""
+    """Returns the number of calls of this name by the processes of each target and role."""
     query = (
         "SELECT p.target, p.role, count(*) FROM syscalls s LEFT JOIN processes p "
         "ON s.pid = p.pid AND s.tid = p.tid WHERE s.name = ? GROUP BY 1, 2 ORDER BY 1, 2"

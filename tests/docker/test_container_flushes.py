@@ -1,4 +1,4 @@
-"""Who dirtied the pages that the flusher writes: a process of the host, or which container."""
+"""The dirtiers of pages that the flusher writes: a process of the host, or of a container."""
 
 import time
 from pathlib import Path

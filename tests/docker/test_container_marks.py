@@ -107,7 +107,7 @@ def test_two_containers_with_the_same_pids_are_told_apart(start, shared, tell, r
 
 
 def test_an_untouched_script_in_a_container_marks_itself(start, shared, tell, record):
-    """As the README has it: a copy of tracer/phases and two variables."""
+    """Follows docs/phases.md: a copy of tracer/phases and two variables."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     shutil.copytree(Path(tracer.phases.__file__).parent, shared / "phases")
     (shared / "marks").mkdir()

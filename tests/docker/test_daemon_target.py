@@ -89,7 +89,7 @@ def test_shims_and_containerd_are_found(dockerd, start, tell):
 
 
 def test_a_daemon_that_systemd_listens_for(monkeypatch, shared):
-    """Its socket is systemd's, its containerd nobody's child."""
+    """The daemon's socket belongs to systemd; its containerd has another parent."""
     dockerd = Dockerd(by_systemd=True)
     try:
         monkeypatch.setenv("DOCKER_HOST", dockerd.host)

@@ -8,7 +8,7 @@ from workloads.studies.scratch import Scratch, drop_caches
 
 MIB = 1 << 20
 KEPT = 0.75
-"""Of the time that a limit takes on average: some is let through at once at first."""
+"""Smallest share of the time that a limit takes on average: at first, some bytes pass at once."""
 
 READ = """
 import time

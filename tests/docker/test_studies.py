@@ -115,7 +115,7 @@ def test_a_killed_study_goes_on_and_makes_every_run_with_its_trace(study, docker
 
 
 def times_of(folder, name):
-    """When the files of this name that runs have were written."""
+    """Returns the times at which the runs' files of this name were written."""
     return {path: path.stat().st_mtime_ns for path in folder.glob(f"s/runs/*/{name}")}
 
 

@@ -46,7 +46,8 @@ _KNOWN: dict[str, Target] = {}
 
 
 def target(seeds: Seeds, mutate: Mutate = mutated, tries: int = 150) -> Callable[[Run], Run]:
-    """Make a function a target: of its name, with dashes; its docstring says what it reads.
+    """Makes a target of a function. Its name becomes the target's, with dashes; its docstring names
+    the input.
 
     `seeds` gives inputs that can be read, `mutate` changes one of them by chance (`mutation.py`).
     `tries` is how many the tests run.

@@ -23,7 +23,7 @@ from tests.support.budget import CPU_SECONDS, WALL_SECONDS, ending, limit_memory
 from tests.support.warm import context
 
 SEEDS = -1
-"""In place of an input's number: the seeds, which come first, without limits: they compile.
+"""A number for the seeds, which run first and without limits, because they compile the loops.
 
 The last of them has this number, those before it have smaller ones."""
 

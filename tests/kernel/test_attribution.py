@@ -1,4 +1,4 @@
-"""Whose the pages on a file system are, whatever device it is on: disk, partition, or a loop."""
+"""The owners of pages on a file system on any device: disk, partition, or a loop."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Matrix(Written):
         self.upper, self.partitions, self.lower = upper, partitions, lower
 
     def folder(self, load):
-        """Where the files of a load have their names."""
+        """Returns the folder of a load's files."""
         return self.upper.get(load, self.mount(load))
 
 

@@ -1,4 +1,4 @@
-"""What a layer can save at most holds all that loads of every kind were seen to wait for.
+"""The ceiling of a layer's savings covers all measured waits of loads of every kind.
 
 Each load waits for a disk of one arm that logs when it wrote. Whatever the kernel tells of a load:
 while it waits, each moment in which the arm was writing is one that a layer could have saved.
@@ -176,7 +176,7 @@ def length(spans) -> int:
 
 
 def waited(recorded, load):
-    """When a load waited while the arm was writing, as far as the recording goes."""
+    """Returns the recorded times in which a load waited while the disk's arm was writing."""
     found, disks = recorded
     clock = found.trace.manifest["clock"]
     if load.startswith("fio"):

@@ -21,7 +21,7 @@ FINE = {"events": 0, "windows": 0, "unknown": 0}
 
 
 def mounted():
-    """Of the hierarchies of this machine the unified one and one of version 1."""
+    """Returns this machine's unified hierarchy and one of version 1."""
     found = hierarchies()
     old = [h for h in found if h.number != UNIFIED and "cpuset" not in h.controllers]
     return [h for h in found if h.number == UNIFIED] + old[:1]

@@ -33,7 +33,7 @@ CODE = bytes.fromhex(
     "31dbcd80"  # exit(0)
 )
 CALLS = {"read": 1, "getppid": 17, "fork": 1, "waitpid": 1, "getpid": 1, "exit": 2}
-"""Of the program and its child."""
+"""Calls of the program and its child."""
 
 
 def program_of_32_bits() -> bytes:

@@ -89,7 +89,7 @@ for number in range(1, {STORM} + 1): os.lseek(fd, number, 0)
 
 @every_backend
 def test_a_storm_is_whole_with_default_settings(recorded):
-    """Its returns are 1, 2, 3, ...: what is missing shows, whether or not the kernel counts it."""
+    """The calls return 1, 2, 3, ...: a missing call shows, even if the kernel does not count it."""
     query = (
         "SELECT count(DISTINCT ret), max(ret) FROM syscalls "
         "WHERE name = 'lseek' AND ret > 0 AND pid = ?"

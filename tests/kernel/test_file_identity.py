@@ -1,4 +1,4 @@
-"""Which page of which file was written back, why and by whom; by every backend."""
+"""The page, file, reason and writer of each write-back, by every backend."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.support.file_systems import FileSystems
 from tests.support.sysctls import settings
 
 NEAR_S = 0.02
-"""Which of a write and a look comes first is the scheduler's affair when they are so close."""
+"""Times closer than this have no certain order: the scheduler decides."""
 
 STEPS, STEP_S = 17, 0.48
 # Of 0.94 s the kernel's timer wheel makes 0.96 s, at any usual HZ: two writes a look. The looks
@@ -93,7 +93,7 @@ class Flushed:
         return {key: int(n) for key, n in pages.items()}
 
     def times(self, frame):
-        """When each page of the files was written, by file and reason."""
+        """Returns the times at which each page of the files was written, by file and reason."""
         mine = self.of_files(frame).sort_values("ts", kind="stable")
         return {
             key: np.repeat(rows["ts"].to_numpy(np.int64), rows["pages"])
@@ -101,7 +101,7 @@ class Flushed:
         }
 
     def disturbed(self):
-        """Who has changed what the flusher did: a call of sync(2), or a late write or look."""
+        """Returns the causes of a disturbed flusher: a call of sync(2), or a late write or look."""
         if self.dev in set(self.recorded.synced_devices["dev"]):
             return "somebody called sync(2)"
         pieces = self.dirtied.pieces.merge(self.dirtied.inodes, left_on="inode", right_index=True)

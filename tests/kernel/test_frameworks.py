@@ -112,7 +112,8 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture(params=SCRIPTS)
 def job(recorded, request):
-    """Of one script: a query over its `phases`, its trace, its pid, and the times that it said."""
+    """Returns a query over one script's `phases`, its trace, its pid, and the times that it
+    printed."""
     trace, said = recorded
     pid, times = said[request.param]
 

@@ -1,4 +1,4 @@
-"""What `doctor` and `record` do on a machine that lacks something.
+"""`doctor` and `record` on a machine that lacks a feature.
 
 Features are hidden for real, in a mount namespace of the test's own.
 """

@@ -21,7 +21,7 @@ from tests.support.warm import Tracer
 from tracer.store.trace import Trace
 
 CALLS = ("-e", "syscalls")
-"""For tests that ask nothing of other tables: to make all of them takes a second."""
+"""Options for tests that need no other table: making all tables takes a second."""
 OURS = re.compile(r"^tracer-(\d+)-")
 
 
@@ -155,7 +155,8 @@ def kill(process):
 def test_sigkill_of_the_recorder_loses_nothing(
     recorder, counter, instances, tracer, tmp_path, backend
 ):
-    """What it had not written is saved by its guardian, which leaves nothing in the kernel."""
+    """The guardian saves the events that the recorder had not written, and leaves nothing in the
+    kernel."""
     process = recorder("--backend", backend, *CALLS, "-p", counter.pid)
     wait_for(lambda: target_bytes(tmp_path / "x.trace") > 400_000, "raw data of the target")
     kill(process)

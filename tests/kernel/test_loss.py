@@ -1,4 +1,4 @@
-"""What a recording lacks is counted and placed: a tiny buffer, and a drain that stands still."""
+"""Lost events are counted and placed in time: a tiny buffer, and a drain that stands still."""
 
 import os
 import signal

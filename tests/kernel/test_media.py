@@ -24,7 +24,7 @@ MIB = 1 << 20
 SLOW = Speed(8 * MIB, 8 * MIB, 100_000, 100_000)
 FEW = Speed(10**9, 10**9, 40, 40)
 KEPT = 0.75
-"""Of the time that a limit takes on average: some is let through at once at first."""
+"""Smallest share of the time that a limit takes on average: at first, some bytes pass at once."""
 
 
 @pytest.fixture

@@ -344,7 +344,7 @@ def test_under_sudo_no_trace_is_made_where_the_user_may_not_write(place, tracer)
 
 
 def test_root_makes_no_tables_in_another_users_folder(recording, place, attack, tracer):
-    """Its owner could lead astray what root writes there."""
+    """The folder's owner could redirect what root writes there."""
     recording.kill()
     recording.wait()
     trace = place / "theirs/x.trace"

@@ -23,7 +23,7 @@ KINDS = ("ext4", "xfs", "btrfs")
 
 @pytest.fixture
 def names(tmp_path):
-    """What `find_files` says of inodes of a device: {ino: (path, how)}."""
+    """Returns the answers of `find_files` for inodes of a device: {ino: (path, how)}."""
     made = []
 
     def ask(dev: str, inodes: list[int], until: int | None = None, root: int = 5, others=None):

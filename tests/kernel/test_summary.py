@@ -1,4 +1,4 @@
-"""What the kernel counts is exactly what happened, though no event was recorded."""
+"""Counts in the kernel are exact although no event is recorded."""
 
 import signal
 import subprocess

@@ -111,7 +111,7 @@ class Disk:
         self.waiting.append(request)
 
     def merges(self, request: dict[str, Any]) -> bool:
-        """Whether a bio or a request may be merged into it."""
+        """Returns whether a bio or a request may be merged into it."""
         return not request["back"] and self.place(request) not in self.crowded
 
     def insert(self, request: dict[str, Any]) -> None:

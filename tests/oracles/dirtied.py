@@ -1,4 +1,4 @@
-"""Which file system a place belongs to, and who dirtied its files, worked out naively.
+"""The file system of a place and the dirtiers of its files, worked out naively.
 
 It is written from the documentation (docs/architecture.md, docstrings), not from the views' code.
 """
@@ -65,15 +65,16 @@ class Volumes:
 
 
 class Inodes:
-    """Who dirtied what: write-back names the disk and the inode, file systems the volume too."""
+    """The dirtiers of inodes: write-back names the disk and the inode, file systems also the
+    volume."""
 
     def __init__(self, volumes: Volumes) -> None:
         self.volumes = volumes
         self.parts: dict[Place, list[tuple[int, int, bool]]] = {}
-        """By bdi and inode: (ts, pid, by a folio), in order."""
+        """Dirtyings by bdi and inode: (ts, pid, by a folio), in order."""
         self.cleaned: dict[Place, list[tuple[int, int]]] = {}
-        """By file system and inode: (end, since): from `end` on, only what was dirtied from
-        `since` on can be dirty."""
+        """Cleanings by file system and inode, as (end, since): from `end` on, only pages dirtied
+        from `since` on can be dirty."""
         self.roots: dict[Place, set[int]] = {}
         """The subvolumes of a btrfs in which the inode's number was seen."""
 

@@ -27,7 +27,7 @@ def batches(size: int) -> list[list[random.Random]]:
 
 
 def rows_of_view(view: View, tables: dict[str, list[Row]], **manifest: Any) -> list[Row]:
-    """What the view says of a trace with these tables."""
+    """Returns the rows of the view for a trace with these tables."""
     with (
         tempfile.TemporaryDirectory() as folder,
         make_trace(Path(folder) / "t", tables, **manifest) as trace,

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 AT, FAR = 1000, 100_000
-"""Where the partitions begin, in sectors."""
+"""The sectors at which the partitions begin."""
 KINDS = ("ext4", "ext4", "xfs", "btrfs")
 
 

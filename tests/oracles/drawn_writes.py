@@ -84,14 +84,14 @@ class Track:
             start = self.now - 1 if case % 2 else None
             self.tables["processes"].append(row | {"comm": role, "start_ns": start})
         self.number = {base + n: base + n - 20 * (case % 2) for n in range(8)}
-        """Of each thread."""
+        """The number of each thread."""
         self.recorded, self.unused = {base, base + 1}, [base + 8, base + 9]
         self.gaps = 0.04 if gaps else 0
         self.dirty_since: dict[File, int] = {}
         self.dirty_pages: set[File] = set()
         self.ever_clean: set[File] = set()
         self.tasks: list[Callable[[int], None]] = []
-        """What waits for a worker to do it."""
+        """Tasks that wait for a worker."""
         self.addresses = [base + n for n in range(3)]
 
     def log(self, table: str, event: str, tid: int, **more) -> None:

@@ -16,7 +16,7 @@ NAMING = ("writepages_start", "map_blocks", "ordered_extent", "fsync", "direct_s
 
 @dataclass
 class Decision:
-    """Where a bio was decided on: by which thread, when, and what that one was in.
+    """The decision to write a bio: its thread, its time, and the brackets around it.
 
     What its file system said is None where it is of another volume, or over.
     """
@@ -39,7 +39,7 @@ class Decision:
 
     @property
     def file(self) -> Said | None:
-        """What names the file."""
+        """The event that names the file."""
         if self.extent or self.said is None or self.said.event in NAMING:
             return self.extent or self.said
         return self.direct if self.said.event in ("writepages_end", "log") else None
@@ -145,7 +145,7 @@ class Flushes(Replay):
         return Reason("other", "unknown")
 
     def dirtiers(self, row: Row, place: Place, at: int, flusher: Thread | None) -> Row:
-        """Who dirtied it; `flusher`: the thread whose bracket it is in."""
+        """Returns the dirtiers of the pages; `flusher`: the thread whose bracket the bio is in."""
         held = self.inodes.held(place, at)
         since = self.inodes.clean_since(place, at)
         doubted = (
@@ -158,7 +158,8 @@ class Flushes(Replay):
         return self.parts(row, {pid for _, pid, _ in held}, last[-1], doubted) if held else {}
 
     def writer(self, row: Row, place: Place, at: int, pid: int, others: bool) -> Row:
-        """Who wrote it directly; `others`: it may be pages that were in the way."""
+        """Returns the direct writers of the pages; `others`: they may be pages that were in the
+        way."""
         parts = {other for _, other, _ in self.inodes.held(place, at)} if others else set()
         return self.parts(row, parts | {pid}, pid, False)
 
@@ -175,7 +176,8 @@ class Flushes(Replay):
         }
 
     def inferred(self, tid: int, row: Row, metadata: bool) -> str | None:
-        """Whose it is, of a thread that decided on it, where nobody was seen to dirty it."""
+        """Returns the owner if nobody was seen to dirty the pages, from the thread that decided on
+        the bio."""
         process, of_all = self.of_process.get(tid), metadata or row["reason"] == "journal"
         if process is None:
             return None
@@ -188,5 +190,5 @@ class Flushes(Replay):
 
 
 def flushes_of(tables: dict[str, list[Row]], manifest: dict[str, list[Row]]) -> list[Row]:
-    """What `flushes` says of each write bio."""
+    """Returns the rows of `flushes`, one per write bio."""
     return Flushes(tables, manifest).run()

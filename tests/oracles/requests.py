@@ -21,7 +21,7 @@ def operation(rwbs: str) -> str:
 
 
 def at_once(event: Event) -> bool:
-    """Whether the event is of a request that has no sectors."""
+    """Returns whether the event belongs to a request without sectors."""
     return operation(event["rwbs"]) in (FLUSH, "other")
 
 
@@ -114,7 +114,7 @@ def walk(
 
 
 def enter(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Request, int]:
-    """When the bios of these requests were queued; sets when they were inserted.
+    """Returns the queue times of these requests' bios; sets the insertion times.
 
     A bio merged in front moves the request that waited behind it to its own sector, so sectors
     are looked at from the last one down.
@@ -158,7 +158,7 @@ def enter(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Requ
 
 
 def flushed(events: list[tuple[int, Event]], requests: list[Request]) -> dict[Request, int]:
-    """When the latest bio that waited for each flush was queued.
+    """Returns the queue time of the latest bio that waited for each flush.
 
     A flush that completes has served all bios that were queued before it was issued.
     """

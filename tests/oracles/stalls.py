@@ -24,7 +24,8 @@ NO_PHASE = dict.fromkeys(("phase", "stage", "epoch", "step"))
 
 
 def stalls_of(tables: dict[str, list[Row]]) -> list[Row]:
-    """What `stalls` says: ts, dur_ns, tid, kind, call, certainty, whose, and the phase."""
+    """Returns the rows of `stalls`: ts, dur_ns, tid, kind, call, certainty, whose, and the
+    phase."""
     lives = lives_of(tables["processes"])
     phases = Phases(tables["phases"])
     found = waits_outside_of_calls(tables)
@@ -142,7 +143,7 @@ class Phases:
         return None
 
     def marked_ns(self, thread: tuple[int, int]) -> int:
-        """For how long the thread was in any phase."""
+        """Returns the time in ns that the thread spent in phases."""
         marked, over = 0, -1
         for phase in self.of_thread[thread]:
             end = NEVER if phase["end"] is None else phase["end"]

@@ -79,7 +79,8 @@ def owner(part: Phase, steps: list[Phase], outer: Any, stage: Any) -> Phase | No
 
 
 def is_left(phase: Phase, part: Phase, steps: list[Phase]) -> bool:
-    """Whether it is a step that never ended, and the part comes after the begin of the next one."""
+    """Returns whether the phase is a step that never ended, and the part follows the next step's
+    begin."""
     if phase["name"] != "step" or phase["end"] is not None:
         return False
     after = steps[next(n for n, step in enumerate(steps) if step is phase) + 1 :]

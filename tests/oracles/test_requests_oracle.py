@@ -19,7 +19,7 @@ DISKS = 20
 SECOND = 10**9
 
 commands = st.lists(st.integers(0, (1 << 16) - 1), min_size=30, max_size=40)
-"""What happens on a disk. Lists without a least length are mostly short; 0 is nothing at all."""
+"""Commands to a disk; 0 does nothing. Lists without a least length are mostly short."""
 
 
 def rows_of_view(block, loss, disks):

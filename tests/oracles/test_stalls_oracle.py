@@ -9,7 +9,7 @@ from tests.oracles.stalls import stalls_of
 
 CASES_OF_A_TRACE = 100
 NUMBERS = 20
-"""Of threads, for each case."""
+"""Thread numbers in each case."""
 COLUMNS = (
     *("ts", "dur_ns", "tid", "kind", "call", "certainty", "role", "target", "container"),
     *("phase", "stage", "epoch", "step"),

@@ -1,4 +1,4 @@
-"""What threads are in, by their last events: brackets, system calls, words of file systems.
+"""The state of threads by their last events: brackets, system calls, words of file systems.
 
 It is written from the documentation (docs/architecture.md, docstrings), not from the views' code.
 """
@@ -20,7 +20,7 @@ NEVER = -(1 << 62)
 
 @dataclass
 class Said:
-    """What a file system said."""
+    """An event of a file system."""
 
     ts: int
     event: str
@@ -31,7 +31,7 @@ class Said:
 
 @dataclass
 class Thread:
-    """What a thread is in, by its last events."""
+    """The state of a thread by its last events."""
 
     tid: int
     reason: str | None = None
@@ -100,7 +100,8 @@ class Replay:
         return found
 
     def pass_of_flusher(self, ts: int, row: Row, thread: Thread) -> None:
-        """As many that begin as end at one time leave a thread as it was, in a pass or in none."""
+        """Applies events of one time: if as many passes begin as end, the thread's state does not
+        change."""
         if thread.work_at != ts:
             thread.before, thread.balance, thread.begun = thread.reason is not None, 0, None
         thread.work_at = ts
@@ -121,7 +122,8 @@ class Replay:
         thread.inode_at = ts
 
     def dirtied(self, ts: int, row: Row, thread: Thread) -> None:
-        """In task context; who writes a file out marks it without dirtying a page."""
+        """Notes a dirtying in task context; a thread that writes a file out marks it without
+        dirtying a page."""
         folio, said = row["event"] == "dirty_folio", thread.said
         if said and said.event == "writepages_start" and said.ino == row["ino"] and not folio:
             return
@@ -194,7 +196,7 @@ class Replay:
         return begun[-1]["ts"] + begun[-1]["dur_ns"] + 1 if begun else NEVER
 
     def lost(self, scope: str, since: int, until: int) -> bool:
-        """Whether events may be missing between two moments."""
+        """Returns whether events may be missing between two moments."""
         gaps = [gap for gap in self.tables["loss"] if scope in gap["stream"]]
         return any(
             (gap["from"] or 0) <= until and (gap["to"] is None or gap["to"] >= since)

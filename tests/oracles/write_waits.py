@@ -71,7 +71,8 @@ def write_waits_of(tables: dict[str, list[Row]], begun: int, ended: int) -> dict
 
 
 def when_its_number(thread: Row, processes: list[Row]) -> Span:
-    """From when until when the thread's number is its own. The first also has what was before."""
+    """Returns the time in which the number is this thread's. The first thread also has the time
+    before."""
     starts = sorted(row["start_ns"] or 0 for row in processes if row["tid"] == thread["tid"])
     start = thread["start_ns"] or 0
     later = [other for other in starts if other > start]
@@ -106,7 +107,7 @@ def faults_of(faults: list[Row], calls: list[Row], gone: int) -> list[Span]:
 
 
 def writes_to_do(block: list[Row], ended: int) -> list[Span]:
-    """When each write was to be done, from when it was queued until it was complete."""
+    """Returns the time from queue to completion of each write."""
     spans = []
     for number, row in enumerate(block):
         if row["event"] == "bio_queue":
@@ -141,7 +142,7 @@ def during(spans: list[Span], begin: int, end: int) -> bool:
 
 
 def within(spans: list[Span], begin: int, end: int) -> list[Span]:
-    """What lies in both."""
+    """Returns the times that lie in both."""
     return [
         (max(one, begin), min(other, end)) for one, other in spans if one < end and begin < other
     ]

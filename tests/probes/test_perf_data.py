@@ -105,7 +105,7 @@ def test_a_loss_lies_between_the_samples_around_it(tmp_path):
 
 
 def test_losses_add_up_to_what_the_kernel_counted_of_the_event(tmp_path):
-    """What tells when also counts names of threads; what counts exactly does not tell when."""
+    """Counts that have times include names of threads; exact counts have no times."""
     stream = stream_of_one().sample(10, []).lost(50, 23).sample(60, []).lost(90, 20)
     stream.lost_samples(7, 41).lost_samples(9, 2).lost_samples(8, 5)
     assert read(stream, tmp_path)[1] == [

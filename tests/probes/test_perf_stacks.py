@@ -137,7 +137,7 @@ def test_the_recorder_and_perf_are_left_out(tmp_path):
 
 
 class TestHostileNames:
-    """Whatever a process calls itself, its files and its functions: one frame, of user mode."""
+    """Hostile names of processes, files and functions: each becomes one frame of user mode."""
 
     def test_a_thread_name_that_looks_like_a_sample(self, tmp_path):
         name = b"x 1/1 1.0: blo\n"

@@ -1,4 +1,4 @@
-"""What `perf stat -x` prints becomes rows; what was not counted is never 0."""
+"""The output of `perf stat -x` as rows; a counter that did not run is never 0."""
 
 import pytest
 

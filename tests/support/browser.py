@@ -18,7 +18,7 @@ def find() -> str | None:
 
 
 class Seen:
-    """What became of a page: its DOM, what its console said, what was asked of the network."""
+    """The result of opening a page: its DOM, the console's messages, the network requests."""
 
     def __init__(self, dom: str, console: list[str], asked: list[str]) -> None:
         self.dom = dom

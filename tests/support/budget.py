@@ -23,7 +23,7 @@ from tests.support.warm import context
 MEMORY_BYTES = 1 << 30
 CPU_SECONDS = 10
 WALL_SECONDS = 60
-"""What waits for something (a FIFO, a lock) takes no CPU time."""
+"""Limit of wall time: a process that waits for a FIFO or a lock takes no CPU time."""
 
 
 def within_budget(function: Callable[..., Any], *arguments: Any) -> TracerError | None:
@@ -80,7 +80,7 @@ def ending(status: int | None) -> str:
 
 
 def limit_memory(more: int = MEMORY_BYTES) -> None:
-    """Let this process take so many bytes beyond those that it has; then MemoryError."""
+    """Lets this process take `more` bytes beyond those that it has; then MemoryError."""
     # Pools of a thread a CPU take memory for each of them.
     cpus = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cpus[:2])

@@ -59,7 +59,7 @@ class Tab:
         self._pipe = pipe
         self._session = session
         self.console: list[str] = []
-        """What the console was told, warnings and errors of the page and of the browser."""
+        """Messages of the console: warnings and errors of the page and of the browser."""
         self.asked: list[str] = []
         """Addresses that were asked for, but for files and data in the page."""
 
@@ -162,7 +162,7 @@ class Tab:
         self.ask("Input.dispatchKeyEvent", type="keyUp", key=name, windowsVirtualKeyCode=code)
 
     def size(self, width: int, height: int = 900, phone: bool = False) -> None:
-        """Make the window so large; `phone`: with a finger for a mouse."""
+        """Sets the size of the window; `phone`: with touch instead of a mouse."""
         self.ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
             mobile=phone,
@@ -170,7 +170,7 @@ class Tab:
         self.ask("Emulation.setTouchEmulationEnabled", enabled=phone)
 
     def prefer(self, scheme: str) -> None:
-        """Have the system prefer light or dark."""
+        """Sets the system's preference for light or dark."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.ask("Emulation.setEmulatedMedia", features=features)
 

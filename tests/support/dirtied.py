@@ -1,4 +1,4 @@
-"""What was dirtied, written out in a test: times in seconds, as `regenerate` wants them."""
+"""Dirtied pages, written out in a test: times in seconds, as `regenerate` takes them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def dirtyings(
     written: dict[int, int] | None = None,
     last_inode: int = 0,
 ) -> Dirtyings:
-    """What was dirtied: (second, inode, first page, pages) a dirtier (or none), and
-    when the recording had it clean (or the end)."""
+    """Makes dirtyings of (second, inode, first page, pages), each with a dirtier or none, and the
+    time at which the recording had the pages clean (or the end)."""
     count = max([last_inode, *(row[1] for row in dirtied)]) + 1
     inodes = pd.DataFrame(
         {"dev": [(devices or {}).get(i, DEV) for i in range(count)], "ino": range(100, 100 + count)}
@@ -96,7 +96,7 @@ def _frame(rows: list[tuple[float, int]] | None) -> pd.DataFrame:
 
 
 def said(made: Regenerated) -> list[tuple[float, int, int, int, str]]:
-    """What was written: (second, inode, first page, pages, reason), a row a run of pages."""
+    """Returns the written runs of pages: (second, inode, first page, pages, reason)."""
     w = made.writes
     return [
         (row.ts / S, row.inode, row.index, row.pages, row.reason)

@@ -19,7 +19,7 @@ MAKE = {
     "xfs": ("mkfs.xfs", "-q"),
     "btrfs": ("mkfs.btrfs", "-q"),
 }
-"""How the file systems are made, of blocks of 4 KiB."""
+"""Commands that make the file systems, with blocks of 4 KiB."""
 _QUIET = {"ext4": "no_prefetch_block_bitmaps"}
 """Mount options: nothing is read or written later on but what the test does. A kernel thread of
 ext4 reads bitmaps some seconds after a mount, at random."""
@@ -35,7 +35,7 @@ def _ran(*command: object) -> str:
 
 
 def _make(kind: str, path: Path | str, more: Sequence[str] = ()) -> None:
-    """Make a file system in a file or on a device."""
+    """Makes a file system in a file or on a device."""
     maker = MAKE[kind][0]
     if not shutil.which(maker):
         do_without(maker, "TRACER_REQUIRE_KERNEL", "it is not installed (make setup)")
@@ -53,7 +53,7 @@ class FileSystems:
     """Makes file systems on loop devices of their own, in a folder; its end unmounts them."""
 
     def __init__(self, folder: Path) -> None:
-        """Make nothing yet."""
+        """Sets the folder; makes nothing yet."""
         self._folder = folder
         self._made = contextlib.ExitStack()
 
@@ -71,7 +71,7 @@ class FileSystems:
         mkfs: Sequence[str] = (),
         options: str = "",
     ) -> tuple[Path, str]:
-        """Make and mount one; returns (mount point, MAJOR:MINOR)."""
+        """Makes a file system and mounts it; returns (mount point, MAJOR:MINOR)."""
         image = self._image(name, max(size_mib, _LEAST_MIB[kind]))
         # In the file: made on the device, it would have the device's flusher look for old pages.
         _make(kind, image, mkfs)
@@ -81,13 +81,14 @@ class FileSystems:
     def on_a_partition(
         self, name: str = "disk", kind: str = "ext4", size_mib: int = 128
     ) -> tuple[Path, str, str]:
-        """Make and mount one; returns (mount point, the partition's MAJOR:MINOR, the disk's)."""
+        """Makes a file system on a partition and mounts it; returns (mount point, the partition's
+        MAJOR:MINOR, the disk's)."""
         partition, disk = self.partition(name, max(size_mib, _LEAST_MIB[kind]))
         _make(kind, partition)
         return self._mounted(partition, name, kind), numbers_of(partition), numbers_of(disk)
 
     def partition(self, name: str = "disk", size_mib: int = 128) -> tuple[str, str]:
-        """Make a disk with a partition; returns their paths.
+        """Makes a disk with a partition; returns their paths.
 
         The kernel is told of the partition: it may know no kind of partition table.
         """
@@ -97,7 +98,8 @@ class FileSystems:
         return f"{disk}p1", disk
 
     def on_a_file(self, file: Path, kind: str = "ext4", size_mib: int = 128) -> tuple[Path, str]:
-        """Make one in a file on a file system, and mount it; returns as a call does."""
+        """Makes a file system in a file on another one and mounts it; returns what a call
+        returns."""
         with file.open("wb") as image:
             image.truncate(max(size_mib, _LEAST_MIB[kind]) << 20)
         _make(kind, file)
@@ -122,7 +124,7 @@ class FileSystems:
         return image
 
     def loop(self, image: Path | str) -> str:
-        """Make a loop device on a file or block device; returns its path."""
+        """Makes a loop device on a file or block device; returns its path."""
         device = _ran("losetup", "--find", "--show", image)
         self._made.callback(_undo, "losetup", "-d", device)
         return device

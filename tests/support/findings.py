@@ -42,7 +42,7 @@ def pause(ts, seconds, tid=JOB):
 
 
 def faults(count, **more):
-    """So many page faults of the job, major ones unless said otherwise."""
+    """Makes `count` page faults of the job: major ones by default."""
     row = {"ts": 5 * S, "pid": JOB, "tid": JOB, "user": True, "kind": "major", **more}
     return [row] * count
 

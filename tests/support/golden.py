@@ -15,7 +15,7 @@ from tracer.store.trace import ALL_TABLES
 
 
 def check(folder: Path, trace: dict[str, str], query: str, expected: str, **manifest: Any) -> None:
-    """Make the trace, ask it, and compare the answer with what is expected, row by row."""
+    """Makes the trace, runs the query, and compares the answer with the expected rows."""
     content = {name: _rows(ALL_TABLES[name], text) for name, text in trace.items()}
     with make_trace(folder / "t", content, **manifest) as opened:
         make_named(opened, query)

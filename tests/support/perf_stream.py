@@ -82,11 +82,11 @@ class PerfStream:
         return self.side(10, time, head + which + _padded(path))
 
     def lost(self, time: int, count: int, cpu: int = 0) -> PerfStream:
-        """So many were lost before this time."""
+        """Adds a record of `count` events lost before this time."""
         return self.side(2, time, struct.pack("<QQ", 7, count), cpu=cpu)
 
     def lost_samples(self, identity: int, count: int) -> PerfStream:
-        """So many of this counter were lost in all."""
+        """Adds a record of `count` samples of this counter lost in total."""
         return self.side(13, 0, struct.pack("<Q", count), identity=identity)
 
     def round(self) -> PerfStream:

@@ -21,7 +21,7 @@ class Slice:
 
 @dataclass
 class Drawn:
-    """What a file draws."""
+    """The content of a Perfetto file."""
 
     tracks: dict[int, Any] = field(default_factory=dict)
     """Descriptors by uuid."""

@@ -163,7 +163,7 @@ def _samples(tables: dict[str, list[dict[str, Any]]], draw: random.Random, secon
 
 
 EVIL = "</script><script>alert(1)</script>\x1b[31m\n\u202egnp.exe<img src=x onerror=alert(2)>"
-"""What a name may be, were it up to an enemy."""
+"""A name that an enemy could choose."""
 
 
 def make_hostile(folder: Path, processes: int = 100_000) -> Trace:

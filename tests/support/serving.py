@@ -43,7 +43,7 @@ class Server:
         return answer.status, answer.json()
 
     def say(self, *sent: bytes) -> bytes:
-        """What comes back over a connection for these bytes, until the server ends it."""
+        """Sends these bytes over a connection; returns the reply until the server closes it."""
         with socket.create_connection(self.address, timeout=60) as connection:
             for part in sent:
                 connection.sendall(part)

@@ -25,7 +25,8 @@ class SlowDisk:
         self._log = log
 
     def served(self, how: str) -> list[tuple[int, int]]:
-        """When it served requests (ns of the monotonic clock); `how`: r(ead) or w(rite)."""
+        """Returns the times at which it served requests (ns of the monotonic clock); `how`: r(ead)
+        or w(rite)."""
         lines = [line.split() for line in self._log.read_text().splitlines()]
         return [(int(line[0]), int(line[1])) for line in lines if line[-1] == how]
 
@@ -34,7 +35,7 @@ class SlowDisk:
 def slow_disk(
     folder: Path, name: str, request_ms: float, size: int = 64 << 20
 ) -> Iterator[SlowDisk]:
-    """Make one, on a loop device."""
+    """Makes a slow disk on a loop device."""
     known = subprocess.run([_PYTHON, "-c", "import pyfuse3"], capture_output=True, check=False)
     if known.returncode:
         do_without("a slow disk", "TRACER_REQUIRE_KERNEL", "pyfuse3 is not installed")

@@ -318,7 +318,7 @@ class Run:
 
 
 def run(policy, capacity, pages, kinds=None):
-    """What becomes of a stream: bits of `found` as `policies.Outcomes` has them."""
+    """Runs a stream; returns the bits of `found` as `policies.Outcomes` has them."""
     stream = list(zip(pages, kinds or [WRITE] * len(pages), strict=True))
     layer = SLOW[policy](capacity, stream)
     dirty = set()

@@ -14,7 +14,7 @@ EVIL = (
     '</script><img src=x onerror="alert(1)"><a href="http://evil.example/">'
     "[x](http://evil.example) |`*"
 )
-"""What a name may be, were it up to an enemy."""
+"""Names that an enemy could choose."""
 
 
 def make_study(folder: Path, model: str = "lenet", **told: Any) -> Path:

@@ -209,7 +209,7 @@ def test_removed_tables_are_decoded_anew(tmp_path):
 
 
 def recorded_by(process):
-    """What a manifest says of its recorder."""
+    """Returns the recorder's entry of a manifest."""
     start = process_start_time(process.pid)
     return {"pid": process.pid, "start_time": start, "boot_id": boot_id()}
 

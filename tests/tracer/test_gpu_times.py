@@ -1,4 +1,4 @@
-"""What the GPU took for a phase, from CUDA events; of a GPU that is played here."""
+"""GPU time of phases, from CUDA events of a simulated GPU."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def folder(tmp_path):
 
 
 def call(times, name, during):
-    """As PyTorch is made to do around a call."""
+    """Calls as PyTorch does with our hooks around a call."""
     from tracer.phases.automatic import torch_marks
 
     times.begin(name)

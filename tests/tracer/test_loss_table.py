@@ -1,4 +1,4 @@
-"""What the kernel counted as lost is in the table once, placed where a stream tells the place."""
+"""The kernel's counts of lost events, each once in the table, with its time if a stream has it."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Which process belongs to which target, by the events of a page and by the recorder's looks."""
+"""The target of each process, by the events of a page and by the recorder's looks."""
 
 import json
 
@@ -224,7 +224,7 @@ def test_a_child_made_within_another_cgroup_leaves_its_parents(tmp_path):
 
 
 def joins(trace):
-    """Where events of joining processes are missing."""
+    """Returns the gaps in which events of joining processes are missing."""
     query = 'SELECT "from", "to", cpu, count FROM loss WHERE stream = \'joins\' ORDER BY 1'
     return trace.connection.execute(query).fetchall()
 

@@ -1,4 +1,4 @@
-"""Which mounts a path still leads to."""
+"""The mounts that a path still leads to."""
 
 from probes.proc import read_mounts
 from tracer.session.mount_tree import reachable

@@ -190,7 +190,7 @@ class TestHostile:
 
 @pytest.mark.parametrize("value", [b"{}", b"[]", b"1", b'{"name":1}'])
 def test_a_list_without_end_is_refused_within_the_budget(tmp_path, value):
-    """What is read of JSON takes up to a hundred times the bytes that it had."""
+    """Parsed JSON takes up to a hundred times the bytes of its text."""
     listed = b'{"pack":1,"members":[' + value + (b"," + value) * (20_000_000 // len(value)) + b"]}"
     a_pack(tmp_path / "x.tar.zst", [], listed)
     error = within_budget(unpack, tmp_path / "x.tar.zst", tmp_path / "out.trace")

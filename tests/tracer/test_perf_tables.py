@@ -1,4 +1,5 @@
-"""What perf left in a trace becomes tables, or is told to be missing; nothing is believed."""
+"""perf's files in a trace become tables or are reported as missing; their content is not
+trusted."""
 
 import pytest
 

@@ -34,7 +34,8 @@ def batches(count: int, rows: int) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def no_file_longer_than(size: int) -> Iterator[None]:
-    """As a disk that is full; Python ignores SIGXFSZ, and the write fails with EFBIG."""
+    """Limits the length of files, as a full disk does; Python ignores SIGXFSZ, and the write fails
+    with EFBIG."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""What the tests of the training jobs share: the command, and a reader of its marks."""
+"""Fixtures of the tests of training jobs: the command, and a reader of its marks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def spans() -> Callable[[Path], list[Span]]:
 
 @pytest.fixture
 def no_large_files() -> Callable[[int], AbstractContextManager[None]]:
-    """In its `with` block the system refuses to write a file beyond so many bytes."""
+    """Returns a context in which the system refuses to write a file beyond a number of bytes."""
 
     @contextmanager
     def limited(size: int) -> Iterator[None]:
@@ -88,7 +88,7 @@ def no_large_files() -> Callable[[int], AbstractContextManager[None]]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command left: its exit status, its stdout and its stderr."""
+    """The result of a command: exit status, stdout and stderr."""
 
     status: int
     out: str

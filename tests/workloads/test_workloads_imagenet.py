@@ -58,7 +58,7 @@ def times(folder: Path) -> dict[str, int]:
 
 
 def age(folder: Path) -> None:
-    """So that whatever is written from now on is later."""
+    """Sets the files' times back, so that all later writes are newer."""
     for path in folder.rglob("*"):
         os.utime(path, ns=(0, 0))
 

@@ -1,4 +1,4 @@
-"""What a killed study left is ended by the next one, and nothing else is, whatever a note says."""
+"""A study ends the processes of a killed study, and no others, whatever a note names."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ EVIL = "<script>alert(1)</script>\x1b[2J\n\u202e\"';DROP TABLE x--"
 
 
 def first_cell(folder, query, capsys):
-    """What `tracer query` gives first."""
+    """Returns the first cell that `tracer query` prints."""
     capsys.readouterr()
     query_verb(str(folder), query, json=True, csv=False)
     return next(iter(json.loads(capsys.readouterr().out)[0].values()))

@@ -50,7 +50,7 @@ def fault(ts, **more):
 
 
 FIRST = [call(0, 0, "getpid"), call(0, 0, "getpid", tid=8)]
-"""Both threads were in no call when the recording began."""
+"""Two threads, neither in a call when the recording began."""
 
 
 def phase(begun, ended, pid=7, name="train"):

@@ -1,4 +1,4 @@
-"""What the training itself waits for and calls: each finding of a small trace, its answer known."""
+"""The findings about training: each is found in a small trace with a known answer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What counts as a page write-back."""
+"""The accesses that count as write-backs of pages."""
 
 import pytest
 

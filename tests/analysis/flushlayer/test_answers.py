@@ -1,4 +1,4 @@
-"""What simulations come to: capacities, the paper's number, latencies, sweeps from a file."""
+"""The answers of simulations: capacities, the paper's number, latencies, sweeps from a file."""
 
 from __future__ import annotations
 

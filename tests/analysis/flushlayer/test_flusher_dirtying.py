@@ -1,4 +1,4 @@
-"""Which dirtying a written page comes from: folios without a size, bios without a file offset."""
+"""The dirtying that each written page comes from: folios without a size, bios without an offset."""
 
 from collections import Counter
 from pathlib import Path
@@ -244,7 +244,7 @@ def test_an_enemys_trace_breaks_nothing(tmp_path):
     st.lists(st.tuples(st.integers(1, 90), st.integers(0, 80), st.integers(1, 20)), max_size=15),
 )
 def test_every_written_page_is_in_one_piece(folios, bios):
-    """Whatever was dirtied and written of a file, in whichever order."""
+    """Holds for any folios and bios of a file, in any order."""
     index = sorted({index for _, index in folios})
     rows = [(at, pairing.DIRTIED, index.index(place), 0) for at, place in folios]
     rows += [(at, pairing.WRITTEN, first, pages) for at, first, pages in bios]

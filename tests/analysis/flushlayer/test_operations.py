@@ -1,4 +1,4 @@
-"""What each kind of buffer takes."""
+"""The operations of each kind of buffer."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whose pages the flush layer takes: the targets' by default, and what is left out is said."""
+"""The pages that the flush layer takes: by default the targets', with the share left out."""
 
 import pytest
 

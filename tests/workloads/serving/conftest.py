@@ -1,4 +1,4 @@
-"""What the tests of serving share: a trained model, and servers of it as processes."""
+"""Fixtures of the tests of serving: a trained model, and servers of it as processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workloads.train import train
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = 160
-"""To train with; a quarter of them, 40, to test with."""
+"""Samples for training; a quarter of that number, 40, for testing."""
 
 
 @pytest.fixture(scope="session")

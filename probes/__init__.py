@@ -1,1 +1,1 @@
-"""What can be observed in the kernel, and how."""
+"""The probes: what can be observed in the kernel, and the ways to capture it."""

@@ -24,7 +24,8 @@ class _Sets(ctypes.Structure):
 
 
 def keep_capabilities(mask: int) -> None:
-    """Give up every capability of this thread, and of those that it starts, but those of `mask`.
+    """Drops every capability of this thread, and of the threads that it starts, except those of
+    `mask`.
 
     Not those of programs that it executes as root. Raises TracerError where the kernel refuses.
     """

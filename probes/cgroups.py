@@ -7,7 +7,7 @@ import re
 UNIFIED = 0
 """The hierarchy of version 2, as /proc/PID/cgroup and cgroup events number it."""
 BY_DESCENT = -1
-"""In place of a hierarchy: a process belongs to a target because of who made it."""
+"""A value in place of a hierarchy: a process belongs to a target because its parent does."""
 
 _ID = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
 

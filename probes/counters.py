@@ -44,7 +44,8 @@ class Counter:
 
     event: str
     group: str
-    """Of the paper's Table 5: cpu, memory or block; scheduler for ours beside them."""
+    """Group in Prashanthi et al. 2023, Table 5: cpu, memory or block; scheduler for our own
+    counters."""
     described: bool = False
     """A hardware event that has to be named in sysfs by the CPU's own PMUs."""
 
@@ -70,4 +71,4 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("block:block_bio_frontmerge", "block"),
     Counter("block:block_bio_queue", "block"),
 )
-"""What is counted, in the order in which it is shown."""
+"""The counters, in the order in which they are shown."""

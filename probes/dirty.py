@@ -1,4 +1,4 @@
-"""Who makes pages and inodes dirty, and who is throttled for it.
+"""The processes that dirty pages and inodes, and those that are throttled for it.
 
 A large folio logs one dirty_folio event with its first index, whatever its size and whichever
 of its pages was written: pages are counted from block events, never from these.

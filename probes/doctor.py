@@ -1,4 +1,4 @@
-"""What this machine can trace, and the command that mends each thing it lacks."""
+"""The features that this machine can trace, and the command that adds each missing one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Finding:
     needed_for: str
     mend: str = ""
     fatal: ExitCode = ExitCode.OK
-    """What `tracer record` would exit with for want of it; OK: it does without."""
+    """Exit code of `tracer record` if this is missing; OK: it records without it."""
 
 
 def check() -> list[Finding]:

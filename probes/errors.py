@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What `tracer` exits with. A recorded command's own status is passed on instead of OK."""
+    """The exit codes of `tracer`. A recorded command's own status replaces OK."""
 
     OK = 0
     FAILURE = 1

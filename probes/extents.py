@@ -1,4 +1,4 @@
-"""Where pieces of files lie on the device, as file systems learn or decide it.
+"""The places of pieces of files on the device, as file systems look them up or choose them.
 
 A write bio names a sector; which page of which file that is, only the file system knows. ext4 and
 xfs tell each extent when they read it from the disk or allocate it. What was known before the

@@ -1,4 +1,4 @@
-"""Which file a write-out is of, as the file systems themselves tell it.
+"""The files of write-outs, as the file systems themselves report them.
 
 The flusher's brackets (`inode_writeback`) name an inode for what the flusher writes. What a
 process writes out itself (fsync, O_SYNC, O_DIRECT, a close after a truncation) and what btrfs's

@@ -1,4 +1,4 @@
-"""What files were called at the end of the recording."""
+"""The names of files at the end of the recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inode the flusher is at: the bracket that gives a bio its inode.
+"""The inode that the flusher writes: the bracket that gives a bio its inode.
 
 Kernel: include/trace/events/writeback.h, class writeback_single_inode_template.
 """

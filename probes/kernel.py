@@ -1,4 +1,4 @@
-"""What this kernel and machine can do: features are looked for, versions never compared."""
+"""The features of this kernel and machine. Features are looked for; versions are never compared."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MOUNT = "mount -t tracefs nodev /sys/kernel/tracing"
 
 
 def find_tracefs() -> Path | None:
-    """Where tracefs is mounted, or None."""
+    """Returns the mount point of tracefs, or None."""
     found = (mount for mount in read_mounts() if mount.kind == b"tracefs")
     return next((Path(os.fsdecode(mount.path)) for mount in found), None)
 
 
 def tracefs(writable: bool = True) -> Path:
-    """Where tracefs is mounted; with `writable`, where instances can be made.
+    """Returns the mount point of tracefs; with `writable`, one in which instances can be made.
 
     Raises FeatureMissing where it is not, PermissionMissing where this user may not look.
     """
@@ -68,7 +68,7 @@ CAPABILITIES = {
 
 
 def has_capability(name: str) -> bool:
-    """Whether this process has a capability in effect."""
+    """Returns whether this process has a capability in effect."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> CAPABILITIES[name] & 1)
@@ -97,7 +97,7 @@ def process_start_ns(pid: int) -> int | None:
 
 
 def process_alive(pid: int, start_time: int | None) -> bool:
-    """Whether that very process still runs (a zombie does not)."""
+    """Returns whether the same process still runs (a zombie does not)."""
     stat = None if start_time is None else read_stat(pid)
     return stat is not None and stat.start_time == start_time and stat.state not in "ZX"
 

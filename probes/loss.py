@@ -43,7 +43,8 @@ class Gap:
             object.__setattr__(self, "cpu", -1)
 
     def of_scope(self, scope: Scope) -> bool:
-        """Whether it is a gap in the events of this scope: a stream's name tells its instance."""
+        """Returns whether the gap is in events of this scope; a stream's name contains its
+        instance."""
         return scope.value in self.stream
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from probes.libc import checked, libc, os_error
 
 _OPENAT2 = 437
-"""Its number on every architecture that Linux got after it, and on all older ones but alpha."""
+"""Number of the call on every architecture that Linux got after it, and on all older ones but
+alpha."""
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 1, 2, 4, 8, 16
 _AT_EMPTY_PATH, _DONT_SYNC, _BASIC = 0x1000, 0x4000, 0x7FF
 _STATX_BYTES, _MODE_AT, _DEVICE_AT = 256, 28, 136

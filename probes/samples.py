@@ -1,4 +1,4 @@
-"""What was sampled: processor, memory, disks, GPU and power over time."""
+"""The samples: processor, memory, disks, GPU and power over time."""
 
 from __future__ import annotations
 

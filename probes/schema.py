@@ -1,4 +1,4 @@
-"""What a table, a column and a probe are. Each fact about an event is declared once, here used.
+"""Tables, columns and probes. Each fact about an event is declared once, with these classes.
 
 A probe's file declares its table and the kernel events that feed it. How an event's fields
 become columns is data (`Source`), so that every backend and every kernel version can be served
@@ -108,7 +108,7 @@ class Number(Source):
     """An integer field, or one bit-mask of it."""
 
     mask: int = 0
-    """Where given, the column is whether any of these bits is set."""
+    """If not 0, the column is true if any of these bits is set."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def uuid(*fields: str) -> Uuid:
 
 
 class Feed(Enum):
-    """Which of the kernel's interfaces an event comes from."""
+    """The kernel interface that an event comes from."""
 
     TRACEPOINT = "tracepoint"
     PERF = "perf"
@@ -173,17 +173,17 @@ class Event:
     name: str
     """SYSTEM:EVENT as tracefs has it, or perf:RECORD."""
     label: str
-    """What the table's `event` column says."""
+    """The event's name in the table's column `event`."""
     columns: Mapping[str, Source] = field(default_factory=dict)
     feed: Feed = Feed.TRACEPOINT
     reads: tuple[str, ...] = ()
     """Fields that the probe's assembler reads, beyond those of `columns`."""
     text_bytes: int = 256
-    """Of the texts behind the event's other fields BPF programs take no more."""
+    """Most bytes that BPF programs copy of the texts behind the event's other fields."""
 
 
 class Scope(Enum):
-    """Whose events a probe needs."""
+    """The processes whose events a probe needs."""
 
     TARGET = "target"
     """The targets' own threads: filtered in the kernel."""
@@ -201,7 +201,7 @@ class Probe:
     events: tuple[Event, ...]
     scope: Scope
     rate: str
-    """How often its events come, for people who choose probes by cost."""
+    """The rate of its events, for people who choose probes by cost."""
     assembler: Callable[[AssemblyContext], Any] | None = None
     """Makes what turns a batch of events into rows, where a row is more than one event's
     fields. None: one row an event, by `Event.columns`."""
@@ -212,19 +212,19 @@ class Probe:
 
 @dataclass(frozen=True)
 class AssemblyContext:
-    """What an assembler may need to know of the recording."""
+    """The facts about the recording that an assembler may need."""
 
     probe: Probe
     formats: Mapping[str, Any]
     """Event name to its parsed format (`probes.backends.event_format.EventFormat`)."""
     manifest: Mapping[str, Any]
-    """Of the trace, checked (`tracer.store.manifest.Manifest`), and `threads`: every thread at
-    the start as (tid, pid, ppid, comm, cgroup); and `maps`, to be iterated over: each target's
+    """The trace's manifest, checked (`tracer.store.manifest.Manifest`), with `threads`: every
+    thread at the start as (tid, pid, ppid, comm, cgroup); `maps`, an iterable: each target's
     mappings at the start (`tracer.store.maps.Maps`); and `compat`: its pids of 32-bit programs."""
     flushers: set[int] = field(default_factory=set)
     """Threads seen doing write-back work; the probe `writeback` adds them."""
     membership: Any = None
-    """Which target each process belongs to (`probes.rows.membership.Membership`)."""
+    """The target of each process (`probes.rows.membership.Membership`)."""
     blind: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Event name to spans (ns, both ends within) in which such events may be lost."""
     symbols: Any = None

@@ -37,15 +37,15 @@ RECORD_BEGIN, RECORD_END = "record_begin", "record_end"
 
 @dataclass(frozen=True)
 class Place:
-    """Where an event lies: a function's entry, its returns, or calls of it."""
+    """The place of an event: a function's entry, its returns, or calls of it."""
 
     symbol: str
-    """How its mangled name begins."""
+    """The begin of the function's mangled name."""
     returns: bool = False
     called_near: str = ""
     """Only where it is called from the code around this function."""
     arguments: tuple[tuple[str, str], ...] = ()
-    """What to fetch, as tracefs has it, by the machine: the ABI says which register has what."""
+    """The arguments to fetch, as tracefs writes them, by machine: the ABI assigns the registers."""
 
 
 _EXECUTE = "_ZN5torch8autograd6Engine7executeE"
@@ -68,7 +68,7 @@ PLACES = {
         arguments=(("x86_64", "object=%di:x64"), ("aarch64", "object=%x0:x64")),
     ),
 }
-"""By the event's name."""
+"""Places by the event's name."""
 
 TABLE = Table(
     "torch_calls",

@@ -353,7 +353,7 @@ def prepare(
     dataset: DataSet = None,
     scale: Scale = None,
 ) -> None:
-    """Make the data set of a model, so that a later, measured job need not.
+    """Prepare the data set of a model, so that a later, measured job need not make it.
 
     Example: python -m workloads prepare lenet --output /tmp/lenet --scale 0.1
     """

@@ -44,7 +44,7 @@ ROWS = [
 
 @dataclass(frozen=True)
 class Run:
-    """What a comparison needs of one trace, which need not be opened again.
+    """The facts of one trace that a comparison needs; the trace need not be opened again.
 
     `path`: where it is, or its URL.
     """
@@ -78,7 +78,8 @@ class Comparison:
 
 
 def look(trace: Trace) -> Run:
-    """What a comparison needs of this trace: the part that takes time, a trace at a time."""
+    """Returns the facts of this trace for a comparison: the slow part, done for one trace at a
+    time."""
     who = identity(trace)
     manifest = trace.manifest
     loss = manifest["loss"]
@@ -319,7 +320,7 @@ def _floats(column: pd.Series[Any], otherwise: float = np.nan) -> Values:
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    """With corrected p, verdicts and scores, in their order."""
+    """Returns the rows with corrected p, verdicts and scores, in their order."""
     if not len(rows):
         return rows
     p = pd.to_numeric(rows["p"])

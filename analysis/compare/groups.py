@@ -1,4 +1,4 @@
-"""Which traces are repeats of each other, and which of two groups pair."""
+"""The repeats among traces, and the pairs of two groups."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _varying(base: Group, other: Group, identities: Sequence[Identity]) -> set[s
 
 
 def _key(identity: Identity, left_out: set[str]) -> Hashable:
-    """What two runs of a pair have in common; None where nothing tells the repeat."""
+    """Returns the key that the two runs of a pair share; None if the repeat is not known."""
     repeat = identity.factors.get("repeat")
     if repeat is None:
         return None

@@ -1,4 +1,4 @@
-"""What one trace comes to, measure by measure, so that traces can be held against each other.
+"""The figures of one trace, measure by measure, for comparisons between traces.
 
 What is of the jobs is per job, where several run at once. What no event gives to a target is the
 whole machine's, and its topic says so. A measure that a trace cannot give is not

@@ -26,7 +26,7 @@ RESAMPLES = 9999
 BOOTSTRAP, STUDENT, CONSTANT = "bootstrap", "Student", "no spread"
 _SEED = 23
 _NO_SPREAD = 1e-6
-"""Of the mean: no clock and no counter of a real run is as even."""
+"""Smallest relative spread: no clock and no counter of a real run varies less."""
 _ROUNDING = 1e-12
 _MOST_DEGENERATE = 0.005
 _TAIL = (1 - LEVEL) / 2
@@ -46,7 +46,7 @@ class Ratio:
 
 
 def ratio(base: Values, other: Values, paired: bool = False) -> Ratio:
-    """Of `other` to `base`; where `paired`, the values at one place are of one pair.
+    """Returns the ratio of `other` to `base`; with `paired`, values at the same place are a pair.
 
     Values are finite and not empty. Below 0 there are no ratios, and none to 0.
     """
@@ -73,7 +73,8 @@ def ratio(base: Values, other: Values, paired: bool = False) -> Ratio:
 
 
 def _without_spread(found: float, of_base: int, of_other: int, paired: bool) -> Ratio:
-    """Of values that never vary: p is how few of all permutations of the runs are as clear."""
+    """Returns the ratio of values that never vary: p is the share of all permutations of the runs
+    that are as clear."""
     if abs(found - 1) <= _NO_SPREAD:
         return Ratio(found, found, found, 1.0, CONSTANT)
     p = 2 / (2**of_base if paired else math.comb(of_base + of_other, of_base))

@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from analysis.figures.style import colour, look, numbered, symbol, text
 
 _WIDTH = 0.6
-"""Of the room of a category, for its series side by side."""
+"""Share of a category's room that its series take, side by side."""
 _STEP_PX = 20
 _LEAST_PX = 24
 _GAP_PX = 64
@@ -21,7 +21,7 @@ _GAP_PX = 64
 
 @dataclass(frozen=True)
 class Axis:
-    """What lies along the axis of values: its title with the unit, whether it is logarithmic."""
+    """The axis of values: its title with the unit, and whether it is logarithmic."""
 
     title: str
     log: bool = False
@@ -87,7 +87,7 @@ def dots(
 
 
 def _extent(part: pd.DataFrame, value: str, drawn: list[str]) -> list[float] | None:
-    """From where to where a panel goes: all values, and so far beyond them as they lie apart."""
+    """Returns the range of a panel: all values, with a margin in proportion to their spread."""
     values = part[drawn].apply(pd.to_numeric).to_numpy(np.float64)
     least, most = float(np.nanmin(values)), float(np.nanmax(values))
     ends = [f"{value}_low", f"{value}_high"]

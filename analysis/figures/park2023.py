@@ -66,7 +66,7 @@ def writeback_intervals(frame: pd.DataFrame) -> go.Figure:
 
 
 def interval_spread(frame: pd.DataFrame) -> go.Figure:
-    """How times between write-backs are spread: the share of them that are shorter.
+    """Draws the distribution of times between write-backs: the share of shorter ones.
 
     Columns: model, where, share (0 to 1), interval_s. A panel a model.
     """
@@ -143,7 +143,7 @@ def _grid(boxes: pd.DataFrame, width: float, height: int) -> NDArray[np.float64]
 
 
 def layer_improvement(frame: pd.DataFrame) -> go.Figure:
-    """What a flush layer saves at most, a panel a way to tell pages apart.
+    """Draws the most that a flush layer saves, one panel per way to identify pages.
 
     Columns: where, model, identity, improvement (_low, _high), paper_improvement.
     """
@@ -157,7 +157,8 @@ def layer_improvement(frame: pd.DataFrame) -> go.Figure:
 
 
 def layer_curves(frame: pd.DataFrame) -> go.Figure:
-    """What a flush layer of each size saves, a panel a place and a way to tell pages apart.
+    """Draws the savings of a flush layer by its size, one panel per place and way to identify
+    pages.
 
     Columns: where, model, identity, capacity_share, improvement (drawn solid),
     improvement_with_drain (dashed), paper_improvement (a hollow marker where it is reached).

@@ -30,7 +30,7 @@ def minibatch_times(frame: pd.DataFrame) -> go.Figure:
 
 
 def increases(frame: pd.DataFrame, panel: str = "part") -> go.Figure:
-    """By how much more a container takes.
+    """Draws the increase in time in a container.
 
     Columns: mode, model, settings, `panel`, increase_percent (_low, _high), paper_increase_percent.
     """
@@ -46,7 +46,8 @@ def _runs(frame: pd.DataFrame) -> list[str]:
 
 
 def usage_violins(frame: pd.DataFrame) -> go.Figure:
-    """How the machine was used, from quantiles at even shares: a violin a place, a panel a series.
+    """Draws the use of the machine from evenly spaced quantiles: one violin per place, one panel
+    per series.
 
     Columns: mode, model, settings, where, series, unit, value.
     """

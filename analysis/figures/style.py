@@ -1,4 +1,4 @@
-"""How figures look: colours that all eyes tell apart, on light and dark paper alike.
+"""The look of figures: colours that all eyes can distinguish, on light and dark pages.
 
 Text, axes and grid have no colour here: who shows a figure gives them that of the page.
 """
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 import plotly.graph_objects as go
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""Of Okabe and Ito (2008), without black and yellow, which one of the two papers swallows."""
+"""The colours of Okabe and Ito (2008), without black and yellow, each of which is invisible on one
+of the two backgrounds."""
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
-"""So that series are told apart without colours, too."""
+"""Symbols that distinguish series without colours."""
 
 NEUTRAL = "#808080"
 HEAT = "Cividis"
@@ -35,7 +36,7 @@ def text(value: object) -> str:
 
 
 def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
-    """Give a figure what all have in common; `plot_px` is the height of what lies within the axes.
+    """Gives a figure the common look; `plot_px` is the height of the area within the axes.
 
     Titles of panels, which stand where plotly puts them, move to the left.
     """

@@ -19,7 +19,7 @@ _LATENCY_PX = 150
 LOST_COLOUR = "rgba(213, 94, 0, 0.20)"
 """Vermilion of Okabe and Ito (2008), thin enough to see what lies below."""
 LOST_EDGE = "rgba(213, 94, 0, 0.7)"
-"""So that a gap narrower than a pixel is seen, too."""
+"""Colour of the edge of a gap, which shows even if the gap is narrower than a pixel."""
 
 LEFT_PX, RIGHT_PX = 76, 22
 """Margins: the same in every lane, so that one moment lies below itself."""
@@ -190,7 +190,7 @@ def _records(frame: pd.DataFrame) -> list[Any]:
 
 
 def _labels(frame: pd.DataFrame, least_s: float) -> list[str]:
-    """What spans are called on them, those that are long enough for a name."""
+    """Returns the labels of spans that are long enough for a name."""
     return [_label(row) if row.to_s - row.from_s >= least_s else "" for row in _records(frame)]
 
 
@@ -206,7 +206,7 @@ def _label(row: Any) -> str:
 
 
 def _said(frame: pd.DataFrame) -> list[str]:
-    """What is said of each span that the mouse is on."""
+    """Returns the text for each span under the mouse."""
     said = []
     for row in _records(frame):
         words = [f"{_name(row.name)} x {row.spans:,}" if row.spans > 1 else _name(row.name)]
@@ -222,7 +222,7 @@ def _said(frame: pd.DataFrame) -> list[str]:
 def _broken(
     at: np.ndarray[Any, np.dtype[np.float64]], value: np.ndarray[Any, np.dtype[np.float64]]
 ) -> tuple[Any, Any]:
-    """Both with a value that is not a number where there is a hole."""
+    """Returns both arrays with a NaN at each hole."""
     if len(at) < 3:  # no two distances to compare
         return at.astype(np.float32), value.astype(np.float32)
     apart = np.diff(at)
@@ -253,7 +253,7 @@ def _colours(series: list[str]) -> dict[str, str]:
 def _lane(
     figure: go.Figure, unit: str, end_s: float, lost: pd.DataFrame, plot_px: int = LANE_PX
 ) -> go.Figure:
-    """What all lanes have in common; the axis of time is the same in each."""
+    """Applies the common look of all lanes; the time axis is the same in each."""
     look(figure, plot_px)
     figure.update_layout(
         height=plot_px + 56, margin={"l": LEFT_PX, "r": RIGHT_PX, "t": 26, "b": 30},

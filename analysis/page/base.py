@@ -1,4 +1,4 @@
-"""What all pages share: where templates lie, how figures are written, what a page may do."""
+"""The common parts of all pages: templates, figures as JSON, the content security policy."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def figure_json(figure: go.Figure) -> Markup:
 
 
 def _hash(script: str) -> str:
-    """What a policy calls a script that may run."""
+    """Returns the policy's name for a script that may run."""
     digest = hashlib.sha256(script.encode("utf-8", "replace")).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

@@ -7,7 +7,7 @@ from typing import Any
 from tracer.cli.main import plain
 
 NOTHING = "-"
-"""What was not measured, or the paper does not tell; never 0."""
+"""The text for a value that was not measured, or that the paper does not give; never 0."""
 
 _DIGITS = 4
 _WHOLE = 1_000

@@ -98,7 +98,7 @@ def _parts(rows: pd.DataFrame, groups: list[str]) -> dict[str, Part]:
 
 
 def _shown(rows: pd.DataFrame, several: bool, verdict: str) -> pd.DataFrame:
-    """What of the rows is read, under the names that it has on the page."""
+    """Returns the columns that are shown, under their names on the page."""
     frame = pd.DataFrame({"topic": rows["topic"], "measure": rows["measure"]})
     if several or verdict == MISSING:
         frame["group"] = rows["group"]

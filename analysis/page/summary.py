@@ -1,4 +1,4 @@
-"""What was recorded, of which machine, how it went, and what it cost."""
+"""The summary of a recording: its content, its machine, its course, and its cost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Summary:
 
 
 def summary(manifest: Manifest, notes: list[str]) -> Summary:
-    """Of a trace's manifest. `notes` are what else has to be said of it."""
+    """Returns the summary of a trace's manifest. `notes` are further remarks about it."""
     said = [note[: 2 * _MOST_CHARACTERS] for note in notes]
     return Summary(_tiles(manifest), _facts(manifest), _warnings(manifest), said)
 

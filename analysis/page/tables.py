@@ -199,6 +199,6 @@ def _readable_samples(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _meaning(name: str) -> str:
-    """What the columns of a report's table are: what its function says of itself."""
+    """Returns the meaning of a report table's columns, from the docstring of its function."""
     made = TABLES.get(name)
     return (inspect.getdoc(made[0]) or "") if made is not None else ""

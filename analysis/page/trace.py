@@ -25,7 +25,7 @@ from tracer.store.trace import Trace
 _TEMPLATE = "trace.html.j2"
 _MOST_FINDINGS = 100
 _SHOWN_FINDINGS = 8
-"""So many are seen at once, the others when they are asked for."""
+"""Number of findings that are visible at once; the others unfold."""
 _MOST_QUERY = 4000
 _DRAW: dict[Kind, Callable[[pd.DataFrame, str, float, pd.DataFrame], go.Figure]] = {
     Kind.AREAS: draw.areas,
@@ -104,7 +104,7 @@ def _groups(shown: Timeline) -> list[tuple[str, list[DrawnLane]]]:
 
 
 def _left_out(shown: Timeline) -> list[str]:
-    """What of the trace is not on the timeline, and why."""
+    """Returns the parts of the trace that the timeline leaves out, with reasons."""
     notes = [f"The timeline lacks {name}: {why}" for name, why in shown.failed.items()]
     if shown.outside:
         said = ", ".join(f"{n:,} of {name}" for name, n in shown.outside.items())

@@ -17,7 +17,7 @@ COLUMNS = (
     Column("epoch", Type.INT64, "from 0"),
     Column("step", Type.INT64, "from 0"),
 )
-"""What `make_in_context` adds to a table."""
+"""The columns that `make_in_context` adds to a table."""
 
 
 def make_in_context(trace: Trace, table: str, view: str) -> None:

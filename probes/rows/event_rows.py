@@ -16,7 +16,7 @@ from probes.schema import AssemblyContext, Column, Event
 
 
 class Assembler(Protocol):
-    """What turns the events of one probe into rows of its table."""
+    """An assembler turns the events of one probe into rows of its table."""
 
     sees_others: bool
     """Wants events that are not the targets', too: of other processes (`Batch.wanted`), of a

@@ -1,4 +1,4 @@
-"""What a fault touched: the file behind its address, the file and function of its instruction."""
+"""The places of faults: the file behind the address, the file and function of the instruction."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class FaultRows:
     def _failures(
         self, batch: Batch, of_probe: NDArray[np.int64], types: NDArray[np.uint16]
     ) -> NDArray[np.int64]:
-        """Where in `of_probe` a signal tells that its thread's fault failed."""
+        """Finds the faults in `of_probe` whose thread got a signal because the fault failed."""
         at = np.flatnonzero(types == _id(self._signal))
         if self._signal is None or not len(at):
             return at
@@ -242,7 +242,7 @@ def _pair(
     kind: Any,
     waiting: Any,
 ) -> None:
-    """Give each fault the kind that its thread's next perf event of its place says.
+    """Sets each fault's kind from its thread's next perf event of the same place.
 
     Its place is its address and its instruction: what reads a stack may fail at the very address.
     A thread that faults in user mode has ended all its faults before.

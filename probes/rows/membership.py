@@ -1,4 +1,4 @@
-"""Which target each process belongs to, and since when: by descent and by cgroup.
+"""The target of each process over time: by descent and by cgroup.
 
 A process belongs as its first thread does; threads that are moved alone do not count. A child
 begins with its parent's slots (`slots.py`); a move into a cgroup clears the slots of that
@@ -37,11 +37,11 @@ _ALL_CPUS = -1
 Thread = tuple[int, int, int | None, str, str | None]
 """A thread at the start: (tid, pid, ppid, comm, cgroup path)"""
 Finding = tuple[int, int, int, int, int, bool]
-"""What the recorder's looks have found, as `tracer.store.lists.MemberFacts` says."""
+"""A finding of the recorder's looks, as in `tracer.store.lists.MemberFacts`."""
 
 
 class Cause(NamedTuple):
-    """Why a process is moved: when, by what finding of the recorder, into which cgroup."""
+    """The cause of a process's move: its time, the recorder's finding, the new cgroup."""
 
     ts: int
     finding: Finding | None
@@ -73,7 +73,7 @@ _Move = tuple[int, int, int, int, Cause]
 
 
 class Membership:
-    """Who belongs to which target at the start, and how that changes."""
+    """The targets of processes at the start, and their changes."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Membership:
         self.targets = targets
         wide = all_captured or bool(kinds & {"container", "cgroup", "daemon"})
         self.exact = wide and "machine" not in kinds
-        """Whether more is captured than is wanted: what is of no target is then dropped."""
+        """True if more is captured than wanted: events of no target are then dropped."""
         self.slots = Slots(targets)
         self._all_captured = all_captured
         self.gaps: list[Gap] = []
-        """From when a process joined until its events were let in."""
+        """Times from which processes had joined until their events were captured."""
         self._waiting: dict[int, int] = {}
         """Processes whose events are not let in yet, since when."""
         self._let_in = next((f[0] for f in findings if not f[1]), 0)
@@ -150,7 +150,8 @@ class Membership:
         return self.slots.target(self.start.get(pid, 0))
 
     def moves(self, batch: Batch) -> Moves:
-        """What moves processes within a batch, in order; of a batch without events, the rest."""
+        """Returns the moves of processes within a batch, in order; for a batch without events, all
+        that are left."""
         found = [*self._attached(batch), *self._made_inside(batch), *self._looked(batch)]
         found.sort(key=lambda move: move[0])
         words = self.slots.words

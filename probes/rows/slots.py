@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from probes.cgroups import BY_DESCENT, UNIFIED, container_id
 
 NOBODY = 0
-"""In place of a target's number, which is its place in the manifest, from 1."""
+"""A value for no target. A target's number is its place in the manifest, from 1."""
 
 _RANK = {"pid": 0, "command": 0, "container": 1, "cgroup": 2, "daemon": 3}
 _WORD = (1 << 64) - 1
@@ -53,7 +53,7 @@ class Slots:
         self._daemons = daemons
         unified = self._where(lambda slot: slot.hierarchy == UNIFIED)
         self.kept_inside = self.as_words(~(unified | daemons))
-        """What a child keeps of its parent's slots that is made right within another cgroup."""
+        """The parent's slots that a child keeps if it is made right within another cgroup."""
         self.making = np.array([self.as_words(bit) for bit in self._makers.values()], np.uint64)
         """Slots of makers, and what a child has that a maker makes within another cgroup."""
         self.making_gives = np.array(

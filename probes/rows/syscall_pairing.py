@@ -32,7 +32,7 @@ from probes.schema import AssemblyContext, Scope
 
 _NO_NR = -2
 _UNKNOWN_NR = -1
-"""What sys_exit has after a signal return, which replaces the registers."""
+"""The call number in sys_exit after a signal return, which replaces the registers."""
 
 _EXECS = ("execve", "execveat")
 _FORKS = ("clone", "clone3", "fork", "vfork")

@@ -1,4 +1,4 @@
-"""Whose thread an event's thread is: thread ids to processes, as they change over time."""
+"""The processes of threads: thread ids to process ids, as they change over time."""
 
 from __future__ import annotations
 

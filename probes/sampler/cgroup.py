@@ -66,7 +66,7 @@ class CgroupReader:
         self._folders = tuple(folders)
 
     def read(self) -> list[Reading]:
-        """Its values now; nothing once it is gone."""
+        """Returns its values now; an empty list once the cgroup is gone."""
         found: list[Reading] = []
         for folder in self._folders:
             for read in _READS:

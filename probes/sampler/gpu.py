@@ -31,7 +31,8 @@ _QUESTIONS: tuple[tuple[Series, float, Callable[[Any, Any], float]], ...] = (
     (CLOCK, 1e6, lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)),
     (MEMORY_CLOCK, 1e6, lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
 )
-"""What is asked of a GPU, and the factor from the driver's unit (mW, mJ, MHz) to the series'."""
+"""The fields that are read from a GPU, with the factor from the driver's unit (mW, mJ, MHz) to the
+series'."""
 
 
 class Gpu(Reader):
@@ -65,7 +66,7 @@ class Gpu(Reader):
             self.facts[f"gpu_{number}"] = name.decode() if isinstance(name, bytes) else str(name)
 
     def read(self) -> list[Reading]:
-        """What each GPU gives now; what it does not is noted in `missing`."""
+        """Returns the values of each GPU now; fields without a value are noted in `missing`."""
         found: list[Reading] = []
         for number, gpu in enumerate(self._gpus):
             for series, factor, ask in _QUESTIONS:

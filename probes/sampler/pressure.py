@@ -29,7 +29,8 @@ SERIES = {
 
 
 def stalls(resource: str, path: Path) -> list[Reading]:
-    """What one pressure file says (kernel: Documentation/accounting/psi.rst), totals in s."""
+    """Returns the content of one pressure file (kernel: Documentation/accounting/psi.rst), totals
+    in s."""
     found: list[Reading] = []
     for line in contents(path).splitlines():
         who, *words = line.split()

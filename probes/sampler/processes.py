@@ -40,7 +40,7 @@ _START, _RSS = 19, 21
 
 @dataclass(frozen=True)
 class _Used:
-    """What a process had used: minor faults, major faults, ticks; pages that are resident."""
+    """The use of a process: minor faults, major faults, ticks; resident pages."""
 
     own: list[int]
     children: list[int]
@@ -61,10 +61,11 @@ class Processes:
         self._proc = root / "proc"
         self._seen: dict[_Key, _Used] = {}
         self._lost = [0, 0, 0]
-        """Of processes that ended and whose parent, being none of ours, was given it."""
+        """Use of processes that ended and whose parent is none of ours, so that it was added
+        there."""
         self._total = [0, 0, 0]
         self.tells_children = (self._proc / f"self/task/{os.getpid()}/children").exists()
-        """Whether a tree can be walked down (CONFIG_PROC_CHILDREN)."""
+        """True if the kernel lists the children of a thread (CONFIG_PROC_CHILDREN)."""
 
     def read(self, pids: Iterable[int]) -> list[Reading]:
         """The target's values now, `pids` being its processes; nothing where all are gone."""
@@ -90,7 +91,7 @@ class Processes:
         return self._account(now)
 
     def _of(self, pid: int) -> tuple[_Key, _Used] | None:
-        """What a process has used; None where it is gone."""
+        """Returns the use of a process; None if it is gone."""
         path = f"{self._proc}/{pid}/stat"
         try:
             fields = contents(path).rpartition(")")[2].split()

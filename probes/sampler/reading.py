@@ -1,4 +1,4 @@
-"""What a series and a reader are, and how small files of /proc and /sys are read."""
+"""Series, readers, and the reading of small files of /proc and /sys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Reading = tuple[str, str | None, float]
 
 @dataclass(frozen=True)
 class Rate:
-    """What a counter's growth is called, over the time between two readings."""
+    """The name of a counter's growth over the time between two readings."""
 
     name: str
     unit: str
@@ -35,7 +35,7 @@ class Series:
     unit: str
     doc: str
     rate: Rate | None = None
-    """Where given, the series is a counter that only grows."""
+    """The growth's name, for a series that is a counter and only grows; else None."""
 
 
 class NotAvailable(Exception):
@@ -57,9 +57,9 @@ class Reader(ABC):
         self.missing: dict[str, str] = {}
         """Series that this machine does not give, and why."""
         self.facts: dict[str, str] = {}
-        """What holds for the whole recording and is no number: a governor, a power mode."""
+        """Facts that hold for the whole recording and are no numbers: a governor, a power mode."""
         self.last = False
-        """Whether this is the last reading: then all is read, however lately that was done."""
+        """True at the last reading: all files are then read, even if they were read just before."""
 
     @abstractmethod
     def read(self) -> list[Reading]:

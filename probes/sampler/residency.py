@@ -1,4 +1,4 @@
-"""How much of the files of a folder is in the page cache, as vmtouch gives it."""
+"""The share of a folder's files that is in the page cache, as vmtouch measures it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Residency(Reader):
         self._still_there = still_there
         self._folders = folders
         self._looked: dict[Path, tuple[float, float]] = {}
-        """When each was looked through, and how long that took."""
+        """Time of the last look at each folder, and its duration."""
 
     def read(self) -> list[Reading]:
         """Pages of each folder that has rested enough; instance: the folder as it was given."""

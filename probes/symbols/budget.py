@@ -30,7 +30,7 @@ MAX_NAME = 512
 
 @dataclass(frozen=True)
 class Budget:
-    """For all functions of one recording.
+    """The limits for all functions of one recording.
 
     files         opened, with debug files and maps of just-in-time compilers
     bytes_read    of all of them together
@@ -59,7 +59,7 @@ class Budget:
 
 
 class Reason(StrEnum):
-    """Why functions of a file were left out."""
+    """The reason for which functions of a file were left out."""
 
     FILES = "too many files"
     MAPS = "too many processes with compilers of their own"
@@ -96,7 +96,7 @@ class Account:
         self._name_bytes = 0
 
     def check(self) -> None:
-        """Raise LeftOut where nothing more may be opened or read."""
+        """Raises LeftOut if nothing more may be opened or read."""
         for spent, allowed, reason in (
             (self.files, self.budget.files, Reason.FILES),
             (self.bytes_read, self.budget.bytes_read, Reason.BYTES),

@@ -1,4 +1,4 @@
-"""Where the symbols of a stripped file lie: a debug file, by build id or by name and checksum.
+"""The debug files of stripped files, found by build id, or by name and checksum.
 
 As gdb looks for them ("Debugging Information in Separate Files" of its manual), but for links: one
 beside the file may lead anywhere, and is not followed. (`.gnu_debugaltlink` names a file of debug
@@ -16,7 +16,7 @@ from pathlib import Path
 from probes.symbols.elf_file import ElfImage
 
 DEBUG_ROOT = Path("/usr/lib/debug")
-"""Where distributions install debug files."""
+"""The folder in which distributions install debug files."""
 
 _MAX_LINK_BYTES = 4096
 

@@ -42,7 +42,7 @@ class Demangler:
         self._one_at_a_time = threading.Lock()
 
     def demangle(self, names: Sequence[bytes]) -> list[str | None]:
-        """What each name stands for; None where it is no C++ name or cannot be told.
+        """Returns the meaning of each name; None if it is not a C++ name or cannot be demangled.
 
         At most 4096 bytes of it. Rust's older names (`_ZN..17h..E`) read as C++.
         """

@@ -124,7 +124,7 @@ class ElfImage:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; what was looked at stays known."""
+        """Closes the descriptor; the parts that were read stay available."""
         self._close()
         self.__dict__.pop("relative_words", None)  # large, and needed for reading only
         self.strings = {}
@@ -176,7 +176,7 @@ class ElfImage:
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """What is loaded, executable segments first."""
+        """Returns the loaded segments, executable ones first."""
         count = self.header["e_phnum"]
         headers = self._headers("e_phoff", count, MAX_SEGMENTS, "segment")
         loads = [

@@ -38,7 +38,7 @@ Names = list[str | None]
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """What is known of a file from when it was mapped; None: not known, not compared.
+    """The identity of a file when it was mapped; None: not known, so not compared.
 
     build_id       in hex digits
     device, inode  as the kernel says of the mapping; on file systems without a device of their own
@@ -69,7 +69,7 @@ class _Kind:
     follow: bool
     """True where a path may be a link."""
     unfit: Callable[[Status], str | None]
-    """Why a file is not the one that is meant, or None."""
+    """Returns the reason for which a file is not the mapped one, or None."""
     load: Callable[[bytes, int], Facts]
     """Has the reader make its table."""
 
@@ -173,7 +173,7 @@ class SymbolCache:
         return None if file.refused else file
 
     def _read(self, key: bytes, file: _File, kind: _Kind) -> _File:
-        """Have a file opened and read; another one in its place that is the same inode.
+        """Has a file opened and read; it may also be another path of the same inode.
 
         Raises LeftOut, or UnreadableSymbols where it is not the file that is meant.
         """
@@ -309,7 +309,7 @@ def _check(key: bytes, status: Status, kind: _Kind) -> None:
 
 
 def _difference(status: Status, mapped: FileIdentity | None) -> str | None:
-    """What tells the file from the one that was mapped, or None."""
+    """Returns the difference between the file and the mapped one, or None."""
     what = None
     if mapped is None:
         return None

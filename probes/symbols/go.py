@@ -31,7 +31,8 @@ _MAGICS = (_GO_1_20, _GO_1_18, _GO_1_16, _GO_1_2)
 _SIGNS = (".go.buildinfo", ".note.go.buildid", ".go.module")
 _TABLE_SECTION = "gopclntab"
 _SEARCHED = (".data.rel.ro", ".rodata")
-"""Where the linker puts the table of a position-independent or an externally linked program."""
+"""Sections in which the linker puts the table of a position-independent or an externally linked
+program."""
 _MODULE_SECTIONS = (".go.module", ".noptrdata", ".data", ".data.rel.ro")
 
 _MAX_SEARCHED_BYTES = 1 << 29
@@ -50,7 +51,7 @@ _MODULE_MINPC, _MODULE_MAXPC, _MODULE_TEXT, _MODULE_ETEXT = 20, 21, 22, 23
 
 @dataclass(frozen=True)
 class _Header:
-    """Where things lie; offsets in bytes from the start of the table."""
+    """The places of the table's parts; offsets in bytes from its start."""
 
     magic: int
     section: Section
@@ -80,7 +81,7 @@ def go_functions(elf: ElfImage) -> list[SymbolColumns]:
 
 
 def _headers(elf: ElfImage) -> Iterator[_Header]:
-    """What looks like the head of a table, the likeliest first."""
+    """Yields possible heads of a table, the likeliest first."""
     sections = [s for s in elf.sections if s.name.endswith(_TABLE_SECTION)]
     sections += [s for s in elf.sections if s.name in _SEARCHED]
     candidates = 0

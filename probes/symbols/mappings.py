@@ -23,7 +23,7 @@ NOWHERE = -1
 FAULT, MAP, CLEAR = 0, 1, 2
 
 _LEAST_FILES = 4096
-"""So many files are kept before it is asked which are still mapped."""
+"""Number of files that are kept before a look which are still mapped."""
 _MOST_MAPPINGS = 1 << 22
 """The most of all spaces together, 28 bytes each: a process may have 65,530 by default."""
 
@@ -33,7 +33,7 @@ _STACK_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class MappedFile:
-    """What a mapping shows: a file by its path, device and inode, or a name in brackets."""
+    """The content of a mapping: a file by path, device and inode, or a name in brackets."""
 
     path: str
     dev: tuple[int, int] = (0, 0)
@@ -41,7 +41,7 @@ class MappedFile:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is one that may be looked up by its path."""
+        """True if it is a file that may be looked up by its path."""
         return self.path.startswith("/") and not self.path.startswith(("//", "/memfd:", "/SYSV"))
 
 
@@ -66,7 +66,7 @@ class Space:
         )
 
     def reserve(self, more: int) -> None:
-        """Make room for `more` mappings beyond those that are there."""
+        """Makes room for `more` mappings."""
         wanted = self.count + more
         if wanted > len(self.start):
             room = max(wanted, 2 * len(self.start)) - len(self.start)
@@ -77,18 +77,18 @@ class Space:
 
 @dataclass
 class Steps:
-    """What happened in one space, in time order: arrays that are aligned with each other."""
+    """The events in one address space, in time order: arrays of equal length."""
 
     what: NDArray[np.int8]
     """FAULT, MAP or CLEAR."""
     address: NDArray[np.int64]
-    """Of the fault; where the mapping begins."""
+    """Address of the fault; or begin of the mapping."""
     ip: NDArray[np.int64]
-    """Of the fault; where the mapping ends."""
+    """Address of the instruction that faulted; or end of the mapping."""
     file: NDArray[np.int32]
-    """Of the mapping."""
+    """Number of the mapping's file."""
     offset: NDArray[np.int64]
-    """In the file, where the mapping begins."""
+    """Offset in the file at the mapping's begin."""
 
 
 @dataclass
@@ -109,14 +109,14 @@ class AddressSpaces:
     ) -> None:
         """Files are looked through from `least_files` on; `most_mappings`: of all spaces."""
         self.files: list[MappedFile] = []
-        """By their numbers; `forget_closed` gives numbers to other files."""
+        """The files by number; `forget_closed` gives numbers to other files."""
         self.forgotten = 0
         """Spaces that were forgotten because all together had become too large."""
         self._most_mappings = most_mappings
         self._numbers: dict[MappedFile, int] = {}
         self._free: list[int] = []
         self._least_files = self._look_at = least_files
-        """When so many files are numbered it is looked which are still mapped."""
+        """Number of files at which the next look finds those that are still mapped."""
         self._mapped = 0
         """Mappings made since that was last done."""
         self._spaces: dict[int, Space] = {}

@@ -1,4 +1,4 @@
-"""What a just-in-time compiler wrote about its code: `/tmp/perf-PID.map`.
+"""The files of just-in-time compilers about their code: `/tmp/perf-PID.map`.
 
 Lines of `START SIZE NAME`, both numbers in hex, the name to the end of the line (Linux:
 tools/perf/Documentation/jit-interface.txt).
@@ -16,7 +16,8 @@ from probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
 
 def refusal(owner: int, mode: int, uid: int) -> str | None:
-    """Why a file of this owner and mode is no map of a process of user `uid`, or None.
+    """Returns the reason for which a file of this owner and mode is not a map of a process of user
+    `uid`, or None.
 
     Anyone may write to /tmp: only a file of the process's own user or of root counts, and it must
     not be open to everybody's writing.

@@ -96,7 +96,7 @@ def _stubs(
 def _names_of_words(
     elf: ElfImage, table: SymbolTable, words: NDArray[np.uint64]
 ) -> tuple[bytes, NDArray[np.int64], NDArray[np.int64]]:
-    """Whose address each word of the global offset table gets: names, and per word two numbers.
+    """Returns the name of each word in the global offset table: names, and two numbers per word.
 
     The first is an offset into the names, the second, for a function that is chosen when the file
     is loaded, the index in `table` of the one that chooses. -1: not known.

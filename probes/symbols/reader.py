@@ -87,7 +87,7 @@ class Reader:
         return which, names
 
     def forget(self, number: int) -> None:
-        """Give back a file, or its table."""
+        """Closes a file, or drops its table."""
         self._ask("forget", number)
 
     def _facts(self, what: str, number: int, name: str, debug: Debug = ()) -> Facts:

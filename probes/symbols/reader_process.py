@@ -81,7 +81,7 @@ class Tables:
         self._files: dict[int, _File] = {}
 
     def serve(self, channel: Channel) -> None:
-        """Give up every right, then answer."""
+        """Drops every privilege, then answers requests."""
         confine(self._limits)
         while (request := channel.receive()) is not None:
             head, _, data = request.partition(b"\n")
@@ -136,7 +136,7 @@ class Tables:
         )
 
     def _debug_file(self, elf: ElfFile, number: int, checksum: int | None) -> ElfImage | None:
-        """Give `elf` a debug file, if it is its own and the first."""
+        """Gives `elf` a debug file, if it belongs to it and is the first."""
         try:
             if elf.debug is not None:
                 return None
@@ -154,7 +154,8 @@ class Tables:
             self._forget(number)
 
     def _names(self, number: int, data: bytes) -> bytes:
-        """For each place the number of its name, -1: none; then the names, each with a NUL."""
+        """Returns for each place the number of its name (-1: none), then the names, each with a
+        NUL."""
         file = self._files[number]
         assert file.table is not None
         places = np.frombuffer(data, np.int64)

@@ -37,7 +37,7 @@ def printable(text: str) -> str:
 
 
 def shown(source: PathOrFd) -> str:
-    """What a message calls `source`."""
+    """Returns the name of `source` for messages."""
     if isinstance(source, int):
         return f"file descriptor {source}"
     return printable(os.fsdecode(source))

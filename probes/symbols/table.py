@@ -109,7 +109,7 @@ class SymbolTable:
         return arrays + sum(blobs.values())
 
     def index_of(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """For each address the index of the symbol that it lies in, -1 where it lies in none."""
+        """Returns for each address the index of its symbol; -1: the address lies in no symbol."""
         addresses = np.asarray(addresses, dtype=np.uint64)
         if not len(self.starts):
             return np.full(addresses.shape, -1, dtype=np.int64)
@@ -205,8 +205,8 @@ def _fit_unsized(
     first: NDArray[np.uint64],
     last: NDArray[np.uint64],
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Which symbols without a size have a place between the pieces `first`..`last`, and their
-    ends."""
+    """Returns the symbols without a size that have a place between the pieces `first`..`last`, with
+    their ends."""
     unsized = unsized[np.lexsort((unsized, -ranks[unsized], starts[unsized]))]
     ours = starts[unsized]
     keep = np.ones(len(unsized), dtype=np.bool_)
@@ -242,7 +242,8 @@ def _cut(
 
 @compiled
 def _sweep(starts: Any, ends: Any, by_start: Any, first: Any, last: Any, which: Any) -> Any:
-    """How many pieces there are; written to `first`, `last`, `which` where these have room."""
+    """Returns the number of pieces; writes them to `first`, `last`, `which` as far as there is
+    room."""
     n = len(starts)
     pieces = 0
     following = 0

@@ -18,7 +18,8 @@ MAX_MESSAGE = 1 << 26
 
 TOO_LATE = "no answer in time"
 TOO_LONG = "too much processor time"
-"""Why a worker did not answer: it has been given up, or had less of that."""
+"""The reason why a worker did not answer: it was given up, or its limit of processor time was
+reached."""
 
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _SECONDS_TO_END = 0.5
@@ -70,7 +71,7 @@ class Worker:
         return answer
 
     def answers(self, request: bytes, count: int, seconds: float) -> Iterator[bytes]:
-        """So many answers to a request, as they come; `seconds` are for all of them.
+        """Yields `count` answers to a request, as they come, all within `seconds`.
 
         Raises Unanswered where one does not come; the worker has ended then.
         """
@@ -102,7 +103,7 @@ class Worker:
         return bytes(data)
 
     def _reason(self) -> str:
-        """Why it is no more."""
+        """Returns the reason why the worker has ended."""
         status = self.close(wait_first=True)
         if status is None or not os.WIFSIGNALED(status):
             return "its process ended"

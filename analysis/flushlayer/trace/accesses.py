@@ -87,7 +87,7 @@ class Accesses:
     """Write-backs left out, because they are of files that the recorder itself wrote."""
     identity: Identity = Identity.BLOCK
     by_mapping: dict[str, int] = field(default_factory=dict)
-    """With identity FILE: accesses to pages of files, of no file, and not mapped."""
+    """Numbers of accesses, with identity FILE: pages of files, of no file, and not mapped."""
     bios: Bios | None = None
     writers: Writers | None = None
     """Writers of the pages; None: not known (regenerated write-back)."""

@@ -1,4 +1,4 @@
-"""Which perf events are opened, with which fields. Source: include/uapi/linux/perf_event.h."""
+"""The perf events that are opened, and their fields. Source: include/uapi/linux/perf_event.h."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _open(kind: int, config: int, cpu: int, sample: int, flags: int, wake_bytes:
 
 
 def perf_events() -> bool | None:
-    """Whether perf events of the machine can be opened; None where this user may not."""
+    """Returns whether perf events of the machine can be opened; None if this user may not try."""
     try:
         os.close(open_event(DUMMY, 0, mappings=True))
     except PermissionMissing:

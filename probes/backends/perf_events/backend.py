@@ -82,7 +82,7 @@ class WideFilter:
         """Everybody is let in."""
 
     def leave_out(self, tids: Iterable[int]) -> None:
-        """Let in no events of these threads."""
+        """Excludes the events of these threads."""
         listed = list(tids)
         for ring in self._rings:
             ring.leave_out(listed)
@@ -92,12 +92,12 @@ class WideFilter:
         return set()
 
     def start(self) -> None:
-        """Let events in."""
+        """Starts recording events."""
         for ring in self._rings:
             ring.start()
 
     def stop(self) -> None:
-        """Let no more events in."""
+        """Stops recording events."""
         for ring in self._rings:
             ring.stop()
 

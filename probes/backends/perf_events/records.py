@@ -79,7 +79,7 @@ def format_text(name: str) -> str:
 
 
 def decoder(samples: str) -> Any:
-    """What decodes the records of a ring whose samples are all of event `samples`."""
+    """Returns a decoder for the records of a ring whose samples are all of event `samples`."""
     sample_id = _IDS[samples]
 
     def decode(data: NDArray[np.uint8]) -> tuple[Batch, int, Losses]:

@@ -26,7 +26,7 @@ _ENABLE, _DISABLE = 0x2400, 0x2401
 _LARGEST_RECORD = 8 << 10
 """A mapping with a path of PATH_MAX."""
 _LOOK_NS = 250_000_000
-"""How often it is noted that there was nothing."""
+"""Interval in ns at which an empty ring is noted."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Ring:
     """A perf event and the file that its records go to; a `Source` of the drain."""
 
     event: str
-    """What its samples are (`records`)."""
+    """The kind of its samples (`records`)."""
     config: int
     cpu: int
     path: Path
@@ -42,7 +42,7 @@ class Ring:
     """Bytes, a power of two."""
     mappings: bool = False
     user: bool = True
-    """Whether it tells what happens in user mode, too."""
+    """True if it also counts events in user mode."""
     written: int = 0
     lost: int = 0
     """Records that found no room, by the kernel's own count at the end."""
@@ -88,12 +88,12 @@ class Ring:
         return self._fd
 
     def start(self) -> None:
-        """Let records in."""
+        """Starts recording."""
         self._start = time.monotonic_ns() - chunks.SLACK_NS
         fcntl.ioctl(self._fd, _ENABLE, 0)
 
     def stop(self) -> None:
-        """Let no more records in."""
+        """Stops recording."""
         fcntl.ioctl(self._fd, _DISABLE, 0)
 
     def move(self) -> int:
@@ -160,7 +160,7 @@ class Ring:
             self._words[_TAIL] += int(last["bytes"])
 
     def describe(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Returns the ring's entry for the manifest."""
         return {"samples": self.event}
 
     def stats(self) -> dict[str, int]:

@@ -53,12 +53,12 @@ class FaultRings:
         return {name: records.format_text(name) for name in records.NAMES}
 
     def start(self) -> None:
-        """Let records in: mappings first, since every fault lies in one."""
+        """Starts recording: mappings first, because every fault lies in a mapping."""
         for ring in sorted(self.rings, key=lambda r: not r.mappings):
             ring.start()
 
     def stop(self) -> None:
-        """Let no more records in."""
+        """Stops recording."""
         for ring in self.rings:
             ring.stop()
 

@@ -21,7 +21,7 @@ from probes.backends.timeline import Batch, room_for, rows_of
 from probes.compiled import compiled
 
 SAMPLES = "tracepoints"
-"""What the rings hold, as a manifest says it."""
+"""The name of the rings' content in a manifest."""
 
 _ENABLE, _DISABLE, _SET_OUTPUT, _SET_FILTER = 0x2400, 0x2401, 0x2405, 0x40082406
 _SAMPLE_RECORD, _LOST = 9, 2
@@ -49,19 +49,19 @@ class TracepointRing(Ring):
             fcntl.ioctl(fd, _SET_OUTPUT, self._fd)
 
     def start(self) -> None:
-        """Let events in."""
+        """Starts recording events."""
         super().start()
         for fd in self._events:
             fcntl.ioctl(fd, _ENABLE, 0)
 
     def stop(self) -> None:
-        """Let no more events in."""
+        """Stops recording events."""
         for fd in self._events:
             fcntl.ioctl(fd, _DISABLE, 0)
         super().stop()
 
     def leave_out(self, tids: Iterable[int]) -> None:
-        """Let in no events of these threads."""
+        """Excludes the events of these threads."""
         text = all_but(tids).encode() + b"\0"
         for fd in self._events:
             fcntl.ioctl(fd, _SET_FILTER, text)
@@ -78,7 +78,7 @@ class TracepointRing(Ring):
 
 
 def decoder(common: CommonFields) -> Any:
-    """What decodes the records of such a ring."""
+    """Returns a decoder for the records of such a ring."""
 
     def decode(data: NDArray[np.uint8]) -> tuple[Batch, int, Losses]:
         events = room_for(len(data) // _LEAST_RECORD, data)

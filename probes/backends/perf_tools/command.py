@@ -41,7 +41,7 @@ class Perf:
     version: str
 
     def knows(self, command: str, option: str) -> bool:
-        """Whether `perf COMMAND` has this option, by its own help."""
+        """Returns whether `perf COMMAND` has this option, according to its own help."""
         return option in _options(self.path, command)
 
     def require(self, command: str, *options: str) -> None:
@@ -54,13 +54,14 @@ class Perf:
                 )
 
     def try_options(self, arguments: Sequence[str]) -> None:
-        """Let perf read a command line without running it; raises what `failure` makes of it."""
+        """Has perf parse a command line without running it; raises the error that `failure`
+        returns."""
         ended = _ask([self.path, *arguments])
         if ended.returncode:
             raise failure(arguments[0], ended.stderr)
 
     def counts(self, event: str) -> bool:
-        """Whether this machine can count an event."""
+        """Returns whether this machine can count an event."""
         ended = _ask([self.path, "stat", "-x", ";", "-e", event, "--", "true"])
         return ended.returncode == 0 and "<not supported>" not in ended.stderr
 
@@ -168,7 +169,7 @@ class Running:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """True while perf runs."""
         return self._process.poll() is None
 
     def wait_ready(self) -> None:
@@ -179,15 +180,15 @@ class Running:
             raise failure(self.name, self._said)
 
     def enable(self) -> None:
-        """Let events in."""
+        """Starts recording events."""
         self._command("enable", _ACK_S)
 
     def disable(self) -> None:
-        """Let no more events in."""
+        """Stops recording events."""
         self._command("disable", _ACK_S)
 
     def stop(self) -> str | None:
-        """Let perf write what it has, and end; what went wrong, where something did."""
+        """Has perf write its data and end; returns the reason if something failed."""
         alive = self.alive
         self._end()
         code = self._process.returncode
@@ -203,7 +204,8 @@ class Running:
             self._end()
 
     def _command(self, command: str, seconds: float) -> bool:
-        """Give a command and wait until perf has carried it out; False where it has not."""
+        """Gives perf a command and waits until it is done; returns False if perf has not done
+        it."""
         if self._control < 0:
             return False
         try:

@@ -1,4 +1,4 @@
-"""What `perf record -o -` wrote: its records in time order, and what it lost.
+"""The output of `perf record -o -`: its records in time order, and its losses.
 
 The stream is appended to as it comes, so it is readable up to its last whole record whatever
 happened to perf. Every length is checked against the record that it lies in; what does not fit
@@ -50,7 +50,7 @@ _SAMPLE_ID = (_TID, _TIME, _ID, _STREAM_ID, _CPU, _IDENTIFIER)
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a sample of one event has its fields, from the record's start."""
+    """The places of an event's fields in a sample, from the record's start."""
 
     pid: int
     time: int
@@ -70,7 +70,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Trailer:
-    """Where other records have their sample_id, from its start."""
+    """The places of sample_id's fields in other records, from its start."""
 
     size: int
     time: int
@@ -95,7 +95,7 @@ class Record(NamedTuple):
     event: int
     """Number of a sample's event, in `PerfData.events`."""
     layout: Layout | None
-    """Of a sample."""
+    """Layouts of samples."""
 
 
 class PerfData:
@@ -106,7 +106,7 @@ class PerfData:
         self.events: list[str] = []
         """Names of the events, by number; complete once a sample has been read."""
         self.gaps: list[Gap] = []
-        """What it lacks; complete after the last record."""
+        """The losses; complete after the last record."""
         self.bytes_read = 0
         self._trailer: Trailer | None = None
         self._known: dict[int, tuple[int, Layout]] = {}
@@ -240,7 +240,7 @@ class PerfData:
 
 
 class _Losses:
-    """What the kernel had no room for.
+    """The events for which the kernel had no room.
 
     PERF_RECORD_LOST tells when, but counts names of threads and files with the samples;
     PERF_RECORD_LOST_SAMPLES (kernel 6.0), at the end, counts the samples of each event.

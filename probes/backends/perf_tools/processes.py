@@ -1,4 +1,4 @@
-"""What threads are called and what lies in their address spaces, sample by sample.
+"""The names and address spaces of threads, sample by sample.
 
 Follows what the kernel says of names, forks, execs and mappings of code, in time order. Bounded:
 of processes that have ended only the latest are remembered.
@@ -35,7 +35,7 @@ class Processes:
         self._dead: OrderedDict[int, None] = OrderedDict()
 
     def comm(self, tid: int) -> str | None:
-        """What a thread is called; None where nobody said."""
+        """Returns the name of a thread; None if no record has it."""
         return self._comms.get(tid)
 
     def state(self, pid: int) -> int:

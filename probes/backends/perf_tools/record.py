@@ -59,18 +59,19 @@ def split(wanted: Iterable[str]) -> list[str]:
 
 
 def sampled(event: str) -> bool:
-    """Whether it can only be sampled by time, not taken one by one."""
+    """Returns whether the event can only be sampled by time, not recorded one by one."""
     return not is_tracepoint(event) and event.partition(":")[0] not in _COUNTABLE
 
 
 def is_tracepoint(event: str) -> bool:
-    """Whether this kernel has the event as a tracepoint SYSTEM:NAME, whatever modifier it has."""
+    """Returns whether this kernel has the event as a tracepoint SYSTEM:NAME, with any modifier."""
     parts = event.split(":")
     return len(parts) > 1 and (tracefs() / "events" / parts[0] / parts[1] / "id").exists()
 
 
 def check(perf: Perf, events: Sequence[str]) -> None:
-    """Raise what would keep perf from recording these: FeatureMissing, UsageError, ..."""
+    """Raises the error that would keep perf from recording these: FeatureMissing, UsageError,
+    ..."""
     perf.require("record", "--control", "--exclude-perf", "--filter", "--sample-identifier", "-k")
     for event in events:
         perf.try_options(["record", "--dry-run", "-a", "-e", event, "-o", "-", "--", "true"])

@@ -26,14 +26,16 @@ from probes.symbols.mappings import MappedFile
 MAX_DEPTH = 127
 """Frames kept of a stack: the kernel's default (kernel.perf_event_max_stack)."""
 _CONTEXTS = (1 << 64) - 4095
-"""From here on a chain's entry is no address but says what follows (PERF_CONTEXT_MAX)."""
+"""The least entry of a chain that is not an address but names the context of the next entries
+(PERF_CONTEXT_MAX)."""
 _USER = (1 << 64) - 512
 _KERNEL_HALF = 1 << 63
 _PID_END = 1 << 31
 _MOST_TEXT = 32 << 20
 """Characters of stacks that are handed on together."""
 _PLUMBING = ("__traceiter_", "perf_trace_", "__do_trace_")
-"""What calls the tracer of a tracepoint is no part of the way to it."""
+"""Beginnings of the names of functions that call a tracepoint's tracer; they are no part of the way
+to the event."""
 _MOST_FRAMES = 1 << 20
 _MOST_COUNTS = 1 << 18
 _MOST_ADDRESSES = 1 << 18
@@ -47,9 +49,9 @@ class Place:
     """An address in user mode that a function's name is wanted for."""
 
     file: MappedFile
-    """Its path is that of the process's own mount namespace."""
+    """Path in the process's own mount namespace."""
     offset: int
-    """In the file, in bytes."""
+    """Offset in the file, in bytes."""
     pid: int
     address: int
 
@@ -69,7 +71,7 @@ class CallGraphs:
 
     path: Path
     kernel: KernelSymbols | None
-    """As they were at the recording; None: not known."""
+    """The mappings at the recording; None: not known."""
     leave_out: Collection[int] = ()
     """Processes whose samples do not count: the recorder and perf."""
     resolve: Resolve = unresolved
@@ -110,7 +112,7 @@ class _Folder:
         self._source = source
         self._data = data
         self._counts: dict[tuple[int, str | None, int, int], int] = {}
-        """By event, thread's name, process and stack."""
+        """Counts by event, thread's name, process and stack."""
         self._kernel: dict[int, str] = {}
         self._stacks: dict[tuple[str | int, ...], int] = {}
         """Frames from the event to the root: text, or the number of a place."""
@@ -123,7 +125,7 @@ class _Folder:
 
     @property
     def full(self) -> bool:
-        """Whether what is held is to be handed on."""
+        """True if the counts should be handed on, because they are many."""
         return (
             self._frames_held >= _MOST_FRAMES
             or len(self._places) >= _MOST_ADDRESSES

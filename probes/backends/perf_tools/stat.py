@@ -35,7 +35,7 @@ _NS = {"msec": 10**6, "usec": 10**3, "ns": 1}
 
 @dataclass(frozen=True)
 class Plan:
-    """What perf is asked to count, and what this machine has not."""
+    """The events that perf is asked to count, and those that this machine lacks."""
 
     events: tuple[str, ...]
     missing: tuple[str, ...]
@@ -74,7 +74,8 @@ def check(perf: Perf) -> None:
 
 
 def can_count(perf: Perf, cgroup: str) -> bool:
-    """Whether perf can be given a cgroup of this path: some characters mean something to it."""
+    """Returns whether perf accepts a cgroup of this path: some characters have a meaning in its
+    options."""
     return perf.knows("stat", _CGROUP) and re.fullmatch(r"[A-Za-z0-9_./:@-]+", cgroup) is not None
 
 

@@ -27,7 +27,7 @@ class Uprobes:
     """
 
     def __init__(self, raw: Path, cpus: list[int], libraries: Iterable[int]) -> None:
-        """Put the events of `probes.torch_calls` into each of the files (descriptors)."""
+        """Puts the events of `probes.torch_calls` into each of the files (descriptors)."""
         self.sources: list[PageSource] = []
         self.formats: dict[str, str] = {}
         self.layout: dict[str, str] = {}
@@ -107,39 +107,39 @@ class Together:
         self.second = second
 
     def set_option(self, option: str, on: bool) -> bool:
-        """Whether the first has it."""
+        """Sets an option of both instances; returns whether the first has it."""
         self.second.set_option(option, on)
         return self.first.set_option(option, on)
 
     def set_pids(self, tids: Iterable[int]) -> None:
-        """Of both."""
+        """Sets the threads of both instances."""
         listed = list(tids)
         self.first.set_pids(listed)
         self.second.set_pids(listed)
 
     def add_pids(self, tids: Iterable[int]) -> None:
-        """To both."""
+        """Adds threads to both instances."""
         listed = list(tids)
         self.first.add_pids(listed)
         self.second.add_pids(listed)
 
     def leave_out(self, tids: Iterable[int]) -> None:
-        """Of both."""
+        """Excludes the events of these threads in both instances."""
         listed = list(tids)
         self.first.leave_out(listed)
         self.second.leave_out(listed)
 
     def without(self, tids: Iterable[int]) -> set[int]:
-        """As the first says."""
+        """Returns the threads among `tids` that the first instance excludes."""
         return self.first.without(tids)
 
     def start(self) -> None:
-        """Both."""
+        """Starts both instances."""
         self.second.start()
         self.first.start()
 
     def stop(self) -> None:
-        """Both."""
+        """Stops both instances."""
         self.first.stop()
         self.second.stop()
 

@@ -1,4 +1,4 @@
-"""Where the functions of a library begin, where they return, and from where they are called.
+"""The entries, returns and callers of a library's functions.
 
 A return is probed at its instruction: a uretprobe puts the kernel's trampoline in the place of
 the return address, where an exception that is thrown through the function finds no way on and
@@ -22,7 +22,7 @@ _MAX_FUNCTION_BYTES = 1 << 20
 MOST_PLACES = 64
 _NEAR_BYTES = 1 << 16
 _CALL, _JUMP = 0xE8, 0xE9
-"""Of x86-64, with four bytes of displacement from the next instruction."""
+"""Opcodes of x86-64 that are followed by four bytes of displacement from the next instruction."""
 
 
 class Library:

@@ -46,7 +46,8 @@ def find_places(library: int, wanted: Mapping[str, Place]) -> dict[str, tuple[in
 
 
 def _checked(answer: bytes, wanted: Mapping[str, Place]) -> dict[str, tuple[int, ...]]:
-    """For each event a number and so many offsets."""
+    """Returns the offsets for each event; raises an error unless the answer has a number and that
+    many offsets per event."""
     found: dict[str, tuple[int, ...]] = {}
     at = 0
     try:

@@ -188,7 +188,7 @@ def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identit
             continue
         first = seen.setdefault(run.recording, run)
         if first is not run:
-            said.append(f"{first.path} and {run.path} are one and the same recording")
+            said.append(f"{first.path} and {run.path} are the same recording")
     for group in grouping.groups:
         lossy = [runs[number] for number in group.traces if runs[number].lost]
         if lossy:

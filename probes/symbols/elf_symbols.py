@@ -110,7 +110,7 @@ def _functions(
     sizes = rows["size"].astype(np.uint64)
     room = limits - np.minimum(starts, limits)
     ends = starts + np.where(sizes > 0, np.minimum(sizes, room), room)
-    # What is not said to be a function gets no more than what functions leave.
+    # A symbol that is not marked as a function gets only the space that functions leave.
     sized = (sizes > 0) & is_function
 
     names = rows["name"].astype(np.int64)

@@ -18,7 +18,7 @@ NO_ENERGY = "energy is not available: rapl: none"
 
 REFERENCE = pd.DataFrame(
     [
-        # AGX modes of seed 002, table 4: cores, CPU, GPU and memory MHz.
+        # AGX modes of Prashanthi et al. 2022, Table 4: cores, CPU, GPU and memory MHz.
         ("a", 4, 1200, 670, 1333), ("b", 8, 1200, 670, 1333), ("c", 8, 1200, 900, 1333),
         ("d", 8, 1200, 900, 1600), ("e", 8, 2100, 900, 1600), ("f", 2, 2100, 900, 1600),
         ("g", 8, 2265, 1377, 2133), ("h", 8, 2265, 1377, 1066), ("i", 8, 2265, 1377, 1333),

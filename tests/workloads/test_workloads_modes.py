@@ -40,7 +40,7 @@ LAPTOP = {
         }.items()
     },
 }
-# AGX Xavier, JetPack 4: the names are its own, the numbers those of seed 002, table 4.
+# AGX Xavier, JetPack 4: its own names, the numbers of Prashanthi et al. 2022, Table 4.
 JETSON = {
     **UNIFIED,
     "etc/nvpmodel.conf": "< POWER_MODEL ID=0 NAME=MAXN >\nCPU_ONLINE CORE_0 1\n"

@@ -146,7 +146,18 @@ def _print_csv(frame: pd.DataFrame) -> None:
     safe = frame.rename(columns=shown)
     for name in safe.select_dtypes(exclude=["number", "bool"]).columns:
         safe[name] = safe[name].map(shown)
-    safe.to_csv(sys.stdout, index=False)
+    safe.to_csv(_Lines(), index=False, lineterminator="\r\n")
+
+
+class _Lines:
+    """Standard output for rows that end in CR LF: each is printed with LF alone.
+
+    The end of a row decides which texts are quoted: with LF alone, a text with a CR would not be,
+    and what follows the CR would be another row.
+    """
+
+    def write(self, row: str) -> None:
+        sys.stdout.write(row.removesuffix("\r\n") + "\n")
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from tracer.session.marks import Marks
 from tracer.store.marks import NAMES
 from tracer.targets.processes import from_pids
 
-STORM = 120_000
+STORM = 40_000
 BYTES = 256 << 20
 SECONDS = 20
 RECORD = b"\1" * 64

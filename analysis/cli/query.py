@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from functools import partial
@@ -144,7 +145,18 @@ def _print_csv(frame: pd.DataFrame) -> None:
     safe = frame.rename(columns=shown)
     for name in safe.select_dtypes(exclude=["number", "bool"]).columns:
         safe[name] = safe[name].map(shown)
-    safe.to_csv(sys.stdout, index=False)
+    safe.to_csv(_Lines(), index=False, lineterminator="\r\n")
+
+
+class _Lines(io.TextIOBase):
+    """Standard output for rows that end in CR LF: each is printed with LF alone.
+
+    The end of a row decides which texts are quoted: with LF alone, a text with a CR would not be,
+    and what follows the CR would be another row.
+    """
+
+    def write(self, row: str, /) -> int:
+        return sys.stdout.write(row.removesuffix("\r\n") + "\n")
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:

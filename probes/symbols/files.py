@@ -25,7 +25,7 @@ from probes.symbols.demangle import Demangler
 from probes.symbols.opening import Opener, Status
 from probes.symbols.perf_map import refusal
 from probes.symbols.reader import Reader
-from probes.symbols.reader_process import Facts
+from probes.symbols.reader_process import MOST_PLACES, Facts
 from probes.symbols.reading import UnreadableSymbols, shown
 from probes.symbols.table import readable_names
 from probes.workers.process import Unanswered
@@ -265,17 +265,21 @@ class SymbolCache:
             return self._reader.load_map(number, shown(key))
 
     def _names(self, file: _File, places: NDArray[np.int64] | NDArray[np.uint64]) -> Names:
-        nothing: Names = [None] * len(places)
-        assert file.table is not None
-        self._tables.move_to_end(file.table)
-        try:
-            with self._reading():
-                which, raw = self._reader.names(file.table, places)
-        except LeftOut as error:
-            self._leave_out(file, error.reason)
-            return nothing
-        names = [self._account.name(name) for name in readable_names(raw, self._demangler)]
-        return [names[number] if number >= 0 else None for number in which]
+        found: Names = []
+        # Names in the file are up to 32 times as long as they are shown.
+        for at in range(0, len(places), MOST_PLACES):
+            assert file.table is not None
+            self._tables.move_to_end(file.table)
+            try:
+                with self._reading():
+                    part = places[at : at + MOST_PLACES]
+                    which, raw = self._reader.names(file.table, part)
+            except LeftOut as error:
+                self._leave_out(file, error.reason)
+                return [None] * len(places)
+            names = [self._account.name(name) for name in readable_names(raw, self._demangler)]
+            found += [names[number] if number >= 0 else None for number in which]
+        return found
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

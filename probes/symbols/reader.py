@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probes.symbols.budget import Budget
-from probes.symbols.reader_process import MOST_PLACES, Debug, Facts, Tables
+from probes.symbols.reader_process import Debug, Facts, Tables
 from probes.symbols.table import build_table
 from probes.workers.confinement import Limits
 from probes.workers.process import TOO_LONG, Unanswered, Worker
@@ -69,22 +69,16 @@ class Reader:
     ) -> tuple[list[int], list[bytes]]:
         """The name of the function at each place, as a number (-1: none) of one of the names.
 
-        A place is an offset into an ELF file, or an address of the process of a map. Names are
-        as they are in the file, cut after some 16 KiB.
+        It takes at most `MOST_PLACES` places. A place is an offset into an ELF file, or an address
+        of the process of a map. Names are as they are in the file, cut after some 16 KiB.
         """
-        which: list[int] = []
-        names: list[bytes] = []
-        for at in range(0, len(places), MOST_PLACES):
-            part = places[at : at + MOST_PLACES]
-            answer = self._ask("names", number, data=part.tobytes())
-            bounds = 4 * len(part)
-            found = np.frombuffer(answer[:bounds], np.int32) if len(answer) >= bounds else None
-            count = answer.count(b"\0", bounds)
-            if found is None or count > len(part) or (found < -1).any() or (found >= count).any():
-                raise self._nonsense()
-            which += np.where(found < 0, -1, found + len(names)).tolist()
-            names += answer[bounds:].split(b"\0")[:-1]
-        return which, names
+        answer = self._ask("names", number, data=places.tobytes())
+        bounds = 4 * len(places)
+        found = np.frombuffer(answer[:bounds], np.int32) if len(answer) >= bounds else None
+        count = answer.count(b"\0", bounds)
+        if found is None or count > len(places) or (found < -1).any() or (found >= count).any():
+            raise self._nonsense()
+        return found.tolist(), answer[bounds:].split(b"\0")[:-1]
 
     def forget(self, number: int) -> None:
         """Closes a file, or drops its table."""

@@ -229,3 +229,16 @@ def test_whatever_a_query_gives_is_printed(tracer, copy):
 def test_a_formula_is_a_text_in_the_csv_of_a_query(tracer, copy):
     assert tracer("query", "t", "SELECT '=1+1' AS a, -1 AS b", "--csv").out == "a,b\n'=1+1,-1\n"
     assert tracer("query", "t", "SELECT '=1+1' AS a", "--json").json == [{"a": "=1+1"}]
+
+
+def test_a_text_with_a_carriage_return_is_one_cell_of_a_csv(tracer, copy):
+    query = "SELECT 'a' || chr(13) || '=1+1' AS a, 'b' || chr(10) || 'c' AS b, NULL AS c, 1 AS d"
+    out = tracer("query", "t", query, "--csv").out.replace("\r", "\n")
+    assert out == 'a,b,c,d\n"a\n=1+1","b\nc",,1\n'
+
+
+def test_json_speaks_to_no_terminal(tracer, copy):
+    """The control sequence introducer of 8 bits, and a change of direction."""
+    ran = tracer("query", "t", "SELECT chr(155) || '2J' || chr(8238) || 'é' AS a", "--json")
+    assert ran.json == [{"a": "\x9b2J\u202eé"}]
+    assert ran.out.replace("é", "e").isascii()

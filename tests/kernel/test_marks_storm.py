@@ -19,7 +19,7 @@ from tracer.session.marks import Marks
 from tracer.store.marks import NAMES
 from tracer.targets.processes import from_pids
 
-STORM = 120_000
+STORM = 40_000
 BYTES = 256 << 20
 SECONDS = 20
 RECORD = b"\1" * 64
@@ -173,6 +173,20 @@ def test_files_beyond_the_limit_are_left_out_and_counted(inside, tmp_path, monke
     assert len(list((tmp_path / "raw/marks").glob("*.marks"))) == 23
     assert "files of marks left out: too many files" in (tmp_path / "raw/left_out.json").read_text()
     assert marks._lost["too many files"] == 17
+
+
+def test_marks_beyond_the_bytes_of_all_files_are_left_out_and_counted(
+    inside, tmp_path, monkeypatch
+):
+    """Thousands of files of the largest size would fill the disk."""
+    monkeypatch.setattr("tracer.session.marks._MAX_TOTAL", 7 * len(RECORD))
+    marks = found(tmp_path, inside.pid)
+    for number in range(10):
+        (tmp_path / f"theirs/{number + 2}-{time.monotonic_ns()}-0.marks").write_bytes(RECORD)
+    (tmp_path / f"theirs/30-{time.monotonic_ns()}-0.marks").write_bytes(RECORD * (1 << 19))
+    marks.collect()
+    assert len(list((tmp_path / "raw/marks").glob("*.marks"))) == 7
+    assert dict(marks._lost) == {"too much in all": 3, "too long": 1}
 
 
 def test_a_folder_that_is_none_is_counted(job, tmp_path):

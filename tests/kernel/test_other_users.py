@@ -274,7 +274,13 @@ while True: os.getppid(); time.sleep(0.001)
 
 @pytest.mark.parametrize(
     "planted",
-    ["ln -s {secret} {name}", "mkfifo {name}", "mkdir {name}", "truncate -s 1T {name}"],
+    [
+        "ln -s {secret} {name}",
+        "mkfifo {name}",
+        "mkdir {name}",
+        "mknod {name} c 1 5",  # /dev/zero, which never ends
+        "truncate -s 1T {name}",
+    ],
 )
 def test_marks_of_a_process_are_only_regular_files_of_its_own(place, planted):
     """The process names any folder in its environment, and puts anything there."""

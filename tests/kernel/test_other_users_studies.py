@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from analysis.studies.extracts import read_extracts
 from analysis.studies.facts import keep
+from analysis.studies.runs import read_runs
 from tests.support.attacker import BY_SUDO, NOBODY, SECRET
+from tests.support.studies import make_study
 from workloads.errors import JobError
 from workloads.studies import media
 from workloads.studies.runner import run_study
@@ -109,3 +112,14 @@ def test_nothing_is_kept_in_the_folder_of_another_user(place, attack):
     assert os.listdir(place / "theirs/run") == []
     keep(place / "root's", "measures.json", b"{}")
     assert (place / "root's/measures.json").read_bytes() == b"{}"
+
+
+def test_a_report_of_a_study_writes_through_no_link(place, attack):
+    """The files that a report keeps beside each run hold text of the study's author."""
+    study = make_study(place / "theirs/s")
+    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", study], check=True)
+    for name in ("measures", "extracts"):
+        assert attack(f'ln -s "{place}/root\'s/secret" s/runs/host-0/{name}.part')
+    _, runs, _ = read_runs(study)
+    read_extracts(study, runs)
+    assert (place / "root's/secret").read_text() == SECRET

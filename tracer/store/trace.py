@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ALL_TABLES = {**TABLES, LOSS_TABLE.name: LOSS_TABLE}
 """Every table of a trace, by name."""
 
+_CONTROLS = re.compile(r"[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _GUARDIAN_S = 60.0
 _THREADS = 8
 """Most threads of DuckDB: more threads cost more memory than they save time."""
@@ -296,8 +297,12 @@ def _refuse_anothers(folder: Path) -> None:
 
 
 def dump(value: Any) -> str:
-    """Returns JSON text from `encoded`, with NaN and infinities as null."""
-    return encoded(_finite(value)).decode()
+    """Returns JSON text from `encoded`, with NaN and infinities as null.
+
+    Characters that control a terminal or change the direction of text are escaped.
+    """
+    text = encoded(_finite(value)).decode()
+    return _CONTROLS.sub(lambda odd: f"\\u{ord(odd[0]):04x}", text)
 
 
 def _finite(value: Any) -> Any:

@@ -11,6 +11,7 @@ from probes.symbols.budget import Budget, Reason
 from probes.symbols.elf import open_elf
 from probes.symbols.files import SymbolCache
 from tests.support.binaries import PROGRAM, compile_c, needs_binutils
+from tests.support.budget import CPU_SECONDS, run_within
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tests.support.elf_images import linked_to, pyramid, stubs
 
@@ -88,6 +89,20 @@ def test_a_small_file_of_long_names_takes_little_memory(cache, tmp_path):
     found = names.resolve(path, text.offset + 8 * np.arange(0, 20_011, 23))
     assert set(found) == {"x" * 507 + "…@plt"}
     assert not names.left_out
+
+
+def test_long_names_take_little_memory_of_the_recorder(tmp_path):
+    """20,011 names of 16 KiB: each is cut before the next ones are read."""
+    path = tmp_path / "stubs"
+    path.write_bytes(stubs(20_011, b"\0" + b"x" * (1 << 14), [1]))
+    assert run_within(300 << 20, shown_of, path, 20_011) == {"x" * 507 + "…@plt"}
+
+
+def shown_of(path, count):
+    with open_elf(path) as elf:
+        text = elf.section(".plt")
+    with SymbolCache(Budget(cpu_s=CPU_SECONDS)) as names:
+        return set(names.resolve(path, text.offset + 8 * np.arange(count)))
 
 
 def test_a_file_that_takes_too_much_memory_is_left_out_alone(program, hidden, tmp_path):

@@ -351,7 +351,7 @@ class TestOutput:
         ("arguments", "said"),
         [
             (("--format", "svg"), "no format"),
-            (("--from", "nan"), "cannot be"),
+            (("--from", "nan"), "is not a valid time"),
             (("--from", "2", "--to", "1"), "before"),
         ],
     )

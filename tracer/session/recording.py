@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from probes import summaries
-from probes.backends.choice import AUTO, EBPF, choose
+from probes.backends.choice import AUTO, EBPF, Choice, choose
 from probes.catalogue import ALWAYS, PROBES
 from probes.errors import TracerError, UsageError
 from probes.proc import runs_32_bits
@@ -49,6 +52,7 @@ from tracer.store.manifest import Manifest
 from tracer.store.maps import FILE as MAPS
 from tracer.store.samples import FILE as SAMPLES
 from tracer.store.summary import FILE as SUMMARY
+from tracer.targets.target import Target
 
 TORCH = TORCH_PROBE.name
 _NOTHING = (
@@ -58,12 +62,86 @@ _NOTHING = (
 _TARGETS_OF_NONE = ("--baseload records no target", "leave out --baseload, or the targets")
 
 
+class _Plan(NamedTuple):
+    """The recording that the options ask for."""
+
+    choice: Choice
+    probes: list[str]
+    summed_up: list[str]
+    """Probes that are counted in the kernel."""
+    targets: list[Target]
+
+
 def record(options: Options, listener: Listener | None = None) -> Outcome:
     """Makes one recording. Raises a TracerError for everything that the user can mend.
 
     Nothing of the recording stays in the kernel, unless the recorder is killed by SIGKILL.
     """
     listener = listener or Listener()
+    plan = _plan(options)
+    targets = plan.targets
+    perf = PerfTools(options.perf_stat, options.callgraphs)
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals())
+        launch = None
+        if options.command:
+            folder = output.live_marks(options.output)
+            marked = environment_for(folder, options.auto_phases, options.cuda_sync)
+            launch = Launch(options.command, marked)
+            stack.callback(_end_unstarted, launch)
+            targets.append(target_finder.from_command(options.command, launch.pid))
+        target_finder.named_apart(targets)
+        made = stack.enter_context(_handed_over(Output(options.output)))
+        if launch is not None:
+            stack.enter_context(_ended(launch, signals))
+        stack.callback(perf.close)
+        privileges.keep(privileges.CAPTURE)
+        raw = made.place / RAW
+        marks = Marks(raw / MARKS, raw / LIVE_MARKS)
+        marks.find(targets)
+        libraries = _torch_libraries(options, plan, marks)
+        probes = [name for name in plan.probes if name != TORCH or libraries]
+        sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
+        capture = Capture(
+            raw,
+            [PROBES[p] for p in probes],
+            options.buffer_kib,
+            _cpus(),
+            plan.choice.backend,
+            options.machine,
+            plan.summed_up,
+            libraries,
+        )
+        stack.callback(capture.close)
+        for fd in libraries:
+            os.close(fd)
+        summary = None
+        if plan.summed_up and capture.programs is not None:
+            summary = Summary(raw / SUMMARY, capture.programs)
+        capture.guard(
+            launch.forget if launch is not None else None, partial(_save, made, marks, summary)
+        )
+        manifest = first_manifest(options, probes, targets, capture, plan.choice.why)
+        if plan.summed_up:
+            manifest["summed_up"] = plan.summed_up
+        members = Members(raw, targets, capture)
+        sampler.start()
+        running = Running(
+            options, made.place, targets, launch, capture, marks, perf, members, summary,
+            sampler, signals, listener,
+        )  # fmt: skip
+        manifest = _capture(running, manifest)
+        capture.close()
+        made.remove_live_marks()
+        manifest = _with_tables(running, manifest)
+        status = 0
+        if launch is not None and manifest["ended_by"] in ("command", "size"):
+            status = let_end(launch, signals)
+    return Outcome(options.output, manifest, status)
+
+
+def _plan(options: Options) -> _Plan:
+    """Checks the options and finds the targets. Raises UsageError for options that do not fit."""
     choice = choose(EBPF if options.summary and options.backend == AUTO else options.backend)
     probes = _probes(options.probes)
     summed_up = _summed_up(probes, choice.backend) if options.summary else []
@@ -88,96 +166,62 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
     if options.baseload and not options.sample_hz:
         raise UsageError("--baseload records samples only", "leave out --sample-hz 0")
     output.check(options.output, options.force)
-    perf = PerfTools(options.perf_stat, options.callgraphs)
-    with Signals() as signals:
-        launch = None
-        if options.command:
-            folder = output.live_marks(options.output)
-            marked = environment_for(folder, options.auto_phases, options.cuda_sync)
-            launch = Launch(options.command, marked)
-            targets.append(target_finder.from_command(options.command, launch.pid))
-        target_finder.named_apart(targets)
-        capture = None
-        made = None
-        try:
-            made = Output(options.output)
-            privileges.keep(privileges.CAPTURE)
-            raw = made.place / RAW
-            marks = Marks(raw / MARKS, raw / LIVE_MARKS)
-            marks.find(targets)
-            libraries: list[int] = []
-            if TORCH in probes:
-                looked_at = set(target_finder.processes_with_memory(targets))
-                if set(options.probes) == set(PROBES):  # the user did not ask for torch_calls
-                    looked_at -= marks.marking
-                libraries = open_libraries(looked_at)
-                probes = [name for name in probes if name != TORCH or libraries]
-            sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
-            capture = Capture(
-                raw,
-                [PROBES[p] for p in probes],
-                options.buffer_kib,
-                _cpus(),
-                choice.backend,
-                options.machine,
-                summed_up,
-                libraries,
-            )
-            for fd in libraries:
-                os.close(fd)
-            summary = None
-            if summed_up and capture.programs is not None:
-                summary = Summary(raw / SUMMARY, capture.programs)
-            capture.guard(
-                launch.forget if launch is not None else None,
-                partial(_save, made, marks, summary),
-            )
-            manifest = first_manifest(options, probes, targets, capture, choice.why)
-            if summed_up:
-                manifest["summed_up"] = summed_up
-            members = Members(raw, targets, capture)
-            sampler.start()
-            running = Running(
-                options, made.place, targets, launch, capture, marks, perf, members, summary,
-                sampler, signals, listener,
-            )  # fmt: skip
-            manifest = _capture(running, manifest)
-            capture.close()
-            made.remove_live_marks()
-            privileges.keep(privileges.FINALIZE)
-            begun_cpu_s = cpu_s()
-            manifest = finalize(made.place, manifest, listener.decoding, find_files)
-            manifest["own_cost"]["tables_cpu_s"] = round(cpu_s() - begun_cpu_s, 3)
-            manifest["own_cost"]["tables_max_rss_bytes"] = max_rss_bytes()
-            try:
-                manifest = add_cost(made.place, manifest, sampler.cpu_s)
-            except OSError as error:
-                raise unwritten(options.output, error) from None
-            status = 0
-            if launch is not None and manifest["ended_by"] in ("command", "size"):
-                status = let_end(launch, signals)
-        except TracerError as error:
-            # A full disk is not the job's fault, so the job may run to its end.
-            if launch is not None and launch.started:
-                perf.close()
-                if capture is not None:
-                    capture.close()
-                let_end(launch, signals)
-            raise made.named(error) if made is not None else error from error.__cause__
-        except BaseException:
-            if launch is not None:
-                launch.abandon()
-            raise
-        finally:
-            if launch is not None and not launch.started:
-                launch.abandon()
-            perf.close()
-            if capture is not None:
-                capture.close()
-            if made is not None:
-                made.hand_over()
-                made.close()
-    return Outcome(options.output, manifest, status)
+    return _Plan(choice, probes, summed_up, targets)
+
+
+@contextmanager
+def _ended(launch: Launch, signals: Signals) -> Iterator[None]:
+    """Ends a command with the recording, unless only the recording has failed."""
+    try:
+        yield
+    except TracerError:
+        # A full disk is not the job's fault, so the job may run to its end.
+        if launch.started:
+            let_end(launch, signals)
+        raise
+    except BaseException:
+        launch.abandon()
+        raise
+
+
+def _end_unstarted(launch: Launch) -> None:
+    if not launch.started:
+        launch.abandon()
+
+
+@contextmanager
+def _handed_over(made: Output) -> Iterator[Output]:
+    """Gives the trace to the invoking user at the end, and its name to errors."""
+    try:
+        yield made
+    except TracerError as error:
+        raise made.named(error) from error.__cause__
+    finally:
+        made.hand_over()
+        made.close()
+
+
+def _torch_libraries(options: Options, plan: _Plan, marks: Marks) -> list[int]:
+    """Opens PyTorch's libraries in processes that do not mark themselves, for the uprobes."""
+    if TORCH not in plan.probes:
+        return []
+    looked_at = set(target_finder.processes_with_memory(plan.targets))
+    if set(options.probes) == set(PROBES):  # the user did not ask for torch_calls
+        looked_at -= marks.marking
+    return open_libraries(looked_at)
+
+
+def _with_tables(running: Running, manifest: Manifest) -> Manifest:
+    """Makes the tables. Returns the manifest, with the cost of the recording and of the tables."""
+    privileges.keep(privileges.FINALIZE)
+    begun_cpu_s = cpu_s()
+    manifest = finalize(running.place, manifest, running.listener.decoding, find_files)
+    manifest["own_cost"]["tables_cpu_s"] = round(cpu_s() - begun_cpu_s, 3)
+    manifest["own_cost"]["tables_max_rss_bytes"] = max_rss_bytes()
+    try:
+        return add_cost(running.place, manifest, running.sampler.cpu_s)
+    except OSError as error:
+        raise unwritten(running.options.output, error) from None
 
 
 def _summed_up(probes: list[str], backend: str) -> list[str]:

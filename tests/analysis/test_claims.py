@@ -13,6 +13,8 @@ from analysis.studies.runs import read_runs
 from probes.errors import UsageError
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 
 def runs(host, one, four=(), measure="faults"):
     """A row a run, in three places; the number of a value is its repeat."""

@@ -194,6 +194,7 @@ class TestPerfetto:
         assert {s.name for s in found.slices} >= {"fsync", "backward", "step", "train"}
         assert not {s.name for s in found.slices} & {"forward", "checkpoint"}
 
+    @pytest.mark.slow
     def test_many_names_begin_their_numbers_anew(self, tmp_path):
         rows = [call(10 * n, f"call {n}", 5) for n in range(70_000)]
         with make_trace(tmp_path / "t", {"syscalls": rows}) as trace:
@@ -248,6 +249,7 @@ class TestPerfettoInPieces:
         few, many = (run_within(1 << 30, most_held, batches) for batches in (1, 20))
         assert many <= few + MOST_MARKS  # a byte a mark of one piece
 
+    @pytest.mark.slow
     def test_long_names_are_forgotten_and_declared_in_packets_of_some_length(self, tmp_path):
         long = 1000
         count = 3 * MOST_MARKS

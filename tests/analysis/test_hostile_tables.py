@@ -17,6 +17,8 @@ from tests.support.traces import make_trace
 from tracer.store.packing import open_pack
 from tracer.store.trace import ALL_TABLES, Trace, dump
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def hostile(tmp_path):

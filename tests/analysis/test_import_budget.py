@@ -13,6 +13,8 @@ from tests.support.budget import within_budget
 from tests.support.pages import PAGE
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 PAGES = {0: [bytes(PAGE)]}
 END_OF_OPTIONS = struct.pack("<H", 0) + b"flyrecord\0"
 MIB = 1 << 20

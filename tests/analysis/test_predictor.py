@@ -14,6 +14,8 @@ from analysis.studies.power_modes import power_modes
 from analysis.studies.predictor import choose, mape, predict
 from probes.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 NO_ENERGY = "energy is not available: rapl: none"
 
 REFERENCE = pd.DataFrame(

@@ -19,6 +19,8 @@ from tests.conftest import ROOT
 from tests.support import perfetto
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 FIXTURE = ROOT / "fixtures/exchange"
 LABELS = {
     event.name.partition(":")[2]: (probe.table.name, event.label)

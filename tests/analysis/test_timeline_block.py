@@ -9,6 +9,8 @@ from analysis.timeline.axis import Axis
 from analysis.timeline.block import block_lanes, latencies
 from tests.support.timeline import TENTHS, by_bin, made, requests
 
+pytestmark = pytest.mark.slow
+
 
 def test_requests_have_latency_and_throughput_by_when_they_completed(tmp_path):
     with made(tmp_path, block=requests((0, 1, 250, 0, 256), (10, 20, 260, 4096, 256))) as trace:

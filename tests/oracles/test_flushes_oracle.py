@@ -2,10 +2,14 @@
 
 import random
 
+import pytest
+
 from analysis.views.flushes import FLUSHES
 from tests.oracles.drawing import batches, grouped, rows_of_view
 from tests.oracles.drawn_writes import SECOND, TABLES, Case
 from tests.oracles.flushes import flushes_of
+
+pytestmark = pytest.mark.slow
 
 CASES = 100
 """Cases in a trace, each on a disk of its own, with threads of its own."""

@@ -16,6 +16,8 @@ from tests.oracles.drawing import batches
 from tests.oracles.layer import improvement, lru, pages_of
 from tests.support.traces import make_trace
 
+pytestmark = pytest.mark.slow
+
 DISKS = 25
 """Cases in a trace, each on two disks of its own; all of them write at the same time."""
 

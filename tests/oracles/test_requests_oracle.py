@@ -4,6 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from analysis.views.requests import REQUESTS, requests
 from tests.oracles.block_layer import Disk
 from tests.oracles.requests import requests_of
 from tests.support.traces import make_trace
+
+pytestmark = pytest.mark.slow
 
 STREAMS = int(os.environ.get("TRACER_ORACLE_STREAMS", "200"))
 """Streams that are compared, each on a disk of its own."""

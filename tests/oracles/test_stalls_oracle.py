@@ -3,9 +3,13 @@
 import random
 from typing import Any
 
+import pytest
+
 from analysis.views.stalls import STALLS
 from tests.oracles.drawing import batches, grouped, rows_of_view
 from tests.oracles.stalls import stalls_of
+
+pytestmark = pytest.mark.slow
 
 CASES_OF_A_TRACE = 100
 NUMBERS = 20

@@ -3,9 +3,13 @@
 import random
 from typing import Any
 
+import pytest
+
 from analysis.views.steps import STEPS
 from tests.oracles.drawing import batches, grouped, rows_of_view
 from tests.oracles.steps import PARTS, steps_of
+
+pytestmark = pytest.mark.slow
 
 THREADS = 100
 """Cases in a trace, each a thread of its own."""

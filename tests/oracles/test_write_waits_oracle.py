@@ -2,9 +2,13 @@
 
 import random
 
+import pytest
+
 from analysis.views.catalogue import VIEWS
 from tests.oracles.drawing import batches, rows_of_view
 from tests.oracles.write_waits import joined, write_waits_of
+
+pytestmark = pytest.mark.slow
 
 TENANTS = 10
 """Cases in a trace: the jobs of all have one machine, so that each one's writes are everybody's."""

@@ -10,6 +10,8 @@ from tests.support.budget import within_budget
 from tests.support.pages import FAULT_FORMATS, Page, enter, exited, fault, raw_trace
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 GETPID = 39
 TIDS = [-1, -(1 << 31), PID_LIMIT, (1 << 31) - 1]
 WRONG = [

@@ -15,6 +15,8 @@ import torch
 
 from workloads.progress import Progress
 
+pytestmark = pytest.mark.slow
+
 SUMMARY_KEYS = [
     *("model", "steps", "epochs", "batch_size", "workers", "seed", "samples"),
     *("first_loss", "last_loss", "accuracy", "train_s", "inference_s", "output", "data"),

@@ -11,6 +11,8 @@ from analysis.flushlayer.policies import POLICIES, simulate
 from probes.errors import UsageError
 from tests.support.streams import numbered, zipf
 
+pytestmark = pytest.mark.slow
+
 NVM, DISK = 350.0, 8_000_000.0
 MEDIA = NVM / DISK
 PAGES = [1, 2, 3, 1, 2, 1, 1, 3, 4, 1]  # N 10, U 4

@@ -11,6 +11,8 @@ from analysis.flushlayer.trace.accesses import page_writebacks
 from tests.support.streams import zipf
 from tracer.store.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 RECORDED = Path(__file__).parents[3] / "fixtures" / "lenet.trace"
 
 SAME = {

@@ -13,6 +13,8 @@ from probes.errors import BadTrace, UsageError
 from tests.support.slow_policies import SLOW, run
 from tests.support.streams import every_stream, numbered, zipf
 
+pytestmark = pytest.mark.slow
+
 WRITE, READ, PAST, LOOK = range(4)
 each_policy = pytest.mark.parametrize("policy", POLICIES)
 

@@ -14,7 +14,7 @@ from probes.symbols.table import build_table
 from tests.support.binaries import assemble, functions_of, needs_binutils, run
 from tests.support.go_tables import CODE, NAMES, table_source
 
-pytestmark = needs_binutils
+pytestmark = [needs_binutils, pytest.mark.slow]
 
 DOCKER = {
     name: path

@@ -77,7 +77,7 @@ class Measured:
 
 
 def measured(trace: Trace, dev: str | None = None) -> Measured:
-    """Returns all measures of a trace; writes count on the device `dev`, or on all if it is None."""
+    """Returns all measures of a trace. Writes count on the device `dev`; None: on all devices."""
     rows: list[Row] = []
     whys: dict[str, str] = {}
     cut = set()

@@ -68,7 +68,7 @@ _TITLES = {
         "Time of steps by part",
         "Compute is forward, backward and optimizer. GPU times overlap CPU times.",
     ),
-    "by_phase": ("Kernel events by phase", "Made with report --by."),
+    "by_phase": ("Kernel activity by phase, epoch or step", "Made with report --by."),
     "counters": ("Counters", "Counted by perf stat in each target's own context."),
     "call_chains": ("Call chains to an event", "Recorded with record --callgraph."),
     "call_graphs": ("Call graphs", "Recorded with record --callgraph."),

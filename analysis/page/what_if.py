@@ -131,7 +131,9 @@ def _tiles(facts: dict[str, Any]) -> list[Tile]:
             tiles.append(Tile("saved", show_share(facts[key]), about))
     most = facts.get("ceiling")
     if most:
-        tiles.append(Tile("limit of any layer", f"{most['share']:.2%}", f"of {most['what']}"))
+        tiles.append(
+            Tile("at most", f"{most['share']:.2%}", f"of {most['what']} can be saved by any layer")
+        )
     return tiles
 
 

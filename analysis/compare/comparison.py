@@ -1,8 +1,8 @@
-"""All measures of all groups, what changed most first; what chance explains is called noise.
+"""Comparison of all measures of all groups, most important change first.
 
-Every measure that has an interval is a test, and of many tests some come out by chance: a
-difference is called one where its p, corrected for all of them by Benjamini and Hochberg (1995),
-is below 5 %. So of what is called changed at most one in twenty is expected to be noise.
+Every measure with a p is a test, and some of many tests succeed by chance. So p is corrected for
+the number of tests (Benjamini and Hochberg 1995). A measure is called changed if its corrected p is
+below 5 %, so at most one in twenty changes is expected to be noise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tracer.store.names import escaped
 from tracer.store.trace import Trace
 
 CHANGED, NOISE, UNTOLD, MISSING = "changed", "inside the noise", "not told", "not measured"
-"""Verdicts: beyond chance; not; too few runs to tell; no ratio, and why."""
+"""Verdicts: beyond chance; explained by chance; too few runs for a test; no ratio."""
 
 LEVEL = 0.05
 _KEYS = ["topic", "measure", "unit"]
@@ -44,9 +44,10 @@ ROWS = [
 
 @dataclass(frozen=True)
 class Run:
-    """The facts of one trace that a comparison needs; the trace need not be opened again.
+    """The data of one trace that a comparison needs, so that it is opened only once.
 
-    `path`: where it is, or its URL.
+    `path`: its path or URL. `lost`: its losses in words. `recording`: a key that copies of one
+    recording share; None: not known.
     """
 
     path: str
@@ -58,15 +59,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Groups of traces held against the first of them.
+    """Groups of traces compared with the first group, the base.
 
-    `grouping`: the groups, and how they were told. `runs`: the traces. `values`: a row a trace and
-    measure (topic, measure, unit, group, trace, value). `rows`: a row a measure and group but the
-    first, with the columns of `ROWS`, what changed most first: ratio of the means to `base`'s, its
-    95 % interval (null: fewer than two runs, and `why`), p, and p_corrected of all `tests`;
-    verdict; weight (the share of the job's time that it is about); score (the weight times the
-    part of the ratio's logarithm that is beyond the interval); lossy (a trace of the two groups
-    lost events). `notes`: what is to be said of it all.
+    `grouping`: the groups, and how they were found. `runs`: the traces. `values`: one row per trace
+    and measure (topic, measure, unit, group, trace, value, weight). `tests`: the number of tests.
+    `notes`: sentences on the comparison. `rows`: one row per measure and group except the base, in
+    order of verdict and score, with the columns of `ROWS`:
+
+    - ratio of the means to the base's, its 95 % interval (null: see `why`), p, and p_corrected for
+      all `tests`
+    - weight: the share of the job's time that the measure is about
+    - score: the weight times the distance of the interval from 1, as a logarithm; without a test,
+      times that of the ratio, at most 1 for a ratio of 0
+    - lossy: a trace of the two groups lost events
     """
 
     grouping: Grouping
@@ -78,8 +83,7 @@ class Comparison:
 
 
 def look(trace: Trace) -> Run:
-    """Returns the facts of this trace for a comparison: the slow part, done for one trace at a
-    time."""
+    """Returns the data of a trace that a comparison needs. This is the slow part."""
     who = identity(trace)
     manifest = trace.manifest
     loss = manifest["loss"]
@@ -102,15 +106,15 @@ def compare(
     scheduler: str | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Comparison:
-    """Hold traces against each other, the first group being the base.
+    """Compares groups of traces with the first group, the base.
 
-    `traces`: where they are: traces, packs, folders that hold some, URLs. `groups`: such, by the
-    name of their group; None: as `traces` tell them. `pair`: the runs of two groups pair by their
-    order, where they do not by themselves. `scheduler`: who looks at the traces, as
-    `analysis.scale.mapping.results` has it. `done`: told how many of how many were looked at.
+    `traces`: paths or URLs of traces, packs, or folders of them. `groups`: such locations by the
+    name of their group, in place of `traces`; None: groups are found from the traces. `pair`: runs
+    that do not pair by their factors pair by their order. `scheduler`: as in
+    `analysis.scale.mapping.results`. `done`: called with the number of traces read and of all.
 
-    Raises UsageError for fewer than two groups, for a trace that is in two of them, and for groups
-    that cannot pair; BadTrace where one cannot be read.
+    Raises UsageError for fewer than two groups, for a trace in two groups, and for groups that
+    cannot pair; BadTrace if a trace cannot be read.
     """
     notes: list[str] = []
     named = _once(groups, notes) if groups is not None else None
@@ -129,7 +133,7 @@ def _unique(locations: Sequence[str | Path], notes: list[str]) -> list[Source]:
     found: dict[str, Source] = {}
     for source in find([str(location) for location in locations]):
         if found.setdefault(source.place(), source) is not source:
-            notes.append(f"{source.location} is named twice, and counts once")
+            notes.append(f"{source.location} is named twice, but counts once")
     return list(found.values())
 
 
@@ -141,7 +145,7 @@ def _once(groups: Mapping[str, Sequence[str | Path]], notes: list[str]) -> dict[
             if (other := of.setdefault(source.place(), name)) != name:
                 raise UsageError(
                     f"{source.location} is in the groups {other} and {name}",
-                    "put it into one of them",
+                    "name it in only one of them",
                 )
     return found
 
@@ -152,7 +156,7 @@ def compared(
     pair: bool = False,
     notes: Sequence[str] = (),
 ) -> Comparison:
-    """The comparison of traces that were looked at, in the order of their groups, if any."""
+    """Compares traces by their data; with `groups`, `runs` must be in the order of the groups."""
     identities = [run.identity for run in runs]
     if groups is None:
         grouping = told(identities)
@@ -171,7 +175,7 @@ def compared(
         if pair and paired is None:
             raise UsageError(
                 f"{base.name} has {len(base.traces)} runs and {group.name} {len(group.traces)}",
-                "--pair needs as many of each, in the same order",
+                "--pair needs the same number of runs in each group, in the same order",
             )
         said += _about_pairs(base, group, paired, identities)
         rows += _rows(values, runs, base, group, paired)
@@ -198,7 +202,7 @@ def _about(runs: Sequence[Run], grouping: Grouping, identities: Sequence[Identit
                 " that its counts are too low"
             )
         if len(group.traces) == 1:
-            said.append(f"{group.name} is one run: whether a difference is noise, nobody can tell")
+            said.append(f"{group.name} is a single run, so noise cannot be told from change")
     return said
 
 
@@ -211,18 +215,18 @@ def _about_pairs(
     if paired is not None:
         left = len(base.traces) + len(group.traces) - 2 * len(paired)
         said = f"{len(paired)} pairs of runs of {base.name} and {group.name}"
-        return [f"{said}, {left} runs without one are left out" if left else said]
+        return [f"{said}, {left} runs without a partner are left out" if left else said]
     works = {identities[n].work for n in (*base.traces, *group.traces)} - {""}
     if len(works) > 1:
         return [
-            f"{base.name} and {group.name} hold several kinds of work that do not pair: their"
-            " spread is that of the work, too"
+            f"{base.name} and {group.name} hold several kinds of work that do not pair, so their"
+            " spread includes the difference between these"
         ]
     return []
 
 
 def _values(runs: Sequence[Run], grouping: Grouping) -> pd.DataFrame:
-    """A row a trace and leading measure; what a trace lacks is what its absence means there."""
+    """Returns a row per trace and leading measure; a missing measure gets its `absent` value."""
     of = {number: group.name for group in grouping.groups for number in group.traces}
     parts = [
         run.measured.frame.assign(trace=number, group=of[number])
@@ -230,7 +234,7 @@ def _values(runs: Sequence[Run], grouping: Grouping) -> pd.DataFrame:
         if number in of and len(run.measured.frame)
     ]
     if not parts:
-        raise UsageError("the traces hold nothing that could be compared", "see tracer info T")
+        raise UsageError("the traces have no measures to compare", "see tracer info T")
     frame = pd.concat(parts, ignore_index=True)
     frame["value"] = pd.to_numeric(frame["value"], errors="coerce")
     frame = frame[np.isfinite(frame["value"].astype(float))]
@@ -311,8 +315,8 @@ def _why(runs: Sequence[Run], group: Group, topic: str) -> str:
         if (why := runs[number].measured.whys.get(topic)) is not None:
             return why
     if any(topic in runs[number].measured.cut for number in group.traces):
-        return "it has more names than are looked at"
-    return "nothing of the kind was recorded"
+        return "it has too many names to compare all of them"
+    return "nothing of this kind was recorded"
 
 
 def _floats(column: pd.Series[Any], otherwise: float = np.nan) -> Values:
@@ -320,7 +324,7 @@ def _floats(column: pd.Series[Any], otherwise: float = np.nan) -> Values:
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows with corrected p, verdicts and scores, in their order."""
+    """Returns rows with corrected p, verdict and score, in order of verdict and score."""
     if not len(rows):
         return rows
     p = pd.to_numeric(rows["p"])
@@ -338,9 +342,9 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
         low, high, middle = (
             np.log(_floats(rows[name])) for name in ("ratio_low", "ratio_high", "ratio")
         )
-    # An interval that is open to one side still has its other end.
+    # fmax ignores the missing end of an interval that is open to one side.
     beyond = np.fmax(np.fmax(low, -high), 0.0)
-    # A ratio of 0 is no more than one of a third, so that it does not come first.
+    # A ratio of 0 ranks as one of 1/e, so that it does not come first.
     of_one = np.nan_to_num(np.abs(middle), nan=0.0, posinf=1.0)
     rows["score"] = weight * np.where(rows["verdict"] == UNTOLD, of_one, beyond)
     order = {CHANGED: 0, UNTOLD: 1, NOISE: 2, MISSING: 3}

@@ -1,4 +1,4 @@
-"""The repeats among traces, and the pairs of two groups."""
+"""Groups of traces that are repeats of each other, and pairs of traces of two groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEWEST_PAIRS = 2
 
 @dataclass(frozen=True)
 class Group:
-    """Traces that are repeats of each other, by their numbers among all."""
+    """Traces that are repeats of each other, by their indices among all traces."""
 
     name: str
     traces: tuple[int, ...]
@@ -24,7 +24,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups, the base first; `how` they were told; what else is to be said."""
+    """Groups, the base first; `how` they were found; notes on them."""
 
     groups: list[Group]
     how: str
@@ -32,24 +32,25 @@ class Grouping:
 
 
 def told(identities: Sequence[Identity]) -> Grouping:
-    """Groups as the traces tell them.
+    """Groups traces by their identities.
 
-    By where they ran, the host first, then by the number of containers; traces of one place by
-    their names, without a number at the end; where that is one name, each trace for itself.
+    Traces of several places are grouped by place: the host first, then by number of containers.
+    Traces of one place are grouped by name without trailing digits. If all of these names are
+    equal, each trace is a group.
     """
     places = _by([one.where for one in identities])
     if len(places) > 1:
         ordered = sorted(places, key=lambda where: (where != "host", len(where), where))
         groups = [Group(place(where), tuple(places[where])) for where in ordered]
-        return Grouping(groups, "by where they ran, as the traces tell")
+        return Grouping(groups, "by place (host or number of containers)")
     names = _by([_NUMBER.sub("", one.id) or one.id for one in identities])
     if len(names) > 1:
         groups = [Group(name, tuple(numbers)) for name, numbers in names.items()]
-        return Grouping(groups, "by their names, without a number at the end")
+        return Grouping(groups, "by name without trailing digits")
     single = [Group(one.id, (number,)) for number, one in enumerate(identities)]
     if len({group.name for group in single}) < len(single):
         single = [Group(f"{g.name} ({n})", g.traces) for n, g in enumerate(single, 1)]
-    return Grouping(single, "each trace for itself: nothing tells them apart")
+    return Grouping(single, "one trace each: their places and names are alike")
 
 
 def _by(keys: Sequence[str]) -> dict[str, list[int]]:
@@ -62,10 +63,10 @@ def _by(keys: Sequence[str]) -> dict[str, list[int]]:
 def pairs(
     base: Group, other: Group, identities: Sequence[Identity], by_order: bool = False
 ) -> list[tuple[int, int]] | None:
-    """Traces of two groups that are alike in all but the group; None: they do not pair.
+    """Returns pairs of traces of two groups that differ only in the group; None: they do not pair.
 
-    By the factors of a study's runs and their repeat, or else by command and seed: each such must
-    be there once in either group. `by_order`: by their order, where they do not pair so.
+    Runs of a study pair by factors and repeat, other traces by model, mode and seed. No two traces
+    of a group may share these. `by_order`: traces that do not pair so pair by their order.
     """
     found = _alike(base, other, identities)
     if found is None and by_order and len(base.traces) == len(other.traces):
@@ -91,7 +92,7 @@ def _alike(
 
 
 def _varying(base: Group, other: Group, identities: Sequence[Identity]) -> set[str]:
-    """Factors that tell the groups apart: one value in each group, and not the same."""
+    """Returns the factors that have one value in each group, and not the same in both."""
     found = {"where"}
     for name in FACTORS:
         values = [
@@ -104,7 +105,7 @@ def _varying(base: Group, other: Group, identities: Sequence[Identity]) -> set[s
 
 
 def _key(identity: Identity, left_out: set[str]) -> Hashable:
-    """Returns the key that the two runs of a pair share; None if the repeat is not known."""
+    """Returns a key that two runs of a pair share; None if the repeat is not known."""
     repeat = identity.factors.get("repeat")
     if repeat is None:
         return None
@@ -117,7 +118,7 @@ def _key(identity: Identity, left_out: set[str]) -> Hashable:
 
 
 def different_work(groups: Sequence[Group], identities: Sequence[Identity]) -> list[str]:
-    """Sentences on groups that do not do the same work, as far as the traces tell."""
+    """Returns a sentence if the groups do different work, as far as their traces say."""
     works = {
         group.name: {identities[n].work for n in group.traces if identities[n].work}
         for group in groups
@@ -126,7 +127,7 @@ def different_work(groups: Sequence[Group], identities: Sequence[Identity]) -> l
     if len(known) < 2 or all(one == next(iter(known.values())) for one in known.values()):
         return []
     said = "; ".join(f"{name}: {_listed(work)}" for name, work in known.items())
-    return [f"the groups do not do the same work, so ratios compare that, too ({said})"]
+    return [f"the groups do not do the same work, so ratios include that difference ({said})"]
 
 
 def _listed(work: set[str]) -> str:

@@ -1,9 +1,9 @@
-"""The figures of one trace, measure by measure, for comparisons between traces.
+"""Measures of one trace, for the comparison of traces.
 
-What is of the jobs is per job, where several run at once. What no event gives to a target is the
-whole machine's, and its topic says so. A measure that a trace cannot give is not
-there, and `whys` tells the reason. A call that was never made is 0, and so is a reason that never
-came up.
+If several jobs run at once, measures of the jobs are per job. Measures of events without a known
+target are those of the whole machine, and their topic says so. A topic that a trace cannot give is
+missing, and `whys` gives the reason. A call that was never made is 0, and so is a write-back reason
+that never occurred.
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 
 TARGETS_PAGES = "flushed pages"
-"""Pages that a target had a part in."""
+"""Topic of the pages that targets dirtied, alone or with others."""
 MACHINES_PAGES = "flushed pages of the machine"
-"""Everybody's, but for what the recorder writes itself."""
+"""Topic of the pages of all writers except the recorder."""
 WRITEBACKS = "write-backs of the machine"
 REQUESTS = "requests of the machine"
 _LONGEST_CALLS = 20
 _SPREAD = ("p50", "p99")
-"""Quantiles of times, beside their mean."""
+"""Quantiles of times that are measures in addition to the mean."""
 _MOST_NAMED = 1000
-"""Rows of what is counted by name, in a topic: a trace may have any number of names."""
+"""Most rows of a topic that counts by name: a trace may have any number of names."""
 
 
 class Row(NamedTuple):
-    """A measure of a trace. `weight` (0 to 1): what share of the job's time it is, where that can
-    be said. `absent`: what it is in a trace that has the topic, all of it, and not this measure.
-    `leading`: whether it is one of the largest of its topic; a comparison shows what leads in one
-    of its traces."""
+    """A measure of a trace.
+
+    `weight` (0 to 1): the share of the job's time that it is about, as far as that is known.
+    `absent`: its value in a trace that has the whole topic but not this measure. `leading`: it is
+    one of the largest of its topic; a comparison shows the measures that lead in one of its traces.
+    """
 
     topic: str
     measure: str
@@ -63,8 +65,11 @@ COLUMNS = list(Row._fields)
 
 @dataclass(frozen=True)
 class Measured:
-    """`frame`: a row a measure, with the columns of `Row`. `whys`: topics that are not there, and
-    why not. `cut`: topics with too many names, of which the smallest were left out."""
+    """The measures of a trace.
+
+    `frame`: one row per measure, with the columns of `Row`. `whys`: missing topics with the reason.
+    `cut`: topics with too many names, of which the smallest were left out.
+    """
 
     frame: pd.DataFrame
     whys: dict[str, str]
@@ -72,7 +77,7 @@ class Measured:
 
 
 def measured(trace: Trace, dev: str | None = None) -> Measured:
-    """All measures of a trace; of what is written, that on `dev`, or on all devices."""
+    """Returns all measures of a trace. Writes count on the device `dev`; None: on all devices."""
     rows: list[Row] = []
     whys: dict[str, str] = {}
     cut = set()
@@ -83,7 +88,7 @@ def measured(trace: Trace, dev: str | None = None) -> Measured:
             whys[topic] = error.what.replace(f"{trace.folder} has", "a trace has")
             continue
         if not made:
-            whys[topic] = "nothing of the kind was recorded"
+            whys[topic] = "nothing of this kind was recorded"
         named = [row for row in made if row.absent is not None]
         if len(named) > _MOST_NAMED:
             cut.add(topic)
@@ -93,7 +98,7 @@ def measured(trace: Trace, dev: str | None = None) -> Measured:
 
 
 def _times(topic: str, label: str, times: dict[str, Any], weight: float) -> list[Row]:
-    """The mean, the median and the tail of a time, each a measure of its own."""
+    """Returns the mean, the median and the 99th percentile of a time as measures."""
     mean = Row(topic, label, "ms", times["mean_ms"], weight)
     return [mean, *(Row(topic, f"{label}, {q}", "ms", times[f"{q}_ms"], weight) for q in _SPREAD)]
 
@@ -105,7 +110,7 @@ def _jobs(trace: Trace) -> int:
 def _length_s(trace: Trace) -> float:
     length = duration_s(trace.manifest)
     if not length or length <= 0:
-        raise BadTrace(f"{trace.folder} has no length", "record again")
+        raise BadTrace(f"{trace.folder} has no duration", "record again")
     return length
 
 
@@ -271,7 +276,7 @@ _OF_STUDIES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "memory": (("memory_used_bytes", "most memory of the machine in use", "bytes"),),
     "energy": (("energy_j", "energy", "J"),),
 }
-"""Topics whose measures are those of studies: their names there, ours, and units."""
+"""Topics whose measures come from studies: name in studies, name here, and unit."""
 
 
 def _of_studies(topic: str) -> Callable[[Trace, str | None], list[Row]]:

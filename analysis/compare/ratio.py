@@ -1,11 +1,12 @@
-"""The ratio of a measure in two groups of repeats: its interval, and what chance would give.
+"""The ratio of a measure in two groups of repeats, with its interval and p.
 
 The statistic is the logarithm of the ratio of the means. Its standard error is that of the delta
-method, from the values relative to their group's mean; where runs pair, from the differences of
-these within pairs. From `LEAST` repeats on the interval is a studentized bootstrap's (bootstrap-t:
-Efron and Tibshirani 1993, chapter 12), which resamples repeats, or pairs: a percentile interval of
-so few is much too narrow (Hesterberg 2015, The American Statistician 69(4)). Resamples of still
-fewer repeat themselves: there it is Student's, with Welch's degrees of freedom where nothing pairs.
+method, from the values relative to their group's mean. If runs pair, it is that of the differences
+of these within pairs. With `LEAST` repeats or more, the interval is that of a studentized bootstrap
+(bootstrap-t: Efron and Tibshirani 1993, chapter 12), which resamples repeats, or pairs. A
+percentile interval of so few repeats is much too narrow (Hesterberg 2015, The American Statistician
+69(4)). With fewer repeats, resamples are often equal, so the interval is Student's, with Welch's
+degrees of freedom if runs do not pair.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from scipy import stats
 Values = NDArray[np.float64]
 
 LEAST = 5
-"""Fewer repeats have no bootstrap."""
+"""Least number of repeats for a bootstrap."""
 LEVEL = 0.95
 RESAMPLES = 9999
 BOOTSTRAP, STUDENT, CONSTANT = "bootstrap", "Student", "no spread"
 _SEED = 23
 _NO_SPREAD = 1e-6
-"""Smallest relative spread: no clock and no counter of a real run varies less."""
+"""Relative standard error up to which values count as constant.
+
+Clocks and counters of real runs vary more.
+"""
 _ROUNDING = 1e-12
 _MOST_DEGENERATE = 0.005
 _TAIL = (1 - LEVEL) / 2
@@ -34,8 +38,11 @@ _TAIL = (1 - LEVEL) / 2
 
 @dataclass(frozen=True)
 class Ratio:
-    """`ratio` of the means, `low` and `high` of its 95 % interval, `p`: how often chance alone
-    gives a difference as clear; `method`: how these were made. None: not known, and `why`."""
+    """The ratio of two means.
+
+    `low` and `high`: its 95 % interval. `p`: the probability that chance alone gives a difference
+    as clear. `method`: the method of the interval. `why`: the reason for values that are None.
+    """
 
     ratio: float | None
     low: float | None = None
@@ -46,17 +53,18 @@ class Ratio:
 
 
 def ratio(base: Values, other: Values, paired: bool = False) -> Ratio:
-    """Returns the ratio of `other` to `base`; with `paired`, values at the same place are a pair.
+    """Returns the ratio of the mean of `other` to that of `base`.
 
-    Values are finite and not empty. Below 0 there are no ratios, and none to 0.
+    `paired`: values at the same index are a pair. The values must be finite and not empty. There
+    is no ratio if a value is below 0 or the base's mean is 0.
     """
     if (base < 0).any() or (other < 0).any():
-        return Ratio(None, why="there are values below 0")
+        return Ratio(None, why="some values are below 0")
     a, b = float(base.mean()), float(other.mean())
     if a == 0:
-        return Ratio(None, why="it is 0 in both" if b == 0 else "it is 0 in the base")
+        return Ratio(None, why="it is 0 in both groups" if b == 0 else "it is 0 in the base")
     if b == 0:
-        return Ratio(0.0, why="it is 0 here")
+        return Ratio(0.0, why="it is 0 in this group")
     found = b / a
     if min(len(base), len(other)) < 2:
         return Ratio(found, why="one pair" if paired else "one run has no spread")
@@ -73,13 +81,15 @@ def ratio(base: Values, other: Values, paired: bool = False) -> Ratio:
 
 
 def _without_spread(found: float, of_base: int, of_other: int, paired: bool) -> Ratio:
-    """Returns the ratio of values that never vary: p is the share of all permutations of the runs
-    that are as clear."""
+    """Returns the ratio of values that never vary.
+
+    p is the share of all permutations of the runs that give a difference as clear.
+    """
     if abs(found - 1) <= _NO_SPREAD:
         return Ratio(found, found, found, 1.0, CONSTANT)
     p = 2 / (2**of_base if paired else math.comb(of_base + of_other, of_base))
     if p >= 1 - LEVEL:
-        why = "neither varies, but the runs are too few to tell"
+        why = "neither group varies, but there are too few runs for a test"
         return Ratio(found, found, found, None, CONSTANT, why)
     return Ratio(found, found, found, p, CONSTANT)
 
@@ -93,7 +103,7 @@ def _by_bootstrap(found: float, log: float, error: float, drawn: Values) -> Rati
 
 
 def _statistic(base: Values, other: Values, paired: bool) -> tuple[float, float, float]:
-    """The log ratio of the means, its standard error, degrees of freedom."""
+    """Returns the log ratio of the means, its standard error and its degrees of freedom."""
     log = float(np.log(other.mean() / base.mean()))
     of_base, of_other = base / base.mean(), other / other.mean()
     if paired:
@@ -107,7 +117,7 @@ def _statistic(base: Values, other: Values, paired: bool) -> tuple[float, float,
 
 
 def _resampled(base: Values, other: Values, paired: bool, log: float) -> Values | None:
-    """The studentized log ratios of resamples; None where too many of them have no spread."""
+    """Returns the studentized log ratios of resamples; None if too many have no spread."""
     random = np.random.default_rng(_SEED)
     rows = random.integers(0, len(base), (RESAMPLES, len(base)))
     columns = rows if paired else random.integers(0, len(other), (RESAMPLES, len(other)))
@@ -123,7 +133,7 @@ def _resampled(base: Values, other: Values, paired: bool, log: float) -> Values 
                 near.var(axis=1, ddof=1) / len(base) + far.var(axis=1, ddof=1) / len(other)
             )
         drawn = (logs - log) / errors
-    # Of values that are equal but for rounding the error is no more than that.
+    # Rounding alone gives equal values an error up to `_ROUNDING`.
     usable = np.isfinite(drawn) & (errors > _ROUNDING)
     if usable.mean() < 1 - _MOST_DEGENERATE:
         return None

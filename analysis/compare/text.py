@@ -10,17 +10,20 @@ from analysis.report.tables import records
 from tracer.cli.output import console, print_table, safe, show
 
 _HEADS = {
-    CHANGED: "Changed, what matters most first",
-    UNTOLD: "Of too few runs: this may be noise",
+    CHANGED: "Changed, most important first",
+    UNTOLD: "Too few runs to test: may be noise",
 }
 _MOST_NAMES = 12
 _MOST_GROUPS = 3
-"""More do not stand side by side in 80 columns."""
+"""Most groups that fit side by side in 80 columns."""
 _EQUAL = 0.005
 
 
 def print_comparison(found: Comparison, most: int) -> None:
-    """Print the groups, the notes, at most so many measures of each verdict, and what is noise."""
+    """Prints the groups, the notes, and at most `most` measures of each verdict.
+
+    Measures inside the noise are only named.
+    """
     out = console()
     base, *others = found.grouping.groups
     out.print(safe(f"Groups, {found.grouping.how}:"), style="bold")
@@ -44,7 +47,7 @@ def print_comparison(found: Comparison, most: int) -> None:
         out.print()
     same = [row for row in rows if row["verdict"] == UNTOLD and _equal(row)]
     if same:
-        out.print(safe(f"The same to half a per cent: {len(same)}."), style="bold")
+        out.print(safe(f"Equal to within 0.5 %: {len(same)}."), style="bold")
         out.print(safe(f"  {_listed(same)}"))
         out.print()
     missing = [row for row in rows if row["verdict"] == MISSING]
@@ -56,9 +59,9 @@ def print_comparison(found: Comparison, most: int) -> None:
     if found.tests:
         out.print(
             safe(
-                f"{found.tests} ratios were tested. A change is one whose p, corrected for that"
-                " many (Benjamini-Hochberg), is below 5 %. In brackets: 95 % intervals over runs."
-                " ~: inside the noise. !: events were lost."
+                f"{found.tests} ratios were tested. A ratio counts as changed if its p, corrected"
+                " for the number of tests (Benjamini-Hochberg), is below 5 %. In brackets: 95 %"
+                " intervals over runs. ~: inside the noise. !: events were lost."
             ),
             style="italic",
         )
@@ -71,7 +74,7 @@ def _print_rows(
     title: str,
     most: int,
 ) -> None:
-    """A line a measure, with the ratio of every group beside it, or of one where it is one."""
+    """Prints a table with one line per measure and one ratio per group."""
     measures = list(dict.fromkeys(_measure(row) for row in chosen))
     if not measures:
         return

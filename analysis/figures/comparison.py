@@ -14,12 +14,12 @@ _MOST = 40
 
 
 def ratios(frame: pd.DataFrame, hollow: Collection[str] = ()) -> go.Figure:
-    """A forest plot: a dot a measure and group, its interval, on a logarithmic axis with 1 marked.
+    """Draws a forest plot: one dot with its interval per measure and group.
 
-    Columns: topic, measure, group, verdict, lossy, ratio, ratio_low, ratio_high, in the order in
-    which they are drawn; the first forty measures that have a ratio above 0. An interval without
-    an end is left out. Dots of the verdicts that `hollow` names are so; a group is said to have
-    lost events where a row of it is lossy.
+    The axis is logarithmic, with a line at 1. Columns: topic, measure, group, verdict, lossy,
+    ratio, ratio_low, ratio_high, in drawing order. Only the first forty measures with a ratio
+    above 0 are drawn. An interval without an end is left out. Dots whose verdict is in `hollow`
+    are hollow. The legend marks a group "events lost" if any of its rows is lossy.
     """
     known = frame[pd.to_numeric(frame["ratio"]) > 0]
     names = [

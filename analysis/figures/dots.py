@@ -1,4 +1,4 @@
-"""Values with their intervals as dots in panels, a paper's as hollow markers beside them."""
+"""Values with their intervals as dots in panels, with a paper's values as hollow markers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from analysis.figures.style import colour, look, numbered, symbol, text
 
 _WIDTH = 0.6
-"""Share of a category's room that its series take, side by side."""
+"""Share of a category's height over which its series are spread."""
 _STEP_PX = 20
 _LEAST_PX = 24
 _GAP_PX = 64
@@ -21,7 +21,7 @@ _GAP_PX = 64
 
 @dataclass(frozen=True)
 class Axis:
-    """The axis of values: its title with the unit, and whether it is logarithmic."""
+    """The axis of values: its title with the unit, and its scale."""
 
     title: str
     log: bool = False
@@ -38,12 +38,12 @@ def dots(
     panel: str | None = None,
     paper: str | None = None,
 ) -> go.Figure:
-    """Draw a row as a dot: its category down the side, its series as colour and marker.
+    """Draws each row as a dot: its category down the side, its series as colour and marker.
 
-    `frame` has columns with these names, and VALUE_low and VALUE_high where there are intervals.
-    `panel`: a column whose values each get a panel. `paper`: the column of the paper's values. What
-    is null is not drawn, and a category without any value has no room. An interval that is much
-    wider than the values lie apart runs off its panel, unless the axis is logarithmic.
+    `frame` has columns with these names, and VALUE_low and VALUE_high if there are intervals.
+    Each value of the column `panel` gets a panel. `paper` is the column of the paper's values.
+    Nulls are not drawn, and a category without any value gets no row. An interval much wider than
+    the range of the values is cut off at the panel's edge, unless the axis is logarithmic.
     """
     drawn = [name for name in (value, paper) if name is not None]
     frame = frame[frame[drawn].notna().any(axis=1)]
@@ -87,7 +87,10 @@ def dots(
 
 
 def _extent(part: pd.DataFrame, value: str, drawn: list[str]) -> list[float] | None:
-    """Returns the range of a panel: all values, with a margin in proportion to their spread."""
+    """Returns the range of a panel's axis; None leaves it to plotly.
+
+    It holds all values, and intervals up to one range of the values beyond them.
+    """
     values = part[drawn].apply(pd.to_numeric).to_numpy(np.float64)
     least, most = float(np.nanmin(values)), float(np.nanmax(values))
     ends = [f"{value}_low", f"{value}_high"]

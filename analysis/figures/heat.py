@@ -1,4 +1,4 @@
-"""Heat maps of write-backs, on the axis of time that the lanes of a timeline have."""
+"""Heat maps of write-backs, on the same axis of time as the lanes of a timeline."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PAGE_BYTES = 4096
 
 
 def places(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
-    """Pages written back by place and time, by the logarithm; an empty cell is empty paper.
+    """Draws the pages written back by place and time, on a logarithmic scale.
 
-    Columns: from_s, to_s (of cells of one width), row, dev, first_page, last_page, pages. A row's
-    label says where on its device it begins.
+    Columns: from_s, to_s (cells of equal width), row, dev, first_page, last_page, pages. A cell
+    without pages has no colour. A row's label is the offset on its device at which it begins.
     """
     rows = frame.drop_duplicates("row").sort_values("row")
     where = list(
@@ -44,9 +44,9 @@ def places(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> 
 
 
 def files(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
-    """Pages written back by file and time, the file with most of them on top.
+    """Draws the pages written back by file and time, the file with most pages on top.
 
-    Columns: from_s, to_s (of cells of one width), row, file, pages.
+    Columns: from_s, to_s (cells of equal width), row, file, pages.
     """
     rows = frame.drop_duplicates("row").sort_values("row")
     names = [
@@ -84,7 +84,7 @@ def _map(frame: pd.DataFrame, unit: str, names: list[str]) -> go.Figure:
 
 
 def _grid(cells: pd.DataFrame, width: float) -> NDArray[np.float64]:
-    """Counts by row and time, evenly spaced from 0 on; 0 where there is no cell."""
+    """Returns counts by row and time, evenly spaced from 0 on; 0 where there is no cell."""
     times = (cells["from_s"] / width).round().astype(int).to_numpy()
     rows = cells["row"].to_numpy(int)
     found = np.zeros((int(rows.max()) + 1, int(times.max()) + 1))
@@ -98,7 +98,7 @@ def _offset(page: int) -> str:
 
 
 def _power(power: int) -> str:
-    """A power of ten for people: 100, 1k, 10M."""
+    """Returns a power of ten with its SI letter: 100, 1k, 10M."""
     letters = ("", "k", "M", "G", "T", "P", "E")
     return f"{10 ** (power % 3)}{letters[power // 3]}"
 

@@ -16,7 +16,7 @@ _MOST_PANELS = 12
 
 
 def event_ratios(frame: pd.DataFrame) -> go.Figure:
-    """Events in a container for each on the host.
+    """Draws the ratio of events in a container to events on the host.
 
     Columns: event, container_to_host (_low, _high), paper_container_to_host.
     """
@@ -28,20 +28,23 @@ def event_ratios(frame: pd.DataFrame) -> go.Figure:
 
 
 def call_chains(frame: pd.DataFrame) -> go.Figure:
-    """The ways to an event. Columns: where, chain, share (_low, _high), paper_share."""
+    """Draws the call chains to block_rq_insert.
+
+    Columns: where, chain, share (_low, _high), paper_share.
+    """
     axis = Axis("share of block_rq_insert", percent=True)
     return dots(frame, "share", axis, category="chain", series="where", paper="paper_share")
 
 
 def fault_causes(frame: pd.DataFrame) -> go.Figure:
-    """The causes of page faults by rank. Columns: rank, percent (_low, _high), paper_percent."""
+    """Draws causes of page faults by rank. Columns: rank, percent (_low, _high), paper_percent."""
     axis = Axis("% of page faults")
     named = frame.assign(series="cause", of_rank=[f"rank {rank}" for rank in frame["rank"]])
     return dots(named, "percent", axis, category="of_rank", series="series", paper="paper_percent")
 
 
 def writeback_reasons(frame: pd.DataFrame) -> go.Figure:
-    """Reasons of write-backs by model, a panel a place.
+    """Draws reasons of write-backs by model, one panel per place.
 
     Columns: where, model, reason, share (_low, _high), paper_share.
     """
@@ -52,7 +55,7 @@ def writeback_reasons(frame: pd.DataFrame) -> go.Figure:
 
 
 def writeback_intervals(frame: pd.DataFrame) -> go.Figure:
-    """Times between write-backs by model: mean, and standard deviation.
+    """Draws mean and standard deviation of the times between write-backs by model.
 
     Columns: model, where, mean_s and std_s (each with _low, _high).
     """
@@ -66,9 +69,9 @@ def writeback_intervals(frame: pd.DataFrame) -> go.Figure:
 
 
 def interval_spread(frame: pd.DataFrame) -> go.Figure:
-    """Draws the distribution of times between write-backs: the share of shorter ones.
+    """Draws the cumulative distribution of times between write-backs, one panel per model.
 
-    Columns: model, where, share (0 to 1), interval_s. A panel a model.
+    Columns: model, where, share (0 to 1), interval_s.
     """
     models = list(numbered(frame["model"]))[:_MOST_PANELS]
     places = numbered(frame["where"])
@@ -94,11 +97,11 @@ def interval_spread(frame: pd.DataFrame) -> go.Figure:
 
 
 def page_heat(frame: pd.DataFrame) -> go.Figure:
-    """Pages by the time at which they are written back, in boxes that are counted already.
+    """Draws write-backs by page and time as a heat map, one panel per model.
 
-    Columns: model, from_s, to_s, first_page, last_page (of boxes of one size; pages by rank),
-    writebacks. A panel a model; an empty box is empty paper. The scale is logarithmic, one for all
-    panels.
+    One row per box. Columns: model, from_s, to_s, first_page, last_page (boxes of equal size;
+    pages by rank), writebacks. A box without write-backs has no colour. All panels share one
+    logarithmic scale.
     """
     models = list(numbered(frame["model"]))[:_MOST_PANELS]
     figure = make_subplots(
@@ -134,7 +137,7 @@ def page_heat(frame: pd.DataFrame) -> go.Figure:
 
 
 def _grid(boxes: pd.DataFrame, width: float, height: int) -> NDArray[np.float64]:
-    """Counts by page and time, evenly spaced from 0 on; not a number where there is no box."""
+    """Returns counts by page and time, evenly spaced from 0 on; NaN where there is no box."""
     times = (boxes["from_s"] / width).round().astype(int).to_numpy()
     pages = (boxes["first_page"] // height).astype(int).to_numpy()
     found = np.full((int(pages.max()) + 1, int(times.max()) + 1), np.nan)
@@ -143,7 +146,7 @@ def _grid(boxes: pd.DataFrame, width: float, height: int) -> NDArray[np.float64]
 
 
 def layer_improvement(frame: pd.DataFrame) -> go.Figure:
-    """Draws the most that a flush layer saves, one panel per way to identify pages.
+    """Draws the largest improvement by a flush layer, one panel per page identity.
 
     Columns: where, model, identity, improvement (_low, _high), paper_improvement.
     """
@@ -157,11 +160,11 @@ def layer_improvement(frame: pd.DataFrame) -> go.Figure:
 
 
 def layer_curves(frame: pd.DataFrame) -> go.Figure:
-    """Draws the savings of a flush layer by its size, one panel per place and way to identify
-    pages.
+    """Draws improvement over the size of a flush layer, one panel per place and page identity.
 
     Columns: where, model, identity, capacity_share, improvement (drawn solid),
-    improvement_with_drain (dashed), paper_improvement (a hollow marker where it is reached).
+    improvement_with_drain (dashed), paper_improvement (a hollow marker on the first row of
+    a model that reaches it).
     """
     panels = list(frame.groupby(["where", "identity"], sort=False))[:_MOST_PANELS]
     models = numbered(frame["model"])

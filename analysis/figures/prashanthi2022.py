@@ -13,7 +13,7 @@ _HATCHES = ("", "/", ".")
 
 
 def epoch_bars(frame: pd.DataFrame, by: str, title: str) -> go.Figure:
-    """An epoch's time, stacked by what it was spent on, along a factor.
+    """Draws an epoch's time along a factor, as bars of fetch stall, compute and overhead.
 
     Columns: model, settings, `by` (numbers, drawn as categories), stall_s, compute_s, overhead_s,
     epoch_s (_low, _high).
@@ -46,7 +46,7 @@ def epoch_bars(frame: pd.DataFrame, by: str, title: str) -> go.Figure:
 
 
 def step_lines(frame: pd.DataFrame, by: str, title: str) -> go.Figure:
-    """A minibatch's stall and compute time along a factor.
+    """Draws a minibatch's stall and compute time along a factor.
 
     Columns: model, settings, `by` (numbers), stall_ms and compute_ms (each with _low, _high).
     """
@@ -77,7 +77,7 @@ def step_lines(frame: pd.DataFrame, by: str, title: str) -> go.Figure:
 
 
 def stall_by_epoch(frame: pd.DataFrame) -> go.Figure:
-    """Fetch stall of first and later epochs.
+    """Draws the fetch stall of first and later epochs.
 
     Columns: model, settings, workers, epoch (first or later), stall_s (_low, _high).
     """
@@ -88,7 +88,7 @@ def stall_by_epoch(frame: pd.DataFrame) -> go.Figure:
 
 
 def stall_by_medium(frame: pd.DataFrame) -> go.Figure:
-    """An epoch's time by storage medium.
+    """Draws an epoch's time by storage medium.
 
     Columns: model, settings, medium, epoch (first or later), epoch_s (_low, _high).
     """
@@ -98,10 +98,10 @@ def stall_by_medium(frame: pd.DataFrame) -> go.Figure:
 
 
 def predicted_times(frame: pd.DataFrame) -> go.Figure:
-    """Epoch times as predicted against as measured, beside the line where both are equal.
+    """Draws predicted over measured epoch times, with the line on which both are equal.
 
-    Columns: job, power_mode, epoch_s, predicted_s, profiled. Without a prediction there are only
-    the axes.
+    Columns: job, power_mode, epoch_s, predicted_s, profiled. Only the axes are drawn if there is
+    no prediction.
     """
     figure = go.Figure()
     known = frame[frame["predicted_s"].notna()] if "predicted_s" in frame else frame.iloc[:0]
@@ -125,13 +125,13 @@ def predicted_times(frame: pd.DataFrame) -> go.Figure:
                 line={"color": NEUTRAL, "dash": "dot"},
             )
         )  # fmt: skip
-    figure.update_xaxes(title_text="an epoch as measured, s (hollow: learned from)")
-    figure.update_yaxes(title_text="as predicted, s")
+    figure.update_xaxes(title_text="measured epoch time, s (hollow: used for training)")
+    figure.update_yaxes(title_text="predicted epoch time, s")
     return look(figure)
 
 
 def time_and_energy(frame: pd.DataFrame) -> go.Figure:
-    """Power modes by time and energy of an epoch, those on the Pareto front joined by a line.
+    """Draws power modes by time and energy of an epoch, with a line along the Pareto front.
 
     Columns: job, power_mode, epoch_s, energy_j, on_front. Without energy there are only the axes.
     """
@@ -156,7 +156,7 @@ def time_and_energy(frame: pd.DataFrame) -> go.Figure:
 
 
 def epoch_violins(frame: pd.DataFrame) -> go.Figure:
-    """Epochs' times beside the mean of their run. Columns: model, settings, of_mean_percent."""
+    """Draws epoch times as % of their run's mean. Columns: model, settings, of_mean_percent."""
     figure = go.Figure()
     own = frame.assign(run=joined([frame["model"], frame["settings"]]))
     for run, number in numbered(own["run"]).items():

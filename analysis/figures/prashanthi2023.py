@@ -13,7 +13,7 @@ _PLACES = {"bare_metal": "host", "container": "container"}
 
 
 def minibatch_times(frame: pd.DataFrame) -> go.Figure:
-    """The time of a minibatch by its parts, a panel a part.
+    """Draws the time of a minibatch, one panel per part.
 
     Columns: mode, model, settings, part, bare_metal_ms and container_ms (each with _low, _high),
     paper_bare_metal_ms, paper_container_ms.
@@ -30,7 +30,7 @@ def minibatch_times(frame: pd.DataFrame) -> go.Figure:
 
 
 def increases(frame: pd.DataFrame, panel: str = "part") -> go.Figure:
-    """Draws the increase in time in a container.
+    """Draws the increase from host to container in percent.
 
     Columns: mode, model, settings, `panel`, increase_percent (_low, _high), paper_increase_percent.
     """
@@ -46,10 +46,9 @@ def _runs(frame: pd.DataFrame) -> list[str]:
 
 
 def usage_violins(frame: pd.DataFrame) -> go.Figure:
-    """Draws the use of the machine from evenly spaced quantiles: one violin per place, one panel
-    per series.
+    """Draws the use of the machine: one violin per place, one panel per series.
 
-    Columns: mode, model, settings, where, series, unit, value.
+    Columns: mode, model, settings, where, series, unit, value (quantiles at even shares).
     """
     names = list(numbered(joined([frame["series"], frame["unit"]])))
     own = frame.assign(panel=joined([frame["series"], frame["unit"]]), run=_runs(frame))
@@ -73,8 +72,10 @@ def usage_violins(frame: pd.DataFrame) -> go.Figure:
 
 
 def memory_overhead(frame: pd.DataFrame) -> go.Figure:
-    """Memory that a container adds. Columns: mode, model, settings, overhead_gb (_low, _high),
-    paper_overhead_gb."""
+    """Draws the memory that a container adds.
+
+    Columns: mode, model, settings, overhead_gb (_low, _high), paper_overhead_gb.
+    """
     return dots(
         frame.assign(run=_runs(frame), series="container less host"), "overhead_gb",
         Axis("memory used, GB more in a container"), category="run", series="series",
@@ -83,10 +84,10 @@ def memory_overhead(frame: pd.DataFrame) -> go.Figure:
 
 
 def energy_split(frame: pd.DataFrame) -> go.Figure:
-    """Energy of a run: the baseload, and what the run took beyond it.
+    """Draws the energy of a run as bars of the baseload and the increment beyond it.
 
-    Columns: mode, model, settings, where, energy_j (_low, _high), baseload_j, increment_j (both
-    null: one bar, of all of it).
+    Columns: mode, model, settings, where, energy_j (_low, _high), baseload_j, increment_j (if both
+    are null, one bar shows energy_j).
     """
     rows = [
         [text(run) for run in _runs(frame)],

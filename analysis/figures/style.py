@@ -1,6 +1,6 @@
-"""The look of figures: colours that all eyes can distinguish, on light and dark pages.
+"""The common style of figures: colours that colour-blind readers tell apart, on light and dark.
 
-Text, axes and grid have no colour here: who shows a figure gives them that of the page.
+Text, axes and grid have no colour here: the page that shows a figure sets it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Iterable, Sequence
 import plotly.graph_objects as go
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""The colours of Okabe and Ito (2008), without black and yellow, each of which is invisible on one
-of the two backgrounds."""
+"""The palette of Okabe and Ito (2008), without black and yellow.
+
+Black is invisible on a dark page, yellow on a light one.
+"""
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
-"""Symbols that distinguish series without colours."""
+"""Markers, which tell series apart without colours."""
 
 NEUTRAL = "#808080"
 HEAT = "Cividis"
@@ -27,18 +29,18 @@ _AXIS = {"automargin": True, "zeroline": False, "exponentformat": "none"}
 
 
 def text(value: object) -> str:
-    """A name as text: plotly takes some tags for its own, and names are others'.
+    """Returns a name with HTML escaped: plotly interprets some tags, and names are untrusted.
 
-    What cannot be printed is escaped, too.
+    Characters that cannot be printed are escaped, too.
     """
     said = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value))
     return html.escape(said, quote=False)
 
 
 def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
-    """Gives a figure the common look; `plot_px` is the height of the area within the axes.
+    """Gives a figure the common style; `plot_px` is the height of the area within the axes.
 
-    Titles of panels, which stand where plotly puts them, move to the left.
+    Titles of panels, which plotly centres, move to the left.
     """
     # One dictionary, checked once: plotly's update methods take ten times as long.
     layout = figure.layout.to_plotly_json()
@@ -65,22 +67,22 @@ def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
 
 
 def numbered(values: Iterable[object]) -> dict[object, int]:
-    """Distinct values with the number of each, in the order in which they come."""
+    """Numbers the distinct values in order of first appearance."""
     return {value: number for number, value in enumerate(dict.fromkeys(values))}
 
 
 def colour(number: int) -> str:
-    """The colour of the n-th series."""
+    """Returns the colour of the n-th series."""
     return COLOURS[number % len(COLOURS)]
 
 
 def symbol(number: int) -> str:
-    """The marker of the n-th series."""
+    """Returns the marker of the n-th series."""
     return SYMBOLS[number % len(SYMBOLS)]
 
 
 def joined(frame_columns: Sequence[Iterable[object]]) -> list[str]:
-    """Names of several columns as one, empty ones left out."""
+    """Joins the values of several columns row by row, without empty ones."""
     return [
         text(
             ", ".join(str(part) for part in row if part is not None and part == part and part != "")

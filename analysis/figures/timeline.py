@@ -1,7 +1,7 @@
 """Lanes of a timeline: figures that share an axis of time, so that they can be zoomed together.
 
-Each takes a frame of `analysis.timeline`, `end_s` (how long the axis is, in s) and `lost`, the
-frame of stretches in which events were lost (from_s, to_s, gaps, events), which are shaded.
+Each function takes a frame of `analysis.timeline`, `end_s` (the length of the axis in s) and
+`lost`, the intervals in which events were lost (from_s, to_s, gaps, events), which it shades.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from analysis.figures.style import COLOURS, NEUTRAL, colour, look, numbered, tex
 LANE_PX = 110
 _LATENCY_PX = 150
 LOST_COLOUR = "rgba(213, 94, 0, 0.20)"
-"""Vermilion of Okabe and Ito (2008), thin enough to see what lies below."""
+"""Vermilion of Okabe and Ito (2008), transparent enough to show the data below."""
 LOST_EDGE = "rgba(213, 94, 0, 0.7)"
-"""Colour of the edge of a gap, which shows even if the gap is narrower than a pixel."""
+"""Outline of a gap; it shows gaps narrower than a pixel."""
 
 LEFT_PX, RIGHT_PX = 76, 22
-"""Margins: the same in every lane, so that one moment lies below itself."""
+"""Margins, equal in all lanes, so that a moment has the same position in each."""
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _REST = ("the rest", "other", "not known")
 _KNOWN = {
@@ -30,33 +30,33 @@ _KNOWN = {
     "minor": 4, "major": 5, "write": 1, "read": 0, "target": 0, "child": 4, "flusher": 1,
     "daemon": 2,
 }  # fmt: skip
-"""Series that have one colour wherever they are drawn."""
+"""Series that have the same colour in all lanes, with its number."""
 
 _PHASES = (
     *("train", "fetch", "backward", "forward", "step", "optimizer"),
     *("inference", "data_load", "model_load", "checkpoint", "eval", "epoch"),
 )
-# As many phases as there are colours are plain, as many more are hatched.
+# The first phases, one per colour, are plain; the next ones reuse the colours with a hatch.
 _HATCHES = ("", "/", ".")
 _ROW_PX, _HEAD_PX = 18, 17
 _MOST_CHARACTERS = 60
 _LONG_SPAN = 0.02
-"""A span at least so long, of the whole axis, has its name on it."""
+"""Share of the axis from which a span is long enough to show its name."""
 _GAP = 5
-"""A line is broken where its next value is so many times later than usual."""
+"""A line is broken where two values are more than this many median distances apart."""
 
 
 def areas(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
-    """Series that add up, one on the other.
+    """Draws stacked areas of series that add up.
 
-    Columns: from_s, to_s, and one a series; a row a bin, all of one width.
+    One row per bin, all of equal width. Columns: from_s, to_s, and one per series.
     """
     series = [name for name in frame.columns if name not in ("from_s", "to_s")]
     width = float(frame["to_s"].iloc[0] - frame["from_s"].iloc[0]) if len(frame) else 1.0
     figure = go.Figure()
     colours = _colours(series)
-    # From the top of the pile on, each opaque: so an outline is that of a series that is there, and
-    # none of a series that is 0 lies on it. The last value is there twice: it holds to its end.
+    # The areas are opaque and drawn from the top of the stack down, so a series that is 0 has no
+    # visible outline. The last value is repeated, so that it extends to the end of its bin.
     piled = frame[series].cumsum(axis=1)
     for name in reversed(series):
         tops, own = (
@@ -77,9 +77,9 @@ def areas(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
 
 
 def lines(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
-    """Values over time, a line a series. Columns: series, at_s, value.
+    """Draws values over time, one line per series. Columns: series, at_s, value.
 
-    A line is broken where a value is missing: where the next is much later than usual.
+    A line is broken where values are missing, that is, where the next one is much later than usual.
     """
     figure = go.Figure()
     for name, number in numbered(frame["series"]).items():
@@ -98,7 +98,7 @@ def lines(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> g
 
 
 def latencies(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
-    """Median and 99th percentile of requests by bin, on a logarithmic scale.
+    """Draws median and 99th percentile of request times by bin, on a logarithmic scale.
 
     Columns: series (a part of a request's time), from_s, to_s, requests, p50_ms, p99_ms.
     """
@@ -126,10 +126,10 @@ def latencies(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) 
 
 
 def spans(frame: pd.DataFrame, unit: str, end_s: float, lost: pd.DataFrame) -> go.Figure:
-    """Nested phases, a band of rows a thread. `unit` is not used: a span has none.
+    """Draws nested phases, one band of rows per thread. `unit` is not used: a span has none.
 
-    Columns: place, thread, depth, name, epoch, step, from_s, to_s, spans (more than 1: so many
-    drawn as one), ended.
+    Columns: place, thread, depth, name, epoch, step, from_s, to_s, spans (the number of spans that
+    the row merges), ended.
     """
     figure = go.Figure()
     tops: dict[object, float] = {}
@@ -190,12 +190,12 @@ def _records(frame: pd.DataFrame) -> list[Any]:
 
 
 def _labels(frame: pd.DataFrame, least_s: float) -> list[str]:
-    """Returns the labels of spans that are long enough for a name."""
+    """Returns the label of each span; "" for a span shorter than `least_s`."""
     return [_label(row) if row.to_s - row.from_s >= least_s else "" for row in _records(frame)]
 
 
 def _label(row: Any) -> str:
-    """Step 17, train."""
+    """Returns a span's label, such as "step 17" or "train"."""
     if row.spans > 1:
         return f"{_name(row.name)} x {row.spans:,}"
     if row.name == "step" and not pd.isna(row.step):
@@ -206,7 +206,7 @@ def _label(row: Any) -> str:
 
 
 def _said(frame: pd.DataFrame) -> list[str]:
-    """Returns the text for each span under the mouse."""
+    """Returns the hover text of each span."""
     said = []
     for row in _records(frame):
         words = [f"{_name(row.name)} x {row.spans:,}" if row.spans > 1 else _name(row.name)]
@@ -222,7 +222,7 @@ def _said(frame: pd.DataFrame) -> list[str]:
 def _broken(
     at: np.ndarray[Any, np.dtype[np.float64]], value: np.ndarray[Any, np.dtype[np.float64]]
 ) -> tuple[Any, Any]:
-    """Returns both arrays with a NaN at each hole."""
+    """Returns times and values with a NaN value inserted at each hole."""
     if len(at) < 3:  # no two distances to compare
         return at.astype(np.float32), value.astype(np.float32)
     apart = np.diff(at)
@@ -234,7 +234,7 @@ def _broken(
 
 
 def _colours(series: list[str]) -> dict[str, str]:
-    """Known series have their own colour, others what is left in turn; the rest is grey."""
+    """Returns a colour per series: its own if it is known, grey for the rest, else a free one."""
     taken = {_KNOWN[name] for name in series if name in _KNOWN}
     free = [number for number in range(6) if number not in taken] or [0]
     found: dict[str, str] = {}
@@ -253,7 +253,7 @@ def _colours(series: list[str]) -> dict[str, str]:
 def _lane(
     figure: go.Figure, unit: str, end_s: float, lost: pd.DataFrame, plot_px: int = LANE_PX
 ) -> go.Figure:
-    """Applies the common look of all lanes; the time axis is the same in each."""
+    """Gives a figure the common style and axis of time of all lanes."""
     look(figure, plot_px)
     figure.update_layout(
         height=plot_px + 56, margin={"l": LEFT_PX, "r": RIGHT_PX, "t": 26, "b": 30},
@@ -273,7 +273,7 @@ def _lane(
 
 
 def shade(figure: go.Figure, lost: pd.DataFrame) -> None:
-    """Shade when events were lost. Columns: from_s, to_s."""
+    """Shades the intervals in which events were lost. Columns: from_s, to_s."""
     figure.update_layout(
         shapes=[
             *figure.layout.shapes,

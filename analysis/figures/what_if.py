@@ -1,4 +1,4 @@
-"""A flush layer simulated: improvement by capacity, latencies, sweeps."""
+"""Figures of a simulated flush layer: improvement by capacity, latencies, sweeps."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PERCENTILES = {"p50_ns": "p50", "p95_ns": "p95", "p99_ns": "p99", "p99_9_ns": "
 
 
 def by_capacity(frame: pd.DataFrame, marks: tuple[float, ...] = ()) -> go.Figure:
-    """Improvement over the layer's size, a line a series, with and without the final drain.
+    """Draws improvement over the layer's size, one line per series, with and without final drain.
 
-    Columns: series (names), capacity_bytes, improvement, improvement_with_drain (shares). `marks`:
-    improvements that get a line of their own, as the paper's.
+    Columns: series (names), capacity_bytes, improvement, improvement_with_drain (shares). Each
+    improvement in `marks`, such as the paper's, gets a horizontal line.
     """
     figure = go.Figure()
     for name, number in numbered(frame["series"]).items():
@@ -48,7 +48,7 @@ def by_capacity(frame: pd.DataFrame, marks: tuple[float, ...] = ()) -> go.Figure
 
 
 def by_improvement(frame: pd.DataFrame) -> go.Figure:
-    """The size that each improvement needs, as bars; what no size reaches has none.
+    """Draws the size that each improvement needs as bars; none for an improvement out of reach.
 
     Columns: series, improvement, capacity_bytes (null: out of reach).
     """
@@ -69,7 +69,7 @@ def by_improvement(frame: pd.DataFrame) -> go.Figure:
 
 
 def latencies(frame: pd.DataFrame) -> go.Figure:
-    """Percentiles of response times, a line a series, on a logarithmic axis.
+    """Draws percentiles of response times, one line per series, on a logarithmic axis.
 
     Columns: series, p50_ns, p95_ns, p99_ns, p99_9_ns. Times of 0 are not drawn.
     """
@@ -89,9 +89,9 @@ def latencies(frame: pd.DataFrame) -> go.Figure:
 
 
 def sweep_heat(frame: pd.DataFrame, value: str, title: str) -> go.Figure:
-    """A sweep as a heat map: sizes of the layer across, every other axis down.
+    """Draws a sweep as a heat map: sizes of the layer across, all other axes down.
 
-    Columns: capacity_bytes, those of the axes that have more than one value, and `value`.
+    Columns: capacity_bytes, the axes of the sweep, and `value`. Axes with one value get no label.
     """
     axes = [column for column in _AXES if column in frame and frame[column].nunique() > 1]
     names = joined([frame[column] for column in axes]) if axes else ["all"] * len(frame)

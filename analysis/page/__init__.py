@@ -1,10 +1,11 @@
-"""Pages: self-contained HTML that fetches nothing, and in which every name is only ever text.
+"""Pages: self-contained HTML that loads nothing and escapes all names.
 
-base.py       what all pages share: template, policy, style, script, plotly
+base.py       parts of all pages: template, content security policy, style, script, plotly
 cells.py      values as text
 tables.py     frames as tables that can be sorted
-summary.py    what was recorded, of which machine, and how it went
+summary.py    summary of a recording: targets, machine, end, losses, cost
 trace.py      the page of a trace
 comparison.py the page of a comparison
-templates/    base.html.j2, page.css, page.js; and a template a page
+what_if.py    the page of a simulation or of a sweep
+templates/    base.html.j2, page.css, page.js; and one template per page
 """

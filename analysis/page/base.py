@@ -1,4 +1,4 @@
-"""The common parts of all pages: templates, figures as JSON, the content security policy."""
+"""Parts of all pages: templates, figures as JSON, and the content security policy."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ of the whole, which the Python package brings."""
 
 
 def render(template: str, folder: Path, figures: bool, **content: Any) -> str:
-    """The text of a page: a template of `folder` that extends `base.html.j2`.
+    """Returns the HTML of a page: a template of `folder` that extends `base.html.j2`.
 
-    `figures`: whether the page has any, and so needs plotly. The page forbids itself, by a policy
-    of its own, to load anything and to run any script but the ones that are put here.
+    `figures`: the page has figures, and so needs plotly. The page's content security policy
+    forbids it to load anything and to run any script other than those included here.
     """
     environment = Environment(
         loader=FileSystemLoader([folder, TEMPLATES]),
@@ -46,7 +46,7 @@ def render(template: str, folder: Path, figures: bool, **content: Any) -> str:
 
 
 def figure_json(figure: go.Figure) -> Markup:
-    """A figure as JSON that no name in it can break out of."""
+    """Returns a figure as JSON that no name in it can break out of."""
     told = str(figure.to_json())
     for character in "<>&":
         told = told.replace(character, f"\\u{ord(character):04x}")
@@ -54,6 +54,6 @@ def figure_json(figure: go.Figure) -> Markup:
 
 
 def _hash(script: str) -> str:
-    """Returns the policy's name for a script that may run."""
+    """Returns the hash by which a content security policy allows a script."""
     digest = hashlib.sha256(script.encode("utf-8", "replace")).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

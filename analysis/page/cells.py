@@ -1,4 +1,4 @@
-"""Values as text, the same in every format."""
+"""Formatting of values as text, the same in every format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tracer.cli.main import plain
 
 NOTHING = "-"
-"""The text for a value that was not measured, or that the paper does not give; never 0."""
+"""Text for a value that was not measured or that the paper does not give; never for 0."""
 
 _DIGITS = 4
 _WHOLE = 1_000
@@ -15,7 +15,7 @@ _LARGE = 1e15
 
 
 def cell(value: Any) -> str:
-    """A number with some four digits that matter, a name without control characters."""
+    """Formats a number with about four significant digits, or a name without control characters."""
     if value is None or value != value:
         return NOTHING
     if isinstance(value, bool):
@@ -32,12 +32,12 @@ def cell(value: Any) -> str:
 
 
 def label(column: str) -> str:
-    """A column's name for people: `increase_percent_low` is "increase percent low"."""
+    """Returns a column's readable name: `increase_percent_low` is "increase percent low"."""
     return column.replace("_", " ")
 
 
 def intervals(columns: list[str]) -> dict[str, tuple[str, str]]:
-    """Columns that have an interval, with the two that it is in."""
+    """Returns the columns that have an interval, each with the columns of its ends."""
     return {
         name: (f"{name}_low", f"{name}_high")
         for name in columns
@@ -46,7 +46,7 @@ def intervals(columns: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def rows(records: list[dict[str, Any]], columns: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Labels and cells; an interval stands behind its value, in brackets."""
+    """Returns labels and cells; an interval follows its value in brackets."""
     spans = intervals(columns)
     ends = {end for span in spans.values() for end in span}
     kept = [name for name in columns if name not in ends]

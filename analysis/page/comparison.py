@@ -1,4 +1,4 @@
-"""The page of a comparison: which groups, what changed most first, and what is noise."""
+"""The page of a comparison: the groups, the changes by importance, and the noise."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _MOST_NOTES = 40
 _MOST_CHARACTERS = 600
 _MOST_NAMED = 3
 _TITLES = {
-    CHANGED: ("Changed", "What matters most first: by the part of the job's time that it is, and"
-              " by how far its interval lies from 1."),
-    UNTOLD: ("Of too few runs to tell", "Chance alone may give these differences. What is largest"
-             " first: record each group again, five times or more where that is possible."),
-    NOISE: ("Inside the noise", "Chance alone gives differences as clear as these: they show no"
-            " change, and no equality either where an interval is wide."),
+    CHANGED: ("Changed", "Most important first: ranked by the share of the job's time and by the"
+              " distance of the interval from 1."),
+    UNTOLD: ("Too few runs to test", "Chance alone may give these differences, largest first."
+             " Record each group again, five times or more if possible."),
+    NOISE: ("Inside the noise", "Chance alone gives differences as clear as these. They show no"
+            " change; a wide interval does not show equality either."),
     MISSING: ("Without a ratio", "Not recorded on one side, or 0 there."),
 }  # fmt: skip
-"""Title of a part, and what has to be known of it."""
+"""Title of each part, and a note on it."""
 _LOST = "events lost"
 
 
 @dataclass(frozen=True)
 class Part:
-    """Measures of one verdict: their table, and their ratios drawn, where there are any."""
+    """Measures of one verdict: their table, and a figure of their ratios if there are any."""
 
     id: str
     title: str
@@ -47,9 +47,9 @@ class Part:
 
 
 def comparison_page(found: Comparison) -> str:
-    """The text of a comparison's page; it needs nothing but itself.
+    """Returns the self-contained HTML of a comparison's page.
 
-    A measure is where its first group of the clearest verdict is, with all groups beside it.
+    Each measure is in the part of its clearest verdict, with all its groups.
     """
     rows = readable(found.rows)
     base, *others = found.grouping.groups
@@ -74,14 +74,14 @@ def comparison_page(found: Comparison) -> str:
 
 
 def _parts(rows: pd.DataFrame, groups: list[str]) -> dict[str, Part]:
-    """Parts by their verdict. `groups` are those that are held against the base."""
+    """Returns the parts by verdict. `groups` are all groups except the base."""
     if not len(rows):
         return {}
     measures = rows.groupby(["topic", "measure", "unit"], sort=False, dropna=False)
     rank = rows["verdict"].map(_RANK.index)
     best = rank.groupby(measures.ngroup()).transform("min")
     place = {name: number for number, name in enumerate(groups)}
-    # What changed most first, and all groups of a measure side by side.
+    # In order of the measures' first rows, with all groups of a measure together.
     order = np.lexsort([rows["group"].map(place), measures.ngroup()])
     made = {}
     for number, verdict in enumerate(_RANK):
@@ -98,7 +98,7 @@ def _parts(rows: pd.DataFrame, groups: list[str]) -> dict[str, Part]:
 
 
 def _shown(rows: pd.DataFrame, several: bool, verdict: str) -> pd.DataFrame:
-    """Returns the columns that are shown, under their names on the page."""
+    """Returns the columns that the page shows, with their names on the page."""
     frame = pd.DataFrame({"topic": rows["topic"], "measure": rows["measure"]})
     if several or verdict == MISSING:
         frame["group"] = rows["group"]
@@ -144,8 +144,8 @@ def _warnings(found: Comparison) -> list[str]:
     warnings = []
     if any(run.lost for run in found.runs):
         warnings.append(
-            "Events were lost: counts of the groups that are marked so are too low, and so may be"
-            " what changed"
+            "Events were lost: counts of the marked groups are too low, so their changes may be"
+            " wrong"
         )
     if not found.tests:
         warnings.append(
@@ -155,7 +155,7 @@ def _warnings(found: Comparison) -> list[str]:
 
 
 def _groups(found: Comparison) -> list[tuple[str, str]]:
-    """Groups by name, with how many traces each has, the base first."""
+    """Returns the name and the number of traces of each group, the base first."""
     return [
         (
             group.name,

@@ -1,4 +1,4 @@
-"""The summary of a recording: its content, its machine, its course, and its cost."""
+"""Summary of a recording: targets, machine, end, losses, and the recorder's cost."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST_NAME = 60
 _WHY = {
     "command": "the command ended",
     "target": "the target ended",
-    "signal": "it was stopped",
-    "duration": "its time was up",
-    "size": "it had its full size",
+    "signal": "the recording was stopped",
+    "duration": "the time limit was reached",
+    "size": "the size limit was reached",
     "disk": "the disk was full",
     "error": "a file could not be read or written",
     "killed": "the recorder was killed",
@@ -26,7 +26,7 @@ _WHY = {
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that stands large: `bad`: something is wrong with the recording."""
+    """A number in large type. `bad`: it shows a fault of the recording."""
 
     name: str
     value: str
@@ -36,7 +36,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Summary:
-    """Tiles, names and values of facts, warnings that come before all else, and notes."""
+    """Tiles, names and values of facts, warnings, and notes."""
 
     tiles: list[Tile]
     facts: list[tuple[str, str]]
@@ -45,7 +45,7 @@ class Summary:
 
 
 def summary(manifest: Manifest, notes: list[str]) -> Summary:
-    """Returns the summary of a trace's manifest. `notes` are further remarks about it."""
+    """Returns the summary of a trace's manifest, with further `notes` on the trace."""
     said = [note[: 2 * _MOST_CHARACTERS] for note in notes]
     return Summary(_tiles(manifest), _facts(manifest), _warnings(manifest), said)
 
@@ -126,12 +126,12 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
 def _warnings(manifest: Manifest) -> list[str]:
     found = []
     if not manifest["complete"]:
-        found.append("The recording did not end as it should: what came last may be missing")
+        found.append("The recording did not end normally: its last events may be missing")
     loss = manifest["loss"]
     if loss.get("events") or loss.get("windows"):
         found.append(
-            "Events were lost: numbers over the shaded times are too low. The table of events lost"
-            " says in which stream"
+            "Events were lost: counts over the shaded times are too low. The table of events lost"
+            " names the streams"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Frames as tables of a page: columns with units, cells as text with the number to sort by."""
+"""Tables of a page, made from frames: columns with units, and cells with a number to sort by."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _UNITS = {
     "percent": "%",
     "hz": "Hz",
 }
-"""Last words of columns' names that are units."""
+"""Units by the last word of a column's name."""
 _SCALED = {
     "bytes": ("data", "MiB", 1 / _MIB),
     "ratio": ("ratio", "%", 100),
     "share": ("share", "%", 100),
     "baseload_share": ("baseload share", "%", 100),
 }
-"""Columns that people read in another unit: label, unit, factor."""
+"""Columns that are shown in another unit: label, unit, factor."""
 _SAMPLE_UNITS = {"bytes": ("MiB", 1 / _MIB), "bytes/s": ("MiB/s", 1 / _MIB), "Hz": ("MHz", 1e-6)}
 _IDENTIFIERS = ("pid", "tid", "ppid", "dev", "cpu", "epoch", "step", "ino")
-"""Numbers that are names: without separators."""
+"""Columns of identifiers, which are shown without thousands separators."""
 
 _TITLES = {
-    "event_counts": ("Events by role", "Of the thread in whose context they happened."),
-    "syscalls": ("System calls", "Of the targets. Time is wall time in the call, waiting too."),
-    "page_faults": ("Page faults by process", "Neither: it failed, or perf events did not tell."),
-    "fault_causes": ("What took page faults", "Task, file and function of the instruction."),
-    "summaries": ("Counted in the kernel", "By record --summary."),
+    "event_counts": ("Events by role", "Role of the thread in whose context the event happened."),
+    "syscalls": ("System calls of the targets", "Times are wall times, waits included."),
+    "page_faults": ("Page faults by process", "Neither: failed, or not classified by perf events."),
+    "fault_causes": ("Causes of page faults", "Task, file and function of the instruction."),
+    "summaries": ("Counts in the kernel", "Recorded with record --summary."),
     "writeback_reasons": ("Write-backs by reason", "writeback_start events."),
     "flushed_pages": (
         "Pages written to devices, by reason",
-        "Certainty: exact by kernel events, ambiguous where several had dirtied the file, inferred"
-        " from the system call. Pages: of the whole machine. Target pages: those that a target had"
-        " a part in. Own pages: of files that the recorder wrote.",
+        "Certainty: exact if kernel events tell, ambiguous if several processes had dirtied the"
+        " file, inferred if a system call tells. Pages: of the whole machine. Target pages: dirtied"
+        " by a target, alone or with others. Own pages: of files that the recorder wrote.",
     ),
     "writeback_intervals": (
         "Times between write-backs", "Between successive writeback_start events on one device.",
@@ -61,26 +61,26 @@ _TITLES = {
     ),
     "phases": (
         "Phases",
-        "Calls and faults are of the phase's own thread, written pages of the whole machine"
-        " meanwhile, without the tracer's own.",
+        "Calls and faults are those of the phase's own thread. Written pages are those of the whole"
+        " machine during the phase, without the tracer's own.",
     ),
     "step_times": (
-        "Where the time of steps went",
-        "Compute is forward, backward and optimizer. GPU times lie beside the CPU's.",
+        "Time of steps by part",
+        "Compute is forward, backward and optimizer. GPU times overlap CPU times.",
     ),
-    "by_phase": ("What the kernel did, by when", "By report --by."),
-    "counters": ("Counters", "By perf stat, in each target's own context."),
-    "call_chains": ("Ways that led to an event", "By record --callgraph."),
-    "call_graphs": ("Call graphs", "By record --callgraph."),
-    "samples": ("Samples", "Growth: of counters, from the first sample to the last."),
+    "by_phase": ("Kernel activity by phase, epoch or step", "Made with report --by."),
+    "counters": ("Counters", "Counted by perf stat in each target's own context."),
+    "call_chains": ("Call chains to an event", "Recorded with record --callgraph."),
+    "call_graphs": ("Call graphs", "Recorded with record --callgraph."),
+    "samples": ("Samples", "Growth of a counter: from the first sample to the last."),
     "energy": ("Energy", "Part: contained in another row. Share: of the baseload."),
-    "loss": ("Events lost", "Figures over these times are too low."),
+    "loss": ("Events lost", "Counts over these times are too low."),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's label and unit; `number`: its cells are numbers, and stand to the right."""
+    """A column's label and unit; `number`: its cells are numbers, aligned right."""
 
     label: str
     unit: str
@@ -89,7 +89,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell's text, and the number that it is sorted by; None: by its text."""
+    """A cell's text, and the number to sort it by; None: it is sorted by its text."""
 
     text: str
     value: float | None
@@ -97,7 +97,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table. `more`: so many rows are not in it. `meaning`: what its columns are; else ""."""
+    """A table. `more`: the number of rows left out. `meaning`: its columns in words, or ""."""
 
     id: str
     title: str
@@ -109,7 +109,7 @@ class PageTable:
 
 
 def page_tables(frames: dict[str, pd.DataFrame]) -> list[PageTable]:
-    """The tables of a report. What has no row has a table without any."""
+    """Returns the tables of a report. An empty frame gives a table without rows."""
     return [
         page_table(name, frame, *_TITLES.get(name, (label(name).capitalize(), "")), _meaning(name))
         for name, frame in frames.items()
@@ -119,9 +119,9 @@ def page_tables(frames: dict[str, pd.DataFrame]) -> list[PageTable]:
 def page_table(
     id: str, frame: pd.DataFrame, title: str, note: str = "", meaning: str = ""
 ) -> PageTable:
-    """A frame as a table of at most `MOST_ROWS` rows; texts are cut at `MOST_CHARACTERS`.
+    """Returns a frame as a table of at most `MOST_ROWS` rows; texts are cut at `MOST_CHARACTERS`.
 
-    Columns NAME_low and NAME_high are the interval of NAME, and stand behind it.
+    The columns NAME_low and NAME_high are the interval of NAME, and are shown in its cells.
     """
     shown = frame.head(MOST_ROWS)
     if {"unit", "name", "target", "last"} <= set(shown.columns):
@@ -174,20 +174,20 @@ def _cell(value: Any, factor: float, identifier: bool) -> Cell:
 
 
 def _spanned(middle: Cell, low: Cell, high: Cell) -> Cell:
-    """A value with its interval behind it, in brackets; a dash: it is open to that side."""
+    """Returns a value with its interval in brackets; a dash is an end that is not known."""
     if middle.value is None or (low.value is None and high.value is None):
         return middle
     return Cell(f"{middle.text} [{low.text}, {high.text}]", middle.value)
 
 
 def _unit(name: str) -> tuple[str, str]:
-    """A column's label and unit: total_s is total, s."""
+    """Returns a column's label and unit: "total" and "s" for total_s."""
     words, _, last = name.rpartition("_")
     return (label(words), _UNITS[last]) if words and last in _UNITS else (label(name), "")
 
 
 def _readable_samples(frame: pd.DataFrame) -> pd.DataFrame:
-    """Samples in MiB and MHz in place of bytes and Hz."""
+    """Converts samples from bytes and Hz to MiB and MHz."""
     factors = frame["unit"].map(lambda unit: _SAMPLE_UNITS.get(unit, (unit, 1.0))[1])
     units = frame["unit"].map(lambda unit: _SAMPLE_UNITS.get(unit, (unit, 1.0))[0])
     values = {
@@ -199,6 +199,6 @@ def _readable_samples(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _meaning(name: str) -> str:
-    """Returns the meaning of a report table's columns, from the docstring of its function."""
+    """Returns the description of a report's table, which is its function's docstring, or ""."""
     made = TABLES.get(name)
     return (inspect.getdoc(made[0]) or "") if made is not None else ""

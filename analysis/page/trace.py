@@ -1,4 +1,4 @@
-"""The page of a trace: what was recorded and found, over time, and in tables."""
+"""The page of a trace: summary, findings, timeline and tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tracer.store.trace import Trace
 _TEMPLATE = "trace.html.j2"
 _MOST_FINDINGS = 100
 _SHOWN_FINDINGS = 8
-"""Number of findings that are visible at once; the others unfold."""
+"""Number of findings that are shown at first; the rest can be unfolded."""
 _MOST_QUERY = 4000
 _DRAW: dict[Kind, Callable[[pd.DataFrame, str, float, pd.DataFrame], go.Figure]] = {
     Kind.AREAS: draw.areas,
@@ -39,7 +39,7 @@ _DRAW: dict[Kind, Callable[[pd.DataFrame, str, float, pd.DataFrame], go.Figure]]
 
 @dataclass(frozen=True)
 class DrawnLane:
-    """A lane with its figure, and the table that belongs below it."""
+    """A lane with its figure, and the table below it."""
 
     id: str
     lane: Lane
@@ -55,10 +55,10 @@ def trace_page(
     papers: Sequence[Section] = (),
     progress: Callable[[str], None] = lambda what: None,
 ) -> str:
-    """The text of a trace's page; it needs nothing but itself.
+    """Returns the self-contained HTML of a trace's page.
 
-    `tables` are those of the report, `notes` what else has to be said of the trace. `findings`:
-    None where none are made. `progress` is called with what comes next.
+    `tables`: those of the report. `notes`: further notes on the trace. `findings`: None leaves out
+    their section. `progress`: called with the name of the next stage.
     """
     shown = timeline(trace, progress)
     progress("page")
@@ -87,12 +87,12 @@ def trace_page(
 
 
 def draw_lane(lane: Lane, end_s: float, lost: pd.DataFrame) -> go.Figure:
-    """A lane's figure. `lost` is the frame of stretches in which events were lost."""
+    """Draws a lane. `lost` is the frame of intervals in which events were lost."""
     return _DRAW[lane.kind](lane.frame, lane.unit, end_s, lost)
 
 
 def _groups(shown: Timeline) -> list[tuple[str, list[DrawnLane]]]:
-    """Lanes by group, in their order."""
+    """Returns the drawn lanes by group, in order."""
     groups: dict[str, list[DrawnLane]] = {}
     for number, lane in enumerate(shown.lanes, 1):
         figure = draw_lane(lane, shown.axis.length_s, shown.losses)
@@ -104,7 +104,7 @@ def _groups(shown: Timeline) -> list[tuple[str, list[DrawnLane]]]:
 
 
 def _left_out(shown: Timeline) -> list[str]:
-    """Returns the parts of the trace that the timeline leaves out, with reasons."""
+    """Returns notes on the data that the timeline lacks, with reasons."""
     notes = [f"The timeline lacks {name}: {why}" for name, why in shown.failed.items()]
     if shown.outside:
         said = ", ".join(f"{n:,} of {name}" for name, n in shown.outside.items())
@@ -113,7 +113,7 @@ def _left_out(shown: Timeline) -> list[str]:
 
 
 def _said(finding: Finding) -> Any:
-    """A finding with a query that is not too long to be shown."""
+    """Returns a finding's fields, with its query cut to `_MOST_QUERY` characters."""
     return {
         **{field: getattr(finding, field) for field in _FIELDS},
         "query": " ".join(finding.query.split())[:_MOST_QUERY],

@@ -1,4 +1,4 @@
-"""The page of a what-if: a layer of one question, or a sweep of many."""
+"""The page of a what-if: one simulated flush layer, or a sweep of many."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tracer.sizes import show_share, show_size
 _TEMPLATE = "what_if.html.j2"
 _PAPERS = (0.77, 0.82, 0.90)
 _SHARES = ("capacity_share", "utilisation", "mean", "p50", "p95", "p99", "p99_9", "max")
-"""Columns of shares of 1; without a unit in their names, so are those of improvements."""
+"""Columns of shares (0 to 1) without a unit in their names; improvements are shares, too."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A figure, a table, or both, under a title; `about`: what has to be known of it."""
+    """A figure, a table, or both, under a title; `about`: a note on it."""
 
     id: str
     title: str
@@ -33,7 +33,7 @@ class Part:
 
 
 def answer_page(name: str, facts: dict[str, Any]) -> str:
-    """The page of one question's facts (analysis/flushlayer/answers); it needs nothing else."""
+    """Returns the self-contained page of one question's facts (analysis/flushlayer/answers)."""
     parts = {"paper": _paper, "curve": _curve, "timed": _timed}[facts["model"]](facts)
     reasons = pd.DataFrame(
         {"reason": list(facts["by_reason"]), "pages": facts["by_reason"].values()}
@@ -50,7 +50,7 @@ def answer_page(name: str, facts: dict[str, Any]) -> str:
 
 
 def sweep_page(name: str, frame: pd.DataFrame) -> str:
-    """The page of a sweep's table."""
+    """Returns the page of a sweep's table."""
     parts = []
     for column, title in (
         ("improvement", "Saved"), ("improvement_with_drain", "Saved, with the final drain"),
@@ -60,18 +60,18 @@ def sweep_page(name: str, frame: pd.DataFrame) -> str:
                 Part(
                     column,
                     title,
-                    "Of the time of writes.",
+                    "Share of the write time.",
                     draw.sweep_heat(frame, column, ""),
                     None,
                 )
             )
     parts.append(Part("rows", "Every simulation", "", None, _table(frame)))
-    tiles = [Tile("simulations", f"{len(frame):,}", "every combination of what the file lists")]
+    tiles = [Tile("simulations", f"{len(frame):,}", "all combinations of the file's values")]
     return _page(f"What if: {name}", [], tiles, parts, [])
 
 
 def _table(frame: pd.DataFrame) -> PageTable:
-    """A frame in units that people read: what things are called first, ms, MiB, per cent."""
+    """Returns a frame as a table in ms, MiB and per cent, with the columns of names first."""
     named = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
     shown = frame[[*named, *(column for column in frame if column not in named)]].copy()
     for column in shown.columns:
@@ -117,22 +117,22 @@ def _tiles(facts: dict[str, Any]) -> list[Tile]:
         Tile("distinct", f"{facts['unique_pages']:,}", "pages among them"),
     ]
     if found["taken"] == TARGETS:
-        about = f"of {found['pages']:,} pages: others', or nobody's for certain"
+        about = f"of {found['pages']:,} pages: not certainly written by targets"
         tiles.append(Tile("left out", show_share(found["left_out_share"]), about))
     if "capacity_bytes" in facts:
         tiles.append(Tile("layer", show_size(facts["capacity_bytes"]), "its size"))
     for key, about in (
-        ("improvement", "of the time of writes, without the final drain"),
-        ("improvement_with_drain", "the same, with the final drain"),
-        ("most", "at most, by any size, without the final drain"),
-        ("most_with_drain", "at most, by any size, with the final drain"),
+        ("improvement", "of the write time, without the final drain"),
+        ("improvement_with_drain", "of the write time, with the final drain"),
+        ("most", "at most, at any size, without the final drain"),
+        ("most_with_drain", "at most, at any size, with the final drain"),
     ):
         if isinstance(facts.get(key), float):
             tiles.append(Tile("saved", show_share(facts[key]), about))
     most = facts.get("ceiling")
     if most:
         tiles.append(
-            Tile("at most", f"{most['share']:.2%}", f"of {most['what']} can any layer save")
+            Tile("at most", f"{most['share']:.2%}", f"of {most['what']} can be saved by any layer")
         )
     return tiles
 
@@ -171,7 +171,7 @@ def _paper(facts: dict[str, Any]) -> list[Part]:
              draw.by_capacity(curves, _PAPERS), _table(sweep)),
         Part("identities", "By the identity of pages", facts["papers_number"], None,
              _table(identities)),
-        Part("needed", "What the paper's numbers would need", "Without the final drain.",
+        Part("needed", "Size needed for the paper's improvements", "Without the final drain.",
              draw.by_improvement(needed), None),
     ]  # fmt: skip
 
@@ -179,10 +179,10 @@ def _paper(facts: dict[str, Any]) -> list[Part]:
 def _curve(facts: dict[str, Any]) -> list[Part]:
     curve = pd.DataFrame(facts["curve"]).assign(series=facts["policy"])
     needed = pd.DataFrame(facts["needed"])
-    exact = "Exact at every size." if facts["exact"] else "Of the sizes that were simulated."
+    exact = "Exact at every size." if facts["exact"] else "Only simulated sizes are shown."
     return [
         Part("curve", "By the size of the layer", exact, draw.by_capacity(curve, _PAPERS), None),
-        Part("needed", "What improvements need", "Empty: no size reaches it.", None,
+        Part("needed", "Size needed by improvement", "Empty: no size reaches it.", None,
              _table(needed)),
     ]  # fmt: skip
 
@@ -195,12 +195,13 @@ def _timed(facts: dict[str, Any]) -> list[Part]:
         for replay, layer in zip(writes["replay"], writes["layer"], strict=True)
     ]
     found = [
-        Part("latency", "Response times of writes", "Closed: a request comes as long after the one"
-             " that was waited for as it did; open: at its recorded time.",
+        Part("latency", "Response times of writes", "Open replay: a request arrives at its recorded"
+             " time. Closed replay: it arrives after the request that it waited for, with the"
+             " recorded delay.",
              draw.latencies(writes.assign(series=named)), _table(latency)),
         Part("groups", "Saved, by phase, tenant and reason", "Closed replay.", None,
              _table(pd.DataFrame(facts["improvement"]))),
-        Part("gap", "Open against closed replay", "What the old disk's feedback does.", None,
+        Part("gap", "Open and closed replay", "The effect of the old disk's feedback.", None,
              _table(pd.DataFrame(facts["replay_gap"]))),
         Part("devices", "Devices", "", None, _table(pd.DataFrame(facts["devices"]))),
     ]  # fmt: skip

@@ -35,7 +35,7 @@ def test_groups_are_told_by_place_then_by_name():
     assert [(g.name, g.traces) for g in by_name.groups] == [("plain", (0, 2)), ("slow", (1, 3))]
     alone = told([ran("run1"), ran("run2")])
     assert [g.name for g in alone.groups] == ["run1", "run2"]
-    assert "each trace for itself" in alone.how
+    assert "one trace each" in alone.how
     same = told([ran("run"), ran("run")])
     assert len({g.name for g in same.groups}) == 2
 
@@ -112,7 +112,7 @@ def test_one_run_of_each_has_ratios_and_no_verdict(tmp_path):
     assert (step["ratio"], step["verdict"]) == (2, UNTOLD)
     assert pd.isna(step["ratio_low"]) and step["why"] == "one run has no spread"
     assert CHANGED not in set(found.rows["verdict"])
-    assert sum("nobody can tell" in note for note in found.notes) == 2
+    assert sum("is a single run" in note for note in found.notes) == 2
 
 
 def test_a_measure_that_one_group_lacks_is_null_with_the_reason(tmp_path):
@@ -161,7 +161,7 @@ def test_a_call_of_a_trace_with_too_many_names_is_not_said_to_be_0(tmp_path):
     found = compare([first, of_calls(tmp_path / "b.trace", {"close": 25, **many})])
     close = row(found, "calls", "time in close")
     assert (close["verdict"], close["why"]) == (
-        MISSING, "not in b: it has more names than are looked at"
+        MISSING, "not in b: it has too many names to compare all of them"
     )  # fmt: skip
     assert row(found, "calls", "all")["ratio"] == pytest.approx(2001)
 
@@ -354,7 +354,7 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     for name in ("e.trace", "f.trace"):
         with make_trace(tmp_path / name, {}) as trace:
             empty.append(trace.folder)
-    with pytest.raises(UsageError, match="nothing that could be compared"):
+    with pytest.raises(UsageError, match="no measures to compare"):
         compare(empty)
 
 
@@ -370,7 +370,7 @@ def test_the_verb_prints_what_changed_and_what_is_noise(tracer, repeats):
     paths = [*repeats["base"], *repeats["slow"]]
     text = tracer("compare", *paths).out
     assert max(map(len, text.splitlines())) <= 80
-    assert text.index("Changed, what matters most first") < text.index("Inside the noise")
+    assert text.index("Changed, most important first") < text.index("Inside the noise")
     assert "base (the base): 5 runs" in text and "ratios were tested" in text
     told = tracer("compare", *paths, "--json").json
     assert [group["name"] for group in told["groups"]] == ["base", "slow"]

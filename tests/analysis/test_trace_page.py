@@ -80,10 +80,10 @@ def test_findings_come_first_and_lossy_ones_are_marked(trace):
     made = without_plotly(trace_page(trace, {}, [], told))
     assert made.index("Write-back stalls cost") < made.index("71 % of faults")
     assert made.index("71 % of faults") < made.index("<h2>Timeline</h2>")
-    assert made.count("events were lost meanwhile") == 1
+    assert made.count("events were lost during it") == 1
     assert "<b>" not in made and "<img" not in made
     many = trace_page(trace, {}, [], told * 60)
-    assert "92 more, of less weight" in many and "20 more: tracer report --json" in many
+    assert "92 more, with less weight" in many and "20 more: tracer report --json" in many
     assert "nothing in this trace stands out" in trace_page(trace, {}, [], [])
     assert "Findings" not in without_plotly(trace_page(trace, {}, []))
 
@@ -171,7 +171,7 @@ def test_a_trace_without_any_event_has_a_page(tmp_path):
 
     with make_trace(tmp_path / "t", {name: [] for name in TABLES}) as made:
         html = trace_page(made, all_tables(made), [])
-    assert "nothing of the kind happened" in html and "plotly.js v" not in html
+    assert "without any event" in html and "plotly.js v" not in html
 
 
 def test_names_of_an_enemy_are_only_ever_text(tmp_path):

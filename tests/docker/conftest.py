@@ -1,4 +1,4 @@
-"""A real Docker daemon, real containers, and what recordings of them show."""
+"""Fixtures of tests with a real Docker daemon, real containers and recordings of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tracer.store.trace import Trace
 
 @pytest.fixture(scope="session")
 def daemon():
-    """A Docker daemon for all the tests."""
+    """Runs one Docker daemon for all tests."""
     try:
         dockerd = Dockerd()
     except RuntimeError as error:
@@ -30,7 +30,7 @@ def daemon():
 
 @pytest.fixture
 def dockerd(daemon, monkeypatch):
-    """The daemon, named by DOCKER_HOST, without containers."""
+    """Returns the daemon, named by DOCKER_HOST, without containers."""
     monkeypatch.setenv("DOCKER_HOST", daemon.host)
     yield daemon
     daemon.remove_all()
@@ -38,7 +38,7 @@ def dockerd(daemon, monkeypatch):
 
 @pytest.fixture
 def shared(tmp_path):
-    """A folder that is /shared in every container."""
+    """Returns a folder that is /shared in every container."""
     folder = tmp_path / "shared"
     folder.mkdir()
     return folder
@@ -46,7 +46,7 @@ def shared(tmp_path):
 
 @pytest.fixture
 def start(dockerd, shared):
-    """Start a container whose program waits for a word: `start(NAME, SOURCE, ARGUMENTS...)`."""
+    """Starts a container whose program waits for a word: `start(NAME, SOURCE, ARGUMENTS...)`."""
 
     def run(name, source, *arguments, **options):
         return dockerd.run(name, WAITING + source, name, *arguments, shared=shared, **options)
@@ -74,7 +74,7 @@ time.sleep(1000)
 
 @pytest.fixture
 def start_on_host(shared):
-    """Start such a program on the host; returns its process."""
+    """Starts a program that waits for a word on the host; returns its process."""
     started = []
 
     def run(name, source, *arguments):
@@ -90,7 +90,7 @@ def start_on_host(shared):
 
 @pytest.fixture
 def tell(shared):
-    """Tell the containers to go, and wait for what they say: `tell("go", "a-is-done")`."""
+    """Tells the containers to go, and waits for their answers: `tell("go", "a-is-done")`."""
 
     def words(word, *answers):
         if word:
@@ -102,7 +102,7 @@ def tell(shared):
 
 
 class Recording:
-    """A recording in the background, from the time that it traces."""
+    """A recording in the background, which traces when the object is made."""
 
     def __init__(self, folder: Path, *options: object) -> None:
         self.folder = folder
@@ -111,12 +111,12 @@ class Recording:
         assert first.startswith("Tracing "), first + self.process.stderr.read()
 
     def stop(self) -> Trace:
-        """End it, if it has not ended; the trace."""
+        """Ends the recording, if it has not ended; returns the trace."""
         self.process.send_signal(signal.SIGINT)
         return self.trace()
 
     def trace(self) -> Trace:
-        """The trace, when it has ended by itself."""
+        """Waits until the recording ends by itself; returns the trace."""
         err = self.process.stderr.read()
         assert self.process.wait(timeout=120) == 0, err
         assert "Traceback" not in err
@@ -125,7 +125,7 @@ class Recording:
 
 @pytest.fixture
 def record(tmp_path):
-    """Start recordings: `record("--container", "a")`."""
+    """Starts recordings: `record("--container", "a")`."""
     started = []
 
     def begin(*options):
@@ -139,7 +139,7 @@ def record(tmp_path):
 
 
 def calls(trace, name="getppid"):
-    """Returns the number of calls of this name by the processes of each target and role."""
+    """Counts the calls of this name by target and role."""
     query = (
         "SELECT p.target, p.role, count(*) FROM syscalls s LEFT JOIN processes p "
         "ON s.pid = p.pid AND s.tid = p.tid WHERE s.name = ? GROUP BY 1, 2 ORDER BY 1, 2"
@@ -148,6 +148,6 @@ def calls(trace, name="getppid"):
 
 
 def init_of(container):
-    """The kernel's id of a container's first process; 0 while it does not run."""
+    """Returns the host's pid of a container's first process; 0 while it does not run."""
     container.reload()
     return container.attrs["State"]["Pid"]

@@ -1,4 +1,4 @@
-"""The dirtiers of pages that the flusher writes: a process of the host, or of a container."""
+"""Each page that the flusher writes belongs to the host process or container that dirtied it."""
 
 import time
 from pathlib import Path
@@ -22,10 +22,10 @@ def written(dev):
     return int(Path(f"/sys/dev/block/{dev}/stat").read_text().split()[SECTORS_WRITTEN])
 
 
-def test_each_page_is_the_containers_that_dirtied_it(dockerd, file_system, record, sysctls):
+def test_each_page_belongs_to_the_container_that_dirtied_it(dockerd, file_system, record, sysctls):
     """The flusher writes the pages after three seconds.
 
-    A sync of another process would write them sooner: that is another reason, and no failure.
+    A sync of another process may write them sooner, with another reason; that is no failure.
     """
     sysctls(dirty_expire_centisecs=300, dirty_writeback_centisecs=100)
     import subprocess
@@ -79,5 +79,5 @@ def test_each_page_is_the_containers_that_dirtied_it(dockerd, file_system, recor
         )
         for name, pages in PAGES.items()
     )
-    # No page of the device is missing: the words that the programs say are empty files.
+    # The device has no other pages, because the words that the programs say are empty files.
     assert everything == sum(PAGES.values())

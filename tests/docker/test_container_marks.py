@@ -1,4 +1,4 @@
-"""Marks out of a container: the phases have this machine's pids, so that costs can be told."""
+"""Marks from a container: the phases have the host's pids, so that events can be joined to them."""
 
 import shutil
 import signal
@@ -51,14 +51,14 @@ for x, y in DataLoader(data, batch_size=4, num_workers=2):
 
 
 def container(start, shared, name):
-    """A container that marks into /shared/marks, by a copy of nothing but tracer.phases."""
+    """Starts a container that marks into /shared/marks, with a copy of tracer.phases alone."""
     if not (shared / "phases").exists():
         shutil.copytree(Path(tracer.phases.__file__).parent, shared / "phases")
         (shared / "marks").mkdir()
     return start(name, MARKING, environment={MARKS_ENV: "/shared/marks"})
 
 
-def test_phases_of_a_container_are_of_its_processes_here(start, shared, tell, record):
+def test_phases_of_a_container_have_the_pids_of_the_host(start, shared, tell, record):
     box = container(start, shared, "a1")
     tell(None, "a1-is-up")
     init = init_of(box)
@@ -80,7 +80,7 @@ def test_phases_of_a_container_are_of_its_processes_here(start, shared, tell, re
     assert dict(calls)["step"] == dict(calls)["fetch"] == STEPS * CALLS
 
 
-def test_marks_of_a_killed_process_are_there_up_to_the_last(start, shared, tell, record):
+def test_all_marks_of_a_killed_process_are_kept(start, shared, tell, record):
     box = container(start, shared, "a1")
     tell(None, "a1-is-up")
     init = init_of(box)
@@ -107,7 +107,7 @@ def test_two_containers_with_the_same_pids_are_told_apart(start, shared, tell, r
 
 
 def test_an_untouched_script_in_a_container_marks_itself(start, shared, tell, record):
-    """Follows docs/phases.md: a copy of tracer/phases and two variables."""
+    """The container needs a copy of tracer/phases and two variables, as in the README."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     shutil.copytree(Path(tracer.phases.__file__).parent, shared / "phases")
     (shared / "marks").mkdir()

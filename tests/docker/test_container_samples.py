@@ -9,7 +9,7 @@ from tests.docker.conftest import init_of
 
 TICKS = os.sysconf("SC_CLK_TCK")
 HOLDS = 96 << 20
-"""Much more than the pages that the kernel charges to a cgroup ahead of their use."""
+"""Bytes held, far above the pages that the kernel charges to a cgroup ahead of their use."""
 
 LOAD = f"""
 held = os.urandom(1 << 20) * {HOLDS >> 20}
@@ -28,12 +28,12 @@ time.sleep(1000)
 
 
 def last(trace, name, target):
-    """The last value of a series of one target."""
+    """Returns the last value of a series of one target."""
     query = "SELECT arg_max(value, ts) FROM samples WHERE name = ? AND target = ?"
     return trace.connection.execute(query, [name, target]).fetchone()[0]
 
 
-def test_samples_of_two_containers_are_what_docker_says_of_each(start, tell, record):
+def test_samples_of_two_containers_equal_dockers_statistics(start, tell, record):
     boxes = {"a1": start("a1", LOAD), "b1": start("b1", IDLE)}
     tell(None, "a1-is-up", "b1-is-up")
     recording = record("--container", "a1,b1", "-e", "processes", "--sample-hz", "10")
@@ -46,7 +46,7 @@ def test_samples_of_two_containers_are_what_docker_says_of_each(start, tell, rec
             assert last(trace, "cgroup_cpu_time", name) == pytest.approx(used, rel=0.02)
             charged = stats["memory_stats"]["usage"]
             assert last(trace, "cgroup_memory", name) == pytest.approx(charged, rel=0.02)
-            # Its own and its children's, in ticks.
+            # CPU time of the process and its children, in ticks.
             own = sum(map(int, fields[11:15])) / TICKS
             assert last(trace, "cpu_time", name) == pytest.approx(own, abs=1 / TICKS)
             pages = int(Path(f"/proc/{init_of(box)}/statm").read_text().split()[1])
@@ -56,7 +56,7 @@ def test_samples_of_two_containers_are_what_docker_says_of_each(start, tell, rec
         assert last(trace, "cpu_time", "a1") >= 0.7 > last(trace, "cpu_time", "b1")
 
 
-def test_a_container_started_anew_is_sampled_on(start, shared, tell, record):
+def test_a_restarted_container_is_still_sampled(start, shared, tell, record):
     box = start("a1", IDLE)
     tell("go", "a1-is-done")
     recording = record("--container", "a1", "-e", "processes", "--sample-hz", "20")

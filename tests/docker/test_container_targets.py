@@ -1,4 +1,4 @@
-"""Containers as targets: who is counted to which, exactly, whatever joins, forks or restarts."""
+"""Containers as targets: calls count to their container, also after joins, forks and restarts."""
 
 import subprocess
 
@@ -12,12 +12,15 @@ from tests.support.dockerd import python
 A, B, OTHER, HOST, LATER = 9973, 101, 757, 499, 1009
 FINE = {"events": 0, "windows": 0, "unknown": 0}
 TIMES = "import os\nfor _ in range({}): os.times()"
-"""runc itself calls getppid, but not times."""
+"""Program that calls times, which runc never does, unlike getppid."""
 
 
 @pytest.fixture
 def perf_count(tmp_path):
-    """Count a process's calls by `perf stat` from now on; returns what ends it and tells."""
+    """Starts to count a process's calls by `perf stat`; returns a function that ends it.
+
+    That function returns the count.
+    """
 
     def begin(pid, name):
         number = next(nr for nr, known in syscall_names().items() if known == name)
@@ -44,7 +47,7 @@ def perf_count(tmp_path):
     return begin
 
 
-def test_each_call_is_counted_to_its_own_target(start, start_on_host, tell, record, perf_count):
+def test_each_call_counts_to_its_own_target(start, start_on_host, tell, record, perf_count):
     containers = {name: start(name, CALLS, n) for name, n in (("a1", A), ("b1", B), ("c1", OTHER))}
     host = start_on_host("host", CALLS, HOST)
     tell(None, "a1-is-up", "b1-is-up", "c1-is-up", "host-is-up")
@@ -62,7 +65,7 @@ def test_each_call_is_counted_to_its_own_target(start, start_on_host, tell, reco
             containers["b1"].id,
         ]
         assert theirs() == A
-        # Every process of the machine knows its container (but for those of other daemons).
+        # The trace knows the container of every process, except those of other daemons.
         found = trace.connection.execute(
             "SELECT DISTINCT container_name, container_id, role FROM processes "
             "WHERE container_name IS NOT NULL ORDER BY 1"
@@ -75,7 +78,7 @@ def test_each_call_is_counted_to_its_own_target(start, start_on_host, tell, reco
 
 
 @every_backend
-def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record, backend):
+def test_later_executed_programs_belong_to_the_container(dockerd, start, tell, record, backend):
     container = start("exec", CALLS, A)
     other = start("other", CALLS, OTHER)
     tell(None, "exec-is-up", "other-is-up")
@@ -88,7 +91,7 @@ def test_what_is_executed_later_is_the_containers(dockerd, start, tell, record, 
         assert calls(trace, "times") == [("exec", "target", LATER)]
         assert sum(n for *_, n in calls(trace)) >= A
         assert trace.manifest["loss"] == FINE
-        # Each shell was executed in the container, its sleeps were made there.
+        # The shell was executed in the container, and made both sleeps there.
         found = trace.connection.execute(
             "SELECT role, count(DISTINCT pid) FROM processes WHERE comm = 'sleep' AND "
             "target = 'exec' GROUP BY 1"
@@ -108,7 +111,7 @@ def test_a_restart_is_followed(dockerd, start, tell, record):
     assert dockerd.execute(container, python(TIMES.format(LATER))) == 0
 
     with recording.stop() as trace:
-        # Once before and once after the restart, and what was executed in the second run.
+        # One run before and one after the restart, and the program executed in the second run.
         found = trace.connection.execute(
             "SELECT count(*) FROM syscalls WHERE name = 'times' GROUP BY pid ORDER BY min(ts)"
         ).fetchall()
@@ -117,7 +120,7 @@ def test_a_restart_is_followed(dockerd, start, tell, record):
         assert trace.manifest["loss"] == FINE
 
 
-def test_a_container_that_stops_is_waited_for_until_it_is_removed(start, tell, record):
+def test_the_recording_waits_for_a_stopped_container_until_it_is_removed(start, tell, record):
     container = start("paused", f"for _ in range({B}): os.times()\nsay(sys.argv[2])", "done")
     tell(None, "paused-is-up")
     recording = record("--container", "paused")
@@ -175,7 +178,7 @@ time.sleep(1000)
 """
 
 
-def test_names_as_hostile_as_they_can_be(start, tell, record, tracer):
+def test_hostile_names_are_escaped(start, tell, record, tracer):
     name = "x_.-" + "z" * 200
     start(name, HOSTILE)
     tell(None, f"{name}-is-up")
@@ -208,7 +211,7 @@ def test_a_recording_of_the_machine_tells_containers_apart(start, tell, record):
         assert found == [("named", "named", B), ("told", None, A)]
 
 
-def test_the_trace_knows_the_containers_folders(start, tell, record, shared):
+def test_the_manifest_names_the_containers_folders(start, tell, record, shared):
     container = start("known", CALLS, A)
     tell(None, "known-is-up")
     with record("--container", "known", "-e", "block").stop() as trace:

@@ -1,4 +1,4 @@
-"""The Docker daemon as a target: all of it, and nothing of what runs in containers."""
+"""The Docker daemon as a target: all its processes, and none of those in containers."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ LATER = 1009
 TIMES = "import os\nfor _ in range({}): os.times()"
 
 
-def test_the_daemon_makes_a_container_that_is_not_its_own(start, tell, record, dockerd):
+def test_processes_in_a_container_do_not_belong_to_the_daemon(start, tell, record, dockerd):
     before = start("before", CALLS, 1)
     tell(None, "before-is-up")
     recording = record("--docker-daemon")
@@ -31,7 +31,7 @@ def test_the_daemon_makes_a_container_that_is_not_its_own(start, tell, record, d
         assert (target["kind"], target["role"]) == ("daemon", "daemon")
         assert target["pid"] == dockerd.process.pid
         assert calls(trace, "times") == []
-        # Whoever else has made a call did so as the daemon's, before it entered its container.
+        # Other processes made their calls for the daemon, before they entered their container.
         found = trace.connection.execute(
             "SELECT DISTINCT p.role, p.target, p.container_name FROM syscalls s "
             "LEFT JOIN processes p USING (pid, tid) ORDER BY 3 NULLS FIRST"
@@ -51,8 +51,8 @@ def test_the_daemon_makes_a_container_that_is_not_its_own(start, tell, record, d
 
 
 @every_backend
-def test_the_daemon_and_a_container_at_once(dockerd, start, tell, record, backend):
-    """A process that the daemon makes for the container becomes the container's as it enters."""
+def test_the_daemon_and_a_container_are_recorded_at_once(dockerd, start, tell, record, backend):
+    """A process that the daemon makes for the container joins the target when it enters it."""
     container = start("one", CALLS, 101)
     tell(None, "one-is-up")
     recording = record("--docker-daemon", "--container", "one", "--backend", backend)
@@ -88,8 +88,8 @@ def test_shims_and_containerd_are_found(dockerd, start, tell):
     assert init_of(container) not in target.members()
 
 
-def test_a_daemon_that_systemd_listens_for(monkeypatch, shared):
-    """The daemon's socket belongs to systemd; its containerd has another parent."""
+def test_a_daemon_with_a_socket_of_systemd_is_found(monkeypatch, shared):
+    """Tests a daemon whose socket belongs to systemd and whose containerd has no parent."""
     dockerd = Dockerd(by_systemd=True)
     try:
         monkeypatch.setenv("DOCKER_HOST", dockerd.host)
@@ -104,8 +104,8 @@ def test_a_daemon_that_systemd_listens_for(monkeypatch, shared):
         dockerd.close()
 
 
-def test_a_cgroup_of_the_daemon_is_recorded_with_what_joins_it(start, tell, record, dockerd):
-    """--cgroup of all the daemon's containers: what is executed and started later, too."""
+def test_processes_that_join_a_recorded_cgroup_are_recorded(start, tell, record, dockerd):
+    """Records the cgroup of all containers, with programs executed and containers started later."""
     first = start("first", CALLS, 101)
     tell(None, "first-is-up")
     recording = record("--cgroup", dockerd.cgroup)
@@ -128,7 +128,7 @@ def one_line(text):
     return text
 
 
-def test_no_such_container_and_what_there_is(tracer, start, tell):
+def test_the_error_for_an_unknown_container_lists_the_others(tracer, start, tell):
     start("stopped", "pass")
     start("there", CALLS, 1)
     tell("go", "stopped-is-up", "there-is-up")
@@ -136,7 +136,7 @@ def test_no_such_container_and_what_there_is(tracer, start, tell):
     assert "there is no container 'gone'; there are: stopped, there" in one_line(ran.err)
 
 
-def test_a_container_that_does_not_run(tracer, start, tell):
+def test_a_stopped_container_is_refused(tracer, start, tell):
     container = start("stopped", "pass")
     tell("go")
     container.wait()
@@ -144,7 +144,7 @@ def test_a_container_that_does_not_run(tracer, start, tell):
     assert "container stopped is not running (exited); docker start stopped" in one_line(ran.err)
 
 
-def test_a_name_that_is_a_path_is_no_container(tracer, dockerd):
+def test_a_path_is_refused_as_a_container_name(tracer, dockerd):
     for name in ("../version", "a/json?x=", "a b", "x\n\x1b[31m"):
         one_line(tracer("record", "--container", name, status=4).err)
     one_line(tracer("record", "--container", "", status=2).err)
@@ -159,7 +159,7 @@ def test_a_name_that_is_a_path_is_no_container(tracer, dockerd):
         ("what is this", "what is this"),
     ],
 )
-def test_no_daemon(tracer, options, host, said):
+def test_a_missing_daemon_is_reported(tracer, options, host, said):
     ran = tracer("record", *options, status=5, env={**os.environ, "DOCKER_HOST": host})
     assert said in one_line(ran.err)
 
@@ -169,7 +169,7 @@ def test_a_summary_of_the_daemon_is_refused(tracer, dockerd):
     assert "cannot separate the Docker daemon" in one_line(ran.err)
 
 
-def test_a_daemon_that_is_dead(tracer, tmp_path):
+def test_a_dead_daemon_is_reported(tracer, tmp_path):
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
@@ -179,7 +179,7 @@ def test_a_daemon_that_is_dead(tracer, tmp_path):
     tracer("record", "-o", "x.trace", "--", "true", env=environment)
 
 
-def test_a_daemon_that_does_not_answer(tmp_path, monkeypatch):
+def test_a_daemon_that_does_not_answer_times_out(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "s"))
         deaf.listen()
@@ -188,7 +188,7 @@ def test_a_daemon_that_does_not_answer(tmp_path, monkeypatch):
             engine.Engine(answer_s=0.2)
 
 
-def test_a_user_who_may_not(dockerd):
+def test_a_user_without_permission_is_refused(dockerd):
     os.seteuid(65534)
     try:
         with pytest.raises(PermissionMissing, match="this user may not use"):
@@ -198,7 +198,7 @@ def test_a_user_who_may_not(dockerd):
 
 
 def test_the_recording_ends_with_the_daemon(record, monkeypatch):
-    """A daemon of one test's own, since it dies."""
+    """Uses a daemon of its own, which it ends."""
     dockerd = Dockerd()
     try:
         monkeypatch.setenv("DOCKER_HOST", dockerd.host)

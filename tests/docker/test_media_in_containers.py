@@ -1,4 +1,4 @@
-"""A medium's speed as Docker limits a container to it."""
+"""Docker limits a container to the speed of its medium."""
 
 import os
 
@@ -8,7 +8,7 @@ from workloads.studies.scratch import Scratch, drop_caches
 
 MIB = 1 << 20
 KEPT = 0.75
-"""Smallest share of the time that a limit takes on average: at first, some bytes pass at once."""
+"""Least share of the expected time: a limit lets some requests through at once at first."""
 
 READ = """
 import time

@@ -1,4 +1,4 @@
-"""Models served from containers of the deployment image, as `tracer workload run` has it."""
+"""Models served from containers of the deployment image by `tracer workload run`."""
 
 import json
 
@@ -13,7 +13,7 @@ LOAD = ["--samples", "96", "--rate", "50", "--requests", "23", "--timeout", "60"
 
 @pytest.fixture
 def run(dockerd, tracer, tmp_path):
-    """Run `tracer workload run lenet --mode serve OPTIONS`."""
+    """Runs `tracer workload run lenet --mode serve OPTIONS`."""
 
     def workload(*options, status=0):
         where = ("--mode", "serve", "-o", tmp_path / "out")
@@ -22,7 +22,7 @@ def run(dockerd, tracer, tmp_path):
     return workload
 
 
-def test_two_servers_are_driven_each_and_only_they_are_recorded(run, dockerd, tmp_path):
+def test_each_of_two_servers_gets_requests_and_only_they_are_recorded(run, dockerd, tmp_path):
     ran = json.loads(run(*LOAD, "--containers", "2", "--record", "x.trace").out)
     assert ran["where"] == "2 containers"
     assert [job["server"]["answered"] for job in ran["jobs"]] == [23, 23]
@@ -41,7 +41,7 @@ def test_two_servers_are_driven_each_and_only_they_are_recorded(run, dockerd, tm
         assert [n for _, n in trace.connection.execute(processes).fetchall()] == [1, 1]
 
 
-def test_the_deployment_image_is_without_training(run, dockerd):
+def test_the_deployment_image_cannot_train(run, dockerd):
     from workloads.containers import image
     from workloads.containers.versions import DEPLOYMENT, TRAINING
 
@@ -93,10 +93,10 @@ for model in sys.argv[1:]:
     asking.join()
     print(json.dumps([model, found["answered"], len(answers)]))
 """
-"""Serves one model after the other, and asks each for a prediction, in one process."""
+"""Program that serves one model after the other, and asks each for a prediction."""
 
 
-def test_what_the_papers_deploy_is_served_from_it(dockerd, tmp_path):
+def test_the_deployment_image_serves_the_papers_models(dockerd, tmp_path):
     from workloads.containers import image
     from workloads.containers.versions import DEPLOYMENT
     from workloads.options import JobOptions

@@ -1,4 +1,4 @@
-"""Studies run for real: resumed after a kill, with runs that fail, and nothing left behind."""
+"""Real studies: resumed after a kill, with failing runs, and without anything left behind."""
 
 import contextlib
 import json
@@ -39,12 +39,12 @@ cache = "kept"
 memory = "96m"
 workers = 0
 """
-"""PyTorch alone takes more memory than this."""
+"""A run with less memory than PyTorch alone takes."""
 
 
 @pytest.fixture
 def study(dockerd, tracer, tmp_path):
-    """Run a study from its text; starts it in the background or to its end."""
+    """Runs a study from its text to its end; `.start` runs one in the background."""
     started = []
 
     def command_of(text, scratch):
@@ -85,7 +85,7 @@ def assert_nothing_is_left(folder, dockerd):
     assert dockerd.client.containers.list(all=True) == []
 
 
-def test_a_killed_study_goes_on_and_makes_every_run_with_its_trace(study, dockerd, tmp_path):
+def test_a_resumed_study_makes_all_runs_with_their_traces(study, dockerd, tmp_path):
     runner = study.start(TINY.format(repeats=1))
     wait_for(lambda: results(tmp_path), "the first run", 200)
     wait_for(lambda: len(list(tmp_path.glob("s/runs/*"))) > 1, "the second run", 60)
@@ -101,7 +101,7 @@ def test_a_killed_study_goes_on_and_makes_every_run_with_its_trace(study, docker
     assert kept.items() <= times_of(tmp_path, "run.json").items()
     found = results(tmp_path)
     losses = {s["last_loss"] for one in found.values() for s in one["summaries"]}
-    assert len(losses) == 1  # one seed, one loss, wherever it runs
+    assert len(losses) == 1  # one seed gives one loss in every place
     for name, one in found.items():
         count = 2 if one["factors"]["where"] == "2" else 1
         assert len(one["summaries"]) == count
@@ -115,7 +115,7 @@ def test_a_killed_study_goes_on_and_makes_every_run_with_its_trace(study, docker
 
 
 def times_of(folder, name):
-    """Returns the times at which the runs' files of this name were written."""
+    """Returns the modification time of the runs' files of this name."""
     return {path: path.stat().st_mtime_ns for path in folder.glob(f"s/runs/*/{name}")}
 
 
@@ -133,7 +133,7 @@ medium = "sd-card"
 """
 
 
-def test_served_models_and_limited_media_are_of_a_study_too(study, dockerd, tmp_path):
+def test_a_study_has_served_models_and_limited_media(study, dockerd, tmp_path):
     if throttle.find() is None:
         pytest.skip("this kernel cannot limit devices")
     assert json.loads(study(SERVED).out)["done"] == 2
@@ -149,7 +149,7 @@ def test_served_models_and_limited_media_are_of_a_study_too(study, dockerd, tmp_
     assert_nothing_is_left(tmp_path, dockerd)
 
 
-def test_a_container_that_somebody_ends_fails_its_run_alone(study, dockerd, tmp_path):
+def test_a_container_ended_from_outside_fails_only_its_run(study, dockerd, tmp_path):
     long = TINY.format(repeats=2).replace("epochs = 1", "epochs = 100000")
     runner = study.start(long.replace('"host", ', ""))
     ends = [
@@ -171,7 +171,7 @@ def test_a_container_that_somebody_ends_fails_its_run_alone(study, dockerd, tmp_
     assert_nothing_is_left(tmp_path, dockerd)
 
 
-def test_an_image_that_is_not_there_fails_the_runs_in_containers(study, dockerd, tmp_path):
+def test_a_missing_image_fails_the_runs_in_containers(study, dockerd, tmp_path):
     ran = study('image = "no/such:image"\n' + IN_CONTAINERS)
     assert (json.loads(ran.out)["done"], json.loads(ran.out)["failed"]) == (0, 1)
     (failed,) = results(tmp_path).values()
@@ -179,7 +179,7 @@ def test_an_image_that_is_not_there_fails_the_runs_in_containers(study, dockerd,
     assert_nothing_is_left(tmp_path, dockerd)
 
 
-def test_a_run_that_does_not_end_has_failed(study, dockerd, tmp_path):
+def test_a_run_over_its_time_limit_fails(study, dockerd, tmp_path):
     text = TINY.format(repeats=1).replace("epochs = 1", "epochs = 100000").replace('"2"', '"1"')
     ran = json.loads(study(text.replace("repeats", "longest_s = 2\nrepeats")).out)
     assert (ran["done"], ran["failed"]) == (0, 2)
@@ -188,14 +188,14 @@ def test_a_run_that_does_not_end_has_failed(study, dockerd, tmp_path):
     assert_nothing_is_left(tmp_path, dockerd)
 
 
-def test_without_a_daemon_the_runs_in_containers_fail(study, dockerd, tmp_path):
+def test_runs_in_containers_fail_without_a_daemon(study, dockerd, tmp_path):
     ran = study(IN_CONTAINERS, environment={"DOCKER_HOST": f"unix://{tmp_path}/none"})
     assert (json.loads(ran.out)["done"], json.loads(ran.out)["failed"]) == (0, 1)
     (failed,) = results(tmp_path).values()
     assert "systemctl start docker" in failed["reason"]
 
 
-def test_a_scratch_disk_that_is_full_fails_the_runs(study, dockerd, tmp_path):
+def test_a_full_scratch_disk_fails_the_runs(study, dockerd, tmp_path):
     text = TINY.format(repeats=1).replace("0.002", "0.2")  # 15 MB of digits
     ran = study(text, scratch="12m")
     assert json.loads(ran.out)["failed"] == 2
@@ -204,7 +204,7 @@ def test_a_scratch_disk_that_is_full_fails_the_runs(study, dockerd, tmp_path):
     assert_nothing_is_left(tmp_path, dockerd)
 
 
-def test_another_study_s_folder_is_refused(study, tmp_path):
+def test_the_folder_of_another_study_is_refused(study, tmp_path):
     (tmp_path / "s").mkdir()
     (tmp_path / "s/study.json").write_text('{"name": "other"}')
     ran = study(TINY.format(repeats=1), status=2)
@@ -227,9 +227,7 @@ NO_STUDY = TINY.partition("[[runs]]")[0]
 NOTE = Path("/var/lib/traintrace/power_mode.json")
 
 
-def test_runs_are_made_in_their_power_modes_and_one_that_cannot_be_made_fails_alone(
-    study, dockerd, tmp_path
-):
+def test_runs_have_their_power_modes_and_only_impossible_ones_fail(study, dockerd, tmp_path):
     slow = SLOW.format(where='"host", "1"', modes=f"{MOST_OF_ONE}, {{gpu_mhz = 1}}")
     ran = json.loads(study(NO_STUDY.format(repeats=1) + TOO_BIG + slow).out)
     assert (ran["done"], ran["failed"]) == (2, 3)
@@ -254,7 +252,7 @@ def test_runs_are_made_in_their_power_modes_and_one_that_cannot_be_made_fails_al
     assert_nothing_is_left(tmp_path, dockerd)
 
 
-def test_several_containers_have_the_time_of_a_mode_together(study, dockerd, tmp_path):
+def test_the_containers_of_a_run_share_the_cpu_time_of_a_mode(study, dockerd, tmp_path):
     text = NO_STUDY.format(repeats=1) + SLOW.format(where='"2"', modes=MOST_OF_ONE)
     process = study.start(text.replace("epochs = 1", "epochs = 100000"))
     wait_for(lambda: len(dockerd.client.containers.list()) == 2, "two containers", 300)
@@ -268,7 +266,7 @@ def test_several_containers_have_the_time_of_a_mode_together(study, dockerd, tmp
     assert_nothing_is_left(tmp_path, dockerd)
 
 
-def test_a_killed_study_s_job_is_taken_out_of_its_mode_by_the_next_study(study, dockerd, tmp_path):
+def test_the_next_study_removes_the_power_mode_of_a_killed_study(study, dockerd, tmp_path):
     text = NO_STUDY.format(repeats=1) + SLOW.format(where='"host"', modes=MOST_OF_ONE)
     process = study.start(text.replace("epochs = 1", "epochs = 100000"))
     cgroup = Path(f"traintrace-{process.pid}")
@@ -285,7 +283,7 @@ def test_a_killed_study_s_job_is_taken_out_of_its_mode_by_the_next_study(study, 
 
 
 def members(cgroup):
-    """Processes in the cgroups of this name."""
+    """Yields the processes in the cgroups of this name."""
     for path in Path("/sys/fs/cgroup").glob(f"**/{cgroup}/cgroup.procs"):
         with contextlib.suppress(FileNotFoundError):
             yield from path.read_text().split()

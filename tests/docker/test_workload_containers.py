@@ -1,4 +1,4 @@
-"""Workloads in containers made of this machine's own Python, as `tracer workload run` has it."""
+"""Workloads in containers that `tracer workload run` makes from the host's Python."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ SMALL = ["--samples", "96", "--batch-size", "8", "--epochs", "1", "--workers", "
 
 @pytest.fixture
 def run(dockerd, tracer, tmp_path):
-    """Run `tracer workload run lenet OPTIONS`; its output, which is one JSON object, and errors."""
+    """Runs `tracer workload run lenet OPTIONS`; returns its output, a JSON object, and errors."""
 
     def workload(*options, status=0):
         options = ("-o", tmp_path / "out", *options)
@@ -31,7 +31,7 @@ def containers(dockerd):
     return dockerd.client.containers.list(all=True)
 
 
-def test_two_containers_learn_what_the_host_learns_and_are_recorded(run, dockerd, tmp_path):
+def test_two_containers_train_as_the_host_does_and_are_recorded(run, dockerd, tmp_path):
     host = json.loads(run(*SMALL).out)
     boxes = json.loads(run(*SMALL, "--containers", "2", "--record", "x.trace").out)
     assert (host["where"], boxes["where"]) == ("host", "2 containers")
@@ -53,8 +53,8 @@ def test_two_containers_learn_what_the_host_learns_and_are_recorded(run, dockerd
         assert sorted(n for _, n in trace.connection.execute(query).fetchall()) == [12, 12]
 
 
-def test_a_job_too_big_for_its_memory_fails_with_that_reason(run, dockerd):
-    # By memory of its own: pages of files that do not fit would be read again and again instead.
+def test_a_job_over_its_memory_limit_fails_with_that_reason(run, dockerd):
+    # The job needs anonymous memory: file pages that do not fit would be read again instead.
     options = ("--samples", "20000", "--batch-size", "20000", "--epochs", "1", "--workers", "0")
     ran = run(*options, "--containers", "1", "--memory", "400m", status=2)
     assert "the memory limit was reached" in ran.err
@@ -63,13 +63,13 @@ def test_a_job_too_big_for_its_memory_fails_with_that_reason(run, dockerd):
     assert containers(dockerd) == []
 
 
-def test_what_the_job_complains_of_is_said(run):
+def test_an_error_of_the_job_is_reported(run):
     ran = run(*SMALL, "--containers", "1", "--lr", "-3", status=2)
     assert "give a finite number above 0" in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_limits_are_the_container_s(dockerd, run, tmp_path):
+def test_the_container_has_the_limits(dockerd, run, tmp_path):
     options = ["--containers", "1", "--cpus", "0.5", "--memory", "1g", "--no-seccomp"]
     long = ["--samples", "4096", "--epochs", "1000"]
     with running(tmp_path, *long, *options) as process:
@@ -84,7 +84,7 @@ def test_limits_are_the_container_s(dockerd, run, tmp_path):
     assert containers(dockerd) == []
 
 
-def test_what_a_killed_run_leaves_the_next_one_removes_and_infers(dockerd, run, tmp_path):
+def test_the_next_run_removes_the_containers_of_a_killed_run_and_infers(dockerd, run, tmp_path):
     foreign = dockerd.run("foreign", "import time; time.sleep(600)", shared=tmp_path)
     with running(tmp_path, "--samples", "4096", "--epochs", "1000", "--containers", "2") as process:
         wait_for_containers(dockerd, process, 2)
@@ -95,12 +95,12 @@ def test_what_a_killed_run_leaves_the_next_one_removes_and_infers(dockerd, run, 
     assert [box.id for box in containers(dockerd)] == [foreign.id]
     host = json.loads(run(*SMALL[:4], "--mode", "infer").out)
     assert box["where"] == "container"
-    # Both begin with the same fresh weights.
+    # Both runs begin with the same fresh weights.
     assert box["jobs"][0]["accuracy"] == host["jobs"][0]["accuracy"]
     assert box["jobs"][0]["samples"] == 24
 
 
-def test_an_image_of_other_things_is_refused(run, dockerd):
+def test_an_unsuitable_image_is_refused(run, dockerd):
     from tests.support.dockerd import IMAGE
 
     ran = run(*SMALL, "--containers", "1", "--image", IMAGE, status=2)
@@ -110,7 +110,7 @@ def test_an_image_of_other_things_is_refused(run, dockerd):
     assert "there is no image no/such:image" in ran.err
 
 
-def test_without_a_daemon_it_says_how_to_start_one(tracer, tmp_path, monkeypatch):
+def test_the_error_without_a_daemon_says_how_to_start_one(tracer, tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     ran = tracer("workload", "run", "lenet", *SMALL, "--containers", "1", status=2)
     assert "systemctl start docker" in ran.err
@@ -125,7 +125,7 @@ def running(folder, *options):
 
 
 def wait_for_containers(dockerd, process, count=1):
-    """Those of the run, once they run."""
+    """Waits for the run's containers and returns them."""
     found = []
 
     def there():

@@ -6,7 +6,7 @@
   const piles = new Map();
   root.classList.add("scripted");
 
-  // The page's colours for text, axes and grid: figures bring none of their own.
+  // The page's colours for text, axes and grid, which figures do not set.
   function colours(layout) {
     const style = getComputedStyle(root);
     const of = name => style.getPropertyValue(name).trim();
@@ -33,7 +33,7 @@
     for (const place of drawn) Plotly.relayout(place, colours(place.layout));
   }
 
-  // Long names in two lines: names are escaped, so that a tag in one is ours.
+  // Splits a long name into two lines. Names are escaped, so the added tag is the only one.
   const LONG = 16;
   function folded(name) {
     if (name.length <= LONG) return name;
@@ -43,8 +43,8 @@
     return spaces.length ? `${name.slice(0, spaces[0])}<br>${name.slice(spaces[0] + 1)}` : name;
   }
 
-  // On narrow paper names leave the values room, and a legend has a line an entry, which figures
-  // leave no room for.
+  // On a narrow screen, shortens the names of axes, and makes room for a legend with one line per
+  // entry.
   function narrow(told) {
     if (innerWidth >= 700) return;
     let long = false;
@@ -64,7 +64,7 @@
     told.layout.height += more;
   }
 
-  // Figures bring names escaped, as plotly wants them.
+  // Names in figures are escaped, as plotly needs them; this reverses it.
   const entities = {"&lt;": "<", "&gt;": ">", "&amp;": "&"};
   const bare = name => name.replace(/&(lt|gt|amp);/g, found => entities[found]);
 
@@ -91,7 +91,7 @@
     return made;
   }
 
-  // Areas lie on each other, the last on the ground: what is above one that goes comes down.
+  // Stacks the visible areas again, from the last series, at the bottom, upwards.
   function pile(place, number, shown) {
     const values = piles.get(place);
     const visible = place.data.map((one, at) => at === number ? shown : one.visible !== false);
@@ -104,7 +104,7 @@
     Plotly.restyle(place, {y: tops, visible}, tops.map((_, at) => at));
   }
 
-  // A lane's legend is text of the page: it wraps, can be reached by keys, and is printed.
+  // A lane's legend is part of the page, so it wraps, works with the keyboard, and is printed.
   function legend(place, told) {
     const piled = told.layout.meta && told.layout.meta.piled;
     const box = place.closest(".lane").querySelector(".legend");
@@ -141,7 +141,7 @@
         told.layout.margin.r = 6;
         told.layout.xaxis.nticks = 5;
       }
-      // A finger on a lane scrolls the page; there are buttons to zoom with.
+      // On touch screens a drag scrolls the page; buttons zoom.
       if (coarse) told.layout.dragmode = false;
     } else narrow(told);
     paint(told.layout);
@@ -155,7 +155,7 @@
     if (lane && timeline) timeline.added(place);
   }
 
-  // Tabs: the arrow keys go from one to the next, as in the ARIA practices.
+  // Tabs: arrow keys move between them, as in the ARIA practices.
   function tabs() {
     const list = document.querySelector("[role=tablist]");
     if (!list) return;
@@ -193,7 +193,7 @@
     follow();
   }
 
-  // Numbers from the largest, names from the first letter; again: the other way. A dash is last.
+  // Sorts numbers from the largest and names from A; a second click reverses. Dashes come last.
   function sortable(table) {
     const heads = all("thead th", table);
     const body = table.tBodies[0];
@@ -218,7 +218,7 @@
     }));
   }
 
-  // All lanes show the same stretch of time.
+  // All lanes show the same interval of time.
   function makeTimeline() {
     const box = document.querySelector(".lanes");
     if (!box) return null;
@@ -298,7 +298,7 @@
     return {added, zoom, range: () => range};
   }
 
-  // On paper figures are as wide as it is, and as dark as ink on white.
+  // For printing, figures have the width of the paper and dark colours on white.
   const PAPER_PX = 700;
   addEventListener("beforeprint", () => {
     root.dataset.print = "";
@@ -314,7 +314,7 @@
     }
   });
 
-  const themes = {auto: "as the system has them", light: "light", dark: "dark"};
+  const themes = {auto: "as set in the system", light: "light", dark: "dark"};
   const theme = document.getElementById("theme");
   theme.hidden = false;
   theme.addEventListener("click", () => {
@@ -331,7 +331,7 @@
   all("table.sortable").forEach(sortable);
   tabs();
   const timeline = makeTimeline();
-  // One figure at a time, those that are seen first, so that the page answers meanwhile.
+  // Draws one figure at a time, visible ones first, so that the page stays responsive.
   const waiting = all(".figure");
   waiting.sort((a, b) => Boolean(a.closest("[hidden]")) - Boolean(b.closest("[hidden]")));
   function finish() { while (waiting.length) draw(waiting.shift()); }

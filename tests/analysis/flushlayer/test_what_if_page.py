@@ -22,7 +22,7 @@ def test_each_model_has_its_page(tracer, tmp_path, model):
     tracer("simulate", FIXTURE, "--model", model, "--html", "page.html")
     page = (tmp_path / "page.html").read_text()
     assert f"model {model}" in page
-    assert "What these numbers assume" in page
+    assert "Assumptions" in page
     assert "<script src" not in page
     facts = tracer("simulate", FIXTURE, "--model", model, "--json").json
     assert f"{facts['requests']:,}" in page

@@ -1,1 +1,1 @@
-"""The probes: what can be observed in the kernel, and the ways to capture it."""
+"""The probes: the kernel events that can be recorded, and the ways to capture them."""

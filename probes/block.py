@@ -23,20 +23,22 @@ from probes.schema import (
 )
 
 SECTOR_BYTES = 512
-"""The block layer counts in sectors of this size, whatever the device's own."""
+"""Bytes in a sector. The block layer uses this size even if the device's own sectors differ."""
 
 TABLE = Table(
     "block",
-    "One row an event of a bio or a request.",
+    "One row per event of a bio or a request.",
     (
         TS,
         CPU,
         PID,
         TID,
-        Column("comm", Type.TEXT, "name of the thread; null: the event does not tell"),
+        Column("comm", Type.TEXT, "name of the thread; null: the event does not name it"),
         EVENT,
-        Column("dev", Type.TEXT, "whole disk, of a partition, too: MAJOR:MINOR"),
-        Column("sector", Type.UINT64, "first sector, from the beginning of the disk", "sectors"),
+        Column("dev", Type.TEXT, "whole disk, MAJOR:MINOR; a partition is shown as its disk"),
+        Column(
+            "sector", Type.UINT64, "first sector, counted from the start of the disk", "sectors"
+        ),
         Column("nr_sector", Type.INT64, "length", "sectors"),
         Column("rwbs", Type.TEXT, "operation and flags: R W D F, then F S M A ..."),
         Column("error", Type.INT32, "status of a completion; 0: no error"),
@@ -70,5 +72,5 @@ PROBE = Probe(
         Event("block:block_rq_error", "error", _DONE),
     ),
     Scope.MACHINE,
-    rate="about four events a request",
+    rate="about four events per request",
 )

@@ -1,4 +1,4 @@
-"""Buffer heads: metadata blocks touched and made dirty (two rows of the paper's Table 5)."""
+"""Buffer heads: metadata blocks touched and dirtied (Prashanthi et al. 2023, Table 5, two rows)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from probes.schema import (
 
 TABLE = Table(
     "buffers",
-    "One row a buffer touched or made dirty.",
+    "One row per buffer touched or dirtied.",
     (
         TS,
         CPU,
@@ -39,12 +39,12 @@ _BUFFER = {"dev": device("dev"), "sector": number("sector"), "size": number("siz
 
 PROBE = Probe(
     "buffers",
-    "buffer heads touched and made dirty, machine-wide",
+    "buffer heads touched and dirtied, machine-wide",
     TABLE,
     (
         Event("block:block_touch_buffer", "touch_buffer", _BUFFER),
         Event("block:block_dirty_buffer", "dirty_buffer", _BUFFER),
     ),
     Scope.MACHINE,
-    rate="a few events a metadata operation",
+    rate="a few events per metadata operation",
 )

@@ -1,7 +1,8 @@
-"""Call graphs: through which functions the kernel and its callers came to an event.
+"""Call graphs: the functions of the kernel and its callers that led to an event.
 
-Only asked for (`tracer record --callgraph EVENT`), by `perf record`: every context of the machine,
-since write-back happens in kernel threads, without the recorder and perf.
+`perf record` records them, only with `tracer record --callgraph EVENT`. They cover every process
+and thread of the machine, because write-back happens in kernel threads; the recorder and perf are
+left out.
 """
 
 from __future__ import annotations
@@ -11,31 +12,31 @@ from probes.schema import Column, Table, Type
 OPTION = "--callgraph EVENT"
 
 KERNEL = "_[k]"
-"""Ends the name of a kernel function in a stack; the name of no other frame ends so."""
+"""Suffix of the names of kernel functions in a stack. No other frame's name ends with it."""
 UNKNOWN = "[unknown]"
-"""A frame whose function and file are not known."""
+"""Name of a frame whose function and file are not known."""
 TRUNCATED = "[truncated]"
-"""The root of a stack that was deeper than is kept."""
+"""Name of the root frame of a stack that was too deep to be kept whole."""
 
 TABLE = Table(
     "call_graphs",
-    "One row an event, process and stack. A stack of several rows counts with their sum.",
+    "One row per event, process and stack. If a stack has several rows, add up their counts.",
     (
-        Column("event", Type.TEXT, "SYSTEM:EVENT, or perf's name of it", nullable=False),
+        Column("event", Type.TEXT, "SYSTEM:EVENT, or the event's name in perf", nullable=False),
         Column("comm", Type.TEXT, "name of the thread at that time; null: not known"),
-        Column("pid", Type.INT32, "process; null: of another pid namespace"),
+        Column("pid", Type.INT32, "process; null: it is in another pid namespace"),
         Column(
             "stack",
             Type.TEXT,
             "functions from the root to the event, joined by ;. Kernel functions end in _[k]; "
-            "a file in [] where its function is not known",
+            "a frame whose function is not known is shown as its file in []",
             nullable=False,
             longest=4 << 20,
         ),
         Column(
             "count",
             Type.INT64,
-            "times the event came this way; of a clock or a hardware event: samples",
+            "occurrences of the event with this stack; for a clock or a hardware event: samples",
             "events",
             nullable=False,
         ),

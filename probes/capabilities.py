@@ -1,4 +1,4 @@
-"""Capabilities of this thread, which can only ever be given up."""
+"""The capabilities of this thread. They can be dropped, but never regained."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def keep_capabilities(mask: int) -> None:
     """Drops every capability of this thread, and of the threads that it starts, except those of
     `mask`.
 
-    Not those of programs that it executes as root. Raises TracerError where the kernel refuses.
+    Programs that the thread executes as root regain theirs. Raises TracerError if the kernel
+    refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     header = _Header(_VERSION_3, 0)
@@ -41,6 +42,6 @@ def keep_capabilities(mask: int) -> None:
         part.inheritable = 0
     if libc.capset(ctypes.byref(header), sets) != 0:
         raise TracerError(
-            f"capabilities cannot be given up: {os.strerror(ctypes.get_errno())}",
+            f"capabilities cannot be dropped: {os.strerror(ctypes.get_errno())}",
             "a security module may forbid it",
         )

@@ -55,4 +55,4 @@ TABLES: dict[str, Table] = {
 """Every table that a recording can hold."""
 
 ALWAYS = ("processes",)
-"""Probes that no recording goes without: rows of the others name processes."""
+"""Probes that are always recorded, because the rows of the other probes refer to processes."""

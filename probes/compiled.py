@@ -1,4 +1,4 @@
-"""Loops that numba compiles, kept compiled between runs where this user may write that down."""
+"""Loops that numba compiles. Compiled code is cached between runs if the cache is writable."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compile `function` when it is first called; it runs without the interpreter's lock."""
+    """Compiles `function` at its first call; it runs without the interpreter's lock."""
     try:
         return cast(F, _for_any_value(numba.njit(cache=True, nogil=True)(function)))
     except RuntimeError:
-        # Neither the package's folder nor the user's cache can be written to.
+        # Neither the package's folder nor the user's cache is writable.
         return cast(F, _for_any_value(numba.njit(nogil=True)(function)))
 
 
 def compiled_lean(function: F) -> F:
-    """Compile a function that makes no arrays: numba then counts no references to those it gets.
+    """Compiles a function that makes no arrays, without reference counts for its arguments.
 
-    Small functions that hand a tuple of arrays to one another are several times as fast so.
+    Small functions that pass a tuple of arrays to one another are several times as fast this way.
     """
     options: dict[str, Any] = {"_nrt": False}
     try:
         return cast(F, _for_any_value(numba.njit(cache=True, nogil=True, **options)(function)))
     except (RuntimeError, KeyError):
-        # No place to keep it, or a numba that has no such option.
+        # No cache is writable, or this numba does not have the option.
         return compiled(function)
 
 
 def _for_any_value(made: Any) -> Any:
-    """Compile a function once for all constants of a type that compiled functions call it with.
+    """Makes numba compile a function once per argument type, not once per constant argument.
 
-    Otherwise numba compiles it, and all that it calls, for each constant again. LLVM still knows
-    the constants where it puts a function into the place of its call.
+    Otherwise numba compiles the function, and all functions that it calls, again for each constant
+    that a compiled function passes. LLVM still sees the constants where it inlines the function.
     """
     template = getattr(made, "get_call_template", None)
-    if template is not None:  # else numba is told to compile nothing (NUMBA_DISABLE_JIT)
+    if template is not None:  # None: compilation is disabled (NUMBA_DISABLE_JIT)
         made.get_call_template = lambda args, kws: template(
             [_without_value(one) for one in args],
             {name: _without_value(one) for name, one in kws.items()},

@@ -1,7 +1,7 @@
-"""Counters of the targets by `perf stat`: the rows of the paper's Table 5.
+"""Counters of the targets by `perf stat`: the rows of Prashanthi et al. 2023, Table 5.
 
-Only asked for (`tracer record --perf-stat`): each counter of each thread costs a file and some
-time at every context switch.
+They are recorded only with `tracer record --perf-stat`, because each counter of each thread costs
+an open file and some time at every context switch.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ OPTION = "--perf-stat"
 
 TABLE = Table(
     "counters",
-    "One row an event and target: what `perf stat` counted in the target's own context.",
+    "One row per event and target: the count by `perf stat` in the target's own context.",
     (
         Column("target", Type.TEXT, "name of the target", nullable=False),
         Column("event", Type.TEXT, "the event as perf names it", nullable=False),
-        Column("value", Type.INT64, "how much; null: not counted or not supported"),
+        Column("value", Type.INT64, "the count; null: not counted or not supported"),
         Column("unit", Type.TEXT, "unit of value: events or ns", nullable=False),
         Column("state", Type.TEXT, "counted, not counted or not supported", nullable=False),
-        Column("running_ns", Type.INT64, "time it counted, summed over threads or CPUs", "ns"),
+        Column(
+            "running_ns",
+            Type.INT64,
+            "time during which the counter ran, summed over threads or CPUs",
+            "ns",
+        ),
         Column(
             "enabled_ns",
             Type.INT64,
-            "time it should have counted, to 0.01 %; more than running_ns: value is scaled up",
+            "time during which the counter should have run, to 0.01 %; if this is more than "
+            "running_ns, value is scaled up",
             "ns",
         ),
     ),
@@ -47,7 +53,7 @@ class Counter:
     """Group in Prashanthi et al. 2023, Table 5: cpu, memory or block; scheduler for our own
     counters."""
     described: bool = False
-    """A hardware event that has to be named in sysfs by the CPU's own PMUs."""
+    """True for a hardware event that exists only if one of the CPU's PMUs names it in sysfs."""
 
 
 COUNTERS: tuple[Counter, ...] = (

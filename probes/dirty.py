@@ -1,7 +1,7 @@
 """The processes that dirty pages and inodes, and those that are throttled for it.
 
-A large folio logs one dirty_folio event with its first index, whatever its size and whichever
-of its pages was written: pages are counted from block events, never from these.
+A large folio logs one dirty_folio event with its first index, for any size of the folio and any
+number of dirtied pages. Pages are therefore counted from block events, never from these events.
 Kernel: include/trace/events/writeback.h.
 """
 
@@ -26,7 +26,7 @@ from probes.schema import (
 
 TABLE = Table(
     "dirty",
-    "One row an event that dirties a folio or an inode, or pauses a task for having done so.",
+    "One row per event that dirties a folio or an inode, or throttles a task that dirties.",
     (
         TS,
         CPU,
@@ -37,7 +37,11 @@ TABLE = Table(
         INO,
         Column("index", Type.UINT64, "first page of the folio in its file", "pages"),
         Column("pause_ns", Type.INT64, "sleep imposed on the dirtier", "ns"),
-        Column("flags", Type.UINT64, "mark_inode_dirty: as what; I_DIRTY_... bits of this kernel"),
+        Column(
+            "flags",
+            Type.UINT64,
+            "mark_inode_dirty: the kind of dirtiness; I_DIRTY_... bits of this kernel",
+        ),
     ),
     example="SELECT pid, ino, count(*) FROM dirty GROUP BY ALL ORDER BY 3 DESC LIMIT 20",
 )
@@ -46,7 +50,7 @@ _INODE = {"dev": characters("name"), "ino": number("ino")}
 
 PROBE = Probe(
     "dirty",
-    "folios and inodes made dirty, and dirty throttling, machine-wide",
+    "folios and inodes dirtied, and dirty throttling, machine-wide",
     TABLE,
     (
         Event(
@@ -54,7 +58,7 @@ PROBE = Probe(
             "dirty_folio",
             {**_INODE, "index": number("index")},
         ),
-        # The name that this event had before folios (kernel 5.18 and older).
+        # The name of this event before folios (kernel 5.18 and older).
         Event(
             "writeback:writeback_dirty_page",
             "dirty_folio",
@@ -73,5 +77,5 @@ PROBE = Probe(
         ),
     ),
     Scope.MACHINE,
-    rate="about one event a written folio",
+    rate="about one event per folio written",
 )

@@ -22,7 +22,7 @@ _CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_PERFMON", "CAP_BPF", "CAP_SYS_PTRACE", "C
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked for."""
+    """One feature that was looked for."""
 
     name: str
     ok: bool
@@ -34,7 +34,7 @@ class Finding:
 
 
 def check() -> list[Finding]:
-    """Look for everything that a recording uses or could use."""
+    """Looks for everything that a recording uses or could use."""
     findings = [_privileges(), _tracefs(), *map(_backend, BACKENDS), _recording()]
     if _readable_tracefs() is not None:
         findings += _events()
@@ -42,7 +42,7 @@ def check() -> list[Finding]:
 
 
 def verdict(findings: list[Finding]) -> ExitCode:
-    """OK where `tracer record` would work, else what it would exit with."""
+    """Returns OK if `tracer record` would work, else the exit code that it would give."""
     return next((f.fatal for f in findings if not f.ok and f.fatal), ExitCode.OK)
 
 

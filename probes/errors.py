@@ -1,4 +1,4 @@
-"""The one family of errors that a user can meet, and the exit codes of `tracer`."""
+"""The errors that users can see, and the exit codes of `tracer`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ class ExitCode(IntEnum):
 
 
 _LONGEST = 900
-"""Characters of what happened, and of the mend: a path of 4,096 is cut in its middle."""
+"""Most characters of each part of a message. A longer part, e.g. with a path of 4,096 characters,
+is cut in its middle."""
 _LAST = 300
 _CUT = " ... "
 
 
 class TracerError(Exception):
-    """Something the user can mend: what happened, to what, and the mend, in one line.
+    """An error that the user can fix. One line says what happened, to what, and how to fix it.
 
-    Names in it may be anybody's: line breaks become spaces, and what is long is cut.
+    Names in the message may come from anyone, so line breaks become spaces and long parts are cut.
     """
 
     exit_code = ExitCode.FAILURE
@@ -40,7 +41,7 @@ class TracerError(Exception):
         super().__init__(f"{self.what}; {self.mend}" if mend else self.what)
 
     def replacing(self, old: str, new: str) -> TracerError:
-        """The same error with another text in the place of `old`."""
+        """Returns the same error with `old` replaced by `new`."""
         return type(self)(self.what.replace(old, new), self.mend.replace(old, new))
 
 
@@ -52,14 +53,14 @@ def _line(text: str) -> str:
 
 
 class UsageError(TracerError):
-    """The command line asks for something that cannot be."""
+    """The command line asks for something impossible."""
 
     exit_code = ExitCode.USAGE
 
 
 _AS_ROOT = "as root"
 _REFUSED_ROOT = (
-    "this is root already: a container lacks the device or the capability "
+    "you are root already: a container lacks the device or the capability "
     "(docker run --privileged has all), or a security module or a network file system refuses it"
 )
 
@@ -67,7 +68,7 @@ _REFUSED_ROOT = (
 class PermissionMissing(TracerError):
     """The kernel or a file refuses this user.
 
-    Who is root already is not told to become root, but what can refuse root.
+    If the user is root already, the message names what can refuse root instead of advising root.
     """
 
     exit_code = ExitCode.NO_PERMISSION
@@ -78,13 +79,13 @@ class PermissionMissing(TracerError):
 
 
 class TargetGone(TracerError):
-    """The process to trace is not there."""
+    """The process to trace does not exist."""
 
     exit_code = ExitCode.TARGET_GONE
 
 
 class FeatureMissing(TracerError):
-    """The kernel or the machine lacks what is needed."""
+    """The kernel or the machine lacks a feature that is needed."""
 
     exit_code = ExitCode.FEATURE_MISSING
 
@@ -96,6 +97,6 @@ class BadTrace(TracerError):
 
 
 class EventsLost(TracerError):
-    """Events were lost, and the user asked for that to be a failure."""
+    """Events were lost, and the user asked to fail in that case."""
 
     exit_code = ExitCode.EVENTS_LOST

@@ -1,8 +1,8 @@
 """The places of pieces of files on the device, as file systems look them up or choose them.
 
-A write bio names a sector; which page of which file that is, only the file system knows. ext4 and
-xfs tell each extent when they read it from the disk or allocate it. What was known before the
-recording is asked for at its end (`extent_map`).
+A write bio names a sector; only the file system knows the file and page behind it. ext4 and xfs log
+each extent when they read it from the disk or allocate it. Extents that they knew before the
+recording are requested at its end (`extent_map`).
 
 Kernel: include/trace/events/ext4.h, class ext4__es_extent; fs/xfs/xfs_trace.h, class
 xfs_bmap_class.
@@ -30,7 +30,7 @@ from probes.schema import (
 
 TABLE = Table(
     "extents",
-    "One row an extent of a file that its file system has read or allocated.",
+    "One row per extent of a file that its file system has read or allocated.",
     (
         TS,
         CPU,
@@ -39,15 +39,15 @@ TABLE = Table(
         EVENT,
         DEV,
         INO,
-        Column("file_block", Type.UINT64, "where in the file it begins", "blocks"),
+        Column("file_block", Type.UINT64, "first block in the file", "blocks"),
         Column(
             "disk_block",
             Type.UINT64,
-            "where on the device: ext4's own number, or xfs's, which has the allocation group in "
-            "its high bits; of no place (a hole, not yet allocated) a number beyond the device",
+            "first block on the device: ext4's block number, or xfs's, which has the allocation "
+            "group in its high bits. Beyond the device: a hole, or not yet allocated",
             "blocks",
         ),
-        Column("blocks", Type.UINT64, "its length, in blocks of the file system", "blocks"),
+        Column("blocks", Type.UINT64, "length, in blocks of the file system", "blocks"),
     ),
     example="SELECT dev, ino, count(*), max(blocks) FROM extents GROUP BY ALL ORDER BY 3 DESC",
 )
@@ -69,7 +69,7 @@ _XFS = {
 
 PROBE = Probe(
     "extents",
-    "where pieces of files lie on the device, as ext4 and xfs read or allocate them; machine-wide",
+    "extents of files on the device, as ext4 and xfs read or allocate them; machine-wide",
     TABLE,
     (
         Event("ext4:ext4_es_insert_extent", "known", _EXT4),
@@ -77,19 +77,19 @@ PROBE = Probe(
         Event("xfs:xfs_bmap_post_update", "updated", _XFS),
     ),
     Scope.MACHINE,
-    rate="one event an extent that is allocated, or read for the first time",
+    rate="one event per extent that is allocated, or read for the first time",
     optional=True,
 )
 
 EXTENT_MAP = Table(
     "extent_map",
-    "One row an extent, at the recording's end, of a file that was written to.",
+    "One row per extent, at the end of the recording, of each file that was written to.",
     (
         Column("dev", Type.TEXT, "file system: MAJOR:MINOR of its block device", nullable=False),
         INO,
-        Column("file_byte", Type.UINT64, "where in the file it begins", "bytes"),
-        Column("disk_byte", Type.UINT64, "where on the device", "bytes"),
-        Column("bytes", Type.UINT64, "its length", "bytes"),
+        Column("file_byte", Type.UINT64, "first byte in the file", "bytes"),
+        Column("disk_byte", Type.UINT64, "first byte on the device", "bytes"),
+        Column("bytes", Type.UINT64, "length", "bytes"),
     ),
     example="SELECT dev, ino, count(*) extents, sum(bytes) FROM extent_map GROUP BY ALL",
 )

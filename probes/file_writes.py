@@ -1,11 +1,11 @@
 """The files of write-outs, as the file systems themselves report them.
 
-The flusher's brackets (`inode_writeback`) name an inode for what the flusher writes. What a
-process writes out itself (fsync, O_SYNC, O_DIRECT, a close after a truncation) and what btrfs's
-workers submit for others has a name only here.
+The flusher's brackets (`inode_writeback`) name the inode of the writes that the flusher makes. Only
+the events here name the file of writes that a process makes itself (fsync, O_SYNC, O_DIRECT, a
+close after a truncation), and of writes that btrfs's workers submit for others.
 
-Kernel: include/trace/events/{ext4,iomap,btrfs}.h, fs/xfs/xfs_trace.h. A file system that is not
-built in has no events: the probe is none the worse for it.
+Kernel: include/trace/events/{ext4,iomap,btrfs}.h, fs/xfs/xfs_trace.h. A file system that the
+kernel lacks has no events; the probe then works without them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from probes.schema import (
 
 TABLE = Table(
     "file_writes",
-    "One row an event of a file system that writes a file out.",
+    "One row per event of a file system that writes a file out.",
     (
         TS,
         CPU,
@@ -39,15 +39,15 @@ TABLE = Table(
         TID,
         EVENT,
         DEV,
-        Column("fsid", Type.TEXT, "btrfs: the file system's UUID, which stands for the device"),
-        Column("root", Type.UINT64, "btrfs: the subvolume in which `ino` counts"),
+        Column("fsid", Type.TEXT, "btrfs: UUID of the file system, in place of the device"),
+        Column("root", Type.UINT64, "btrfs: subvolume that `ino` belongs to"),
         INO,
         Column("offset", Type.INT64, "first byte in the file", "bytes"),
         Column("length", Type.INT64, "length of that part of the file", "bytes"),
-        Column("last", Type.INT64, "writepages_start: last byte that is to be written", "bytes"),
-        Column("nr_to_write", Type.INT64, "writepages_start: pages that may be written", "pages"),
+        Column("last", Type.INT64, "writepages_start: last byte to write", "bytes"),
+        Column("nr_to_write", Type.INT64, "writepages_start: most pages to write", "pages"),
         Column("sync_mode", Type.INT32, "writepages_start: 1 for data integrity, else 0"),
-        Column("work", Type.UINT64, "btrfs: which work item (its address, which is used again)"),
+        Column("work", Type.UINT64, "btrfs: address of the work item; addresses are reused"),
     ),
     example="SELECT dev, ino, count(*) FROM file_writes WHERE event = 'fsync_start' GROUP BY ALL",
 )
@@ -60,7 +60,7 @@ _WORK = {"fsid": uuid("fsid"), "work": number("work")}
 
 PROBE = Probe(
     "file_writes",
-    "files that ext4, xfs and btrfs write out, in whose context and why; machine-wide",
+    "files that ext4, xfs and btrfs write out, with process and cause; machine-wide",
     TABLE,
     (
         Event(
@@ -77,18 +77,18 @@ PROBE = Probe(
         Event("ext4:ext4_writepages_result", "writepages_end", _EXT4),
         Event("ext4:ext4_sync_file_enter", "fsync_start", _EXT4),
         Event("ext4:ext4_sync_file_exit", "fsync_end", _EXT4),
-        # A fast commit is written by who asks for it; a full one by jbd2's own thread.
+        # The process that requests a fast commit writes it; jbd2's own thread writes a full one.
         Event("ext4:ext4_fc_commit_start", "fast_commit_start", {"dev": device("dev")}),
         Event("ext4:ext4_fc_commit_stop", "fast_commit_end", {"dev": device("dev")}),
         Event("ext4:ext4_free_inode", "free_inode", _EXT4),
-        # Once an extent of a write-out, and never across two files.
+        # One event per extent of a write-out; an event never covers two files.
         Event("xfs:xfs_map_blocks_found", "map_blocks", _XFS),
         Event("xfs:xfs_map_blocks_alloc", "map_blocks", _XFS),
         Event("xfs:xfs_zoned_map_blocks", "map_blocks", _XFS),
         Event("xfs:xfs_file_fsync", "fsync", _EXT4),
         Event("xfs:xfs_dir_fsync", "fsync", _EXT4),
         Event("xfs:xlog_iclog_write", "log", {"dev": device("dev")}),
-        # Also of files that live on and lose blocks beyond their end.
+        # Also logged for files that live on and lose the blocks beyond their end.
         Event("xfs:xfs_inode_inactivating", "free_inode", _EXT4),
         Event("iomap:iomap_dio_rw_begin", "direct_start", _DIRECT),
         Event("iomap:iomap_dio_rw_queued", "direct_end", _EXT4),
@@ -99,8 +99,8 @@ PROBE = Probe(
             {**_BTRFS, "offset": number("file_offset"), "length": number("len")},
         ),
         Event("btrfs:btrfs_sync_file", "fsync", _BTRFS),
-        # Slow checksums and compression are made by workers, which then submit the bios. Work is
-        # queued by whom it is done for; its ordered part is what submits.
+        # Workers compute slow checksums and compress, and then submit the bios. The process that
+        # needs the work queues it; the ordered part of the work submits.
         Event("btrfs:btrfs_work_queued", "work_queued", _WORK),
         Event("btrfs:btrfs_ordered_sched", "work_start", _WORK),
         Event(
@@ -110,6 +110,6 @@ PROBE = Probe(
         ),
     ),
     Scope.MACHINE,
-    rate="two to six events a file written out, one more an extent, two a direct read or write",
+    rate="two to six events per file written out, one per extent, two per direct read or write",
     optional=True,
 )

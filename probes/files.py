@@ -6,7 +6,7 @@ from probes.schema import INO, Column, Table, Type
 
 TABLE = Table(
     "files",
-    "One row a file that was written to and was still there at the end, with its name then.",
+    "One row per file that was written to and still exists at the end, with its name then.",
     (
         Column(
             "dev",
@@ -14,23 +14,23 @@ TABLE = Table(
             "file system: MAJOR:MINOR of its block device, partition or disk; btrfs: its bdi",
             nullable=False,
         ),
-        Column("root", Type.UINT64, "btrfs: the subvolume in which `ino` counts"),
+        Column("root", Type.UINT64, "btrfs: subvolume that `ino` belongs to"),
         INO,
         Column(
             "path",
             Type.TEXT,
-            "one name at the end of the recording, in the recorder's mount namespace; bytes that "
-            "are no UTF-8 are escaped",
+            "one of its names at the end of the recording, in the recorder's mount namespace; "
+            "bytes that are not UTF-8 are escaped",
             nullable=False,
         ),
         Column(
             "born_ns",
             Type.INT64,
-            "when the file was made, at most a tick early; inode numbers are used again. Null: "
-            "the file system does not tell",
+            "when the file was created, at most a tick early (inode numbers are reused); null: "
+            "the file system does not record it",
             "ns",
         ),
-        Column("how", Type.TEXT, "handle (asked for by inode number) or walk (found in a folder)"),
+        Column("how", Type.TEXT, "handle (opened by inode number) or walk (found in a folder)"),
     ),
     example="SELECT f.path, count(*) FROM file_writes w JOIN files f USING (dev, ino) GROUP BY 1",
 )

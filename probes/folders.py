@@ -1,4 +1,4 @@
-"""Folders below a folder, of which others may make any number, one below the other."""
+"""A walk through the folders below a folder. Others may nest any number of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 
 def walk(top: str) -> Iterator[tuple[str, list[str]]]:
-    """Each folder's path with the sorted names of what is no folder in it; follows no link.
+    """Yields each folder's path and the sorted names of the entries in it that are not folders.
 
-    Folders come sorted, each before those in it. Those that are gone, or cannot be read, are passed
-    over. Unlike `os.walk` it does not call itself for each level.
+    Links are not followed. Folders come sorted, each before its subfolders. Folders that are gone
+    or cannot be read are skipped. Unlike `os.walk`, the function does not recurse.
     """
     left = [top]
     while left:

@@ -27,7 +27,7 @@ from probes.schema import (
 
 TABLE = Table(
     "inode_writeback",
-    "One row an inode event of the flusher. Writing an inode is a start .. end bracket.",
+    "One row per inode event of the flusher. Writing an inode is a start .. end bracket.",
     (
         TS,
         CPU,
@@ -39,7 +39,12 @@ TABLE = Table(
         Column("nr_to_write", Type.INT64, "pages that may still be written", "pages"),
         Column("wrote", Type.INT64, "pages written by this call", "pages"),
         Column("dirtied_when", Type.INT64, "when the inode became dirty", "jiffies"),
-        Column("age", Type.INT64, "time since then; null: jiffies of this kernel unknown", "ns"),
+        Column(
+            "age",
+            Type.INT64,
+            "time since the inode became dirty; null: jiffies of this kernel unknown",
+            "ns",
+        ),
         Column("state", Type.UINT64, "the inode's state: I_... bits of this kernel"),
     ),
     example="SELECT ino, sum(wrote) pages FROM inode_writeback GROUP BY 1 ORDER BY 2 DESC",
@@ -75,6 +80,6 @@ PROBE = Probe(
         ),
     ),
     Scope.MACHINE,
-    rate="a few events an inode written",
+    rate="a few events per inode written",
     assembler=_assembler,
 )

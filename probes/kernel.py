@@ -26,12 +26,12 @@ def find_tracefs() -> Path | None:
 def tracefs(writable: bool = True) -> Path:
     """Returns the mount point of tracefs; with `writable`, one in which instances can be made.
 
-    Raises FeatureMissing where it is not, PermissionMissing where this user may not look.
+    Raises FeatureMissing if tracefs is not mounted, PermissionMissing if this user may not read it.
     """
     path = find_tracefs()
     if path is None:
         if not Path("/sys/kernel/tracing").is_dir():
-            raise FeatureMissing("this kernel has no tracefs", "it needs CONFIG_FTRACE=y")
+            raise FeatureMissing("this kernel has no tracefs", "use one with CONFIG_FTRACE=y")
         if os.geteuid() != 0:
             raise PermissionMissing(
                 "tracefs is not mounted, and only root can mount it", f"sudo {_MOUNT}"
@@ -64,7 +64,7 @@ CAPABILITIES = {
     "CAP_PERFMON": 38,
     "CAP_BPF": 39,
 }
-"""Those that matter here, by their bit: include/uapi/linux/capability.h."""
+"""The capabilities that matter here, with their bits: include/uapi/linux/capability.h."""
 
 
 def has_capability(name: str) -> bool:
@@ -76,18 +76,18 @@ def has_capability(name: str) -> bool:
 
 
 def process_start_time(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot; None where it is gone.
+    """Returns the start time of a process in clock ticks since boot; None if the process is gone.
 
-    With the pid it names a process for good, pids being used again.
+    The pid alone does not identify a process, because pids are reused; pid and start time do.
     """
     stat = read_stat(pid)
     return None if stat is None else stat.start_time
 
 
 def process_start_ns(pid: int) -> int | None:
-    """Start of a process in ns of CLOCK_MONOTONIC, or sooner by what the machine slept since.
+    """Returns the start of a process in ns of CLOCK_MONOTONIC; None if the process is gone.
 
-    None where it is gone.
+    If the machine slept since then, the result is too early by the time it slept.
     """
     ticks = process_start_time(pid)
     if ticks is None:
@@ -103,7 +103,7 @@ def process_alive(pid: int, start_time: int | None) -> bool:
 
 
 def boot_id() -> str:
-    """This machine's identity since its boot."""
+    """Returns the kernel's random id of this boot; "" if it cannot be read."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -111,12 +111,12 @@ def boot_id() -> str:
 
 
 def pid_max() -> int:
-    """One more than the largest pid."""
+    """Returns one more than the largest pid."""
     return int(Path("/proc/sys/kernel/pid_max").read_text())
 
 
 def jiffies() -> tuple[int, int] | None:
-    """(jiffies, ns of CLOCK_MONOTONIC) at one moment, or None where it cannot be known."""
+    """Returns (jiffies, ns of CLOCK_MONOTONIC) at the same moment; None if they are not known."""
     try:
         text = Path("/proc/timer_list").read_text(errors="replace")
     except OSError:
@@ -128,15 +128,15 @@ def jiffies() -> tuple[int, int] | None:
 
 _MAX_SYSCALL = 1024
 _COMPAT_ARCHS = {"x86_64": 0x40000003, "aarch64": 0x40000028}
-"""The 32-bit architecture whose programs a machine runs, too: SCMP_ARCH_X86, SCMP_ARCH_ARM."""
+"""The 32-bit architecture whose programs a machine also runs: SCMP_ARCH_X86, SCMP_ARCH_ARM."""
 
 
 @cache
 def syscall_names() -> dict[int, str]:
-    """System call numbers of this machine and their names.
+    """Returns the system call numbers of this machine and their names.
 
-    libseccomp knows them for every architecture; the C library's header adds what a newer
-    kernel has. A number that neither knows is absent.
+    libseccomp knows the calls of every architecture; the C library's header adds newer calls. A
+    number that neither knows is absent.
     """
     names = _from_header()
     names.update(_from_libseccomp())
@@ -147,14 +147,14 @@ def syscall_names() -> dict[int, str]:
 def compat_syscall_names() -> dict[int, str]:
     """Returns the numbers and names of the calls that 32-bit programs make on this machine.
 
-    Empty where the machine runs none, or without libseccomp.
+    The result is empty if the machine runs no 32-bit programs, or without libseccomp.
     """
     arch = _COMPAT_ARCHS.get(platform.machine())
     return {} if arch is None else _from_libseccomp(arch)
 
 
 def _from_libseccomp(arch: int | None = None) -> dict[int, str]:
-    """Returns what libseccomp knows of an architecture (SCMP_ARCH_*). None: this machine's."""
+    """Returns libseccomp's calls of an architecture (SCMP_ARCH_*). None: this machine's."""
     library = ctypes.util.find_library("seccomp") or "libseccomp.so.2"
     try:
         seccomp = ctypes.CDLL(library)

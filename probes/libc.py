@@ -1,4 +1,4 @@
-"""The C library, for system calls that Python has not."""
+"""The C library, for system calls that Python lacks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from functools import cache
 
 @cache
 def libc() -> ctypes.CDLL:
-    """The C library of this process, which keeps errno for `checked`."""
+    """Returns the C library of this process; it keeps errno for `checked`."""
     return ctypes.CDLL(None, use_errno=True)
 
 
 def checked(result: int) -> int:
-    """The result of a call; OSError by errno where it is negative."""
+    """Returns the result of a call. Raises OSError with errno if it is negative."""
     if result < 0:
         raise os_error(ctypes.get_errno())
     return result
 
 
 def os_error(number: int) -> OSError:
-    """The error of an errno, in the system's words."""
+    """Returns an OSError for an errno, with the system's message."""
     return OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""Gaps in a recording: loss is data, with a place and a time."""
+"""The gaps in a recording. Each loss of events is recorded, with its stream and time."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from probes.schema import Column, Scope, Table, Type
 
 _MOST = (1 << 63) - 1
 COUNT_LIMIT = 1 << 48
-"""A gap has fewer events: a CPU takes years to log as many."""
+"""Exclusive limit of the events in a gap: a CPU takes years to log as many."""
 
 
 def fitting(number: int) -> int:
-    """The number, or the nearest one that a column of 64 bits holds.
+    """Returns the number, or the nearest one that a 64-bit column holds.
 
-    Sums of counters, which a kernel or a stranger's file gives, may have more.
+    Sums of counters from a kernel or from a foreign file may need more than 64 bits.
     """
     return max(-_MOST - 1, min(number, _MOST))
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Events that a stream lacks: between `start` and `end`, `count` of them or unknown.
+    """The events that a stream lacks between `start` and `end`: `count` of them; None: unknown.
 
-    A damaged stream may name a time, CPU or count that cannot be. It becomes unknown.
+    A damaged stream may give an impossible time, CPU or count. Such a value becomes unknown.
     """
 
     stream: str
@@ -50,14 +50,16 @@ class Gap:
 
 TABLE = Table(
     "loss",
-    "One row a gap: events that the kernel logged and this trace lacks.",
+    "One row per gap: events that the kernel logged and this trace lacks.",
     (
-        Column("stream", Type.TEXT, "which raw stream", nullable=False),
-        Column("cpu", Type.INT16, "which CPU's buffer; -1: of no one CPU", nullable=False),
-        Column("from", Type.INT64, "no event is missing before; null: from the start", "ns"),
-        Column("to", Type.INT64, "no event is missing after; null: to the end", "ns"),
-        Column("count", Type.INT64, "events missing; null: the kernel did not say", "events"),
-        Column("cause", Type.TEXT, "what made the gap", nullable=False),
+        Column("stream", Type.TEXT, "raw stream that has the gap", nullable=False),
+        Column("cpu", Type.INT16, "CPU of the buffer; -1: not of a single CPU", nullable=False),
+        Column("from", Type.INT64, "no event before this is missing; null: from the start", "ns"),
+        Column("to", Type.INT64, "no event after this is missing; null: to the end", "ns"),
+        Column(
+            "count", Type.INT64, "events missing; null: the kernel did not count them", "events"
+        ),
+        Column("cause", Type.TEXT, "cause of the gap", nullable=False),
     ),
     example='SELECT stream, cpu, "from", "to", count, cause FROM loss',
 )

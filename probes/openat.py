@@ -1,4 +1,4 @@
-"""Files opened by names that lead nowhere else, and what is known of them: openat2(2), statx(2)."""
+"""Files opened without leaving a folder, and facts about open files: openat2(2), statx(2)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from probes.libc import checked, libc, os_error
 
 _OPENAT2 = 437
-"""Number of the call on every architecture that Linux got after it, and on all older ones but
-alpha."""
+"""Number of the call on every architecture except alpha."""
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 1, 2, 4, 8, 16
 _AT_EMPTY_PATH, _DONT_SYNC, _BASIC = 0x1000, 0x4000, 0x7FF
 _STATX_BYTES, _MODE_AT, _DEVICE_AT = 256, 28, 136
@@ -22,7 +21,7 @@ _STATX_BYTES, _MODE_AT, _DEVICE_AT = 256, 28, 136
 
 @dataclass(frozen=True)
 class Known:
-    """Facts of an open file that no server has to be asked for."""
+    """Facts about an open file that the kernel knows without asking a server."""
 
     mode: int
     device: int
@@ -30,9 +29,9 @@ class Known:
 
 
 def known(fd: int) -> Known:
-    """The facts that the kernel has of an open file, or of a place (O_PATH). Raises OSError.
+    """Returns the kernel's facts about an open file or an O_PATH descriptor. Raises OSError.
 
-    `fstat` would ask the server of a network file system, and wait for its answer.
+    `fstat` would ask the server of a network file system and wait for its answer.
     """
     reply = ctypes.create_string_buffer(_STATX_BYTES)
     checked(libc().statx(fd, b"", _AT_EMPTY_PATH | _DONT_SYNC, _BASIC, reply))
@@ -42,9 +41,9 @@ def known(fd: int) -> Known:
 
 
 def open_beneath(mount_fd: int, name: bytes, flags: int = os.O_PATH) -> int:
-    """A descriptor of `name` below the folder, through no link and into no other mount.
+    """Opens `name` below the folder; follows no link and enters no other mount.
 
-    OSError as of openat2(2): EXDEV, ELOOP; ENOSYS before kernel 5.6.
+    Raises the OSErrors of openat2(2), e.g. EXDEV and ELOOP; ENOSYS before kernel 5.6.
     """
     how = struct.pack(
         "=QQQ",
@@ -56,10 +55,11 @@ def open_beneath(mount_fd: int, name: bytes, flags: int = os.O_PATH) -> int:
 
 
 def open_in_root(pid: int, path: str, flags: int) -> int:
-    """A descriptor of a path as a process names it, which cannot lead out of the process's root.
+    """Opens a path as a process would, but never outside the process's root folder.
 
-    A relative path is one below its working folder. Links are followed as the process would
-    follow them; those of /proc, which lead anywhere, are not. OSError as of openat2(2).
+    A relative path must stay below the process's working folder. Links are followed as the process
+    would follow them, except the magic links of /proc, which can lead anywhere. Raises the OSErrors
+    of openat2(2).
     """
     absolute = path.startswith("/")
     base = os.open(f"/proc/{pid}/{'root' if absolute else 'cwd'}", os.O_PATH | os.O_CLOEXEC)
@@ -79,7 +79,7 @@ def open_in_root(pid: int, path: str, flags: int) -> int:
 
 
 def _open_step_by_step(base: int, path: bytes, flags: int) -> int:
-    """The same without openat2, through no link at all."""
+    """Opens a path below `base` without openat2; follows no link at all."""
     here = os.dup(base)
     try:
         for part in [part for part in path.split(b"/") if part not in (b"", b".")]:

@@ -1,8 +1,8 @@
 """Page faults of the targets.
 
-The tracepoints give address, instruction and access; perf's software events tell major faults
-and those of the kernel's mode, a signal those that failed; perf's records of mappings tell what
-lay behind the address. Where perf events may not be opened, `kind` is "unknown" and the files
+The tracepoints give the address, the instruction and the access. perf's software events mark major
+faults, and faults in kernel mode. A signal marks a fault that failed. perf's records of mappings
+give the file behind an address. If perf events cannot be opened, `kind` is "unknown" and the files
 are null.
 """
 
@@ -27,7 +27,7 @@ from probes.schema import (
 
 TABLE = Table(
     "page_faults",
-    "One row a page fault taken in a target's context.",
+    "One row per page fault taken in a target's context.",
     (
         TS,
         CPU,
@@ -38,9 +38,9 @@ TABLE = Table(
         Column("kind", Type.TEXT, "minor, major or unknown", nullable=False),
         Column("access", Type.TEXT, "read, write or exec; null: not known on this architecture"),
         Column("user", Type.BOOL, "taken in user mode", nullable=False),
-        Column("file", Type.TEXT, "what lies behind the address: a file, [anon], [heap], ..."),
+        Column("file", Type.TEXT, "mapping behind the address: a file, [anon], [heap], ..."),
         Column("file_offset", Type.INT64, "offset of the address in that file", "bytes"),
-        Column("ip_file", Type.TEXT, "file of the instruction; [kernel] for the kernel's"),
+        Column("ip_file", Type.TEXT, "file of the instruction; [kernel]: kernel code"),
         Column("symbol", Type.TEXT, "function of the instruction; null: not resolved"),
     ),
     example="SELECT kind, file, count(*) FROM page_faults GROUP BY ALL ORDER BY 3 DESC LIMIT 9",
@@ -76,6 +76,6 @@ PROBE = Probe(
         ),
     ),
     Scope.TARGET,
-    rate="one event a fault, two where it is major or in kernel mode, one a mapping",
+    rate="one event per fault, two per major or kernel-mode fault, one per mapping",
     assembler=_assembler,
 )

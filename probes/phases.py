@@ -1,4 +1,4 @@
-"""Phases of the training job, from the marks that it left (`tracer.phases`)."""
+"""Phases of the training job, from the marks that the job wrote (`tracer.phases`)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from probes.schema import Column, Table, Type
 
 TABLE = Table(
     "phases",
-    "One row a phase, from the marks of the traced processes.",
+    "One row per phase, from the marks of the traced processes.",
     (
         Column("start", Type.INT64, "when it began", "ns", nullable=False),
-        Column("end", Type.INT64, "when it ended; null: its process had not ended it", "ns"),
-        Column("pid", Type.INT32, "process that marked it; null: of a container, not found"),
-        Column("tid", Type.INT32, "thread that marked it; null: of a container, not found"),
+        Column("end", Type.INT64, "when it ended; null: its process did not mark an end", "ns"),
+        Column("pid", Type.INT32, "process that marked it; null: in a container, not identified"),
+        Column("tid", Type.INT32, "thread that marked it; null: in a container, not identified"),
         Column("name", Type.TEXT, "data_load, train, forward, ...", nullable=False),
-        Column("epoch", Type.INT64, "from 0; its own or that of the phase around it"),
-        Column("step", Type.INT64, "from 0; its own or that of the phase around it"),
+        Column("epoch", Type.INT64, "epoch, from 0; its own or that of the enclosing phase"),
+        Column("step", Type.INT64, "step, from 0; its own or that of the enclosing phase"),
         Column(
             "source",
             Type.TEXT,
-            "script: it says so; automatic: PyTorch was made to; uprobe: seen from outside; "
-            "inferred from those",
+            "origin of the mark. script: the script's own; automatic: from hooks in PyTorch; "
+            "uprobe: seen from outside; inferred: derived from the others",
         ),
         Column(
             "gpu_ns",
             Type.INT64,
-            "between two CUDA events on the stream current where it began and ended; null: not "
-            "measured, as without CUDA",
+            "time between CUDA events on the stream that was current at its begin and its end; "
+            "null: not measured, e.g. without CUDA",
             "ns",
         ),
     ),

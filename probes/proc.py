@@ -1,7 +1,7 @@
-"""Files of /proc, read as if an enemy had a hand in them: names in them are anybody's.
+"""Files of /proc, read as hostile input, because anyone can choose the names in them.
 
-Kernel: Documentation/filesystems/proc.rst. A line ends at a line feed and nowhere else, a field at
-a blank: what Python takes for the end of a line (a vertical tab, U+2028) or for a blank (U+00A0)
+Kernel: Documentation/filesystems/proc.rst. A line ends only at a line feed, a field only at a
+blank. Other characters that Python takes for line ends (a vertical tab, U+2028) or blanks (U+00A0)
 may be part of a name.
 """
 
@@ -24,30 +24,30 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def lines(path: Path | str) -> list[str]:
-    """The lines of a file, bytes that are no UTF-8 as surrogates. Raises OSError."""
+    """Returns the lines of a file; bytes that are not UTF-8 become surrogates. Raises OSError."""
     return os.fsdecode(Path(path).read_bytes()).removesuffix("\n").split("\n")
 
 
 @dataclass(frozen=True)
 class MountPoint:
-    """One line of mountinfo; names are bytes, as files' names are."""
+    """One line of mountinfo. Names are bytes, like names of files."""
 
     number: int
     parent: int
     dev: str
     root: bytes
-    """The folder of the file system that is mounted here."""
+    """Folder of the file system that is mounted here."""
     path: bytes
     kind: bytes
     source: bytes
     options: bytes
-    """The source of the file system itself."""
+    """Options of the file system itself (its super block)."""
 
 
 def read_mounts(path: Path = MOUNTINFO) -> list[MountPoint]:
-    """The mounts of this process's namespace, or of that of another one's mountinfo.
+    """Returns the mounts of this process's namespace, or those listed in another mountinfo.
 
-    None where they cannot be read; what is no mount is left out.
+    Returns an empty list if the file cannot be read. Malformed lines are skipped.
     """
     try:
         text = path.read_bytes()
@@ -66,7 +66,7 @@ def read_mounts(path: Path = MOUNTINFO) -> list[MountPoint]:
 
 
 def _plain(name: bytes) -> bytes:
-    """A name of mountinfo, which writes blanks, line ends and backslashes as \\ooo."""
+    """Returns a name of mountinfo unescaped: there \\ooo is a blank, line end or backslash."""
     return _ESCAPED.sub(lambda match: bytes([int(match[1], 8) & 255]), name)
 
 
@@ -84,7 +84,7 @@ class Mapped:
 
     @property
     def executable(self) -> bool:
-        """True where code in it can be run."""
+        """True if its code can be executed."""
         return self.permissions[2] == "x"
 
 
@@ -93,27 +93,27 @@ class ProcessStat:
     """A process as /proc/PID/stat describes it (proc_pid_stat(5))."""
 
     state: str
-    """A letter: R, S, D, Z, ..."""
+    """State letter: R, S, D, Z, ..."""
     ppid: int
     flags: int
-    """PF_* of the kernel."""
+    """Flags of the kernel, PF_*."""
     start_time: int
-    """Clock ticks since boot."""
+    """Start time in clock ticks since boot."""
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """Returns what /proc/PID/stat says; None if the process is gone. Raises OSError."""
+    """Returns the facts in /proc/PID/stat; None if the process is gone. Raises OSError."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name, in parentheses, may hold anything.
+    # The name, in parentheses, may contain any character.
     fields = text.rpartition(")")[2].split()
     return ProcessStat(fields[0], int(fields[1]), int(fields[6]), int(fields[19]))
 
 
 def runs_32_bits(pid: int) -> bool:
-    """Returns whether a process runs a 32-bit program; False if it cannot be looked at."""
+    """Returns whether a process runs a 32-bit program; False if its program cannot be read."""
     try:
         with Path(f"/proc/{pid}/exe").open("rb") as program:
             return program.read(5) == b"\x7fELF\x01"
@@ -122,12 +122,12 @@ def runs_32_bits(pid: int) -> bool:
 
 
 def read_maps(pid: int | str = "self") -> list[Mapped]:
-    """The mappings of a process, by address. Raises OSError."""
+    """Returns the mappings of a process, ordered by address. Raises OSError."""
     return parse_maps(Path(f"/proc/{pid}/maps").read_bytes())
 
 
 def parse_maps(text: bytes) -> list[Mapped]:
-    """The mappings that a text lists; what is no such line is left out."""
+    """Returns the mappings that a text lists. Malformed lines are skipped."""
     return [
         Mapped(
             int(match[1], 16),

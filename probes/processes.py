@@ -1,4 +1,4 @@
-"""Processes and threads: who is whose child, what it is called, and when it lived."""
+"""Processes and threads: parents, names and lifetimes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from probes.schema import AssemblyContext, Column, Event, Probe, Scope, Table, T
 
 TABLE = Table(
     "processes",
-    "One row a thread seen: those alive at the start, and every one made during the recording.",
+    "One row per thread that is alive at the start or is created during the recording.",
     (
         Column("pid", Type.INT32, "process (thread group)", nullable=False),
-        Column("ppid", Type.INT32, "process that made it"),
+        Column("ppid", Type.INT32, "parent: the process that created it"),
         Column("tid", Type.INT32, "thread; equal to pid for the first one", nullable=False),
         Column("comm", Type.TEXT, "its last known name"),
-        Column("start_ns", Type.INT64, "when it was made; null: before the recording", "ns"),
+        Column("start_ns", Type.INT64, "when it was created; null: before the recording", "ns"),
         Column("end_ns", Type.INT64, "when it exited; null: after the recording", "ns"),
         Column("role", Type.TEXT, "target, daemon, child, flusher, journal, other", nullable=False),
-        Column("target", Type.TEXT, "name of the target that it belongs to, or did last"),
+        Column("target", Type.TEXT, "name of the target that it belongs to, or belonged to last"),
         Column("container_id", Type.TEXT, "container, by its cgroup path"),
-        Column("container_name", Type.TEXT, "the container's name, where a Docker daemon tells"),
-        Column("cgroup", Type.TEXT, "path of the cgroup that it is in, or was in last"),
+        Column("container_name", Type.TEXT, "name of the container, if a Docker daemon knows it"),
+        Column("cgroup", Type.TEXT, "path of its cgroup, or of its last one"),
     ),
     example="SELECT role, pid, any_value(comm), count(*) threads FROM processes GROUP BY ALL",
 )
@@ -49,6 +49,6 @@ PROBE = Probe(
         ),
     ),
     Scope.MACHINE,
-    rate="a few events a thread",
+    rate="a few events per thread",
     assembler=_assembler,
 )

@@ -8,7 +8,7 @@ OPTION = "--sample-hz"
 
 TABLE = Table(
     "samples",
-    "One row a value that was read: at the begin of the capture, at its end, and at a rate.",
+    "One row per value read: at the begin and the end of the capture, and at a rate in between.",
     (
         Column("ts", Type.INT64, "when it was read", "ns", nullable=False),
         Column("target", Type.TEXT, "name of the target; null: the machine"),
@@ -16,9 +16,11 @@ TABLE = Table(
         Column(
             "instance",
             Type.TEXT,
-            "which of several: disk, GPU, power domain, folder; null: there is one",
+            "disk, GPU, power domain or folder that the value belongs to; null: there is only one",
         ),
-        Column("value", Type.FLOAT64, "what was read; of a rate, since the reading before"),
+        Column(
+            "value", Type.FLOAT64, "the value; for a rate: over the time since the previous reading"
+        ),
         Column("unit", Type.TEXT, "unit of value", nullable=False),
     ),
     example="SELECT target, name, instance, avg(value), unit FROM samples GROUP BY ALL",

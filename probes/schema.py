@@ -1,9 +1,9 @@
 """Tables, columns and probes. Each fact about an event is declared once, with these classes.
 
-A probe's file declares its table and the kernel events that feed it. How an event's fields
-become columns is data (`Source`), so that every backend and every kernel version can be served
-by the same declaration: a field is looked up by name in the event's own format, and a column
-whose field this kernel lacks is null, never 0.
+A probe's file declares its table and the kernel events that feed it. The mapping from an event's
+fields to columns is data (`Source`), so that one declaration serves every backend and every kernel
+version: a field is looked up by name in the event's own format, and a column whose field this
+kernel lacks is null, never 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Type(Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its unit is "" where it has none."""
+    """One column. Its unit is "" if it has none."""
 
     name: str
     type: Type
@@ -39,12 +39,12 @@ class Column:
     unit: str = ""
     nullable: bool = True
     longest: int = 1 << 16
-    """Bytes that a text of it may have: a path of 4,096, each of which was escaped, and more."""
+    """Most bytes in a text of this column: enough for a path of 4,096 bytes, all escaped."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table of a trace; `events/NAME.parquet`."""
+    """One table of a trace, in `events/NAME.parquet`."""
 
     name: str
     doc: str
@@ -52,17 +52,17 @@ class Table:
     example: str
     """One useful SQL query, shown by `tracer query --help`."""
     option: str = ""
-    """The option of `tracer record` that it takes; "": the probe of its name, by -e."""
+    """The option of `tracer record` that makes this table; "": option -e with its probe."""
 
     def column(self, name: str) -> Column:
-        """The column called `name`; KeyError where there is none."""
+        """Returns the column called `name`. Raises KeyError if there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
         raise KeyError(name)
 
     def arrow_schema(self) -> pa.Schema:
-        """The schema of the Parquet file."""
+        """Returns the schema of the Parquet file."""
         import pyarrow as pa
 
         types = {
@@ -84,9 +84,9 @@ class Table:
 
 TS = Column("ts", Type.INT64, "when the event was logged", "ns", nullable=False)
 CPU = Column("cpu", Type.INT16, "CPU that logged the event", nullable=False)
-PID = Column("pid", Type.INT32, "process (thread group) in whose context it happened")
-TID = Column("tid", Type.INT32, "thread in whose context it happened", nullable=False)
-EVENT = Column("event", Type.TEXT, "which of the probe's events", nullable=False)
+PID = Column("pid", Type.INT32, "process (thread group) in whose context the event happened")
+TID = Column("tid", Type.INT32, "thread in whose context the event happened", nullable=False)
+EVENT = Column("event", Type.TEXT, "name of the event", nullable=False)
 DEV = Column("dev", Type.TEXT, "block device, MAJOR:MINOR")
 INO = Column("ino", Type.UINT64, "inode number on that device")
 
@@ -95,8 +95,8 @@ INO = Column("ino", Type.UINT64, "inode number on that device")
 class Source:
     """An event field that fills a column.
 
-    `fields` are the names that kernels have given it, newest first. `scale` multiplies an
-    integer (e.g. ms to ns).
+    `fields` are the names of the field in different kernels, newest first. `scale` multiplies
+    an integer (e.g. ms to ns).
     """
 
     fields: tuple[str, ...]
@@ -105,7 +105,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Number(Source):
-    """An integer field, or one bit-mask of it."""
+    """An integer field, or some bits of it."""
 
     mask: int = 0
     """If not 0, the column is true if any of these bits is set."""
@@ -113,7 +113,7 @@ class Number(Source):
 
 @dataclass(frozen=True)
 class Characters(Source):
-    """A fixed or `__data_loc` character array. Bytes that are no UTF-8 are escaped."""
+    """A fixed or `__data_loc` character array. Bytes that are not UTF-8 are escaped."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class DeviceNumber(Source):
 
 @dataclass(frozen=True)
 class Named(Source):
-    """An integer that the event's own print format gives names to."""
+    """An integer whose values have names in the event's own print format."""
 
 
 @dataclass(frozen=True)
@@ -132,27 +132,27 @@ class Uuid(Source):
 
 
 def number(*fields: str, scale: int = 1, mask: int = 0) -> Number:
-    """An integer field, by its names newest first."""
+    """Makes the source of an integer field from its names, newest first."""
     return Number(fields, scale, mask)
 
 
 def characters(*fields: str) -> Characters:
-    """A character-array field."""
+    """Makes the source of a character-array field."""
     return Characters(fields)
 
 
 def device(*fields: str) -> DeviceNumber:
-    """A dev_t field."""
+    """Makes the source of a dev_t field."""
     return DeviceNumber(fields)
 
 
 def named(*fields: str) -> Named:
-    """An integer field with names in the print format."""
+    """Makes the source of an integer field with names in the print format."""
     return Named(fields)
 
 
 def uuid(*fields: str) -> Uuid:
-    """A UUID field."""
+    """Makes the source of a UUID field."""
     return Uuid(fields)
 
 
@@ -161,9 +161,10 @@ class Feed(Enum):
 
     TRACEPOINT = "tracepoint"
     PERF = "perf"
-    """A software event or a record of perf_event: a probe can do without."""
+    """A software event or a record of perf_event. A probe also works without it."""
     UPROBE = "uprobe"
-    """A place in a library that targets run: there where such a target is recorded."""
+    """A place in a library. The event exists only while a target that uses the library is
+    recorded."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class Event:
     """A kernel event that feeds a table."""
 
     name: str
-    """SYSTEM:EVENT as tracefs has it, or perf:RECORD."""
+    """SYSTEM:EVENT as in tracefs, or perf:RECORD."""
     label: str
     """The event's name in the table's column `event`."""
     columns: Mapping[str, Source] = field(default_factory=dict)
@@ -186,14 +187,14 @@ class Scope(Enum):
     """The processes whose events a probe needs."""
 
     TARGET = "target"
-    """The targets' own threads: filtered in the kernel."""
+    """The targets' own threads, filtered in the kernel."""
     MACHINE = "machine"
-    """Every context: write-back for a target happens in kernel threads."""
+    """All threads, because write-back for a target happens in kernel threads."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Something that can be observed: its table, the events that feed it, and its price."""
+    """A subject that can be recorded: its table, the events that feed it, and their rate."""
 
     name: str
     doc: str
@@ -203,11 +204,10 @@ class Probe:
     rate: str
     """The rate of its events, for people who choose probes by cost."""
     assembler: Callable[[AssemblyContext], Any] | None = None
-    """Makes what turns a batch of events into rows, where a row is more than one event's
-    fields. None: one row an event, by `Event.columns`."""
+    """Maker of the object that turns batches of events into rows, if a row is more than the fields
+    of one event. None: one row per event, by `Event.columns`."""
     optional: bool = False
-    """A kernel may have none of its events and be none the worse: what they tell of may not be
-    built in."""
+    """True if a kernel may lack all of its events, because their subject is not built in."""
 
 
 @dataclass(frozen=True)
@@ -222,12 +222,12 @@ class AssemblyContext:
     thread at the start as (tid, pid, ppid, comm, cgroup); `maps`, an iterable: each target's
     mappings at the start (`tracer.store.maps.Maps`); and `compat`: its pids of 32-bit programs."""
     flushers: set[int] = field(default_factory=set)
-    """Threads seen doing write-back work; the probe `writeback` adds them."""
+    """Threads that did write-back work; the probe `writeback` adds them."""
     membership: Any = None
     """The target of each process (`probes.rows.membership.Membership`)."""
     blind: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Event name to spans (ns, both ends within) in which such events may be lost."""
+    """Event name to spans (ns, both ends included) in which such events may be lost."""
     symbols: Any = None
-    """Names instructions (`probes.symbols.resolver.Resolver`); None: nothing here can."""
+    """Resolver that names instructions (`probes.symbols.resolver.Resolver`), or None."""
     gaps: list[Any] = field(default_factory=list)
-    """Takes what an assembler could not keep (`probes.loss.Gap`)."""
+    """Gaps (`probes.loss.Gap`) for events that an assembler could not keep."""

@@ -1,4 +1,4 @@
-"""System calls: one row a call, entry and exit paired."""
+"""System calls: one row per call, made of its entry and exit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from probes.schema import (
 
 TABLE = Table(
     "syscalls",
-    "One row a system call, in the order in which calls ended.",
+    "One row per system call, in the order in which calls ended.",
     (
         Column("ts", Type.INT64, "when the call was entered", "ns", nullable=False),
         CPU,
@@ -28,16 +28,21 @@ TABLE = Table(
         Column(
             "nr",
             Type.INT32,
-            "number of the call, as 64-bit or 32-bit programs count",
+            "number of the call, in the numbering of 64-bit or of 32-bit programs",
             nullable=False,
         ),
         Column(
             "name",
             Type.TEXT,
-            "syscall_NR where it is unknown, compat_syscall_NR of a 32-bit program",
+            "name of the call; syscall_NR or compat_syscall_NR (32-bit program) if it is unknown",
         ),
-        Column("dur_ns", Type.INT64, "time in the call; null: not returned, or lost", "ns"),
-        Column("ret", Type.INT64, "return value, -errno for an error; null: as dur_ns"),
+        Column(
+            "dur_ns",
+            Type.INT64,
+            "time in the call; null: it did not return, or its return was lost",
+            "ns",
+        ),
+        Column("ret", Type.INT64, "return value, -errno for an error; null if dur_ns is null"),
     ),
     example="SELECT name, count(*) calls, sum(dur_ns)/1e9 s FROM syscalls GROUP BY 1 ORDER BY 3",
 )
@@ -58,6 +63,6 @@ PROBE = Probe(
         Event("raw_syscalls:sys_exit", "exit", reads=("id", "ret")),
     ),
     Scope.TARGET,
-    rate="two events a call",
+    rate="two events per call",
     assembler=_assembler,
 )

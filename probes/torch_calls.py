@@ -1,9 +1,9 @@
 """Calls into PyTorch's engine, seen from outside: uprobes on libtorch.
 
-A process that was started without us does not mark its phases. libtorch exports what tells of
-some of them: the autograd engine's entry is a backward; and the names that PyTorch gives to its
-profiler are those of a DataLoader's fetch and an optimizer's step. It exports nothing that tells
-of a forward: that is inferred, as what lies between (`tracer.store.training`).
+A process that `tracer` did not start does not mark its phases. Some exported functions of libtorch
+show them: a call of the autograd engine is a backward, and the names that PyTorch passes to its
+profiler include a DataLoader's fetch and an optimizer's step. No exported function shows a forward;
+forwards are inferred as the time in between (`tracer.store.training`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Place:
     """The begin of the function's mangled name."""
     returns: bool = False
     called_near: str = ""
-    """Only where it is called from the code around this function."""
+    """If given, only calls from the code around this function count."""
     arguments: tuple[tuple[str, str], ...] = ()
     """The arguments to fetch, as tracefs writes them, by machine: the ABI assigns the registers."""
 
@@ -54,14 +54,15 @@ _RECORD = "_ZN5torch8autograd8profiler25record_function_enter_newE"
 PLACES = {
     BACKWARD_BEGIN: Place(_EXECUTE),
     BACKWARD_END: Place(_EXECUTE, returns=True),
-    # What it returns takes the first register on x86-64 and one of its own on AArch64; then
-    # comes a std::string, which begins with a pointer to its characters.
+    # The hidden pointer to the returned object takes the first argument register on x86-64, and a
+    # register of its own on AArch64. The next argument is a std::string, which begins with a
+    # pointer to its characters.
     RECORD_BEGIN: Place(
         _RECORD,
         arguments=(("x86_64", "name=+0(+0(%si)):ustring"), ("aarch64", "name=+0(+0(%x0)):ustring")),
     ),
-    # Every operator of a backward ends one, too, that nobody has asked for: those are elsewhere.
-    # A destructor ends what was ended once more.
+    # Every operator of a backward also ends a record, unrelated to these: `called_near` leaves such
+    # calls out. A destructor ends an ended record once more.
     RECORD_END: Place(
         "_ZN2at14RecordFunction3endEv",
         called_near=_RECORD,
@@ -72,15 +73,15 @@ PLACES = {
 
 TABLE = Table(
     "torch_calls",
-    "One row a call into PyTorch's engine that tells of a phase, seen from outside.",
+    "One row per call into PyTorch's engine that shows a phase, seen from outside.",
     (
         TS,
         CPU,
         PID,
         TID,
         EVENT,
-        Column("name", Type.TEXT, "of record_begin: what is recorded"),
-        Column("object", Type.UINT64, "of record_end: address of the record"),
+        Column("name", Type.TEXT, "record_begin: name of the record"),
+        Column("object", Type.UINT64, "record_end: address of the record"),
     ),
     example="SELECT event, name, count(*) FROM torch_calls GROUP BY ALL ORDER BY 3 DESC",
 )
@@ -99,6 +100,6 @@ PROBE = Probe(
         for label in PLACES
     ),
     Scope.TARGET,
-    rate="eight events a training step, of some 2 us each: for the caller a dear kind",
+    rate="eight events per training step; each costs the caller some 2 us",
     optional=True,
 )

@@ -1,4 +1,4 @@
-"""Write-back work: what the flusher was asked to do, by whom and for which reason.
+"""Write-back work: the flusher's tasks, who requested them, and for which reason.
 
 Kernel: include/trace/events/writeback.h, class writeback_work_class.
 """
@@ -28,7 +28,7 @@ from probes.schema import (
 
 TABLE = Table(
     "writeback",
-    "One row a write-back event. A pass of the flusher is a start .. written bracket.",
+    "One row per write-back event. A pass of the flusher is a start .. written bracket.",
     (
         TS,
         CPU,
@@ -37,7 +37,7 @@ TABLE = Table(
         EVENT,
         Column("reason", Type.TEXT, "why: periodic, background, sync, vmscan, ..."),
         Column("bdi", Type.TEXT, "backing device: MAJOR:MINOR of the whole disk, or a name"),
-        Column("dev", Type.TEXT, "device of the super block; 0:0 where the work names none"),
+        Column("dev", Type.TEXT, "device of the super block; 0:0 if the work names none"),
         Column("nr_pages", Type.INT64, "pages still to be written by this work", "pages"),
         Column("sync_mode", Type.INT32, "0: only start write-out, 1: wait for it"),
         Column("kupdate", Type.BOOL, "work of the periodic flush"),

@@ -1,5 +1,5 @@
 """The values that are sampled and not logged: use, memory, pressure, disks, power.
 
-One file a reader. A reader declares its series once, reads below a root that tests can put
-elsewhere, and says why where the machine cannot give what it reads.
+Each reader has its own file. A reader declares its series once, reads below a root folder that
+tests can change, and gives the reason if the machine lacks its values.
 """

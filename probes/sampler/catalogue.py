@@ -37,7 +37,7 @@ READERS: tuple[type[Processes | CgroupReader | Reader], ...] = (
 )
 
 SERIES: dict[str, Series] = {series.name: series for reader in READERS for series in reader.series}
-"""Every series that is read, those of targets first."""
+"""All series, those of targets first."""
 
 COUNTERS: dict[str, Series] = {
     series.rate.name: series for series in SERIES.values() if series.rate is not None
@@ -46,7 +46,7 @@ COUNTERS: dict[str, Series] = {
 
 
 def find(root: Path = ROOT) -> tuple[list[Reader], dict[str, str]]:
-    """The readers that this machine can give something to, and why not of the others."""
+    """Returns the readers that work on this machine, and for each other one the reason."""
     readers: list[Reader] = []
     missing: dict[str, str] = {}
     for kind in MACHINE:

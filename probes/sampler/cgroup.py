@@ -15,23 +15,23 @@ CPU = Series(
     "CPU time used in the cgroup",
     Rate("cgroup_cpu_use", "%", "CPU use in the cgroup; 100 is one CPU", 100),
 )
-MEMORY = Series("cgroup_memory", "bytes", "memory charged to the cgroup, page cache among it")
+MEMORY = Series("cgroup_memory", "bytes", "memory charged to the cgroup, including page cache")
 CACHE = Series("cgroup_page_cache", "bytes", "page cache charged to the cgroup")
 ANON = Series("cgroup_anon", "bytes", "anonymous memory charged to the cgroup")
-DIRTY = Series("cgroup_dirty", "bytes", "page cache of the cgroup that waits to be written")
+DIRTY = Series("cgroup_dirty", "bytes", "dirty page cache of the cgroup, not yet being written")
 WRITEBACK = Series("cgroup_writeback", "bytes", "page cache of the cgroup being written")
 SWAP = Series("cgroup_swap", "bytes", "swap space charged to the cgroup")
 PGFAULT = Series(
     "cgroup_pgfault",
     "faults",
     "page faults in the cgroup, minor and major",
-    Rate("cgroup_pgfault_rate", "faults/s", "page faults in the cgroup a second"),
+    Rate("cgroup_pgfault_rate", "faults/s", "page faults per second in the cgroup"),
 )
 PGMAJFAULT = Series(
     "cgroup_pgmajfault",
     "faults",
     "major page faults in the cgroup",
-    Rate("cgroup_pgmajfault_rate", "faults/s", "major page faults in the cgroup a second"),
+    Rate("cgroup_pgmajfault_rate", "faults/s", "major page faults per second in the cgroup"),
 )
 
 _STAT_1 = {
@@ -43,7 +43,7 @@ _STAT_1 = {
     "total_pgfault": PGFAULT,
     "total_pgmajfault": PGMAJFAULT,
 }
-"""memory.stat of version 1 (kernel: mm/memcontrol-v1.c)."""
+"""Series of the names in memory.stat of version 1 (kernel: mm/memcontrol-v1.c)."""
 _STAT_2 = {
     "file": CACHE,
     "anon": ANON,
@@ -52,12 +52,12 @@ _STAT_2 = {
     "pgfault": PGFAULT,
     "pgmajfault": PGMAJFAULT,
 }
-"""memory.stat of version 2 (kernel: mm/memcontrol.c)."""
+"""Series of the names in memory.stat of version 2 (kernel: mm/memcontrol.c)."""
 _USAGE = frozenset(("usage_usec",))
 
 
 class CgroupReader:
-    """The cgroup in each hierarchy that has it: what it has no file for is absent."""
+    """A reader of one cgroup, in each hierarchy that has it. Values without a file are absent."""
 
     name = "cgroup"
     series = (CPU, MEMORY, CACHE, ANON, DIRTY, WRITEBACK, SWAP, PGFAULT, PGMAJFAULT)
@@ -73,7 +73,7 @@ class CgroupReader:
                 try:
                     found += read(folder)
                 except NotAvailable:
-                    continue  # another version's file, or a controller that is off here
+                    continue  # a file of the other version, or of a disabled controller
         return found
 
 

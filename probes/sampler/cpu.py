@@ -9,19 +9,20 @@ from probes.sampler.reading import NotAvailable, Rate, Reader, Reading, Series, 
 BUSY = Series(
     "cpu_time",
     "s",
-    "CPU time used: of the machine by all but idle, iowait and steal; of a target by its processes"
-    " and those of theirs that have ended",
+    "CPU time used. Machine: all but idle, iowait and steal. Target: its processes, including those"
+    " that have ended",
     Rate("cpu_use", "%", "CPU use; 100 is one CPU", 100),
 )
 IOWAIT = Series(
     "iowait_time",
     "s",
-    "CPU time idle while a task of that CPU waited for a disk",
+    "time that CPUs were idle while a task of that CPU waited for a disk",
     Rate("iowait", "%", "CPUs idle while a task waited for a disk; 100 is one CPU", 100),
 )
 _IDLE, _IOWAIT = 3, 4
 _NAMED = 7
-"""user, nice, system, idle, iowait, irq, softirq; steal is others', guest is in user."""
+"""Number of times that are read: user, nice, system, idle, iowait, irq, softirq. Steal belongs to
+other machines; guest is part of user."""
 
 
 class Cpu(Reader):
@@ -31,7 +32,7 @@ class Cpu(Reader):
     series = (BUSY, IOWAIT)
 
     def read(self) -> list[Reading]:
-        """Seconds since boot, to a clock tick."""
+        """Returns the CPU times since boot in s, exact to a clock tick."""
         path = self.root / "proc/stat"
         words = contents(path).partition("\n")[0].split()
         try:

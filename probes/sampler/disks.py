@@ -13,25 +13,25 @@ READS = Series(
     "disk_reads",
     "requests",
     "reads completed since boot",
-    Rate("read_iops", "requests/s", "reads completed a second"),
+    Rate("read_iops", "requests/s", "reads completed per second"),
 )
 READ = Series(
     "disk_read_bytes",
     "bytes",
     "bytes read since boot",
-    Rate("read_throughput", "bytes/s", "bytes read a second"),
+    Rate("read_throughput", "bytes/s", "bytes read per second"),
 )
 WRITES = Series(
     "disk_writes",
     "requests",
     "writes completed since boot",
-    Rate("write_iops", "requests/s", "writes completed a second"),
+    Rate("write_iops", "requests/s", "writes completed per second"),
 )
 WRITTEN = Series(
     "disk_written_bytes",
     "bytes",
     "bytes written since boot",
-    Rate("write_throughput", "bytes/s", "bytes written a second"),
+    Rate("write_throughput", "bytes/s", "bytes written per second"),
 )
 BUSY = Series(
     "disk_busy_time",
@@ -50,7 +50,7 @@ _FIELDS = (
 
 
 class Disks(Reader):
-    """Every disk that has ever been used; not its partitions."""
+    """A reader of every whole disk that was ever used, without partitions."""
 
     name = "disks"
     series = tuple(series for series, _, _ in _FIELDS)
@@ -60,7 +60,7 @@ class Disks(Reader):
         self.read()
 
     def read(self) -> list[Reading]:
-        """Counters since boot; instance: the disk's name."""
+        """Returns the counters since boot; instance: the disk's name."""
         path = self.root / "proc/diskstats"
         try:
             whole = set(os.listdir(self.root / "sys/block"))
@@ -83,5 +83,5 @@ class Disks(Reader):
 
 def _counts(word: str) -> bool:
     if not word.isdecimal():
-        raise NotAvailable(f"/proc/diskstats says {word[:40]!r}, which is no number")
+        raise NotAvailable(f"/proc/diskstats has {word[:40]!r} in place of a number")
     return word != "0"

@@ -1,4 +1,4 @@
-"""Frequency of the CPUs and what governs it, from cpufreq."""
+"""Frequency and governor of the CPUs, from cpufreq."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pathlib import Path
 
 from probes.sampler.reading import ROOT, NotAvailable, Reader, Reading, Series, contents, number
 
-FREQUENCY = Series(
-    "cpu_frequency", "Hz", "current frequency, the mean of the CPUs (of their cpufreq policies)"
-)
+FREQUENCY = Series("cpu_frequency", "Hz", "current frequency, mean over the CPUs' cpufreq policies")
 _MOST_POLICIES = 64
 
 
 class Frequency(Reader):
-    """/sys/devices/system/cpu/cpufreq (kernel: Documentation/admin-guide/pm/cpufreq.rst)."""
+    """A reader of /sys/devices/system/cpu/cpufreq.
+
+    Kernel: Documentation/admin-guide/pm/cpufreq.rst.
+    """
 
     name = "frequency"
     series = (FREQUENCY,)
@@ -22,8 +23,10 @@ class Frequency(Reader):
         super().__init__(root)
         policies = sorted((root / "sys/devices/system/cpu/cpufreq").glob("policy*"))
         if not policies:
-            raise NotAvailable("there is no cpufreq (a virtual machine, or firmware governs)")
-        # So many tell the mean; each costs a read, and some processors an interrupt.
+            raise NotAvailable(
+                "this machine has no cpufreq (it is virtual, or its firmware sets the frequency)"
+            )
+        # A sample is enough for the mean: each policy costs a read, on some CPUs an interrupt.
         step = -(-len(policies) // _MOST_POLICIES)
         self._policies = policies[::step]
         governors = {contents(p / "scaling_governor", 64).strip() for p in self._policies}
@@ -31,6 +34,6 @@ class Frequency(Reader):
         self.read()
 
     def read(self) -> list[Reading]:
-        """The mean, now."""
+        """Returns the mean frequency now."""
         kilohertz = [number(policy / "scaling_cur_freq") for policy in self._policies]
         return [(FREQUENCY.name, None, 1000 * sum(kilohertz) / len(kilohertz))]

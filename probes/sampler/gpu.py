@@ -1,4 +1,4 @@
-"""NVIDIA GPUs by the driver's management library, through nvidia-ml-py if that is installed."""
+"""NVIDIA GPUs, read through the driver's management library with nvidia-ml-py, if installed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from typing import Any
 
 from probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Series
 
-USE = Series("gpu_use", "%", "share of the driver's own last period in which a kernel ran")
-MEMORY_USE = Series("gpu_memory_use", "%", "share of it in which GPU memory was read or written")
+USE = Series("gpu_use", "%", "share of the driver's last sampling period in which a kernel ran")
+MEMORY_USE = Series(
+    "gpu_memory_use",
+    "%",
+    "share of the driver's last sampling period in which GPU memory was read or written",
+)
 MEMORY = Series("gpu_memory", "bytes", "GPU memory in use")
-POWER = Series("gpu_power", "W", "power of the board, as the driver averages it")
+POWER = Series("gpu_power", "W", "power of the board, averaged by the driver")
 ENERGY = Series(
     "gpu_energy",
     "J",
     "energy of the board since the driver was loaded",
-    Rate("gpu_mean_power", "W", "power of the board, over the time since the sample before"),
+    Rate("gpu_mean_power", "W", "mean power of the board since the previous sample"),
 )
 CLOCK = Series("gpu_frequency", "Hz", "frequency of the streaming multiprocessors")
 MEMORY_CLOCK = Series("gpu_memory_frequency", "Hz", "frequency of GPU memory")
@@ -36,13 +40,13 @@ series'."""
 
 
 class Gpu(Reader):
-    """Every GPU that the driver shows; instance: its number in the driver's order."""
+    """A reader of every GPU that the driver shows; instance: its number in the driver's order."""
 
     name = "gpu"
     series = (USE, MEMORY_USE, MEMORY, POWER, ENERGY, CLOCK, MEMORY_CLOCK)
 
     def __init__(self, root: Path = ROOT) -> None:
-        """`root` is not looked at: the library knows its devices itself."""
+        """Opens the library. It finds its devices itself, so `root` is not used."""
         super().__init__(root)
         try:
             self._nvml: Any = importlib.import_module("pynvml")

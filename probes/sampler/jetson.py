@@ -1,6 +1,7 @@
-"""NVIDIA Jetson modules by their sysfs trees, as jetson-stats and tegrastats read them.
+"""NVIDIA Jetson modules, read from sysfs like jetson-stats and tegrastats do.
 
-Power rails of the INA3221 monitors, load and frequency of the integrated GPU, the power mode.
+The values are the power rails of the INA3221 monitors, load and frequency of the integrated GPU,
+and the power mode.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MODE = re.compile(r"<\s*POWER_MODEL\s+ID=(\d+)\s+NAME=(\S+)\s*>")
 
 
 class Jetson(Reader):
-    """Rails by label, the GPU of devfreq, the mode that nvpmodel has set."""
+    """A reader of the labelled rails, of devfreq's GPU, and of the mode that nvpmodel has set."""
 
     name = "jetson"
     series = (POWER, USE, FREQUENCY)
@@ -37,7 +38,7 @@ class Jetson(Reader):
             None,
         )
         if not self._rails and self._gpu is None:
-            raise NotAvailable("this is no Jetson: no INA3221 rail and no Tegra GPU in sysfs")
+            raise NotAvailable("this is not a Jetson: sysfs has no INA3221 rail and no Tegra GPU")
         if not self._rails:
             self.missing[POWER.name] = "the INA3221 driver shows no labelled rail"
         if self._gpu is None:
@@ -48,23 +49,23 @@ class Jetson(Reader):
         self.read()
 
     def read(self) -> list[Reading]:
-        """Each rail and the GPU now."""
+        """Returns the power of each rail, and the GPU's load and frequency, now."""
         found: list[Reading] = [(POWER.name, rail, read()) for rail, read in self._rails.items()]
         if self._gpu is not None:
-            # In tenths of a per cent (drivers of Tegra GPUs: nvgpu, os/linux/sysfs).
+            # The unit is a tenth of a per cent (drivers of Tegra GPUs: nvgpu, os/linux/sysfs).
             found.append((USE.name, None, number(self._gpu / "device/load") / 10))
             found.append((FREQUENCY.name, None, number(self._gpu / "cur_freq")))
         return found
 
 
 def _rails(root: Path) -> list[tuple[str, Callable[[], float]]]:
-    """The labelled rails, each with what reads its power in W."""
+    """Returns the labelled rails, each with a function that reads its power in W."""
     drivers = root / "sys/bus/i2c/drivers"
     found: list[tuple[str, Callable[[], float]]] = []
     # The mainline driver (kernel: drivers/hwmon/ina3221.c): mV and mA.
     for label in sorted(drivers.glob("ina3221/*/hwmon/hwmon*/in*_label")):
         channel = label.name.removeprefix("in").removesuffix("_label")
-        # Of channels above the third the driver makes sums, which have no current of their own.
+        # Channels above the third are sums made by the driver; they have no current of their own.
         if (label.parent / f"curr{channel}_input").exists():
             name = contents(label, 64).strip()
             if name and name != "NC":
@@ -88,7 +89,7 @@ def _milliwatts(path: Path) -> Callable[[], float]:
 
 
 def _power_mode(root: Path) -> str | None:
-    """The name of the mode that nvpmodel set last, by its own files."""
+    """Returns the name of the mode that nvpmodel set last, from nvpmodel's files, or None."""
     try:
         status = contents(root / "var/lib/nvpmodel/status", 64)
         modes = dict(_MODE.findall(contents(root / "etc/nvpmodel.conf")))

@@ -8,34 +8,34 @@ from probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Se
 
 _KIB = 1024
 USED = Series("memory_used", "bytes", "memory in use: MemTotal less MemAvailable")
-CACHED = Series("page_cache", "bytes", "page cache, shared memory among it: Cached of meminfo")
+CACHED = Series("page_cache", "bytes", "page cache, including shared memory: Cached of meminfo")
 BUFFERS = Series("buffers", "bytes", "page cache of block devices: Buffers of meminfo")
 SWAP = Series("swap_used", "bytes", "swap space in use")
-DIRTY = Series("dirty_pages", "pages", "pages of files that wait to be written: nr_dirty of vmstat")
+DIRTY = Series("dirty_pages", "pages", "dirty pages, not yet being written: nr_dirty of vmstat")
 WRITEBACK = Series("writeback_pages", "pages", "pages being written: nr_writeback of vmstat")
 PGFAULT = Series(
     "pgfault",
     "faults",
     "page faults since boot, minor and major: pgfault of vmstat",
-    Rate("pgfault_rate", "faults/s", "page faults a second"),
+    Rate("pgfault_rate", "faults/s", "page faults per second"),
 )
 PGMAJFAULT = Series(
     "pgmajfault",
     "faults",
     "major page faults since boot: pgmajfault of vmstat",
-    Rate("pgmajfault_rate", "faults/s", "major page faults a second"),
+    Rate("pgmajfault_rate", "faults/s", "major page faults per second"),
 )
 PSWPIN = Series(
     "pswpin",
     "pages",
     "pages read from swap since boot",
-    Rate("swap_in", "pages/s", "pages read from swap a second"),
+    Rate("swap_in", "pages/s", "pages read from swap per second"),
 )
 PSWPOUT = Series(
     "pswpout",
     "pages",
     "pages written to swap since boot",
-    Rate("swap_out", "pages/s", "pages written to swap a second"),
+    Rate("swap_out", "pages/s", "pages written to swap per second"),
 )
 _MEMINFO = frozenset(
     ("MemTotal", "MemAvailable", "Cached", "Buffers", "SwapTotal", "SwapFree")
@@ -52,7 +52,7 @@ _SWAP = (SWAP, PSWPIN, PSWPOUT)
 
 
 class Memory(Reader):
-    """/proc/meminfo and /proc/vmstat (kernel: fs/proc/meminfo.c, mm/vmstat.c)."""
+    """A reader of /proc/meminfo and /proc/vmstat (kernel: fs/proc/meminfo.c, mm/vmstat.c)."""
 
     name = "memory"
     series = (USED, CACHED, BUFFERS, DIRTY, WRITEBACK, PGFAULT, PGMAJFAULT, *_SWAP)
@@ -63,7 +63,7 @@ class Memory(Reader):
             self.missing |= {series.name: "the machine has no swap" for series in _SWAP}
 
     def read(self) -> list[Reading]:
-        """Sizes now, counters since boot."""
+        """Returns the sizes now and the counters since boot."""
         kib = numbers(self.root / "proc/meminfo", _MEMINFO)
         lacking = _MEMINFO - kib.keys()
         if lacking:

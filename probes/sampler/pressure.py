@@ -1,4 +1,4 @@
-"""Pressure stall information: how long tasks waited for CPUs, memory, disks."""
+"""Pressure stall information: the time that tasks waited for CPUs, memory, disks."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def stalls(resource: str, path: Path) -> list[Reading]:
         series = SERIES.get((resource, who))
         total = next((w.removeprefix("total=") for w in words if w.startswith("total=")), "")
         if series is None:
-            continue  # "full" of a machine's CPUs means nothing
+            continue  # "full" has no meaning for the machine's CPUs
         if not total.isdecimal():
-            raise NotAvailable(f"{path} says {line[:60]!r}, which has no total")
+            raise NotAvailable(f"{path} has the line {line[:60]!r} without a total")
         found.append((series.name, None, int(total) / 1e6))
     return found
 
 
 class Pressure(Reader):
-    """The machine's /proc/pressure."""
+    """A reader of the machine's /proc/pressure."""
 
     name = "pressure"
     series = tuple(SERIES.values())
@@ -53,10 +53,12 @@ class Pressure(Reader):
     def __init__(self, root: Path = ROOT) -> None:
         super().__init__(root)
         if not (root / "proc/pressure").is_dir():
-            raise NotAvailable("this kernel tells no pressure (CONFIG_PSI, or psi=1 at boot)")
+            raise NotAvailable(
+                "this kernel reports no pressure (it needs CONFIG_PSI, and psi=1 at boot)"
+            )
         self.read()
 
     def read(self) -> list[Reading]:
-        """Stalls since boot."""
+        """Returns the stall times since boot."""
         folder = self.root / "proc/pressure"
         return [reading for resource in _WHAT for reading in stalls(resource, folder / resource)]

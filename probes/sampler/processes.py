@@ -15,26 +15,27 @@ from probes.sampler.reading import ROOT, NotAvailable, Rate, Reading, Series, co
 RSS = Series(
     "rss",
     "bytes",
-    "resident memory of the target's processes, summed up: a page that two share counts twice",
+    "sum of the resident memory of the target's processes; a page that two share counts twice",
 )
 MINOR = Series(
     "minor_faults",
     "faults",
-    "minor page faults of the target's processes and those of theirs that have ended",
-    Rate("minor_fault_rate", "faults/s", "minor page faults of the target a second"),
+    "minor page faults of the target's processes, including those that have ended",
+    Rate("minor_fault_rate", "faults/s", "minor page faults per second of the target"),
 )
 MAJOR = Series(
     "major_faults",
     "faults",
-    "major page faults, likewise",
-    Rate("major_fault_rate", "faults/s", "major page faults of the target a second"),
+    "major page faults of the target's processes, including those that have ended",
+    Rate("major_fault_rate", "faults/s", "major page faults per second of the target"),
 )
 PROCESSES = Series("processes", "processes", "processes of the target")
 
 _OWN = (7, 9, 11, 12)
-"""minflt, majflt, utime, stime of the fields after the name (kernel: fs/proc/array.c)."""
+"""Indices of minflt, majflt, utime, stime in the fields after the name (kernel:
+fs/proc/array.c)."""
 _CHILDREN = (8, 10, 13, 14)
-"""The same of children that were waited for."""
+"""Indices of the same values for children that were waited for."""
 _START, _RSS = 19, 21
 
 
@@ -48,11 +49,11 @@ class _Used:
 
 
 _Key = tuple[int, int]
-"""Pid and start time: pids are used again."""
+"""Pid and start time; the start time is needed because pids are reused."""
 
 
 class Processes:
-    """The account of one target: what its processes have used, and what ended ones had."""
+    """The account of one target: the use of its processes, including those that have ended."""
 
     name = "processes"
     series = (BUSY, RSS, MINOR, MAJOR, PROCESSES)
@@ -61,20 +62,20 @@ class Processes:
         self._proc = root / "proc"
         self._seen: dict[_Key, _Used] = {}
         self._lost = [0, 0, 0]
-        """Use of processes that ended and whose parent is none of ours, so that it was added
-        there."""
+        """Use of ended processes that no process of the target was charged with."""
         self._total = [0, 0, 0]
         self.tells_children = (self._proc / f"self/task/{os.getpid()}/children").exists()
         """True if the kernel lists the children of a thread (CONFIG_PROC_CHILDREN)."""
 
     def read(self, pids: Iterable[int]) -> list[Reading]:
-        """The target's values now, `pids` being its processes; nothing where all are gone."""
+        """Returns the values now of the target with processes `pids`; empty if all are gone."""
         return self._account(dict(filter(None, map(self._of, pids))))
 
     def read_tree(self, pid: int) -> list[Reading]:
-        """The values of a process and all that descend from it, of those seen before, too.
+        """Returns the values of a process, its descendants, and descendants of processes seen
+        before.
 
-        A tree is walked down: that costs less than to look at every process of the machine.
+        It walks down the tree, which costs less than a look at every process of the machine.
         """
         now: dict[_Key, _Used] = {}
         waiting = [] if self._seen else [pid]
@@ -128,7 +129,7 @@ class Processes:
         ]
 
     def _account_for_ended(self, now: dict[_Key, _Used]) -> None:
-        """Keep what ended processes had used, unless a parent among ours has been given it."""
+        """Keeps the use of ended processes, unless it was added to a parent in the target."""
         for i in range(len(self._lost)):
             gone = given = 0
             for key, before in self._seen.items():
@@ -139,7 +140,7 @@ class Processes:
             self._lost[i] += max(0, gone - given)
 
     def last(self, usage: resource.struct_rusage) -> list[Reading]:
-        """The counters at the end of a command, by what its parent was told at its end."""
+        """Returns the counters at the end of a command, from the use reported to its parent."""
         ticks = round((usage.ru_utime + usage.ru_stime) * os.sysconf("SC_CLK_TCK"))
         told = (usage.ru_minflt, usage.ru_majflt, ticks)
         return self._counters([t + lost for t, lost in zip(told, self._lost, strict=True)])
@@ -155,6 +156,6 @@ class Processes:
 
 
 def _joined(fields: list[int]) -> list[int]:
-    """Minor faults, major faults, ticks in either mode."""
+    """Returns minor faults, major faults, and the ticks of user and system mode together."""
     minor, major, user, system = fields
     return [minor, major, user + system]

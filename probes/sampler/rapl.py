@@ -1,4 +1,4 @@
-"""Energy of CPU packages, their parts and memory, by RAPL through the kernel's powercap tree."""
+"""Energy of CPU packages, their parts and memory: RAPL counters in the kernel's powercap tree."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from probes.sampler.reading import (
 ENERGY = Series(
     "rapl_energy",
     "J",
-    "energy that a RAPL domain has used, wrap-arounds of its counter added",
-    Rate("rapl_power", "W", "power of a RAPL domain, over the time since the sample before"),
+    "energy that a RAPL domain has used, corrected for wrap-arounds of its counter",
+    Rate("rapl_power", "W", "mean power of a RAPL domain since the previous sample"),
 )
 _UJ = 1e-6
 _MOST_DOMAINS = 256
 
 
 class Rapl(Reader):
-    """/sys/class/powercap/intel-rapl:N, of AMD CPUs, too (kernel: Documentation/power/powercap).
+    """A reader of /sys/class/powercap/intel-rapl:N, which AMD CPUs also have.
 
-    Instance: the domain's name; a part's has its package's before it (package-0/core). The counter
-    wraps at max_energy_range_uj; that it does so twice between two samples goes unseen.
+    Kernel: Documentation/power/powercap. Instance: the domain's name, with the package before the
+    name of a part (package-0/core). The counter wraps at max_energy_range_uj. A second wrap between
+    two samples is not noticed.
     """
 
     name = "rapl"
@@ -41,20 +42,20 @@ class Rapl(Reader):
         self._last: dict[str, int] = {}
         self._added: dict[str, int] = {}
         folder = root / "sys/class/powercap"
-        # intel-rapl-mmio names the same packages a second time.
+        # Leaves out intel-rapl-mmio, which names the same packages a second time.
         for path in sorted(folder.glob("intel-rapl:*"))[:_MOST_DOMAINS]:
             name = _name(folder, path.name)
-            if name in self._domains:  # a die of a package, say
+            if name in self._domains:  # e.g. another die of a package
                 name = f"{name} ({path.name})"
             self._domains[name] = path / "energy_uj", number(path / "max_energy_range_uj")
         if not self._domains:
             raise NotAvailable(
-                "there is no RAPL in /sys/class/powercap (a virtual machine, or Arm)"
+                "/sys/class/powercap has no RAPL domain (as on virtual machines and Arm)"
             )
         self.read()
 
     def read(self) -> list[Reading]:
-        """Joules of each domain."""
+        """Returns the energy of each domain in J."""
         found: list[Reading] = []
         for name, (path, wraps_at) in self._domains.items():
             value = number(path)
@@ -66,7 +67,7 @@ class Rapl(Reader):
 
 
 def _name(folder: Path, zone: str) -> str:
-    """package-0/core of intel-rapl:0:1."""
+    """Returns the full name of a zone, e.g. package-0/core for intel-rapl:0:1."""
     own = contents(folder / zone / "name", 64).strip()
     parent, _, _ = zone.rpartition(":")
     return f"{_name(folder, parent)}/{own}" if ":" in parent else own

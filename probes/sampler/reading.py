@@ -13,7 +13,7 @@ _MOST_BYTES = 1 << 20
 _AT_ONCE = 1 << 16
 
 Reading = tuple[str, str | None, float]
-"""A value that was read: name of the series, instance (None: there is but one), value."""
+"""A value that was read: name of the series, instance (None: there is only one), value."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Rate:
     unit: str
     doc: str
     scale: float = 1.0
-    """Growth a second times this is the rate."""
+    """Factor from growth per second to the rate."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Series:
     unit: str
     doc: str
     rate: Rate | None = None
-    """The growth's name, for a series that is a counter and only grows; else None."""
+    """Rate at which the series grows, if it is a counter; else None."""
 
 
 class NotAvailable(Exception):
-    """The machine does not give it; `why` is said in the trace."""
+    """The machine does not give a value. The trace records the reason, `why`."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -47,7 +47,7 @@ class NotAvailable(Exception):
 
 
 class Reader(ABC):
-    """Reads some series. Making one raises NotAvailable where the machine has none of them."""
+    """A reader of some series. Its constructor raises NotAvailable if the machine has none."""
 
     name: ClassVar[str]
     series: ClassVar[tuple[Series, ...]]
@@ -55,19 +55,22 @@ class Reader(ABC):
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
         self.missing: dict[str, str] = {}
-        """Series that this machine does not give, and why."""
+        """Series that this machine does not give, with the reason."""
         self.facts: dict[str, str] = {}
-        """Facts that hold for the whole recording and are no numbers: a governor, a power mode."""
+        """Facts about the whole recording that are not numbers: a governor, a power mode."""
         self.last = False
         """True at the last reading: all files are then read, even if they were read just before."""
 
     @abstractmethod
     def read(self) -> list[Reading]:
-        """The values now. Raises NotAvailable where they can no longer be had."""
+        """Returns the values now. Raises NotAvailable if they are no longer available."""
 
 
 def contents(path: Path | str, most: int = _MOST_BYTES) -> str:
-    """The text of a small file; NotAvailable where it cannot be read or is longer than `most`."""
+    """Returns the text of a small file.
+
+    Raises NotAvailable if it cannot be read or is longer than `most` bytes.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -84,18 +87,19 @@ def contents(path: Path | str, most: int = _MOST_BYTES) -> str:
 
 
 def number(path: Path | str) -> int:
-    """The integer that a file holds; NotAvailable where it holds none."""
+    """Returns the integer in a file. Raises NotAvailable if there is none."""
     text = contents(path, 64).strip()
     try:
         return int(text)
     except ValueError:
-        raise NotAvailable(f"{path} holds {text[:40]!r}, which is no number") from None
+        raise NotAvailable(f"{path} has {text[:40]!r} in place of a number") from None
 
 
 def numbers(path: Path | str, wanted: frozenset[str]) -> dict[str, int]:
-    """Lines of a name and a number, as /proc/vmstat and memory.stat have them.
+    """Returns the numbers named in `wanted` from lines of a name and a number.
 
-    Those of `wanted` alone; what is not there is absent. NotAvailable for what is no number.
+    /proc/vmstat and memory.stat have such lines. Names that the file lacks are absent. Raises
+    NotAvailable if a value is not a number.
     """
     found = {}
     for line in contents(path).splitlines():
@@ -105,5 +109,5 @@ def numbers(path: Path | str, wanted: frozenset[str]) -> dict[str, int]:
             try:
                 found[name] = int(rest.split()[0])
             except (ValueError, IndexError):
-                raise NotAvailable(f"{path} says {line[:60]!r}, which is no number") from None
+                raise NotAvailable(f"{path} has the line {line[:60]!r} without a number") from None
     return found

@@ -20,11 +20,12 @@ SHARE = Series("residency", "%", "share of the folder's pages in the page cache"
 
 MOST_FILES = 10_000
 _LEAST_REST = 50
-"""A folder is let alone for so many times what looking through it took: some 2 % of a CPU."""
+"""Least pause between two looks at a folder, as a multiple of the time that a look took: some 2 %
+of a CPU."""
 _CACHESTAT = 451
-"""New system calls have one number on all architectures but alpha. Kernel commit cf264e1329fb."""
+"""Number of the call on all architectures except alpha (kernel commit cf264e1329fb)."""
 _WINDOW = 1 << 30
-"""Bytes that mincore is asked for at once."""
+"""Bytes per call of mincore."""
 _PAGE = mmap.PAGESIZE
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -38,13 +39,13 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 class _Range(ctypes.Structure):
-    """struct cachestat_range: all of the file."""
+    """The kernel's struct cachestat_range; zeros: the whole file."""
 
     _fields_ = (("off", ctypes.c_uint64), ("len", ctypes.c_uint64))
 
 
 class _Cachestat(ctypes.Structure):
-    """struct cachestat."""
+    """The kernel's struct cachestat, in pages."""
 
     _fields_ = tuple(
         (name, ctypes.c_uint64)
@@ -53,13 +54,16 @@ class _Cachestat(ctypes.Structure):
 
 
 class Residency(Reader):
-    """The regular files below some folders, at most MOST_FILES a folder; links are not followed."""
+    """A reader of the regular files below some folders, at most MOST_FILES per folder.
+
+    Links are not followed.
+    """
 
     name = "residency"
     series = (RESIDENT, PAGES, SHARE)
 
     def __init__(self, folders: list[Path], still_there: Callable[[], None] = lambda: None) -> None:
-        """`still_there` is called for each file."""
+        """Keeps the folders. `still_there` is called for each file."""
         super().__init__()
         self._still_there = still_there
         self._folders = folders
@@ -67,7 +71,7 @@ class Residency(Reader):
         """Time of the last look at each folder, and its duration."""
 
     def read(self) -> list[Reading]:
-        """Pages of each folder that has rested enough; instance: the folder as it was given."""
+        """Returns the pages of each folder whose pause is over; instance: the folder as given."""
         found: list[Reading] = []
         for folder in self._folders:
             begun = time.monotonic()
@@ -108,10 +112,10 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def resident_pages(path: str) -> tuple[int, int]:
-    """(pages in the page cache, pages in all) of a regular file; (0, 0) of what is none or gone.
+    """Returns (pages in the page cache, pages in all) of a regular file; (0, 0) for other files.
 
-    By cachestat where the kernel has it, else by mincore on a mapping. Raises NotAvailable where
-    this user may not know.
+    A file that is gone also gives (0, 0). Uses cachestat if the kernel has it, else mincore on a
+    mapping. Raises NotAvailable if this user may not open the file or learn its residency.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -129,7 +133,7 @@ def resident_pages(path: str) -> tuple[int, int]:
         found = _cachestat(fd)
         if found is None:
             if not _may_know(path, status):
-                raise NotAvailable("mincore tells only a file's owner, and who may write it")
+                raise NotAvailable("mincore answers only the file's owner and users who may write")
             found = _mincore(fd, status.st_size)
         return min(found, pages), pages
     finally:
@@ -137,7 +141,7 @@ def resident_pages(path: str) -> tuple[int, int]:
 
 
 def _cachestat(fd: int) -> int | None:
-    """Pages in the cache; None where the kernel or the file system does not say."""
+    """Returns the pages in the cache; None if the kernel or the file system does not tell."""
     told = _Cachestat()
     whole = _Range(0, 0)
     if _libc.syscall(_CACHESTAT, fd, ctypes.byref(whole), ctypes.byref(told), 0) != 0:
@@ -146,7 +150,10 @@ def _cachestat(fd: int) -> int | None:
 
 
 def _may_know(path: str, status: os.stat_result) -> bool:
-    """Otherwise mincore says that all is resident (kernel: mm/mincore.c, can_do_mincore)."""
+    """Returns whether mincore tells this user the truth.
+
+    To other users it reports all pages as resident (kernel: mm/mincore.c, can_do_mincore).
+    """
     return os.geteuid() in (0, status.st_uid) or os.access(path, os.W_OK)
 
 

@@ -1,27 +1,27 @@
-"""Addresses into the files behind them and function names: pure look-up, no trace, no tables.
+"""The look-up of the file and the function at an address. It uses no trace and no trace tables.
 
-resolver.py         instructions into names, wherever their code came from: start here
-mappings.py         address spaces as they change: what lay behind an address at a time
-files.py            paths and file offsets into names, each file opened once, within limits
-budget.py           these limits, and what has been spent
+resolver.py         the function of an instruction, for code of any origin: start here
+mappings.py         address spaces as they change: the mapping at an address and time
+files.py            the function at a path and offset; each file is opened once, within limits
+budget.py           these limits, and the amounts spent
 opening.py          a process that opens files
 reader.py           a process that reads them, from this side; reader_process.py from its own
-elf.py              the functions of an ELF file, from all that it has of the following
+elf.py              the functions of an ELF file, from all sources below that it has
 elf_file.py         header, sections, segments, build id, words at an address
 elf_symbols.py      symbol tables
 debug_files.py      the separate debug file of a stripped one
 plt.py              stubs of the procedure linkage table, as `name@plt`
-go.py               the functions that a Go program knows of itself, stripped or not
-perf_map.py         what a just-in-time compiler wrote about its code
-kernel.py           the running kernel's functions, by /proc/kallsyms
+go.py               the table of functions in a Go program, stripped or not
+perf_map.py         the map that a just-in-time compiler wrote of its code
+kernel.py           the running kernel's functions, from /proc/kallsyms
 vdso.py             the code that the kernel maps into every process
 table.py            sorted symbols of one source, and the name at an address
-demangle.py         C++ names as they were written, by a process within limits
-reading.py          files opened and read as if an enemy had made them
+demangle.py         demangled C++ names, from a process with limits
+reading.py          files opened and read as hostile input
 
-Targets make these files, and the recorder runs as root. So it neither opens nor reads them itself:
-what it asks for may be large, damaged, or on a file system that never answers.
+Targets provide these files, and the recorder runs as root. It therefore leaves opening and reading
+to other processes: a file may be large, damaged, or on a file system that never answers.
 
-A file that cannot be read at all raises UnreadableSymbols. Where only a part of it is damaged,
-that part is left out and named in `problems`: fewer names, never wrong ones.
+A file that cannot be read at all raises UnreadableSymbols. If only a part is damaged, that part is
+left out and named in `problems`: names are then missing, but never wrong.
 """

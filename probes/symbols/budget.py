@@ -1,7 +1,7 @@
-"""Limits of what is read for the names of functions: a file's, and a recording's.
+"""The limits on reading files for function names, per file and per recording.
 
-The files are the targets' own. What goes beyond is left out, and counted by its reason: a row of
-the table `loss`. The process that reads them is ended where it asks for more.
+The files belong to the targets. Functions beyond a limit are left out and counted by reason, as
+rows of the table `loss`. A process that needs more than its limits is ended.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from enum import StrEnum
 from probes.workers.process import TOO_LATE, TOO_LONG, Unanswered
 
 MAX_FILE_BYTES = 1 << 31
-"""Read of one file: tables, not code. The checksum of a debug file takes all of it."""
+"""Most bytes read of one file: its tables, not its code. The checksum of a debug file needs the
+whole file."""
 MAX_SYMBOLS = 1 << 21
-"""The most of one table: a large library has half a million."""
+"""Most symbols in one table: a large library has half a million."""
 MAX_STRING_BYTES = 1 << 28
-"""The most for the names of one table."""
+"""Most bytes for the names of one table."""
 MAX_MAP_BYTES = 1 << 26
-"""The most that is read of a just-in-time compiler's map of one process."""
+"""Most bytes read of a just-in-time compiler's map of one process."""
 MAX_MAP_LINES = 1 << 20
 MAX_NAME = 512
-"""Characters of a name; what is longer ends in an ellipsis."""
+"""Most characters of a name. A longer name is cut and ends in an ellipsis."""
 
 
 @dataclass(frozen=True)
 class Budget:
     """The limits for all functions of one recording.
 
-    files         opened, with debug files and maps of just-in-time compilers
-    bytes_read    of all of them together
-    symbols       of all their tables together
-    tables        held at a time
-    table_bytes   held at a time
-    name_bytes    of different names together, as they are shown
-    memory_bytes  of the process that reads the files
-    cpu_s         of processor time, of that process
-    answer_s      of wall time, until a file is open, or read
-    wall_s        of wall time, for all of it
-    deaths        of each of the processes that open and read, until there is no other one
+    files         files opened, including debug files and maps of just-in-time compilers
+    bytes_read    bytes read of all files together
+    symbols       symbols in all tables together
+    tables        tables held at a time
+    table_bytes   bytes of the tables held at a time
+    name_bytes    bytes of all different names together, as they are shown
+    memory_bytes  memory of the process that reads the files
+    cpu_s         processor time of that process, in s
+    answer_s      wall time until a file is open, or read, in s
+    wall_s        wall time of all waiting together, in s
+    deaths        deaths of each process that opens or reads, until it is no longer replaced
     """
 
     files: int = 4096
@@ -74,7 +75,7 @@ class Reason(StrEnum):
 
 
 class LeftOut(Exception):
-    """Functions are not looked up, for this reason."""
+    """Functions are not looked up; `reason` is the limit."""
 
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
@@ -84,7 +85,7 @@ class LeftOut(Exception):
 class Account:
     """The part of a budget that has been spent.
 
-    left_out  of how many files functions were left out, by reason; for NAMES how many names
+    left_out  number of files whose functions were left out, by reason; for NAMES, of names
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -108,7 +109,10 @@ class Account:
 
     @contextmanager
     def waiting(self, late: Reason) -> Iterator[None]:
-        """Count the time of the block; LeftOut, `late` where it was too long, for Unanswered."""
+        """Counts the time of the block, and turns Unanswered into LeftOut.
+
+        The reason is `late` if the answer came too late.
+        """
         begun = time.monotonic()
         try:
             yield
@@ -119,7 +123,7 @@ class Account:
             self._waited_s += time.monotonic() - begun
 
     def name(self, text: str) -> str | None:
-        """The same text, kept once however often it comes; None where there are too many."""
+        """Returns the same text, of which only one copy is kept; None if there are too many."""
         known = self._names.get(text)
         if known is None:
             size = len(text.encode())

@@ -1,8 +1,8 @@
 """The debug files of stripped files, found by build id, or by name and checksum.
 
-As gdb looks for them ("Debugging Information in Separate Files" of its manual), but for links: one
-beside the file may lead anywhere, and is not followed. (`.gnu_debugaltlink` names a file of debug
-information without symbols: it is not looked for.)
+The places are those of gdb ("Debugging Information in Separate Files" in its manual). Unlike gdb,
+the search follows no link beside the file, because it could lead anywhere. The file named by
+`.gnu_debugaltlink` is not searched for, because it holds debug information without symbols.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MAX_LINK_BYTES = 4096
 class Wanted:
     """The debug file that a stripped file names.
 
-    build_id        in hex digits, or None
-    name, checksum  by the section `.gnu_debuglink`, or None: a file name, a CRC-32
+    build_id        build id in hex digits, or None
+    name, checksum  file name and CRC-32 from the section `.gnu_debuglink`, or None
     """
 
     build_id: str | None
@@ -38,9 +38,9 @@ class Wanted:
 class Candidate:
     """A place where a debug file may lie.
 
-    path      of the file, or of a folder that is not the system's
-    below     where it lies below that folder
-    checksum  that it must have; None: it must have the build id
+    path      path of the file, or of a folder that may not be the system's
+    below     path of the file below that folder; empty if `path` is the file's own
+    checksum  checksum that the file must have; None: it must have the build id
     """
 
     path: Path
@@ -49,7 +49,7 @@ class Candidate:
 
 
 def wanted(elf: ElfImage) -> Wanted | None:
-    """The debug file that this file asks for; None where it names none."""
+    """Returns the debug file that this file names; None if it names none."""
     build_id = elf.build_id
     name, checksum = _debug_link(elf) or (None, None)
     if build_id is not None and len(build_id) <= 2:
@@ -58,10 +58,10 @@ def wanted(elf: ElfImage) -> Wanted | None:
 
 
 def candidates(sought: Wanted, folder: Path, root: Path) -> Iterator[Candidate]:
-    """Paths at which the debug file of a file in `folder` may be, the likeliest first.
+    """Yields the places where the debug file of a file in `folder` may be, the likeliest first.
 
-    By build id: `ROOT/.build-id/xx/yyyy.debug`. By name: beside the file, in `.debug/` beside it,
-    and under ROOT at the file's own path.
+    With a build id: `ROOT/.build-id/xx/yyyy.debug`. With a name: beside the file, in `.debug/`
+    beside it, and under ROOT at the path of `folder`.
     """
     if sought.build_id is not None:
         path = root / ".build-id" / sought.build_id[:2] / f"{sought.build_id[2:]}.debug"
@@ -75,7 +75,7 @@ def candidates(sought: Wanted, folder: Path, root: Path) -> Iterator[Candidate]:
 
 
 def belongs(debug: ElfImage, elf: ElfImage, checksum: int | None) -> bool:
-    """True where `debug` is the debug file of `elf`. Raises UnreadableSymbols."""
+    """Returns whether `debug` is the debug file of `elf`. Raises UnreadableSymbols."""
     if checksum is None:
         return debug.build_id == elf.build_id
     if (debug.status.st_dev, debug.status.st_ino) == (elf.status.st_dev, elf.status.st_ino):
@@ -87,7 +87,7 @@ def belongs(debug: ElfImage, elf: ElfImage, checksum: int | None) -> bool:
 
 
 def _debug_link(elf: ElfImage) -> tuple[bytes, int] | None:
-    """File name and CRC-32 of the section `.gnu_debuglink`."""
+    """Returns the file name and CRC-32 in the section `.gnu_debuglink`, or None."""
     section = elf.section(".gnu_debuglink")
     if section is None:
         return None

@@ -1,8 +1,8 @@
-"""C++ names as they were written, by libstdc++'s `__cxa_demangle` in a confined process.
+"""The demangling of C++ names by libstdc++'s `__cxa_demangle` in a confined process.
 
-A name of 200 bytes can stand for gigabytes, each part of it repeating the parts before, and a
-demangler that writes it out takes memory and time without end. So it has little of both, and its
-process dies of too much.
+A mangled name of 200 bytes can stand for gigabytes, because each part can repeat the parts before
+it. A demangler that writes out such a name needs endless memory and time. The process therefore has
+little of both, and dies if it needs more.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _MANGLED = re.compile(rb"_Z[A-Za-z0-9_.$]+")
 _MAX_ANSWER_BYTES = 4096
 _BATCH = 256
 _MAX_DEATHS = 8
-"""Hostile names cost at most this many processes; then names stay as they are."""
+"""Most processes that hostile names can kill; after that, names stay mangled."""
 _MEMORY_BYTES = 512 << 20
 _SECONDS_A_NAME = 0.25
 _SECONDS = 20
-"""Seconds of processor time, for all names."""
+"""Processor time in s for all names."""
 _SECONDS_A_BATCH = _BATCH * _SECONDS_A_NAME
-"""Until there is an answer."""
+"""Time limit in s for the answers to a batch."""
 
 
 class Demangler:
-    """Asks one worker process, started when first needed; ends with this object."""
+    """A demangler with one worker process, which starts when first needed."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -42,9 +42,9 @@ class Demangler:
         self._one_at_a_time = threading.Lock()
 
     def demangle(self, names: Sequence[bytes]) -> list[str | None]:
-        """Returns the meaning of each name; None if it is not a C++ name or cannot be demangled.
+        """Returns each name demangled; None if it is not a C++ name or cannot be demangled.
 
-        At most 4096 bytes of it. Rust's older names (`_ZN..17h..E`) read as C++.
+        A result has at most 4096 bytes. Rust's older names (`_ZN..17h..E`) are demangled like C++.
         """
         result: list[str | None] = [None] * len(names)
         wanted = [
@@ -59,12 +59,12 @@ class Demangler:
                 answers = self._ask([names[index] for index in batch])
                 for index, answer in zip(batch, answers, strict=False):
                     result[index] = answer or None
-                # A worker that died did so of the first name that it left unanswered.
+                # If a worker died, the first name without an answer killed it.
                 at += min(len(answers) + 1, len(batch))
         return result
 
     def close(self) -> None:
-        """End the worker."""
+        """Ends the worker."""
         if self._worker is not None:
             self._worker.close()
             self._spent_s += self._worker.cpu_s
@@ -86,7 +86,7 @@ class Demangler:
 
 
 def _serve(channel: Channel, limits: Limits) -> None:
-    """Answer each name with what it stands for, cut short; with nothing where it is no name."""
+    """Answers each name demangled and cut to the limit; empty if it is not a C++ name."""
     demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
     demangle.restype = ctypes.c_void_p
     demangle.argtypes = [
@@ -102,7 +102,7 @@ def _serve(channel: Channel, limits: Limits) -> None:
     status = ctypes.c_int()
     while (request := channel.receive()) is not None:
         for name in request.split(b"\0"):
-            # SIGPROF kills: processor time, so that a busy machine makes no difference.
+            # SIGPROF kills the process. It counts processor time: a busy machine does not matter.
             signal.setitimer(signal.ITIMER_PROF, _SECONDS_A_NAME)
             answer = b""
             pointer = demangle(name, None, None, ctypes.byref(status))
@@ -115,5 +115,5 @@ def _serve(channel: Channel, limits: Limits) -> None:
 
 @cache
 def shared_demangler() -> Demangler:
-    """The one demangler of this process."""
+    """Returns the demangler that all of this process shares."""
     return Demangler()

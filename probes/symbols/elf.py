@@ -1,4 +1,4 @@
-"""The functions of an ELF file by address, from whatever the file has that names them."""
+"""The functions of an ELF file by address, from all tables of the file that name functions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from probes.symbols.table import SymbolColumns, SymbolTable, build_table
 class ElfFile(ElfImage):
     """An open ELF file whose functions can be looked up; made by `open_elf`.
 
-    A stripped one is given its debug file, if there is one, before it is asked for symbols.
+    If the file is stripped and has a debug file, set `debug` before the call of `symbols`.
     """
 
     debug: ElfImage | None = None
 
     def symbols(self) -> SymbolTable:
-        """The file's functions by virtual address.
+        """Returns the file's functions by virtual address.
 
-        From `.symtab` (its own or, where it is stripped, that of a separate debug file),
-        `.dynsym`, the stubs of its procedure linkage table (`name@plt`), and the table that a Go
-        program carries. Never raises for what the file holds: what cannot be used is left out
-        and named in `problems`; a table without symbols is what remains of the worst.
+        They come from `.symtab` (its own or, if it is stripped, that of a separate debug file),
+        `.dynsym`, the stubs of the procedure linkage table (`name@plt`), and the table in a Go
+        program. The content of the file never raises an error: unusable parts are left out and
+        named in `problems`, and the table may be empty.
         """
         return self._table
 
     @property
     def stripped(self) -> bool:
-        """True where it has no `.symtab` that can be read."""
+        """True if the file has no readable `.symtab`."""
         return not self._symtab
 
     @cached_property
@@ -48,7 +48,7 @@ class ElfFile(ElfImage):
 
     @cached_property
     def _table(self) -> SymbolTable:
-        _ = self.segments  # file offsets are asked for when the file is closed, too
+        _ = self.segments  # read now: file offsets are also looked up after the file is closed
         sources: list[SymbolColumns] = []
         for read in (self._own_symbols, self._dynamic_symbols, self._go_symbols):
             try:
@@ -61,7 +61,7 @@ class ElfFile(ElfImage):
         except UnreadableSymbols as error:
             self.problem(error.what, error.reason)
             stubs = []
-        self.__dict__.pop("_symtab", None)  # the table has what is needed of it
+        self.__dict__.pop("_symtab", None)  # the table now holds its symbols
         return build_table([*sources, *stubs]) if stubs else table
 
     def _own_symbols(self) -> list[SymbolColumns]:
@@ -79,9 +79,9 @@ class ElfFile(ElfImage):
         return go_functions(self)
 
     def at_file_offsets(self, offsets: NDArray[np.int64]) -> list[str | None]:
-        """The function at each offset into the file; None where none is known.
+        """Returns the function at each offset into the file; None if it is not known.
 
-        A file that was closed still answers if it was asked for its symbols before.
+        This also works after the file is closed, if `symbols` was called before.
         """
         addresses, loaded = self.addresses_of(offsets)
         names = self.symbols().names_of(addresses)
@@ -89,9 +89,9 @@ class ElfFile(ElfImage):
 
 
 def open_elf(source: PathOrFd, name: str | None = None) -> ElfFile:
-    """Open an ELF file by path or descriptor (which stays the caller's).
+    """Opens an ELF file by path or descriptor (which stays the caller's).
 
-    `name` is what messages call it. Raises UnreadableSymbols for what is not there, no regular
-    file or no ELF file.
+    `name` is the file's name in messages. Raises UnreadableSymbols if the file does not exist or is
+    not a regular ELF file.
     """
     return ElfFile(source, name)

@@ -1,7 +1,7 @@
 """An ELF file: header, sections, segments, build id, and the bytes at an address.
 
-pyelftools knows the layout of the headers; what is large is read by numpy. Nothing that the file
-says of its sizes is believed before it is compared with the file.
+pyelftools knows the layout of the headers; large tables are read with numpy. Sizes in the file are
+not trusted: each is compared with the file first.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _RELATIVE = {
     "EM_S390": 12,
     "EM_PPC64": 22,
 }
-"""R_*_RELATIVE: the word is the addend, moved by where the file is loaded (psABI of each)."""
+"""R_*_RELATIVE by machine: the word is the addend plus the load address (psABI of each)."""
 
 _NO_ELF = (ELFError, ConstructError, ValueError, KeyError, IndexError, OverflowError, struct.error)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section's header. `kind` is SHT_..., `stored` whether the file has its bytes."""
+    """A section's header. `kind` is SHT_...; `stored` is True if the file has its bytes."""
 
     index: int
     name: str
@@ -85,16 +85,17 @@ class Segment:
 class ElfImage:
     """An open ELF file. Addresses are the file's own virtual ones.
 
-    status      what `fstat` said of it
-    problems    what of the file could not be used, a line each
-    left_out    why parts of it were not even read, where they ask for too much
-    bytes_read  so far
+    status      result of `fstat`
+    problems    unusable parts of the file, one line each
+    left_out    limits for which parts of the file were not read
+    bytes_read  bytes read so far
 
-    Raises UnreadableSymbols for what is not there, no regular file or no ELF file.
+    The constructor raises UnreadableSymbols if the file does not exist or is not a regular ELF
+    file.
     """
 
     def __init__(self, source: PathOrFd, name: str | None = None) -> None:
-        """`name` is what messages call it."""
+        """Opens the file. `name` is its name in messages."""
         self.shown = name or shown(source)
         self.fd, self.status = open_regular(source)
         self._close = weakref.finalize(self, os.close, self.fd)
@@ -102,7 +103,7 @@ class ElfImage:
         self.left_out: set[Reason] = set()
         self.bytes_read = 0
         self.strings: dict[int, bytes] = {}
-        """Tables of names by their section, for as long as the file is open."""
+        """Tables of names by section, kept while the file is open."""
         head = read_at(self.fd, 0, 64)
         try:
             elf = ELFFile(io.BytesIO(head))
@@ -112,7 +113,7 @@ class ElfImage:
             self.header: dict[str, Any] = dict(elf.header)
         except _NO_ELF as error:
             self.close()
-            raise UnreadableSymbols(f"{self.shown} is no ELF file: {error}") from error
+            raise UnreadableSymbols(f"{self.shown} is not an ELF file: {error}") from error
         self.order = "<" if self.little_endian else ">"
         self.machine = str(self.header["e_machine"])
         self.word = np.dtype(f"{self.order}u{self.bits // 8}")
@@ -126,12 +127,12 @@ class ElfImage:
     def close(self) -> None:
         """Closes the descriptor; the parts that were read stay available."""
         self._close()
-        self.__dict__.pop("relative_words", None)  # large, and needed for reading only
+        self.__dict__.pop("relative_words", None)  # large, and only needed for reading
         self.strings = {}
-        self.fd = -1  # its number may be another file's from now on
+        self.fd = -1  # from now on the number may belong to another file
 
     def problem(self, what: str, reason: Reason | None = None) -> None:
-        """Note that something of the file cannot be used; for a `reason`, that it asks too much."""
+        """Notes an unusable part of the file; `reason`: the limit that it exceeds."""
         if len(self.problems) < _MAX_PROBLEMS:
             self.problems.append(f"{self.shown}: {what}")
         if reason is not None:
@@ -139,11 +140,11 @@ class ElfImage:
 
     @cached_property
     def sections(self) -> list[Section]:
-        """All sections in their order; empty where the table of sections is damaged."""
+        """All sections in their order; empty if the table of sections is damaged."""
         count = self.header["e_shnum"]
         headers = self._headers("e_shoff", 1 if count == 0 else count, MAX_SECTIONS, "section")
         if count == 0 and headers:
-            # More than a 16-bit number can say: the first section's size says how many.
+            # The count does not fit into 16 bits; the first section's size holds it.
             headers = self._headers("e_shoff", headers[0]["sh_size"], MAX_SECTIONS, "section")
         names = self._section_names(headers)
         return [
@@ -176,7 +177,7 @@ class ElfImage:
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """Returns the loaded segments, executable ones first."""
+        """The loaded segments, executable ones first."""
         count = self.header["e_phnum"]
         headers = self._headers("e_phoff", count, MAX_SEGMENTS, "segment")
         loads = [
@@ -187,7 +188,7 @@ class ElfImage:
         return sorted(loads, key=lambda load: not load.executable)
 
     def _headers(self, where: str, count: int, limit: int, what: str) -> list[Any]:
-        """The table of section or program headers at the offset that the ELF header names."""
+        """Returns the section or program headers at the offset in header field `where`."""
         offset = self.header[where]
         if offset == 0 or count == 0:
             return []
@@ -210,7 +211,7 @@ class ElfImage:
             return []
 
     def section(self, name: str) -> Section | None:
-        """The first section of that name."""
+        """Returns the first section of that name, or None."""
         return next((section for section in self.sections if section.name == name), None)
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -222,20 +223,22 @@ class ElfImage:
         return read_at(self.fd, offset, size) if size else b""
 
     def whole(self) -> Iterator[bytes]:
-        """All of the file, in pieces."""
+        """Yields the whole file in pieces."""
         for offset in range(0, self.status.st_size, _CHUNK):
             yield self._read(offset, _CHUNK)
 
     def read(self, section: Section, start: int, size: int) -> bytes:
-        """Bytes of a section from `start` on, fewer where the section or the file ends."""
+        """Returns `size` bytes of a section from `start`; fewer if the section or file ends."""
         size = min(size, section.size - start)
         if not section.stored or size <= 0:
             return b""
         return self._read(section.offset + start, size)
 
     def contents(self, section: Section, limit: int) -> bytes | None:
-        """A whole section as far as the file has it; None, and a problem, where it is larger
-        than `limit` bytes."""
+        """Returns a whole section, as far as the file has it.
+
+        If the section is larger than `limit` bytes, notes a problem and returns None.
+        """
         if section.size > limit:
             what = f"section {section.name!r} has {section.size} bytes, more than {limit}"
             self.problem(what, Reason.TABLE)
@@ -270,7 +273,7 @@ class ElfImage:
         return None
 
     def section_at(self, address: int) -> Section | None:
-        """The loaded section that holds `address` and whose bytes the file has."""
+        """Returns the loaded, stored section that holds `address`, or None."""
         return next(
             (
                 s
@@ -281,10 +284,10 @@ class ElfImage:
         )
 
     def words_at(self, address: int, count: int) -> NDArray[np.uint64]:
-        """`count` words as they are once the file is loaded at its own addresses.
+        """Returns `count` words as they are once the file is loaded at its own addresses.
 
-        Fewer where the section ends. A position-independent file may have nothing there but a
-        relocation.
+        Returns fewer if the section ends. Relocations are applied, because a position-independent
+        file may hold a word only as a relocation.
         """
         section = self.section_at(address)
         if section is None:
@@ -303,10 +306,10 @@ class ElfImage:
 
     @cached_property
     def relative_words(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Addresses, sorted, and values of the words that only a relocation gives.
+        """Sorted addresses, and values, of the words that are given only by a relocation.
 
-        Those that are relative to where the file is loaded and say their value themselves (RELA);
-        others have it in its place.
+        These are the relocations relative to the load address that contain the value (RELA). For
+        other relocations the value is in the word's own place.
         """
         relative = _RELATIVE.get(self.machine)
         places, values = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
@@ -319,7 +322,7 @@ class ElfImage:
         return all_places[order], all_values[order]
 
     def addend_relocations(self) -> Iterator[tuple[Section, NDArray[Any]]]:
-        """Relocations with an addend (offset, info, addend) that the loader applies, in chunks."""
+        """Yields the loader's relocations with an addend (offset, info, addend), in chunks."""
         layout = np.dtype([("offset", self.word), ("info", self.word), ("addend", self.word)])
         step = _CHUNK // layout.itemsize * layout.itemsize
         left = _MAX_RELOCATION_BYTES
@@ -335,7 +338,7 @@ class ElfImage:
     def addresses_of(
         self, offsets: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """Virtual addresses of file offsets, and which of the offsets are loaded at all."""
+        """Returns the virtual addresses of file offsets, and whether each offset is loaded."""
         offsets = np.asarray(offsets, dtype=np.int64)
         addresses = np.zeros(offsets.shape, dtype=np.uint64)
         known = np.zeros(offsets.shape, dtype=np.bool_)

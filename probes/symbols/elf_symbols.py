@@ -1,7 +1,6 @@
 """An ELF file's symbol tables, `.symtab` and `.dynsym`, as columns.
 
-pyelftools reads a symbol at a time; a large library has half a million, so they are read by
-numpy here.
+pyelftools reads one symbol at a time. A large library has half a million, so numpy reads them here.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _BINDING_RANKS[[_STB_GLOBAL, _STB_WEAK, _STB_GNU_UNIQUE]] = 2, 1, 2
 
 _LETTERS_SEEN = 16
 _NAME_RANKS = 64
-"""More than `_name_ranks` gives."""
+"""Exclusive limit of the results of `_name_ranks`."""
 
 
 def symbol_columns(elf: ElfImage, kind: str) -> list[SymbolColumns]:
-    """The functions in the first section of `kind`, SHT_SYMTAB or SHT_DYNSYM."""
+    """Returns the functions in the first section of `kind`, SHT_SYMTAB or SHT_DYNSYM."""
     section = next((s for s in elf.sections if s.kind == kind and s.size), None)
     if section is None:
         return []
@@ -57,7 +56,7 @@ def symbol_columns(elf: ElfImage, kind: str) -> list[SymbolColumns]:
 
 
 def symbol_layout(elf: ElfImage) -> np.dtype[Any]:
-    """Elf32_Sym or Elf64_Sym (gABI, chapter 4)."""
+    """Returns the layout of Elf32_Sym or Elf64_Sym (gABI, chapter 4)."""
     order = elf.order
     half, word, large = f"{order}u2", f"{order}u4", f"{order}u8"
     kind = [("info", "u1"), ("other", "u1"), ("shndx", half)]
@@ -67,7 +66,7 @@ def symbol_layout(elf: ElfImage) -> np.dtype[Any]:
 
 
 def symbol_strings(elf: ElfImage, symbols: Section) -> bytes:
-    """The names of a symbol table, cut at their versions (`memcpy@@GLIBC_2.14`); read once."""
+    """Returns the names of a symbol table without versions (`memcpy@@GLIBC_2.14`); reads once."""
     if symbols.link in elf.strings:
         return elf.strings[symbols.link]
     if symbols.link >= len(elf.sections) or elf.sections[symbols.link].kind != "SHT_STRTAB":
@@ -80,7 +79,7 @@ def symbol_strings(elf: ElfImage, symbols: Section) -> bytes:
 
 
 class _SectionBounds:
-    """Start and end of each executable section by index; nothing lies in the others."""
+    """Start and end of each executable section by index; other sections are empty."""
 
     def __init__(self, elf: ElfImage) -> None:
         self.starts = np.zeros(len(elf.sections), dtype=np.uint64)
@@ -94,7 +93,7 @@ class _SectionBounds:
 def _functions(
     elf: ElfImage, rows: NDArray[Any], bounds: _SectionBounds, blob: bytes
 ) -> SymbolColumns:
-    """The symbols that name code, as they lie in their sections."""
+    """Returns the symbols that name code, within the bounds of their sections."""
     kind = rows["info"] & 15
     is_function = (kind == _STT_FUNC) | (kind == _STT_GNU_IFUNC)
     section = rows["shndx"].astype(np.int64)
@@ -105,7 +104,7 @@ def _functions(
 
     starts = rows["value"].astype(np.uint64)
     if elf.machine == "EM_ARM":
-        starts &= ~is_function.astype(np.uint64)  # the lowest bit says Thumb
+        starts &= ~is_function.astype(np.uint64)  # the lowest bit marks Thumb code
     limits = bounds.ends[section]
     sizes = rows["size"].astype(np.uint64)
     room = limits - np.minimum(starts, limits)
@@ -127,9 +126,11 @@ def _functions(
 
 
 def _name_ranks(letters: NDArray[np.uint8], names: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Higher for the name of everyday use: `read` before `__read`, `fopen` before `fopen64`.
+    """Returns ranks of names; common names rank higher: `read` before `__read`, `fopen` before
+    `fopen64`.
 
-    Fewer underscores at its start, then fewer letters, of which the first few are looked at.
+    Names with fewer leading underscores rank higher, then names with fewer letters. Only the first
+    `_LETTERS_SEEN` letters are counted.
     """
     where = np.minimum(names[:, None] + np.arange(_LETTERS_SEEN), len(letters) - 1)
     seen = letters[where]

@@ -1,7 +1,7 @@
-"""Paths and places in files into names: each file opened and read once, by other processes.
+"""The look-up of the function at a path and place. Other processes open and read each file once.
 
-One process opens files (`opening.py`), another one reads them (`reader.py`). What all files of a
-recording may cost together is a `Budget`.
+One process opens files (`opening.py`), another one reads them (`reader.py`). A `Budget` limits the
+cost of all files of a recording together.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ Names = list[str | None]
 class FileIdentity:
     """The identity of a file when it was mapped; None: not known, so not compared.
 
-    build_id       in hex digits
-    device, inode  as the kernel says of the mapping; on file systems without a device of their own
-                   (btrfs, overlay) `stat` gives another device, which is not compared
-    latest_ctime   ns of real time: a file whose inode changed later is another one by now
+    build_id       build id in hex digits
+    device, inode  device and inode of the mapping, from the kernel; on file systems without a
+                   device of their own (btrfs, overlay) `stat` gives another device, which is not
+                   compared
+    latest_ctime   ns of real time; a file whose inode changed later counts as another file
     """
 
     build_id: str | None = None
@@ -54,7 +55,7 @@ class FileIdentity:
 
 @dataclass
 class _File:
-    """A file at a path; `table` is its number at the reader, None where the reader has none."""
+    """A file at a path; `table` is the table's number at the reader, None if it has no table."""
 
     status: Status | None = None
     build_id: str | None = None
@@ -64,20 +65,20 @@ class _File:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The way in which files of a kind are looked at."""
+    """The way in which files of a kind are opened, checked and read."""
 
     follow: bool
-    """True where a path may be a link."""
+    """True if a path may be a link."""
     unfit: Callable[[Status], str | None]
-    """Returns the reason for which a file is not the mapped one, or None."""
+    """Function that returns why a file is not accepted, or None."""
     load: Callable[[bytes, int], Facts]
-    """Has the reader make its table."""
+    """Function that has the reader make the file's table."""
 
 
 class SymbolCache:
     """Looks up functions by path and place.
 
-    problems  why names are missing: one line each, the first thousand
+    problems  reasons for missing names, one line each, at most the first thousand
     """
 
     def __init__(self, budget: Budget | None = None, debug_root: Path | None = DEBUG_ROOT) -> None:
@@ -87,7 +88,7 @@ class SymbolCache:
         self._files: dict[bytes, _File] = {}
         self._inodes: dict[tuple[bool, Status], _File] = {}
         self._tables: OrderedDict[int, tuple[_File, int]] = OrderedDict()
-        """Tables that the reader holds, with their bytes; the one unused longest comes first."""
+        """Tables that the reader holds, with their bytes; the least recently used comes first."""
         self._numbers = itertools.count(1)
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._opener = Opener(self._account.budget, self._ours)
@@ -101,13 +102,13 @@ class SymbolCache:
         self.close()
 
     def start(self) -> None:
-        """Start the processes now, while this one is small; else they start when first needed."""
+        """Starts the processes now, while this one is small; else they start when first needed."""
         with suppress(Unanswered):
             self._opener.start()
             self._reader.start()
 
     def close(self) -> None:
-        """End the processes."""
+        """Ends the processes."""
         for worker in (self._opener, self._reader, self._demangler):
             worker.close()
         self._ours.close()
@@ -119,7 +120,7 @@ class SymbolCache:
 
     @property
     def left_out(self) -> Counter[Reason]:
-        """The number of files whose functions were left out, by reason; for NAMES that of names."""
+        """Number of files whose functions were left out, by reason; for NAMES, number of names."""
         return self._account.left_out
 
     def resolve(
@@ -128,10 +129,10 @@ class SymbolCache:
         offsets: NDArray[np.int64],
         mapped: FileIdentity | None = None,
     ) -> Names | None:
-        """The function at each offset into the ELF file at `path`; None where none is known.
+        """Returns the function at each offset into the ELF file at `path`; None if not known.
 
-        None instead of a list where there is no such file, or it is not the one that was
-        `mapped`; `problems` says why. Raises nothing for what the file is.
+        Returns None instead of a list if there is no such file, or it is not the `mapped` one;
+        `problems` has the reason. The content of the file never raises an error.
         """
         key = os.fsencode(path)
         kind = _Kind(True, lambda status: _difference(status, mapped), self._load_elf)
@@ -147,13 +148,13 @@ class SymbolCache:
     def at_run_time(
         self, path: str | bytes | os.PathLike[str], uid: int, addresses: NDArray[np.uint64]
     ) -> Names:
-        """The functions that the map at `path`, of a process of user `uid`, tells of."""
+        """Returns the functions at `addresses` by the map at `path` of a process of user `uid`."""
         kind = _Kind(False, lambda s: refusal(s.uid, s.mode, uid), self._load_map)
         file = self._file(os.fsencode(path), kind)
         return [None] * len(addresses) if file is None else self._names(file, addresses)
 
     def _file(self, key: bytes, kind: _Kind) -> _File | None:
-        """The file at a path, its table at the reader; None where there is none to be had."""
+        """Returns the file at a path, with its table at the reader; None if there is no table."""
         file = self._files.get(key)
         if file is None:
             if len(self._files) >= _MOST_PATHS:
@@ -175,11 +176,11 @@ class SymbolCache:
     def _read(self, key: bytes, file: _File, kind: _Kind) -> _File:
         """Has a file opened and read; it may also be another path of the same inode.
 
-        Raises LeftOut, or UnreadableSymbols where it is not the file that is meant.
+        Raises LeftOut, or UnreadableSymbols if the file does not exist or is not accepted.
         """
         self._account.check()
         with self._reading():
-            self._reader.start()  # an open file needs somebody to take it
+            self._reader.start()  # an open file needs a process that takes it
         number = next(self._numbers)
         try:
             with self._account.waiting(Reason.SILENT):
@@ -189,7 +190,7 @@ class SymbolCache:
             raise
         if status is None:
             file.refused = True
-            raise UnreadableSymbols(f"{shown(key)} is not there")
+            raise UnreadableSymbols(f"{shown(key)} does not exist")
         file.status = status
         self._account.files += 1
         same = self._inodes.setdefault((kind.follow, status), file)
@@ -206,7 +207,7 @@ class SymbolCache:
         return file
 
     def _take(self, file: _File, number: int, facts: Facts) -> None:
-        """Count what the reading of a file took, and note whether it has a table now."""
+        """Counts the cost of reading a file, and notes its table if it has one."""
         self._account.bytes_read += facts.bytes_read
         self._account.symbols += facts.symbols
         for problem in facts.problems:
@@ -220,7 +221,7 @@ class SymbolCache:
         file.table = number
         self._tables[number] = file, facts.nbytes
         budget = self._account.budget
-        # The newest stays, however large: it is about to be used.
+        # The newest table always stays, because it is used next.
         while len(self._tables) > 1 and (
             len(self._tables) > budget.tables
             or sum(size for _, size in self._tables.values()) > budget.table_bytes
@@ -242,7 +243,7 @@ class SymbolCache:
             return self._reader.load_with(number, name, debug)
 
     def _debug_files(self, sought: Wanted, folder: Path) -> Iterator[tuple[int, int | None]]:
-        """The files that may be the debug file: opened, each with the checksum it must have."""
+        """Opens the files that may be the debug file; yields each with its required checksum."""
         places = candidates(sought, folder, self._debug_root) if self._debug_root else ()
         for place in places:
             number = next(self._numbers)
@@ -266,7 +267,7 @@ class SymbolCache:
 
     def _names(self, file: _File, places: NDArray[np.int64] | NDArray[np.uint64]) -> Names:
         found: Names = []
-        # Names in the file are up to 32 times as long as they are shown.
+        # Names in the file are up to 32 times as long as shown names.
         for at in range(0, len(places), MOST_PLACES):
             assert file.table is not None
             self._tables.move_to_end(file.table)
@@ -283,7 +284,7 @@ class SymbolCache:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Ask the reader: should it end, so do all its tables."""
+        """Counts the time of requests to the reader; if the reader ends, its tables are lost."""
         try:
             with self._account.waiting(Reason.TIME):
                 yield
@@ -318,9 +319,9 @@ def _difference(status: Status, mapped: FileIdentity | None) -> str | None:
     if mapped is None:
         return None
     if os.major(status.device) and mapped.device not in (None, status.device):
-        what = "it lies on another device"
+        what = "it is on another device"
     elif mapped.inode not in (None, status.inode):
         what = "it has another inode"
     elif mapped.latest_ctime is not None and status.ctime_ns > mapped.latest_ctime:
-        what = "it was changed since"
+        what = "it was changed later"
     return None if what is None else f"is not the file that was mapped: {what}"

@@ -1,17 +1,18 @@
-"""The functions that a Go program knows of itself, stripped or not: its pclntab.
+"""The functions in the pclntab of a Go program, stripped or not.
 
-The Go runtime needs names and addresses of all functions for its stack traces, so no strip takes
-them away. Go: src/runtime/symtab.go (pcHeader, moduledata, functab), src/debug/gosym/pclntab.go.
+The Go runtime needs the names and addresses of all functions for its stack traces, so `strip` does
+not remove them. Go: src/runtime/symtab.go (pcHeader, moduledata, functab),
+src/debug/gosym/pclntab.go.
 
 | Go | magic | a function's entry is |
 | --- | --- | --- |
 | 1.2 | fffffffb | an address; names by offset into the whole table |
-| 1.16 | fffffffa | an address; names in a table of their own from here on |
-| 1.18 | fffffff0 | an offset from the start of the text, which the header has |
-| 1.20 | fffffff1 | the same; from 1.26 on only moduledata has the start of the text |
+| 1.16 | fffffffa | an address; from this version on names have their own table |
+| 1.18 | fffffff0 | an offset from the start of the text, which is in the header |
+| 1.20 | fffffff1 | an offset as in 1.18; from 1.26 on only moduledata has the start of the text |
 
-The start of the text is not that of the section `.text` where C was linked in, so it is never
-taken for it: where it is not to be found, there are no names rather than wrong ones.
+In a program with linked C code the start of the text is not the start of the section `.text`, so
+that address is never used in its place. If the start of the text is not found, there are no names.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _MAX_NAMES_BYTES = 1 << 28
 _CHUNK = 1 << 24
 
 _RANK = 1 << 20
-"""Above the symbol tables: there the linker shortens and decorates the names of some functions."""
+"""Rank above the symbol tables, where the linker shortens and decorates some functions' names."""
 
-# Words of moduledata, alike since Go 1.16: pcHeader, six slices of three words, and these.
+# Words of moduledata, unchanged since Go 1.16: pcHeader, six slices of three words, and these.
 _MODULE_WORDS = 24
 _MODULE_MINPC, _MODULE_MAXPC, _MODULE_TEXT, _MODULE_ETEXT = 20, 21, 22, 23
 
@@ -69,14 +70,14 @@ class _Header:
 
 
 def go_functions(elf: ElfImage) -> list[SymbolColumns]:
-    """The functions of a Go program; nothing where the file is none."""
+    """Returns the functions of a Go program; an empty list for other files."""
     if not any(s.name in _SIGNS or s.name.endswith(_TABLE_SECTION) for s in elf.sections):
         return []
     for header in _headers(elf):
         columns = _functions(elf, header)
         if columns is not None:
             return [columns]
-    elf.problem("the functions of this Go program are not to be found")
+    elf.problem("the functions of this Go program were not found")
     return []
 
 
@@ -96,7 +97,7 @@ def _headers(elf: ElfImage) -> Iterator[_Header]:
 
 
 def _magics_in(elf: ElfImage, section: Section) -> Iterator[int]:
-    """Offsets in a section of what is a magic number by its first eight bytes."""
+    """Yields the offsets in a section whose eight bytes look like the start of a table."""
     pointer = elf.bits // 8
     end = min(section.size, _MAX_SEARCHED_BYTES, elf.status.st_size)
     for chunk in range(0, end, _CHUNK):
@@ -136,7 +137,7 @@ def _header_at(elf: ElfImage, section: Section, start: int) -> _Header | None:
 
 
 def _functions(elf: ElfImage, header: _Header) -> SymbolColumns | None:
-    """The table's functions; None where it is none after all."""
+    """Returns the table's functions; None if it is not a table after all."""
     pointer = elf.bits // 8
     if header.relative:
         size = (2 * header.functions + 1) * 4
@@ -158,8 +159,8 @@ def _functions(elf: ElfImage, header: _Header) -> SymbolColumns | None:
         entries = entries + np.uint64(text)
     if elf.section_at(int(entries[0])) is None:
         return None
-    # A function's record begins with its entry; the offset of its name is the next 32 bits. Since
-    # 1.16 records are counted from the functions' table, before from the start of the header.
+    # A function's record begins with its entry; the next 32 bits are the offset of its name. Since
+    # 1.16, offsets of records count from the functions' table, before that from the header.
     records = functab[1::2] + np.uint64(4 if header.relative else pointer)
     if header.magic != _GO_1_2:
         records += np.uint64(header.functab)
@@ -181,7 +182,7 @@ def _functions(elf: ElfImage, header: _Header) -> SymbolColumns | None:
 def _gather(
     elf: ElfImage, header: _Header, offsets: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """32-bit numbers at offsets from the start of the table, and which of them are there.
+    """Returns the 32-bit numbers at offsets from the start of the table, and whether each exists.
 
     The records of all functions of a large program are far apart, so they are read in pieces.
     """
@@ -207,7 +208,7 @@ def _gather(
 
 
 def _text_start(elf: ElfImage, header: _Header, first_entry: int) -> int | None:
-    """The address that entries are counted from: by the header, else by moduledata."""
+    """Returns the address that entries count from: from the header, else from moduledata."""
     if header.text:
         return header.text
     for address in _pointers_to(elf, header.address):
@@ -222,7 +223,7 @@ def _text_start(elf: ElfImage, header: _Header, first_entry: int) -> int | None:
 
 
 def _pointers_to(elf: ElfImage, address: int) -> Iterator[int]:
-    """Addresses of words that point to `address`: in the file, or by relocation."""
+    """Yields the addresses of words that point to `address`, in the file or by relocation."""
     found = 0
     for section in (s for s in elf.sections if s.name in _MODULE_SECTIONS):
         size = min(section.size, _MAX_SEARCHED_BYTES, elf.status.st_size)

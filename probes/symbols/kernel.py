@@ -1,4 +1,4 @@
-"""The running kernel's functions, by `/proc/kallsyms`."""
+"""The running kernel's functions, from `/proc/kallsyms`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ KALLSYMS = Path("/proc/kallsyms")
 _MAX_BYTES = 1 << 26
 _MAX_LINES = 1 << 20
 _LAST_SYMBOL_BYTES = 4096
-"""The last symbol has no next one to end it; perf gives it a page, too."""
+"""Size given to the last symbol, which no other symbol follows. perf also gives it a page."""
 
 _CODE = np.frombuffer(b"tTwWuU", np.uint8)
-# A module's name is set off by a tab; a NUL ends a name.
+# A tab precedes a module's name; here it becomes a blank, and a line feed becomes a NUL.
 _READABLE = bytes.maketrans(b"\t\n", b" \0")
 _MARKS = (b"_text", b"_stext", b"_etext", b"_sinittext", b"_einittext")
 
@@ -35,9 +35,11 @@ for _letters in (b"0123456789abcdef", b"0123456789ABCDEF"):
 
 @dataclass(frozen=True)
 class KernelSymbols:
-    """table        functions by address; those of a module are called `name [module]`
+    """The kernel's functions, and the bounds of its own code.
+
+    table        functions by address; functions of a module are named `name [module]`
     text_start   address of `_text`, or None
-    text_end     address of `_etext`, the first one after the kernel's own code, or None
+    text_end     address of `_etext`, the first address after the kernel's own code, or None
     """
 
     table: SymbolTable
@@ -46,10 +48,10 @@ class KernelSymbols:
 
 
 def kernel_symbols(path: PathOrFd = KALLSYMS) -> KernelSymbols | None:
-    """The kernel's functions; None where the kernel does not tell this user (all addresses 0).
+    """Returns the kernel's functions; None if it hides them from this user (all addresses 0).
 
-    `path` may be a copy of the file from another machine. Raises UnreadableSymbols where it is
-    not there or no such file.
+    `path` may be a copy of the file from another machine. Raises UnreadableSymbols if the file
+    does not exist, is not a regular file, or is too large.
     """
     fd, _ = open_regular(path)
     try:
@@ -72,16 +74,16 @@ def kernel_symbols(path: PathOrFd = KALLSYMS) -> KernelSymbols | None:
 
 
 def kallsyms() -> bytes:
-    """The kernel's own list, to be kept; empty where it shows this user no addresses."""
+    """Returns the text of /proc/kallsyms; empty if it shows this user no addresses."""
     text = KALLSYMS.read_bytes()
     return text if any(line[:16].strip(b"0") for line in text[:4096].splitlines()) else b""
 
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines that say `ADDRESS LETTER NAME`: one array a column, and all bytes of the text.
+    """The lines of the form `ADDRESS LETTER NAME`: one array per column, and the whole text.
 
-    name, end  where a line's name begins and ends, module included
+    name, end  begin and end of a line's name in the text, module included
     """
 
     address: NDArray[np.uint64]
@@ -91,7 +93,7 @@ class _Lines:
     text: NDArray[np.uint8]
 
     def called(self, name: bytes) -> NDArray[np.int64]:
-        """The lines of exactly this name."""
+        """Returns the indices of the lines with exactly this name."""
         alike = np.flatnonzero(self.end - self.name == len(name))
         letters = self.text[self.name[alike][:, None] + np.arange(len(name))]
         found: NDArray[np.int64] = alike[(letters == np.frombuffer(name, np.uint8)).all(axis=1)]
@@ -106,7 +108,7 @@ def _lines(data: bytes) -> _Lines:
     for place in range(_MAX_DIGITS, 0, -1):
         there = start + place < end
         digits[there & (text[np.where(there, start + place, 0)] == _SPACE)] = place
-    # The letter and a space follow, and a name that is not empty.
+    # A letter, a space and a name that is not empty must follow.
     space = start + digits
     good = (digits > 0) & (space + 3 < end)
     digits, space, end = digits[good], space[good], end[good]
@@ -122,14 +124,14 @@ def _lines(data: bytes) -> _Lines:
 
 
 def _first_address(lines: _Lines, which: NDArray[np.int64]) -> int | None:
-    """The first address of these lines that is not 0."""
+    """Returns the first address of these lines that is not 0, or None."""
     known = lines.address[which]
     known = known[known > 0]
     return int(known[0]) if len(known) else None
 
 
 def _table(data: bytes, lines: _Lines, marks: Iterable[NDArray[np.int64]]) -> SymbolTable:
-    """Functions end where anything else begins, data included."""
+    """Makes the table. A function ends at the next symbol of any kind, data included."""
     address = lines.address
     boundaries = np.sort(address, kind="stable")
     following = np.searchsorted(boundaries, address, side="right")
@@ -137,7 +139,7 @@ def _table(data: bytes, lines: _Lines, marks: Iterable[NDArray[np.int64]]) -> Sy
     ends = boundaries[np.minimum(following, len(boundaries) - 1)]
     ends[last] = np.minimum(address[last], np.uint64((1 << 64) - 1 - _LAST_SYMBOL_BYTES))
     ends[last] += np.uint64(_LAST_SYMBOL_BYTES)
-    # Of several names of one function: global ones, and of these those for everyday use.
+    # If a function has several names, global ones come first, then those with fewer underscores.
     upper = (ord("A") <= lines.kind) & (lines.kind <= ord("Z"))
     first = lines.text[lines.name] == _UNDERSCORE
     second = lines.text[np.minimum(lines.name + 1, lines.end - 1)] == _UNDERSCORE

@@ -1,9 +1,9 @@
-"""Address spaces as they change: what lay behind an address at a time.
+"""Address spaces as they change: the mapping behind an address at a time.
 
-A space is a list of mappings that do not overlap. It begins with what /proc/PID/maps said, or
-empty at an exec, or as its parent's at a fork; every mapping since covers what it overlaps. The
-kernel tells of no munmap: an address that was unmapped still shows what was there, but no fault
-on it succeeds. Nor does it tell of mremap: what was moved is not found at its new place.
+A space is a list of mappings that do not overlap. It starts with the content of /proc/PID/maps,
+empty at an exec, or as its parent's at a fork. Every later mapping replaces the parts that it
+overlaps. The kernel logs no munmap: an unmapped address still shows its old mapping, but no fault
+on it succeeds. The kernel logs no mremap either: a moved mapping is not found at its new place.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from numpy.typing import NDArray
 from probes.compiled import compiled
 
 NOWHERE = -1
-"""The number of no file."""
+"""File number of an address without a known file."""
 
 FAULT, MAP, CLEAR = 0, 1, 2
 
 _LEAST_FILES = 4096
-"""Number of files that are kept before a look which are still mapped."""
+"""Number of files from which on closed files are searched for and forgotten."""
 _MOST_MAPPINGS = 1 << 22
-"""The most of all spaces together, 28 bytes each: a process may have 65,530 by default."""
+"""Most mappings in all spaces together, 28 bytes each. By default a process may have 65,530."""
 
 _STACK_BYTES = 8 << 20
-"""A stack's mapping is told of once, small, and grows down as it is used: the usual limit."""
+"""Assumed size of a stack, the usual limit. The kernel logs a stack's mapping once, while it is
+small; it then grows down with use."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Space:
     count: int = 0
 
     def copy(self) -> Space:
-        """The same mappings, to change apart."""
+        """Returns an independent copy."""
         return Space(
             self.start.copy(), self.end.copy(), self.file.copy(), self.offset.copy(), self.count
         )
@@ -93,7 +94,7 @@ class Steps:
 
 @dataclass
 class Places:
-    """Answers to `Steps`: file numbers, NOWHERE where nothing is known, and offsets in them."""
+    """The answers to `Steps`: file numbers (NOWHERE: not known), and offsets in the files."""
 
     file: NDArray[np.int32]
     offset: NDArray[np.int64]
@@ -102,28 +103,32 @@ class Places:
 
 
 class AddressSpaces:
-    """Every process's mappings, and the files that they show, numbered."""
+    """The mappings of every process, and their files, numbered."""
 
     def __init__(
         self, least_files: int = _LEAST_FILES, most_mappings: int = _MOST_MAPPINGS
     ) -> None:
-        """Files are looked through from `least_files` on; `most_mappings`: of all spaces."""
+        """Makes an empty set of spaces.
+
+        least_files    number of files from which on closed files are forgotten
+        most_mappings  most mappings in all spaces together
+        """
         self.files: list[MappedFile] = []
-        """The files by number; `forget_closed` gives numbers to other files."""
+        """Files by number. After `forget_closed`, a number may belong to another file."""
         self.forgotten = 0
-        """Spaces that were forgotten because all together had become too large."""
+        """Number of spaces forgotten because there were too many mappings."""
         self._most_mappings = most_mappings
         self._numbers: dict[MappedFile, int] = {}
         self._free: list[int] = []
         self._least_files = self._look_at = least_files
-        """Number of files at which the next look finds those that are still mapped."""
+        """Number of files at which the next search for closed files starts."""
         self._mapped = 0
-        """Mappings made since that was last done."""
+        """Mappings made since the last search."""
         self._spaces: dict[int, Space] = {}
         self._shared: set[int] = set()
 
     def number(self, file: MappedFile) -> int:
-        """The number of a file."""
+        """Returns the number of a file; gives it one if it is new."""
         found = self._numbers.get(file)
         if found is None:
             if self._free:
@@ -136,10 +141,10 @@ class AddressSpaces:
         return found
 
     def forget_closed(self, held: NDArray[np.int32] = _NO_NUMBERS) -> None:
-        """Forget the files that no mapping shows any more, but those of the numbers `held`.
+        """Forgets the files that no mapping refers to, except those with the numbers `held`.
 
-        To be called often: it looks at the mappings once there are twice as many files as it left
-        the last time, or a good part of the mappings that are kept at most.
+        Call it often. It searches the mappings only if the number of files has doubled since the
+        last search, or if many mappings were made since then.
         """
         if len(self._numbers) < self._look_at and 4 * self._mapped < self._most_mappings:
             return
@@ -157,7 +162,7 @@ class AddressSpaces:
         self._look_at = max(self._least_files, 2 * len(self._numbers))
 
     def _bound(self) -> None:
-        """Forget the largest spaces while there are too many mappings in all."""
+        """Forgets the largest spaces until there are no longer too many mappings."""
         sizes = {id(space): space.count for space in self._spaces.values()}
         left = sum(sizes.values())
         for space, count in sorted(sizes.items(), key=lambda item: -item[1]):
@@ -173,7 +178,7 @@ class AddressSpaces:
         self._shared.discard(pid)
 
     def snapshot(self, pid: int, maps: Iterable[tuple[int, int, int, int]]) -> None:
-        """Begin a space with (start, end, file number, offset) of each of its mappings."""
+        """Starts a space with (start, end, file number, offset) of each of its mappings."""
         steps = [(MAP, start, end, file, offset) for start, end, file, offset in maps]
         what, start, end, file, offset = zip(*steps, strict=True) if steps else ((),) * 5
         self._spaces[pid] = Space()
@@ -189,7 +194,7 @@ class AddressSpaces:
         )
 
     def fork(self, parent: int, child: int) -> None:
-        """A child begins with its parent's mappings."""
+        """Starts a child's space with its parent's mappings."""
         if parent in self._spaces:
             self._spaces[child] = self._spaces[parent]
             self._shared |= {parent, child}
@@ -197,12 +202,12 @@ class AddressSpaces:
             self._drop(child)
 
     def forget(self) -> None:
-        """Forget every mapping: some may have changed unseen."""
+        """Forgets every mapping, because some may have changed without an event."""
         self._spaces.clear()
         self._shared.clear()
 
     def walk(self, pid: int, steps: Steps) -> Places:
-        """Take steps in one space; tells where each fault was."""
+        """Applies the events to one space; returns the places of the faults."""
         n = len(steps.what)
         places = Places(
             np.full(n, NOWHERE, np.int32),
@@ -247,7 +252,7 @@ class AddressSpaces:
 
 @compiled
 def _find(start: Any, end: Any, count: int, address: int) -> int:
-    """The mapping that `address` lies in, or -1."""
+    """Returns the index of the mapping that contains `address`, or -1."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -294,7 +299,7 @@ def _walk(
         first, last = address[i], ip[i]
         if last <= first:
             continue
-        # Mappings from `a` up to `b` overlap the new one.
+        # The mappings from `a` to before `b` overlap the new one.
         a = 0
         low, high = 0, count
         while low < high:

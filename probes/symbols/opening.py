@@ -1,8 +1,8 @@
-"""Files of targets, opened by a worker: a file server that never answers holds up nobody else.
+"""Files of targets, opened by a worker, so that a file server that never answers blocks only it.
 
-The worker has the rights of this process, and reads nothing. It hands an open file straight to the
-process that reads it (`reader.py`); this one holds none of them, because even the close of a file
-can wait for its server.
+The worker has the rights of this process, and reads nothing. It passes an open file directly to the
+process that reads it (`reader.py`). This process holds none of the files, because even closing a
+file can wait for its server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from probes.symbols.reading import UnreadableSymbols, for_reading, shown
 from probes.workers.process import TOO_LATE, Channel, Unanswered, Worker
 
 NUMBER = struct.Struct("<Q")
-"""Goes with an open file: what both sides call it."""
+"""Message that goes with an open file: its number."""
 _REQUEST = struct.Struct("<QBI")
 _ANSWER = struct.Struct("<iQQIIQq")
 _NOT_REGULAR = -1
@@ -29,7 +29,7 @@ _FOLLOW, _NO_FOLLOW, _BENEATH = 0, 1, 2
 
 @dataclass(frozen=True)
 class Status:
-    """The answer of `fstat` for an open regular file."""
+    """The result of `fstat` for an open regular file."""
 
     device: int
     inode: int
@@ -40,32 +40,33 @@ class Status:
 
 
 class Opener:
-    """Opens regular files for a reader, by paths, each with a number of its own."""
+    """An opener of regular files for a reader. Each open file gets the caller's number."""
 
     def __init__(self, budget: Budget, reader: socket.socket) -> None:
-        """Open files go to `reader`, one end of a pair of sockets that keep messages apart."""
+        """Keeps `reader`, the end of a message socket pair that takes the open files."""
         self._budget = budget
         self._reader = reader
         self._worker: Worker | None = None
         self._deaths = 0
 
     def start(self) -> None:
-        """Start the worker now. Raises Unanswered."""
+        """Starts the worker now. Raises Unanswered."""
         if self._worker is None:
             if self._deaths >= self._budget.deaths:
                 raise Unanswered(TOO_LATE)
             self._worker = Worker(self._serve, keep=[self._reader.fileno()])
 
     def open(self, path: bytes, number: int, follow: bool = True) -> Status | None:
-        """Hand the file at `path` to the reader as `number`; None where there is none.
+        """Opens the file at `path` for the reader as `number`; returns None if it does not exist.
 
-        With `follow` False a link is refused. Raises UnreadableSymbols, or Unanswered where the
-        file system did not answer.
+        With `follow` False, a link is refused. Raises UnreadableSymbols, or Unanswered if the file
+        system did not answer.
         """
         return self._ask(_FOLLOW if follow else _NO_FOLLOW, path, b"", number)
 
     def open_below(self, folder: bytes, path: bytes, number: int) -> Status | None:
-        """The same for a path below a folder, through no link and into no other mount."""
+        """Opens a path below a folder like `open`, but follows no link and enters no other
+        mount."""
         return self._ask(_BENEATH, folder, path, number)
 
     def _ask(self, how: int, path: bytes, below: bytes, number: int) -> Status | None:
@@ -89,13 +90,13 @@ class Opener:
         return Status(*fields)
 
     def close(self) -> None:
-        """End the worker."""
+        """Ends the worker."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
 
     def _serve(self, channel: Channel) -> None:
-        """Open one file after the other; runs in the worker."""
+        """Opens one file after the other; runs in the worker."""
         while (request := channel.receive()) is not None:
             number, how, length = _REQUEST.unpack_from(request)
             names = request[_REQUEST.size :]
@@ -127,7 +128,7 @@ class Opener:
 
 
 def _open(path: bytes, follow: bool) -> int:
-    """A descriptor to read from; of what is not a regular file, one of its place alone."""
+    """Opens a regular file for reading, anything else only as a place (O_PATH)."""
     flags = os.O_PATH | os.O_CLOEXEC
     return for_reading(os.open(path, flags if follow else flags | os.O_NOFOLLOW))
 

@@ -1,7 +1,7 @@
-"""The files of just-in-time compilers about their code: `/tmp/perf-PID.map`.
+"""The maps that just-in-time compilers write of their code: `/tmp/perf-PID.map`.
 
-Lines of `START SIZE NAME`, both numbers in hex, the name to the end of the line (Linux:
-tools/perf/Documentation/jit-interface.txt).
+Each line is `START SIZE NAME`, with both numbers in hex and the name up to the end of the line
+(Linux: tools/perf/Documentation/jit-interface.txt).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
 
 def refusal(owner: int, mode: int, uid: int) -> str | None:
-    """Returns the reason for which a file of this owner and mode is not a map of a process of user
-    `uid`, or None.
+    """Returns why a file of this owner and mode cannot be the map of a process of user `uid`.
 
-    Anyone may write to /tmp: only a file of the process's own user or of root counts, and it must
-    not be open to everybody's writing.
+    Returns None if it can. Anyone may write to /tmp, so the file must belong to the process's user
+    or to root, and must not be writable by everybody.
     """
     if owner not in (0, uid):
         return f"belongs to user {owner}, not to the process's user {uid}"
@@ -30,10 +29,10 @@ def refusal(owner: int, mode: int, uid: int) -> str | None:
 
 
 def perf_map(fd: int, shown: str) -> SymbolTable:
-    """The functions of one process by absolute address, from the open map.
+    """Returns the functions of one process by absolute address, from the open map.
 
-    Where code was laid over older code the later line counts. Lines that say something else are
-    left out. Raises UnreadableSymbols for one that is too large.
+    If new code replaced older code, the later line counts. Malformed lines are skipped. Raises
+    UnreadableSymbols if the map is too large.
     """
     data = read_whole(fd, MAX_MAP_BYTES)
     if data is None or data.count(b"\n") > MAX_MAP_LINES:

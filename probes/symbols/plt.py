@@ -1,8 +1,8 @@
 """The stubs through which a file calls other files' functions: its procedure linkage table.
 
-A stub on x86-64 jumps to where a word of the global offset table points, and a relocation of that
-word says whose address it gets. Other machines build the address of the word in other ways: their
-stubs have no names here.
+A stub on x86-64 jumps to the address in a word of the global offset table, and a relocation of that
+word names the function. Other machines compute the address of the word in other ways; their stubs
+get no names here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from probes.symbols.table import SymbolColumns, SymbolTable
 _SECTIONS = (".plt", ".plt.sec", ".plt.got")
 _MAX_STUBS = 1 << 18
 _MAX_CHOSEN = 1 << 10
-"""Stubs of functions that are chosen when the file is loaded: the C library has fifty."""
+"""Most stubs of functions that are chosen when the file is loaded: the C library has fifty."""
 _AT_PLT = b"@plt"
 
 _GLOB_DAT, _JUMP_SLOT, _IRELATIVE = 6, 7, 37
@@ -28,10 +28,10 @@ _GLOB_DAT, _JUMP_SLOT, _IRELATIVE = 6, 7, 37
 
 
 def stub_columns(elf: ElfImage, table: SymbolTable) -> list[SymbolColumns]:
-    """Stubs as `name@plt`.
+    """Returns the stubs, named `name@plt`.
 
-    One for a function that is chosen when the file is loaded (IRELATIVE) has the name of the
-    function that chooses, by `table`.
+    If the function of a stub is chosen when the file is loaded (IRELATIVE), the stub gets the name
+    of the function that chooses, from `table`.
     """
     if elf.machine != "EM_X86_64" or elf.bits != 64:
         return []
@@ -66,7 +66,7 @@ def stub_columns(elf: ElfImage, table: SymbolTable) -> list[SymbolColumns]:
 def _stubs(
     elf: ElfImage,
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Address and size of each stub, and the address of the word that it jumps by."""
+    """Returns the address and size of each stub, and the address of the word that it reads."""
     starts, sizes, words = [], [], []
     for name in _SECTIONS:
         section = elf.section(name)
@@ -77,7 +77,7 @@ def _stubs(
         code = np.frombuffer(data[: len(data) // each * each], dtype=np.uint8)
         if not len(code):
             continue
-        # jmp *displacement(%rip): ff 25 and four bytes, counted from the byte after them
+        # jmp *displacement(%rip): ff 25 and four bytes, relative to the byte after them
         jumps = np.flatnonzero((code[:-5] == 0xFF) & (code[1:-4] == 0x25))
         first = np.ones(len(jumps), dtype=np.bool_)
         first[1:] = jumps[1:] // each != jumps[:-1] // each
@@ -98,8 +98,8 @@ def _names_of_words(
 ) -> tuple[bytes, NDArray[np.int64], NDArray[np.int64]]:
     """Returns the name of each word in the global offset table: names, and two numbers per word.
 
-    The first is an offset into the names, the second, for a function that is chosen when the file
-    is loaded, the index in `table` of the one that chooses. -1: not known.
+    The first number is an offset into the names. The second is for a function that is chosen when
+    the file is loaded: the index in `table` of the function that chooses. -1: not known.
     """
     names = np.full(len(words), -1, dtype=np.int64)
     choosers = np.full(len(words), -1, dtype=np.int64)

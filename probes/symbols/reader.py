@@ -1,8 +1,8 @@
-"""The process that reads files of targets: confined, given open files, asked for names.
+"""The client of the confined process that reads files of targets.
 
-It gets open files from the process that opens them (`opening.py`), holds tables of their
+The process gets open files from the process that opens them (`opening.py`), holds tables of their
 functions, and answers with names as they are in the file (`reader_process.py`). It may end at any
-time, and may answer anything: answers are bounded and checked.
+time and may send any answer, so answers are limited and checked.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _MAX_FACTS = 1 << 20
 
 
 class Reader:
-    """The process, from this side. Each call raises Unanswered where the process ends instead."""
+    """The process as its client sees it. Each call raises Unanswered if the process ends."""
 
     def __init__(self, budget: Budget, files: socket.socket) -> None:
-        """Open files come out of `files`."""
+        """Keeps `files`, the socket from which the process takes open files."""
         self._budget = budget
         self._files = files
         self._worker: Worker | None = None
         self._spent_s = 0.0
-        """Processor time of processes that have ended."""
+        """Processor time in s of processes that have ended."""
         self._deaths = 0
 
     def start(self) -> None:
-        """Start the process, with the processor time that is left."""
+        """Starts the process, with the processor time that is left."""
         if self._worker is not None:
             return
         left = int(self._budget.cpu_s - self._spent_s)
@@ -48,29 +48,29 @@ class Reader:
             raise Unanswered(TOO_LONG)
         if self._deaths >= self._budget.deaths:
             raise Unanswered("it ended too often")
-        build_table([])  # its loop is compiled here: a confined process cannot load it
+        build_table([])  # compiles its loop here: a confined process cannot load it
         limits = Limits(self._budget.memory_bytes, left)
         self._worker = Worker(Tables(self._files, limits).serve, [self._files.fileno()])
 
     def load(self, number: int, name: str) -> Facts:
-        """Read an ELF file, which is called `name` in messages."""
+        """Has an ELF file read; `name` is its name in messages."""
         return self._facts("elf", number, name)
 
     def load_with(self, number: int, name: str, debug: Debug) -> Facts:
-        """Read one that has asked for its debug file, with those that there are."""
+        """Has an ELF file that asked for its debug file read, with the candidates for it."""
         return self._facts("debug", number, name, debug)
 
     def load_map(self, number: int, name: str) -> Facts:
-        """Read what a just-in-time compiler wrote."""
+        """Has the map of a just-in-time compiler read."""
         return self._facts("map", number, name)
 
     def names(
         self, number: int, places: NDArray[np.int64] | NDArray[np.uint64]
     ) -> tuple[list[int], list[bytes]]:
-        """The name of the function at each place, as a number (-1: none) of one of the names.
+        """Returns the function at each place, as an index into the names (-1: none), and the names.
 
-        It takes at most `MOST_PLACES` places. A place is an offset into an ELF file, or an address
-        of the process of a map. Names are as they are in the file, cut after some 16 KiB.
+        At most `MOST_PLACES` places are allowed. A place is an offset into an ELF file, or for a
+        map an address of its process. Names are as in the file, cut after some 16 KiB.
         """
         answer = self._ask("names", number, data=places.tobytes())
         bounds = 4 * len(places)
@@ -104,7 +104,7 @@ class Reader:
 
     def _nonsense(self) -> Unanswered:
         self._ended()
-        return Unanswered("its answer is none")
+        return Unanswered("its answer is invalid")
 
     def _ended(self) -> None:
         assert self._worker is not None
@@ -114,7 +114,7 @@ class Reader:
         self._deaths += 1
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None

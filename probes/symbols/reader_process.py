@@ -1,4 +1,4 @@
-"""The work of the process that reads files of targets: the other side of `reader.py`."""
+"""The server in the process that reads files of targets; its client is `reader.py`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from probes.workers.confinement import Limits, confine
 from probes.workers.process import Channel
 
 MOST_PLACES = 1024
-"""Asked for at a time."""
+"""Most places in one request."""
 
 Debug = Sequence[tuple[int, int | None]]
-"""Files that may be a debug file: the number of each, and the checksum that it must have (None:
-the build id)."""
+"""Candidates for a debug file: number, and required checksum (None: the build id must match)."""
 
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 _MAX_TEXT = 1 << 12
@@ -41,14 +40,14 @@ _FileName = Annotated[str, Field(max_length=4096, pattern=r"^[^/\x00]+$")]
 class Facts:
     """The reader's answer about a file.
 
-    refused          whether it has no table, and never will
-    bytes_read       of it and of its debug file
-    symbols, nbytes  of its table
-    build_id         in hex digits
-    wants            whether it asks for its debug file: there is no table yet
-    link, checksum   of that, where it has a name: bytes as Latin-1, CRC-32
-    problems         why names are missing, a line each
-    left_out         why something was not even read
+    refused          True if the file has no table, and never will
+    bytes_read       bytes read of the file and of its debug file
+    symbols, nbytes  symbols and bytes of its table
+    build_id         build id in hex digits
+    wants            True if the file needs its debug file: there is no table yet
+    link, checksum   name (bytes as Latin-1) and CRC-32 of that debug file, if it has a name
+    problems         reasons for missing names, one line each
+    left_out         limits for which parts were not read
     """
 
     refused: bool = False
@@ -65,7 +64,7 @@ class Facts:
 
 @dataclass
 class _File:
-    """A file of a target: first open, then its table."""
+    """A file of a target: open at first; later only its table is kept."""
 
     fd: int
     elf: ElfFile | None = None
@@ -73,7 +72,7 @@ class _File:
 
 
 class Tables:
-    """Tables of files, each by the number that the file came with."""
+    """The tables of files, by the number that came with the file."""
 
     def __init__(self, files: socket.socket, limits: Limits) -> None:
         self._incoming = files
@@ -116,7 +115,7 @@ class Tables:
         return Facts(symbols=len(table), nbytes=table.nbytes)
 
     def _read_elf(self, number: int, name: str, debug: Debug | None) -> Facts:
-        """Read a file; with `debug` None ask for its debug file first, where it may have one."""
+        """Reads a file. With `debug` None, asks for its debug file first if it may have one."""
         file = self._file(number)
         elf = file.elf = file.elf or open_elf(file.fd, name)
         build_id = elf.build_id
@@ -136,7 +135,7 @@ class Tables:
         )
 
     def _debug_file(self, elf: ElfFile, number: int, checksum: int | None) -> ElfImage | None:
-        """Gives `elf` a debug file, if it belongs to it and is the first."""
+        """Gives `elf` a debug file if the file belongs to it and is the first that does."""
         try:
             if elf.debug is not None:
                 return None
@@ -145,7 +144,7 @@ class Tables:
                 elf.debug = debug
             else:
                 debug.close()
-                elf.problem("its debug file is that of another build")
+                elf.problem("its debug file belongs to another build")
             return debug
         except UnreadableSymbols as error:
             elf.problem(error.what, error.reason)
@@ -171,14 +170,14 @@ class Tables:
         return which.astype(np.int32).tobytes() + b"".join(names)
 
     def _file(self, number: int) -> _File:
-        """A file, which lies ready: it was sent before it was spoken of."""
+        """Returns a file. It was sent before the request, so it is ready to be received."""
         while number not in self._files:
             head, fds, _, _ = socket.recv_fds(self._incoming, NUMBER.size, 1)
             self._files[NUMBER.unpack(head)[0]] = _File(fds[0])
         return self._files[number]
 
     def _close(self, file: _File) -> None:
-        """Close the file itself, whose table stays."""
+        """Closes the file itself; its table stays."""
         if file.elf is not None:
             if file.elf.debug is not None:
                 file.elf.debug.close()

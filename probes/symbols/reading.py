@@ -1,7 +1,7 @@
-"""Files opened and read as if an enemy had made them.
+"""Files opened and read as hostile input.
 
-Read by `pread` and not mapped: a mapping of a file that is cut short while one looks at it kills
-the reader with SIGBUS, and only some sections of a large library are needed anyway.
+They are read with `pread`, not mapped: if a mapped file is truncated, access to the mapping kills
+the reader with SIGBUS. Besides, only some sections of a large library are needed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ PathOrFd = str | bytes | os.PathLike[str] | int
 
 
 class UnreadableSymbols(TracerError):
-    """A file whose symbols cannot be read: gone, refused, or not what it should be.
+    """A file whose symbols cannot be read: it is gone, refused, or of another kind.
 
-    reason  where it is left out because it asks for too much
+    reason  limit that the file exceeds, or None
     """
 
     def __init__(self, what: str, mend: str = "", reason: Reason | None = None) -> None:
@@ -27,7 +27,7 @@ class UnreadableSymbols(TracerError):
 
 
 def printable(text: str) -> str:
-    """`text` with everything that could move a terminal's cursor as `\\x..` escapes."""
+    """Returns `text` with all characters that cannot be printed as `\\x..` escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -44,10 +44,10 @@ def shown(source: PathOrFd) -> str:
 
 
 def open_regular(source: PathOrFd) -> tuple[int, os.stat_result]:
-    """A descriptor of the caller's own for a regular file, and what `fstat` says of it.
+    """Opens a regular file; returns a new descriptor, which the caller owns, and its `fstat`.
 
-    `source` is a path or a descriptor, which stays open and keeps its position. Pipes and
-    devices are refused before they are opened, since opening some of them does something. Raises
+    `source` is a path or a descriptor; a descriptor stays open and keeps its position. Pipes and
+    devices are refused before they are opened, because opening some of them has effects. Raises
     UnreadableSymbols.
     """
     try:
@@ -68,9 +68,9 @@ def open_regular(source: PathOrFd) -> tuple[int, os.stat_result]:
 
 
 def for_reading(place: int) -> int:
-    """The regular file at a place (a descriptor of O_PATH, which is taken), open to be read.
+    """Opens the regular file at `place`, an O_PATH descriptor, for reading; closes `place`.
 
-    What is not a regular file stays the place that it is. Raises OSError.
+    For anything but a regular file, returns a copy of the O_PATH descriptor. Raises OSError.
     """
     try:
         if not stat.S_ISREG(os.fstat(place).st_mode):
@@ -82,9 +82,9 @@ def for_reading(place: int) -> int:
 
 
 def read_at(fd: int, offset: int, size: int) -> bytes:
-    """`size` bytes from `offset` on, fewer where the file ends. Raises UnreadableSymbols.
+    """Returns `size` bytes from `offset`; fewer if the file ends. Raises UnreadableSymbols.
 
-    The caller bounds `size`.
+    The caller must limit `size`.
     """
     parts = []
     try:
@@ -101,9 +101,10 @@ def read_at(fd: int, offset: int, size: int) -> bytes:
 
 
 def read_whole(fd: int, limit: int) -> bytes | None:
-    """A whole file, whatever its size is said to be; None where it has more than `limit` bytes.
+    """Returns a whole file; None if it has more than `limit` bytes.
 
-    Files of /proc say that they are empty. Raises UnreadableSymbols.
+    The size from `fstat` is not used, because it is 0 for files of /proc. Raises
+    UnreadableSymbols.
     """
     parts = []
     size = 0

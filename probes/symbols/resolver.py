@@ -1,8 +1,8 @@
-"""Instructions into the functions that they belong to, wherever their code came from.
+"""The look-up of an instruction's function, for code of any origin.
 
-A file is looked up by the path that it was mapped by, on the file system that it was mapped from:
-a container's files lie under its own root. Whatever is not the file that was mapped, by device,
-inode and time of its last change, has no names rather than another file's.
+A file is looked up by the path and on the file system of its mapping: a container's files are under
+the container's root. A file is used only if its device, inode and time of last change match the
+mapped file; otherwise its instructions get no names.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from probes.symbols.vdso import open_vdso
 _ANONYMOUS, _VDSO = "[anon]", "[vdso]"
 _MOST_JITS = 256
 _MOST_PLACES = 1 << 20
-"""Remembered, of all files together."""
+"""Most places remembered for all files together."""
 
 
 class Resolver:
-    """Names of functions, each asked for once. Its processes end when it is closed."""
+    """A cache of function names, each looked up once. Its processes end when it is closed."""
 
     def __init__(
         self,
@@ -39,9 +39,10 @@ class Resolver:
         roots: Callable[[MappedFile], list[str]] = lambda file: [""],
         budget: Budget | None = None,
     ) -> None:
-        """`latest_ctime`: ns of real time, a file that changed later is another one by now.
+        """Makes a resolver.
 
-        `roots` are the folders under which a file's path may be found, best first.
+        latest_ctime  ns of real time; a file whose inode changed later counts as another file
+        roots         returns the folders under which a file's path may be found, best first
         """
         self._latest_ctime = latest_ctime
         self._roots = roots
@@ -59,16 +60,16 @@ class Resolver:
         self._cache.close()
 
     def start(self) -> None:
-        """Start the processes that open and read files; else they start when first needed."""
+        """Starts the processes that open and read files; else they start when first needed."""
         self._cache.start()
 
     @property
     def left_out(self) -> Counter[Reason]:
-        """The number of files whose functions were left out, by reason; for NAMES that of names."""
+        """Number of files whose functions were left out, by reason; for NAMES, number of names."""
         return self._cache.left_out
 
     def of_kernel(self, addresses: NDArray[np.uint64]) -> Names:
-        """The kernel's functions at these addresses."""
+        """Returns the kernel's functions at these addresses."""
         if not self._kernel_asked:
             self._kernel_asked = True
             try:
@@ -80,7 +81,7 @@ class Resolver:
         return self._kernel.table.names_of(addresses)
 
     def of_file(self, file: MappedFile, offsets: NDArray[np.int64]) -> Names:
-        """The functions at these offsets of a mapped file."""
+        """Returns the functions at these offsets of a mapped file."""
         if self._places > _MOST_PLACES or len(self._known) > _MOST_PLACES:
             self._known.clear()
             self._places = 0
@@ -111,7 +112,7 @@ class Resolver:
         return nothing
 
     def of_code_made_at_run_time(self, pid: int, addresses: NDArray[np.uint64]) -> Names:
-        """The functions that a JIT compiler of process `pid` told of (/tmp/perf-PID.map)."""
+        """Returns functions from the map of process `pid`'s JIT compiler (/tmp/perf-PID.map)."""
         if pid not in self._jits:
             if len(self._jits) >= _MOST_JITS:
                 self.left_out[Reason.MAPS] += 1
@@ -125,10 +126,11 @@ class Resolver:
         where: Mapping[str, NDArray[np.int64]],
         kernel: NDArray[np.bool_],
     ) -> tuple[NDArray[np.int32], list[str]]:
-        """The function of each instruction: which of the names, -1: not known; and the names.
+        """Returns each instruction's function, as an index into the names (-1: not known), and the
+        names.
 
-        `where` has arrays `pid`, `ip`, `ip_file` (number in `files`, or NOWHERE) and `ip_offset`;
-        `kernel` says which instructions are the kernel's.
+        `where` has arrays `pid`, `ip`, `ip_file` (index in `files`, or NOWHERE) and `ip_offset`;
+        `kernel` is True for instructions of the kernel.
         """
         found = np.full(len(kernel), -1, np.int32)
         numbers: dict[str, int] = {}
@@ -164,7 +166,7 @@ class Resolver:
 
 
 def _user_of(pid: int) -> int:
-    """The user of a process, or who called sudo, or this process's own."""
+    """Returns the user of a process; if it is gone, the caller of sudo or this process's user."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:

@@ -1,9 +1,8 @@
 """Sorted symbols of one file, and the name at an address.
 
-Symbols come as they are in a file: overlapping, doubled, some without a size. A table is built
-of them once, by cutting them into pieces of which no two overlap; from then on an address is one
-binary search. Names stay in the bytes that they were read in until one is asked for: a large
-library has half a million.
+The symbols of a file may overlap, occur twice, or lack a size. A table is built from them once, as
+pieces that do not overlap. The look-up of an address is then one binary search. Names stay in the
+bytes of the file until they are needed, because a large library has half a million.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from probes.symbols.demangle import MAX_MANGLED_BYTES, Demangler, shared_demangl
 from probes.symbols.reading import printable
 
 _MAX_RAW_NAME = MAX_MANGLED_BYTES + 1
-"""Bytes looked at of a name: one more than can be demangled, so that what is cut is left alone."""
+"""Most bytes read of a name: one more than can be demangled, so that cut names stay mangled."""
 _AT_PLT = b"@plt"
 _AT_ONCE = 1024
-"""Names that are held as they are in the file while they are made readable."""
+"""Number of names that are made readable at a time."""
 
 
 @dataclass(frozen=True)
 class SymbolColumns:
-    """Symbols as a source has them, one array a column, all of one length.
+    """The symbols of a source: one array per column, all of the same length.
 
     starts   uint64, first address
-    ends     uint64, first address after it; of a symbol without a size, where it must have ended
-    sized    bool, whether `ends` was said and not guessed
-    ranks    int64, of symbols at one address the highest is taken, then the first
-    names    int64, offset into `blob`, where a name ends with a NUL or with `blob`
-    suffix   what ends each name beyond that
+    ends     uint64, first address after the symbol; without a size: an upper limit of it
+    sized    bool, True if the source gives the size
+    ranks    int64, among symbols at one address the highest rank wins, then the first symbol
+    names    int64, offset into `blob`; a name ends at a NUL or at the end of `blob`
+    suffix   text appended to each name
     """
 
     starts: NDArray[np.uint64]
@@ -50,7 +49,7 @@ class SymbolColumns:
     suffix: bytes = b""
 
     def where(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> SymbolColumns:
-        """Only the symbols for which `mask` holds, or those of these numbers."""
+        """Returns the symbols for which `mask` is True, or those with these indices."""
         return replace(
             self,
             starts=self.starts[mask],
@@ -62,7 +61,7 @@ class SymbolColumns:
 
 
 def join_columns(parts: Sequence[SymbolColumns], blob: bytes) -> SymbolColumns:
-    """One after the other; their names are offsets into one `blob`."""
+    """Joins the parts in order; their names are offsets into the same `blob`."""
     if len(parts) == 1:
         return replace(parts[0], blob=blob)
     return SymbolColumns(
@@ -76,10 +75,10 @@ def join_columns(parts: Sequence[SymbolColumns], blob: bytes) -> SymbolColumns:
 
 
 class SymbolTable:
-    """Address to name. Addresses are those of the source: of an ELF file, its own virtual ones.
+    """A table from address to name. For an ELF file, addresses are the file's virtual ones.
 
-    starts   uint64, sorted
-    ends     uint64; no two pieces overlap
+    starts   uint64, first address of each piece, sorted
+    ends     uint64, first address after each piece; no two pieces overlap
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class SymbolTable:
         names: NDArray[np.int64],
         blobs: Sequence[tuple[bytes, bytes]],
     ) -> None:
-        """`names` are offsets into the blobs one after the other, each given with its suffix."""
+        """Makes a table. `names` are offsets into the joined blobs; `blobs` has (blob, suffix)."""
         self.starts = starts
         self.ends = ends
         self._names = names
@@ -118,7 +117,7 @@ class SymbolTable:
         return index
 
     def raw_name(self, index: int) -> bytes:
-        """A symbol's name as the file has it, at most 16 KiB of it. Raises IndexError."""
+        """Returns a symbol's name as in the file, at most 16 KiB. Raises IndexError."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         offset = int(self._names[index])
@@ -129,14 +128,14 @@ class SymbolTable:
         return blob[offset : end if end >= 0 else offset + _MAX_RAW_NAME] + suffix
 
     def name(self, index: int) -> str:
-        """A symbol's name as one reads it; see `names_of`. Raises IndexError."""
+        """Returns a symbol's readable name; see `names_of`. Raises IndexError."""
         return readable_names([self.raw_name(index)])[0]
 
     def names_of(self, addresses: NDArray[np.uint64]) -> list[str | None]:
-        """The name at each address, None where there is no symbol.
+        """Returns the name at each address, None if there is no symbol.
 
-        C++ names are demangled, what is no UTF-8 or cannot be printed is escaped, and no name
-        has more than MAX_NAME characters.
+        C++ names are demangled, bytes that are not UTF-8 or not printable are escaped, and a name
+        has at most MAX_NAME characters.
         """
         wanted, where = np.unique(self.index_of(addresses), return_inverse=True)
         known: list[str | None] = [None] if len(wanted) and wanted[0] < 0 else []
@@ -148,7 +147,7 @@ class SymbolTable:
 
 
 def readable_names(raw: Sequence[bytes], demangler: Demangler | None = None) -> list[str]:
-    """Names of a file as one reads them."""
+    """Returns readable names for names as in a file; see `SymbolTable.names_of`."""
     suffixes = [_AT_PLT if name.endswith(_AT_PLT) else b"" for name in raw]
     plain = [name.removesuffix(suffix) for name, suffix in zip(raw, suffixes, strict=True)]
     result = []
@@ -163,12 +162,12 @@ def readable_names(raw: Sequence[bytes], demangler: Demangler | None = None) -> 
 
 
 def build_table(sources: Sequence[SymbolColumns], by_rank: bool = False) -> SymbolTable:
-    """One table of all sources.
+    """Builds one table of all sources.
 
-    Of symbols with a size, the one that starts last has an address, so that a function inside
-    another keeps its name; of those that start together the one with the highest rank, then the
-    first. With `by_rank` the highest rank wins wherever it starts. A symbol without a size gets
-    what lies between it and the next symbol, and nothing inside one that has a size.
+    If several symbols with a size cover an address, the one that starts last gets it, so that a
+    function inside another keeps its name. Among those with the same start the highest rank wins,
+    then the first. With `by_rank`, the highest rank wins regardless of the start. A symbol without
+    a size gets the space up to the next symbol, but none inside a symbol with a size.
     """
     blobs = [(source.blob, source.suffix) for source in sources]
     bases = np.cumsum([0, *(len(blob) for blob, _ in blobs)])
@@ -179,7 +178,7 @@ def build_table(sources: Sequence[SymbolColumns], by_rank: bool = False) -> Symb
     real = ends > starts
 
     chosen = np.flatnonzero(real & sized)
-    # From the least to the most preferred; what comes later in a file is less so.
+    # The order is from the least to the most preferred; later symbols of a file are less preferred.
     keys = (-chosen, ranks[chosen]) if by_rank else (-chosen, ranks[chosen], starts[chosen])
     chosen = chosen[np.lexsort(keys)]
     del keys
@@ -227,10 +226,10 @@ def _fit_unsized(
 def _cut(
     starts: NDArray[np.uint64], ends: NDArray[np.uint64], by_start: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-    """Cut intervals, from the least to the most preferred, into pieces that do not overlap.
+    """Cuts intervals, given from the least to the most preferred, into non-overlapping pieces.
 
-    Each piece goes to the most preferred interval that covers it. `by_start` is their order by
-    start. Returns starts, ends and the interval of each piece.
+    Each piece goes to the most preferred interval that covers it. `by_start` is the intervals'
+    order by start. Returns starts, ends and the interval of each piece.
     """
     none = np.empty(0, dtype=np.uint64)
     pieces = _sweep(starts, ends, by_start, none, none, np.empty(0, dtype=np.int64))

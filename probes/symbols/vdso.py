@@ -1,4 +1,4 @@
-"""The code that the kernel maps into every process: `[vdso]`, read out of this one's memory."""
+"""The code that the kernel maps into every process, `[vdso]`, read from this process's memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MAX_BYTES = 1 << 20
 
 
 def vdso_image() -> bytes | None:
-    """The whole mapping; None where this process has none.
+    """Returns the whole mapping; None if this process has none. Raises UnreadableSymbols.
 
-    It is that of 64-bit processes where this one is; a 32-bit process has another.
+    A 64-bit process and a 32-bit process have different ones; this is the one of this process.
     """
     try:
         for mapped in read_maps():
@@ -29,9 +29,9 @@ def vdso_image() -> bytes | None:
 
 
 def open_vdso() -> ElfFile | None:
-    """The vdso as an ELF file: an offset into its mapping is an offset into the file.
+    """Opens the vdso as an ELF file; an offset into its mapping is an offset into the file.
 
-    None where there is none. Raises UnreadableSymbols where it cannot be read.
+    Returns None if there is no vdso. Raises UnreadableSymbols if it cannot be read.
     """
     image = vdso_image()
     if image is None:

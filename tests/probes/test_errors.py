@@ -56,4 +56,4 @@ def test_a_root_that_is_refused_is_not_told_to_become_root(tmp_path):
     command += [sys.executable, "-c", _READ_IT, secret]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "cannot be read" in said
-    assert "this is root already" in said and "or as root" not in said
+    assert "you are root already" in said and "or as root" not in said

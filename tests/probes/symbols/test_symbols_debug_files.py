@@ -128,4 +128,4 @@ def test_a_debug_file_that_is_no_elf_file_is_named(split, tmp_path):
     place.write_text("nothing of the sort\n" * 10)
     found, problems = names(program, functions, tmp_path / "root")
     assert "main" not in found
-    assert f"the debug file of {program} is no ELF file" in problems[0]
+    assert f"the debug file of {program} is not an ELF file" in problems[0]

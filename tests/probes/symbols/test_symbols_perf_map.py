@@ -79,7 +79,7 @@ def test_no_map_and_an_empty_one_have_no_names(cache, tmp_path):
     assert in_file(cache, tmp_path / "empty") is None
     assert cache.problems == []
     assert in_file(cache, tmp_path / "missing") is None
-    assert "is not there" in cache.problems[0]
+    assert "does not exist" in cache.problems[0]
     assert not cache.left_out
 
 

@@ -82,6 +82,6 @@ PROBE = Probe(
         ),
     ),
     Scope.MACHINE,
-    rate="a few events a second",
+    rate="a few events per second",
     assembler=_assembler,
 )

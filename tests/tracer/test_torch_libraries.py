@@ -148,7 +148,7 @@ def test_what_is_no_library_has_no_places(tmp_path):
     (tmp_path / "text").write_text("nothing of the sort\n" * 10)
     fd = os.open(tmp_path / "text", os.O_PATH)
     try:
-        with pytest.raises(FeatureMissing, match="no ELF file"):
+        with pytest.raises(FeatureMissing, match="not an ELF file"):
             find_places(fd, {"in": Place("first")})
     finally:
         os.close(fd)

@@ -152,7 +152,7 @@ def test_without_any_start_of_the_text_there_are_no_names_rather_than_wrong_ones
     changes[field_of_text_start(DOCKER["runc"])] = bytes(8)
     table, elf = go_table(patched(DOCKER["runc"], tmp_path, changes))
     assert len(table) == 0
-    assert "not to be found" in elf.problems[0]
+    assert "were not found" in elf.problems[0]
 
 
 def without_relocated_words(program):

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from probes.proc import read_mounts
 from workloads.containers.limits import Speed
 from workloads.errors import BrokenJobError, JobError
 
@@ -107,17 +108,15 @@ class Throttle:
 
 def find() -> Hierarchy | None:
     """Returns the hierarchy that can limit devices on this machine; None if there is none."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        first, _, second = line.partition(" - ")
-        root = Path(first.split()[4])
-        kind, _, options = second.split(" ", 2)
-        if kind == "cgroup2":
+    for mount in read_mounts():
+        root = Path(os.fsdecode(mount.path))
+        if mount.kind == b"cgroup2":
             with contextlib.suppress(OSError):
                 if "io" in (root / "cgroup.controllers").read_text().split():
                     return Hierarchy(root, unified=True)
         if (
-            kind == "cgroup"
-            and "blkio" in options.split(",")
+            mount.kind == b"cgroup"
+            and b"blkio" in mount.options.split(b",")
             and (root / _V1["read_iops"]).exists()
         ):
             return Hierarchy(root, unified=False)

@@ -135,12 +135,12 @@ def _print_csv(frame: pd.DataFrame) -> None:
     On a terminal, characters that are not printable are escaped.
     """
     from analysis.exchange.tables_out import inert
-    from tracer.cli.main import plain
+    from probes.text import printable
 
     def shown(value: object) -> object:
         if not isinstance(value, str):
             return value
-        return plain(inert(value)) if sys.stdout.isatty() else inert(value)
+        return printable(inert(value)) if sys.stdout.isatty() else inert(value)
 
     safe = frame.rename(columns=shown)
     for name in safe.select_dtypes(exclude=["number", "bool"]).columns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracer.cli.main import plain
+from probes.text import printable
 
 NOTHING = "-"
 """Text for a value that was not measured or that the paper does not give; never for 0."""
@@ -28,7 +28,7 @@ def cell(value: Any) -> str:
         if abs(value) >= _WHOLE or value == int(value):
             return f"{value:,.0f}"
         return f"{value:.{_DIGITS}g}"
-    return plain(str(value))
+    return printable(str(value))
 
 
 def label(column: str) -> str:

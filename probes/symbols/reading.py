@@ -11,6 +11,7 @@ import stat
 
 from probes.errors import TracerError
 from probes.symbols.budget import Reason
+from probes.text import printable
 
 PathOrFd = str | bytes | os.PathLike[str] | int
 
@@ -24,16 +25,6 @@ class UnreadableSymbols(TracerError):
     def __init__(self, what: str, mend: str = "", reason: Reason | None = None) -> None:
         super().__init__(what, mend)
         self.reason = reason
-
-
-def printable(text: str) -> str:
-    """Returns `text` with all characters that cannot be printed as `\\x..` escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
-        for c in text
-    )
 
 
 def shown(source: PathOrFd) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from probes.compiled import compiled
 from probes.symbols.budget import MAX_NAME
 from probes.symbols.demangle import MAX_MANGLED_BYTES, Demangler, shared_demangler
-from probes.symbols.reading import printable
+from probes.text import printable
 
 _MAX_RAW_NAME = MAX_MANGLED_BYTES + 1
 """Most bytes read of a name: one more than can be demangled, so that cut names stay mangled."""

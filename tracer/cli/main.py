@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from probes.errors import ExitCode, TracerError
+from probes.text import printable
 from tracer.version import VERSION
 
 GROUP = "tracer.commands"
@@ -234,17 +235,4 @@ def one_of(names: Iterable[str]) -> str:
 
 def say(text: str) -> None:
     """Prints one line on stderr, safe for any bytes in names."""
-    typer.echo(plain(text), err=True)
-
-
-def plain(text: str) -> str:
-    """Returns a text that cannot control the terminal: unprintable characters are escaped.
-
-    A byte that is not UTF-8, in a text from `os.fsdecode`, is escaped as that byte.
-    """
-    return "".join(c if c.isprintable() else f"\\x{_number(c):02x}" for c in text)
-
-
-def _number(character: str) -> int:
-    number = ord(character)
-    return number & 0xFF if 0xDC80 <= number <= 0xDCFF else number
+    typer.echo(printable(text), err=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracer.cli.main import plain
+from probes.text import printable
 from tracer.sizes import show_number
 
 WIDTH = 80
@@ -36,7 +36,7 @@ def console() -> Console:
 
 def safe(value: object) -> Text:
     """Returns a value as text without markup and control characters."""
-    return Text(plain(str(value)))
+    return Text(printable(str(value)))
 
 
 def show(value: Any) -> Text:

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from tracer.cli.main import plain
+from probes.text import printable
 from tracer.session.options import Listener, Status
 from tracer.sizes import show_size
 from tracer.targets import Target
@@ -61,7 +61,7 @@ class RecordingProgress(Listener):
         """Prints the names of the targets."""
         names = ", ".join(_name(target) for target in targets)
         text = f"Tracing {names}... Ctrl-C to end."
-        self._console.print(Text(plain(text)))
+        self._console.print(Text(printable(text)))
         if self._status:
             self._status.start()
 

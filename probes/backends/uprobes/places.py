@@ -10,7 +10,7 @@ from functools import partial
 from probes.backends.uprobes.library import MOST_PLACES, Library
 from probes.errors import FeatureMissing, TracerError
 from probes.symbols.elf_file import ElfImage
-from probes.symbols.reading import printable
+from probes.text import printable
 from probes.torch_calls import Place
 from probes.workers.confinement import Limits, confine
 from probes.workers.process import Channel, Unanswered, Worker

@@ -1,0 +1,18 @@
+"""Text for terminals and messages."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Returns a text that cannot control the terminal: unprintable characters are escaped.
+
+    A byte that is not UTF-8, in a text from `os.fsdecode`, is escaped as that byte.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\x{_number(c):02x}" for c in text)
+
+
+def _number(character: str) -> int:
+    number = ord(character)
+    return number & 0xFF if 0xDC80 <= number <= 0xDCFF else number

@@ -1,4 +1,4 @@
-"""What the tests of serving share: a trained model, and servers of it as processes."""
+"""Fixtures of the tests of serving: a trained model, and servers of it as processes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from workloads.train import train
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = 160
-"""To train with; a quarter of them, 40, to test with."""
+"""Number of training samples; a quarter of it, 40, is the number of test samples."""
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A LeNet that has learnt something, but not all."""
+    """Trains a LeNet, but not to full accuracy."""
     folder = tmp_path_factory.mktemp("trained")
     data = folder / "data"
     train(

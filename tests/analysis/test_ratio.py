@@ -40,7 +40,7 @@ def test_too_few_repeats_for_a_bootstrap_have_student_s_interval():
     [
         ((0, 0), (0, 0), None, "0 in both"),
         ((0, 0), (1, 2), None, "0 in the base"),
-        ((1, 2), (0, 0), 0.0, "0 here"),
+        ((1, 2), (0, 0), 0.0, "0 in this group"),
         ((-1, 2), (1, 2), None, "below 0"),
         ((2,), (3,), 1.5, "one run has no spread"),
     ],

@@ -345,7 +345,7 @@ def test_what_cannot_be_compared_is_said(tmp_path):
         compare([a])
     with pytest.raises(UsageError, match="needs two groups"):
         compare([], {"x": [a, run(tmp_path / "b.trace", 1)]})
-    with pytest.raises(UsageError, match="--pair needs as many"):
+    with pytest.raises(UsageError, match="--pair needs the same number"):
         three = [run(tmp_path / f"{n}.trace", 1) for n in range(2)]
         compare([], {"x": [a], "y": three}, pair=True)
     with pytest.raises(BadTrace):

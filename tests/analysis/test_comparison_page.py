@@ -102,7 +102,7 @@ def test_losses_are_said_where_they_touch(repeats):
     marked = lossy(runs[-1])
     html = comparison_page(compare([*runs[:-1], marked]))
     assert "With losses 1 of 10 traces" in said(html)
-    assert "Events were lost: counts of the groups" in said(html)
+    assert "Events were lost: counts of the marked groups" in said(html)
     assert {drawn["name"] for one in figures(html) for drawn in one["data"]} == {
         "slow (events lost)"
     }

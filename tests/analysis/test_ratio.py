@@ -40,7 +40,7 @@ def test_too_few_repeats_for_a_bootstrap_have_student_s_interval():
     [
         ((0, 0), (0, 0), None, "0 in both"),
         ((0, 0), (1, 2), None, "0 in the base"),
-        ((1, 2), (0, 0), 0.0, "0 here"),
+        ((1, 2), (0, 0), 0.0, "0 in this group"),
         ((-1, 2), (1, 2), None, "below 0"),
         ((2,), (3,), 1.5, "one run has no spread"),
     ],
@@ -57,7 +57,7 @@ def test_counts_that_never_vary_are_compared_as_they_are():
     assert (more.low, more.high) == (1.2, 1.2)
     assert more.p == pytest.approx(2 / 70)  # of the 70 ways to take four of eight runs
     few = ratio(values(5, 5), values(6, 6))
-    assert few.ratio == 1.2 and few.p is None and "too few to tell" in few.why
+    assert few.ratio == 1.2 and few.p is None and "too few runs for a test" in few.why
     assert ratio(values(*[5] * 6), values(*[6] * 6), paired=True).p == 2 / 64
 
 

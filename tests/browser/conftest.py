@@ -1,4 +1,4 @@
-"""One browser for all pages."""
+"""Fixtures of one browser for the tests of all pages."""
 
 from contextlib import contextmanager
 
@@ -9,7 +9,7 @@ from tests.support.devtools import Browser
 
 @pytest.fixture(scope="session")
 def running_browser(tmp_path_factory):
-    """A browser, started once."""
+    """Starts one browser for all tests."""
     browser = Browser(tmp_path_factory.mktemp("browser"))
     yield browser
     browser.close()
@@ -17,16 +17,16 @@ def running_browser(tmp_path_factory):
 
 @pytest.fixture
 def tab(running_browser):
-    """Open a tab: `with tab() as page`."""
+    """Opens a tab: `with tab() as page`."""
     return running_browser.tab
 
 
 @pytest.fixture(scope="module")
 def kept(running_browser):
-    """Open a page once for all tests of a module: `with kept(PATH) as page`, in each of them.
+    """Opens a page once for all tests of a module; each test uses `with kept(PATH) as page`.
 
-    A page draws for seconds. Each test has it as it was opened, but for tables that were sorted,
-    and it must have said and asked nothing.
+    A page takes seconds to draw. After each test the page is restored, except for sorted tables,
+    and the test fails if the page logged or requested anything.
     """
     with running_browser.tab() as opened:
         shown = []

@@ -1,4 +1,4 @@
-"""The page of a comparison in a real browser: it draws, sorts, prints, and runs nobody's code."""
+"""The page of a comparison in a real browser: it draws, sorts, prints, and runs no foreign code."""
 
 import re
 
@@ -16,7 +16,7 @@ PANELS = ["changed", "noise", "missing", "traces", "how"]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The page of three groups of five runs."""
+    """Writes the page of three groups of five runs; returns its path."""
     folder = tmp_path_factory.mktemp("page")
     repeats = make_repeats(folder)
     found = compare([path for paths in repeats.values() for path in paths])
@@ -26,7 +26,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def page(made, kept):
-    """Opens the page of the comparison."""
+    """Opens the page."""
     with kept(made) as opened:
         yield opened
 
@@ -39,17 +39,17 @@ def visible(page):
 
 
 @pytest.mark.parametrize("width", [1200, 390])
-def test_the_page_draws_all_figures_and_asks_nobody(made, tmp_path, width):
+def test_the_page_draws_all_figures_and_loads_nothing(made, tmp_path, width):
     seen = look(made, tmp_path, width)
     assert seen.console == [] and seen.asked == []
-    assert seen.dom.count('class="plot-container') == 2  # what changed, and what is noise
+    assert seen.dom.count('class="plot-container') == 2  # changes and noise
     assert 'data-drawn="2"' in seen.dom
 
 
-def test_intervals_and_hollow_dots_are_seen(page):
+def test_intervals_and_hollow_dots_are_drawn(page):
     bars = page.js(f"document.querySelectorAll('{FIGURE} .errorbar').length")
     dots = page.js(f"document.querySelectorAll('{FIGURE} .points path.point').length")
-    assert bars == dots == 14  # seven measures of two groups: means, p50 and p95 of steps
+    assert bars == dots == 14  # seven measures in two groups: means, p50 and p95 of steps
     names = page.js(f"document.querySelector('{FIGURE}').data.map(one => one.name)")
     assert names == ["slow", "same"]
     filled = page.js(
@@ -74,7 +74,7 @@ def test_tabs_and_tables_work(page):
     assert page.js(f"document.querySelector('{head}').getAttribute('aria-sort')") == "ascending"
 
 
-def test_it_is_dark_where_the_system_is_and_where_it_is_told_to_be(page):
+def test_the_page_is_dark_if_the_system_or_the_reader_wants_it(page):
     ink = f"document.querySelector('{FIGURE}').layout.font.color"
     assert page.js(ink) == "#1b1f24"
     page.prefer("dark")
@@ -83,7 +83,7 @@ def test_it_is_dark_where_the_system_is_and_where_it_is_told_to_be(page):
     assert page.js(ink) == "#1b1f24"
 
 
-def test_a_phone_has_no_page_to_scroll_sideways_and_room_for_values(made, tab, tmp_path):
+def test_a_page_fits_a_phone_and_leaves_room_for_values(made, tab, tmp_path):
     with tab() as page:
         page.size(360, 700, phone=True)
         page.open(made)
@@ -96,7 +96,7 @@ def test_a_phone_has_no_page_to_scroll_sideways_and_room_for_values(made, tab, t
         assert page.console == []
 
 
-def test_paper_has_all_parts_and_ink_on_white(page):
+def test_a_printed_page_has_all_parts_dark_on_white(page):
     page.click("#tab-how")
     page.prefer("dark")
     page.js(
@@ -110,7 +110,7 @@ def test_paper_has_all_parts_and_ink_on_white(page):
     assert visible(page) == PANELS
 
 
-def test_hostile_traces_run_nothing_and_ask_nobody(tab, tmp_path):
+def test_hostile_traces_run_and_load_nothing(tab, tmp_path):
     groups = {}
     for name in ("a", "b"):
         with make_hostile(tmp_path / f"{name}.trace", processes=1000) as trace:

@@ -1,4 +1,4 @@
-"""The page of a study opens offline: it draws its figures, complains of nothing, asks nobody."""
+"""The page of a study opens offline: it draws its figures, logs no errors and loads nothing."""
 
 import re
 
@@ -12,14 +12,14 @@ from tests.support.studies import EVIL, make_study
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The page of a study with names of an enemy, and how many figures are in it."""
+    """Writes the page of a study with hostile names; returns its path and number of figures."""
     folder = tmp_path_factory.mktemp("page")
     found = contents(make_study(folder / "s", model=EVIL))
     (folder / "x.html").write_text(page(found))
     return folder / "x.html", sum(len(one.figures) for one in found.sections)
 
 
-def test_a_page_that_fails_or_asks_is_seen(tmp_path):
+def test_errors_and_requests_of_a_page_are_noticed(tmp_path):
     bad = tmp_path / "bad.html"
     bad.write_text('<img src="http://evil.example/a.png"><script>nothing.there()</script>')
     seen = look(bad, tmp_path)
@@ -28,7 +28,7 @@ def test_a_page_that_fails_or_asks_is_seen(tmp_path):
 
 
 @pytest.mark.parametrize("width", [1200, 390])
-def test_the_page_draws_all_figures_and_asks_nobody(made, tmp_path, width):
+def test_the_page_draws_all_figures_and_loads_nothing(made, tmp_path, width):
     path, figures = made
     seen = look(path, tmp_path, width)
     assert seen.console == []
@@ -39,7 +39,7 @@ def test_the_page_draws_all_figures_and_asks_nobody(made, tmp_path, width):
         assert element not in re.sub("<script.*?</script>", "", seen.dom, flags=re.DOTALL)
 
 
-def test_the_page_allows_itself_nothing(made, tmp_path):
+def test_the_policy_of_the_page_forbids_requests(made, tmp_path):
     text = made[0].read_text().replace("</body>", "<img src='http://evil.example/b.png'></body>")
     (tmp_path / "x.html").write_text(text)
     seen = look(tmp_path / "x.html", tmp_path)

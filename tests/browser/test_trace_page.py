@@ -1,4 +1,4 @@
-"""The page of a trace in a real browser: it draws, zooms, sorts, prints, and runs nobody's code."""
+"""The page of a trace in a real browser: it draws, zooms, sorts, prints; no foreign code runs."""
 
 import re
 
@@ -16,7 +16,7 @@ BAR = "#lane-2 .nsewdrag"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The page of a minute of training, and how many lanes it has."""
+    """Writes the page of a minute of training; returns its path and number of lanes."""
     folder = tmp_path_factory.mktemp("page")
     with make_recording(folder / "run.trace") as trace:
         (folder / "run.html").write_text(trace_page(trace, all_tables(trace), []))
@@ -25,20 +25,20 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def page(made, kept):
-    """Opens the page of the trace."""
+    """Opens the page."""
     with kept(made[0]) as opened:
         yield opened
 
 
 def shown(page):
-    """The one stretch of time that all lanes show."""
+    """Returns the interval of time that all lanes show; it must be the same in each."""
     ranges = page.js(RANGES)
     assert len({tuple(one) for one in ranges}) == 1
     return ranges[0]
 
 
 @pytest.mark.parametrize("width", [1200, 390])
-def test_the_page_draws_all_lanes_and_asks_nobody(made, tmp_path, width):
+def test_the_page_draws_all_lanes_and_loads_nothing(made, tmp_path, width):
     path, lanes = made
     seen = look(path, tmp_path, width)
     assert seen.console == [] and seen.asked == []
@@ -55,7 +55,7 @@ def test_zooming_one_lane_zooms_all(page):
         begin, 1e-4
     )
     x, y, width, height = page.place(BAR)
-    for _ in range(20):  # two clicks on a busy machine may be too far apart to be one
+    for _ in range(20):  # on a busy machine two clicks may be too far apart for a double-click
         for clicks in (1, 2):
             for kind in ("mousePressed", "mouseReleased"):
                 page.mouse(kind, x + width / 2, y + height / 2, clicks)
@@ -64,7 +64,7 @@ def test_zooming_one_lane_zooms_all(page):
     assert shown(page) == [0, 60]
 
 
-def test_time_is_chosen_by_buttons_keys_and_numbers(page):
+def test_buttons_keys_and_numbers_choose_the_time(page):
     page.click("[data-zoom=in]")
     assert shown(page) == [15, 45]
     page.click("[data-zoom=right]")
@@ -79,8 +79,8 @@ def test_time_is_chosen_by_buttons_keys_and_numbers(page):
     assert shown(page) == [0, 12]
 
 
-def test_a_series_is_hidden_by_its_legend_and_a_lane_by_its_box(page):
-    # The first of the legend lies on the ground: what was above it comes down.
+def test_the_legend_hides_a_series_and_a_box_hides_a_lane(page):
+    # The first series of the legend is at the bottom, so the ones above it move down.
     page.click("#lane-2 .legend button")
     data = "document.querySelector('#lane-2 .js-plotly-plot').data"
     assert page.js(f"{data}.map(one => one.visible)") == [True, False]
@@ -103,7 +103,7 @@ def visible(page):
     )
 
 
-def test_tabs_work_by_mouse_and_by_keys(page):
+def test_tabs_work_with_mouse_and_keys(page):
     assert visible(page) == ["timeline"]
     page.click("#tab-tables")
     assert visible(page) == ["tables"]
@@ -125,7 +125,7 @@ def cells(page, table, column):
     )
 
 
-def test_tables_sort_by_mouse_and_by_keys(page):
+def test_tables_sort_with_mouse_and_keys(page):
     page.click("#tab-tables")
     head = "#table-syscalls th:nth-child({})"
     page.click(head.format(1) + " button")
@@ -142,7 +142,7 @@ def test_tables_sort_by_mouse_and_by_keys(page):
     )
 
 
-def test_a_dash_is_last_whichever_way_a_table_is_sorted(page):
+def test_dashes_come_last_in_both_sort_orders(page):
     page.click("#tab-tables")
     column = page.js(
         "[...document.querySelectorAll('#table-samples th')].findIndex("
@@ -161,7 +161,7 @@ def ink(page):
     )
 
 
-def test_it_is_dark_where_the_system_is_and_where_it_is_told_to_be(page):
+def test_the_page_is_dark_if_the_system_or_the_reader_wants_it(page):
     assert ink(page) == ("rgb(27, 31, 36)", "#1b1f24")
     page.prefer("dark")
     page.until("document.querySelector('.lane .js-plotly-plot').layout.font.color === '#e6edf3'")
@@ -173,7 +173,7 @@ def test_it_is_dark_where_the_system_is_and_where_it_is_told_to_be(page):
     assert ink(page) == ("rgb(230, 237, 243)", "#e6edf3")
 
 
-def test_a_phone_has_no_page_to_scroll_sideways(made, tab, tmp_path):
+def test_a_page_fits_the_width_of_a_phone(made, tab, tmp_path):
     with tab() as page:
         page.size(360, 700, phone=True)
         page.open(made[0])
@@ -184,7 +184,7 @@ def test_a_phone_has_no_page_to_scroll_sideways(made, tab, tmp_path):
         assert page.console == []
 
 
-def test_paper_has_all_parts_and_ink_on_white(page):
+def test_a_printed_page_has_all_parts_dark_on_white(page):
     page.click("#tab-how")
     page.js(
         "addEventListener('beforeprint', () => { window.printed = ["
@@ -201,7 +201,7 @@ def test_paper_has_all_parts_and_ink_on_white(page):
     assert visible(page) == ["timeline", "tables", "how"]
 
 
-def test_a_hostile_trace_runs_nothing_and_asks_nobody(tab, tmp_path):
+def test_a_hostile_trace_runs_and_loads_nothing(tab, tmp_path):
     with make_hostile(tmp_path / "evil.trace") as trace:
         (tmp_path / "x.html").write_text(trace_page(trace, all_tables(trace), []))
     with tab() as page:
@@ -216,7 +216,7 @@ def test_a_hostile_trace_runs_nothing_and_asks_nobody(tab, tmp_path):
         assert page.console == [] and page.asked == []
 
 
-def test_what_gets_into_the_page_all_the_same_may_do_nothing(made, tab, tmp_path):
+def test_the_policy_blocks_content_added_to_the_page(made, tab, tmp_path):
     added = "<img src='http://evil.example/b.png'><script>document.title = 'evil'</script></body>"
     (tmp_path / "x.html").write_text(made[0].read_text().replace("</body>", added))
     with tab() as page:

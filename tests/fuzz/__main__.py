@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: inputs by chance for all that reads what others made; see `make fuzz`."""
+"""`python -m tests.fuzz`: random inputs for all readers of foreign data; see `make fuzz`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="what to run; all without")
-    parser.add_argument("--minutes", type=float, help="how long to run each target")
-    parser.add_argument("--inputs", type=int, help="how many inputs of each target to run")
-    parser.add_argument("--seed", type=int, default=0, help="another number: other inputs")
-    parser.add_argument("--findings", type=Path, default=Path("findings"), help="folder to keep")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="run this input alone")
-    parser.add_argument("--list", action="store_true", help="say what each target reads")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="targets to run; default: all")
+    parser.add_argument("--minutes", type=float, help="time to run each target")
+    parser.add_argument("--inputs", type=int, help="number of inputs to run of each target")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs")
+    parser.add_argument(
+        "--findings", type=Path, default=Path("findings"), help="folder for the inputs of findings"
+    )
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run only this input")
+    parser.add_argument("--list", action="store_true", help="list the targets")
     chosen = parser.parse_args()
-    # Compiled loops that check every index they use, kept apart from those that do not.
+    # Compiled loops that check each index, in a cache of their own.
     os.environ["NUMBA_BOUNDSCHECK"] = "1"
     os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".venv" / "checked-loops"))
 

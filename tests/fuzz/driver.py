@@ -1,8 +1,8 @@
-"""Runs a target's inputs in workers, and collects what should not have happened.
+"""Runs a target's inputs in workers, and collects findings.
 
-An input may be read, or refused with an error of ours (TracerError). Anything else is a finding:
-another exception, more memory or time than `tests.support.budget` allows, a crash. A worker runs
-many inputs; where it dies of one, the next worker goes on behind it.
+An input may be read, or refused with a TracerError. Anything else is a finding: another exception,
+more memory or time than `tests.support.budget` allows, or a crash. A worker runs many inputs. If an
+input ends it, a new worker continues after that input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_OF_A_KIND = 3
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that should not have happened."""
+    """An input with a wrong result, and the description of that."""
 
     target: str
     what: str
@@ -30,7 +30,7 @@ class Finding:
     data: bytes
 
     def save(self, folder: Path) -> None:
-        """Keep the input, and beside it what happened."""
+        """Writes the input to a file, and the description and traceback beside it."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.target}-{hashlib.sha256(self.data).hexdigest()[:12]}"
         path.write_bytes(self.data)
@@ -67,7 +67,7 @@ def fuzz(
     keep: Path | None = None,
     data: bytes | None = None,
 ) -> Report:
-    """Run so many inputs of a target, or inputs for so long, or `data` alone.
+    """Runs inputs of a target up to a number or a time in seconds, or only `data`.
 
     `keep`: a folder for the inputs of findings.
     """
@@ -88,7 +88,7 @@ def fuzz(
                 wrong = data if data is not None else _input(chosen, seed, trouble.number)
                 alone = data is not None or trouble.number <= SEEDS
                 if trouble.ended and not alone and not _ends_again(chosen, wrong, scratch):
-                    continue  # it was the first to compile something
+                    continue  # this input was the first to compile something
                 count = report.kinds[trouble.place] = report.kinds.get(trouble.place, 0) + 1
                 if count > _MOST_OF_A_KIND:
                     continue
@@ -116,7 +116,7 @@ def _input(chosen: Target, seed: int, number: int) -> bytes:
 
 
 def _ends_again(chosen: Target, data: bytes, scratch: str) -> bool:
-    """Run an input that ended a worker in another one, alone; true if it ends that, too."""
+    """Runs an input that ended a worker alone in a new one; true if it ends that one, too."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         worker = Worker(Plan(chosen.name, 0, 0, 1, None, data), Path(folder))
         ended = [trouble.ended for trouble in worker.troubles()]

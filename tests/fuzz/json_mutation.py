@@ -1,4 +1,4 @@
-"""Changes by chance of JSON and TOML: of values, keys and lists, or of the text."""
+"""Random changes of JSON and TOML: of values, keys and lists, or of the text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ODD: tuple[Any, ...] = (
 
 
 def mutated_json(chance: Random, data: bytes) -> bytes:
-    """JSON of which some values are others, or whose text is damaged."""
+    """Returns JSON with some changed values or damaged text."""
     if chance.random() < 0.2:
         return mutated_text(chance, data)
     return json.dumps(_changed(chance, json.loads(data))).encode()
@@ -32,14 +32,14 @@ def _changed(chance: Random, value: Any) -> Any:
 
 
 def mutated_json_lines(chance: Random, data: bytes) -> bytes:
-    """Lines of JSON, of which one or two are changed."""
+    """Returns lines of JSON, one or two of them changed."""
     lines = data.splitlines()
     for _ in range(chance.choice((1, 2))):
         if lines:
             at = chance.randrange(len(lines))
             try:
                 lines[at] = mutated_json(chance, lines[at])
-            except ValueError:  # it was damaged before
+            except ValueError:  # damaged by an earlier change
                 lines[at] = mutated_text(chance, lines[at])
     return b"".join(line + b"\n" for line in lines)
 
@@ -49,7 +49,7 @@ def _odd(chance: Random) -> Any:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """The places of all values: (an object or a list, its key or its index)."""
+    """Returns the places of all values: (an object or a list, its key or its index)."""
     found: list[tuple[Any, Any]] = []
     inner = [value]
     while inner:
@@ -84,7 +84,7 @@ def _change(chance: Random, places: list[tuple[Any, Any]]) -> None:
 
 
 def mutated_toml(chance: Random, data: bytes) -> bytes:
-    """TOML of which some values are others, or whose text is damaged."""
+    """Returns TOML with some changed values or damaged text."""
     if chance.random() < 0.3:
         return mutated_text(chance, data)
     changed = _changed(chance, tomllib.loads(data.decode()))
@@ -95,7 +95,7 @@ def mutated_toml(chance: Random, data: bytes) -> bytes:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML has it; null, which it has not, as an empty text."""
+    """Returns a value as TOML; null, which TOML lacks, becomes an empty string."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

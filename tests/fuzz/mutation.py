@@ -1,4 +1,4 @@
-"""Changes by chance: of bytes, of numbers in text, of lines."""
+"""Random changes of bytes, of numbers in text, and of lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NUMBERS = (
     *(edge + off for bits in (15, 16, 20, 22, 24, 26, 30, 31, 32, 40, 48, 52, 59, 62, 63, 64)
       for edge in (1 << bits, -(1 << bits)) for off in (-1, 0, 1)),
 )  # fmt: skip
-"""Numbers at which something changes: sizes of types, limits of ours and of the kernel."""
+"""Boundary values: sizes of types, and limits of this program and of the kernel."""
 
 _AS_BYTES = {
     size: [(value & (1 << 8 * size) - 1).to_bytes(size, "little") for value in NUMBERS]
@@ -28,17 +28,17 @@ _ODD = (
 
 
 def mutated(chance: Random, data: bytes) -> bytes:
-    """Bytes of a binary file, changed here and there."""
+    """Returns the bytes of a binary file with a few changes."""
     return _changed(chance, data, _BINARY)
 
 
 def mutated_text(chance: Random, data: bytes) -> bytes:
-    """Lines of text, changed here and there: numbers, words, whole lines."""
+    """Returns text with a few changes of numbers, words or whole lines."""
     return _changed(chance, data, _TEXT)
 
 
 def number(chance: Random, size: int) -> bytes:
-    """A number of so many bytes, little-endian, at which something may change."""
+    """Returns a number of `size` bytes, little-endian, often a boundary value."""
     if chance.random() < 0.2:
         return chance.randbytes(size)
     return chance.choice(_AS_BYTES[size])
@@ -131,7 +131,7 @@ def _line_elsewhere(chance: Random, data: bytearray, at: int) -> None:
 
 
 def _of_another_line(chance: Random, data: bytearray, at: int) -> None:
-    """The begin of one line, the end of another."""
+    """Joins the beginning of one line with the end of another."""
     begin, end = _line(data, at)
     other, stop = _line(data, chance.randrange(len(data)))
     cut = chance.randrange(begin, end) if end > begin else begin

@@ -1,4 +1,4 @@
-"""An input of several files: the name and the bytes of each, one after the other."""
+"""Inputs of several files: the name and the bytes of each file in a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HEAD = struct.Struct("<HI")
 
 
 def joined(files: Mapping[str, bytes]) -> bytes:
-    """Files as one input."""
+    """Joins files into one input."""
     out = b""
     for name, data in files.items():
         out += _HEAD.pack(len(name.encode()), len(data)) + name.encode() + data
@@ -18,7 +18,7 @@ def joined(files: Mapping[str, bytes]) -> bytes:
 
 
 def parted(data: bytes) -> dict[str, bytes]:
-    """The files of an input."""
+    """Returns the files of an input."""
     found = {}
     at = 0
     while at + _HEAD.size <= len(data):
@@ -33,7 +33,7 @@ def parted(data: bytes) -> dict[str, bytes]:
 def mutated_parts(
     chance: Random, data: bytes, mutate: Callable[[Random, str, bytes], bytes]
 ) -> bytes:
-    """Files of which one or two are changed: `mutate` gets a file's name and bytes."""
+    """Changes one or two files of an input; `mutate` gets a file's name and bytes."""
     files = parted(data)
     for name in chance.sample(sorted(files), min(len(files), chance.choice((1, 1, 2)))):
         files[name] = mutate(chance, name, files[name])

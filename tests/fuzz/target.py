@@ -1,4 +1,4 @@
-"""Targets: each a function that reads bytes, and a way to make inputs for it."""
+"""Targets: functions that read bytes, each with a way to make inputs for it."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ Mutate = Callable[[Random, bytes], bytes]
 
 @dataclass
 class Target:
-    """Something that reads what anybody may have made."""
+    """A reader of foreign data."""
 
     name: str
     doc: str
     run: Run
-    """Called with an input and an empty folder; succeeds, or raises a TracerError."""
+    """The reader: called with an input and an empty folder, it succeeds or raises a TracerError."""
     make_seeds: Seeds
     mutate: Mutate
     tries: int = 150
-    """The number of inputs that the tests run: they take half a second together."""
+    """Number of inputs that the tests run, chosen so that they take half a second in total."""
     _seeds: list[bytes] = field(default_factory=list)
 
     @property
     def seeds(self) -> list[bytes]:
-        """Inputs that can be read."""
+        """Valid inputs."""
         self._seeds = self._seeds or list(self.make_seeds())
         return self._seeds
 
     def input(self, seed: int, number: int) -> bytes:
-        """Input `number` of the run with this seed: the same at every run."""
+        """Returns input `number` of the runs with this seed, which is equal in every run."""
         chance = Random(f"{self.name} {seed} {number}")
         return self.mutate(chance, chance.choice(self.seeds))
 
@@ -46,11 +46,10 @@ _KNOWN: dict[str, Target] = {}
 
 
 def target(seeds: Seeds, mutate: Mutate = mutated, tries: int = 150) -> Callable[[Run], Run]:
-    """Makes a target of a function. Its name becomes the target's, with dashes; its docstring names
-    the input.
+    """Registers a function as a target, named after it with dashes and described by its docstring.
 
-    `seeds` gives inputs that can be read, `mutate` changes one of them by chance (`mutation.py`).
-    `tries` is how many the tests run.
+    `seeds` gives valid inputs, and `mutate` changes one of them at random (`mutation.py`). `tries`
+    is the number of inputs that the tests run.
     """
 
     def register(run: Run) -> Run:
@@ -62,7 +61,7 @@ def target(seeds: Seeds, mutate: Mutate = mutated, tries: int = 150) -> Callable
 
 
 def every_target() -> dict[str, Target]:
-    """All targets by name: those of every module in tests/fuzz/targets."""
+    """Returns all targets of the modules in tests/fuzz/targets by name."""
     import tests.fuzz.targets
 
     for module in pkgutil.iter_modules(tests.fuzz.targets.__path__, "tests.fuzz.targets."):

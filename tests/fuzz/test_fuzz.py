@@ -1,4 +1,4 @@
-"""Some inputs by chance for each target, the same at every run; `make fuzz` tries many more."""
+"""A few random inputs for each target, equal in every run; `make fuzz` tries many more."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_input_that_is_read_is_no_trouble(tmp_path):
     assert _tried_with(None, tmp_path) == (None, None)
 
 
-def test_an_error_of_ours_refuses_an_input(tmp_path):
+def test_a_tracer_error_refuses_an_input(tmp_path):
     refusal, trouble = _tried_with(BadTrace("it is damaged", "copy it again"), tmp_path)
     assert (refusal, trouble) == ("it is damaged; copy it again", None)
 
@@ -54,6 +54,6 @@ def test_any_other_exception_is_trouble(tmp_path, error):
     assert "in run" in trouble.trace
 
 
-def test_an_input_is_the_same_at_every_run():
+def test_an_input_is_equal_in_every_run():
     one = _TARGETS["manifest"]
     assert one.input(5, 7) == one.input(5, 7) != one.input(5, 8)

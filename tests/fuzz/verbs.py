@@ -1,4 +1,4 @@
-"""A verb of `tracer`, called in this process, and what it may print."""
+"""Calls of a verb of `tracer` in this process, with checks of its output."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def _command(name: str) -> Any:
 
 
 def called(verb: str, *arguments: object) -> str:
-    """Call a verb; returns what it prints on stdout. Raises a TracerError where it refuses.
+    """Calls a verb and returns its stdout. Raises the TracerError of a verb that refuses.
 
-    AssertionError where it speaks to a terminal, or prints other JSON than JSON is.
+    Raises AssertionError if the verb prints control characters without --json, or invalid JSON.
     """
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -1,4 +1,4 @@
-"""A process that runs many inputs of a target, within the budget that each has."""
+"""A process that runs many inputs of a target, each within its budget."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from tests.support.budget import CPU_SECONDS, WALL_SECONDS, ending, limit_memory
 from tests.support.warm import context
 
 SEEDS = -1
-"""A number for the seeds, which run first and without limits, because they compile the loops.
+"""Number of the last seed; the seeds before it have smaller numbers.
 
-The last of them has this number, those before it have smaller ones."""
+Seeds run first and without limits, because they compile loops.
+"""
 
 _PROGRESS = struct.Struct("<qqq")
 _FOLDER = "in"
@@ -33,7 +34,7 @@ _FOLDER = "in"
 
 @dataclass(frozen=True)
 class Plan:
-    """The work of a worker: inputs from `first` on, before `last`, for so many seconds."""
+    """The work of a worker: inputs from `first` up to but not including `last`, up to `seconds`."""
 
     target: str
     seed: int
@@ -41,25 +42,25 @@ class Plan:
     last: int | None
     seconds: float | None
     data: bytes | None = None
-    """This input alone: first with ten times the time, as it may compile something."""
+    """The only input to run. It runs first with ten times the time, as it may compile something."""
     seeds: tuple[bytes, ...] = ()
-    """The target's, should they be known: some take seconds to make."""
+    """The target's seeds, if they are known: some take seconds to make."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A wrong that an input did."""
+    """A wrong result of an input."""
 
     number: int
     what: str
     place: str
     trace: str
     ended: bool = False
-    """It ended the process."""
+    """The input ended the process."""
 
 
 class Worker:
-    """The process, seen from outside."""
+    """A worker process, as its parent sees it."""
 
     def __init__(self, plan: Plan, scratch: Path) -> None:
         self._scratch = scratch
@@ -73,7 +74,7 @@ class Worker:
         self.crashed = False
 
     def troubles(self) -> Iterator[Trouble]:
-        """Yields what goes wrong, as it does; ends with the process."""
+        """Yields wrong results as they occur; ends with the process."""
         with contextlib.suppress(EOFError):
             while True:
                 yield pickle.loads(self._ours.recv_bytes())
@@ -87,7 +88,7 @@ class Worker:
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """(number of the input that comes next, or that it died of; refused; read)"""
+        """(number of the next input, or of the one that ended the process; refused; read)"""
         number, refused, read = _PROGRESS.unpack(self._progress.read_bytes())
         return number, refused, read
 
@@ -101,14 +102,14 @@ def _ending(status: int) -> str:
 
 
 def _last_line(trace: str) -> str:
-    """The place in our code, as `faulthandler` tells: the innermost one comes first."""
+    """Returns the innermost frame in the project's code of a trace of `faulthandler`."""
     lines = [line.strip() for line in trace.splitlines() if line.startswith("  File")]
     ours = [line for line in lines if "/.venv/" not in line and "/lib/python" not in line]
     return (ours or lines or [""])[0]
 
 
 def _work(end: Connection, plan: Plan, scratch: str) -> None:
-    """Run the inputs. The number of the one that runs is in a file, should it crash."""
+    """Runs the inputs. A file holds the number of the current one, in case it crashes."""
     import mmap
 
     folder = Path(scratch) / _FOLDER
@@ -159,14 +160,14 @@ def _limit_time(times: int = 1) -> None:
 def tried(
     chosen: Target, data: bytes, folder: Path, number: int
 ) -> tuple[str | None, Trouble | None]:
-    """Run one input: the error of ours that refuses it, or what went wrong."""
+    """Runs one input; returns the TracerError that refuses it, or the wrong result."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
         chosen.run(data, folder)
     except TracerError as error:
         return str(error), None
-    except BaseException as error:  # noqa: BLE001 (whatever else it is, it is a finding)
+    except BaseException as error:  # noqa: BLE001 (any other exception is a finding)
         frames = traceback.extract_tb(error.__traceback__)
         ours = [
             f for f in frames if "/.venv/" not in f.filename and "/lib/python" not in f.filename

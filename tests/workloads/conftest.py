@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Span:
-    """One phase as it was marked; `inside` names the phases open around it, outermost first."""
+    """One marked phase; `inside` names the phases around it, outermost first."""
 
     pid: int
     name: str
@@ -56,7 +56,7 @@ def _spans(folder: Path) -> list[Span]:
 
 @pytest.fixture
 def marks(tmp_path: Path) -> Iterator[Callable[[], list[Span]]]:  # noqa: F811
-    """Marks of this process are kept while the test runs; calling it gives those so far."""
+    """Keeps the marks of this process during the test; the fixture, called, returns them."""
     folder = tmp_path / "marks"
     folder.mkdir()
     phases.enable(str(folder))
@@ -66,13 +66,13 @@ def marks(tmp_path: Path) -> Iterator[Callable[[], list[Span]]]:  # noqa: F811
 
 @pytest.fixture
 def spans() -> Callable[[Path], list[Span]]:
-    """Reads the marks of other processes from a folder."""
+    """Returns a function that reads the marks of other processes from a folder."""
     return _spans
 
 
 @pytest.fixture
 def no_large_files() -> Callable[[int], AbstractContextManager[None]]:
-    """Returns a context in which the system refuses to write a file beyond a number of bytes."""
+    """Returns a context manager in which the system limits files to a number of bytes."""
 
     @contextmanager
     def limited(size: int) -> Iterator[None]:
@@ -88,7 +88,7 @@ def no_large_files() -> Callable[[int], AbstractContextManager[None]]:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command: exit status, stdout and stderr."""
+    """The exit status, stdout and stderr of a command."""
 
     status: int
     out: str
@@ -99,7 +99,7 @@ class Answer:
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Answer]:
-    """Runs `python -m workloads ARGUMENTS` inside this process, which has torch already."""
+    """Runs `python -m workloads ARGUMENTS` in this process, which has already imported torch."""
 
     def run(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["workloads", *map(str, arguments)])
@@ -112,7 +112,7 @@ def command(
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `python -m workloads ARGUMENTS` as a process of its own."""
+    """Starts `python -m workloads ARGUMENTS` as a separate process."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: object, **environment: str) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""The drawn articles: the same for one seed everywhere, of words in Zipf's shares, learnable."""
+"""Drawn articles: one seed gives the same words everywhere, in Zipf's shares, and learnable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stems(article: jsonl.Article) -> set[str]:
     return {split(word)[0] for word in words}
 
 
-def test_one_seed_draws_these_very_bytes_on_every_machine():
+def test_one_seed_draws_the_same_bytes_on_every_machine():
     whole = b"".join(map(jsonl.pack, drawn(0, 0, 300)))
     assert hashlib.sha256(whole).hexdigest() == (
         "823e61c3d1265d708910ead80e493878acd7830bb93bd928d2c3770ff9c053f1"
@@ -32,7 +32,7 @@ def test_another_seed_or_another_split_draws_other_articles():
     assert len(set(texts)) == 80
 
 
-def test_an_article_does_not_depend_on_how_many_are_drawn():
+def test_an_article_does_not_depend_on_the_number_drawn():
     many = drawn(5, 0, articles.BLOCK + 44)
     assert len(many) == articles.BLOCK + 44
     assert drawn(5, 0, 10) == many[:10]
@@ -43,19 +43,19 @@ def test_words_have_zipfs_shares_and_articles_many_lengths():
     assert {article.topic for article in found} == set(articles.TOPICS)
     counts = Counter(word for article in found for word in article.text.lower().split())
     (_, first), (_, tenth) = counts.most_common(10)[0], counts.most_common(10)[9]
-    # By 1 / (rank + 2.7), the first is 12.7 / 3.7 times as frequent as the tenth.
+    # With shares of 1 / (rank + 2.7), the first is 12.7 / 3.7 times as frequent as the tenth.
     assert 2.5 < first / tenth < 4.5
     lengths = sorted(len(article.text.split()) for article in found)
     assert 160 < lengths[512] < 200
     assert lengths[-1] > 5 * lengths[512] > 25 * lengths[0]
 
 
-def test_the_mean_size_is_what_room_is_asked_for():
+def test_the_assumed_size_is_just_above_the_mean():
     sizes = [len(jsonl.pack(article)) for article in drawn(3, 0, 4096)]
     assert 0.8 * articles.MEAN_BYTES < sum(sizes) / len(sizes) < articles.MEAN_BYTES
 
 
-def test_topics_are_told_by_their_words():
+def test_words_tell_topics_apart():
     of_topic = {topic: Counter() for topic in articles.TOPICS}
     for article in drawn(0, 0, 512):
         of_topic[article.topic].update(stems(article))

@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, hostile or of something else."""
+"""Damaged, hostile and foreign checkpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def save(path: Path, model: nn.Module) -> None:
     checkpoint.save(path, "lenet", model, optimizer, epoch=3, step=23)
 
 
-def test_what_was_saved_comes_back(path: Path):
+def test_a_saved_checkpoint_is_read_back(path: Path):
     model = LeNet5(10)
     save(path, model)
     loaded = checkpoint.load(path, CPU)
@@ -55,13 +55,13 @@ def test_code_in_a_checkpoint_is_not_run(path: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [b"", b"not torch's", b"PK\x03\x04", b"\x80\x02}q\x00."])
-def test_what_torch_did_not_save_is_refused(path: Path, content: bytes):
+def test_a_file_not_saved_by_torch_is_refused(path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(JobError, match=r"not a complete file of torch\.save"):
         checkpoint.load(path, CPU)
 
 
-def test_a_zip_of_something_else_is_refused(path: Path):
+def test_a_zip_without_a_checkpoint_is_refused(path: Path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme", "hello")
     with pytest.raises(JobError, match="is damaged"):
@@ -96,12 +96,12 @@ def test_a_truncated_checkpoint_is_refused(path: Path):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_flipped_bytes_are_refused_or_read_and_never_a_crash(path: Path):
+def test_flipped_bytes_never_crash_the_reader(path: Path):
     save(path, LeNet5(10))
     whole = path.read_bytes()
     source = random.Random(23)
     refused = 0
-    # The directory of the zip stands at its end, the pickle near its beginning.
+    # The zip's directory is at its end, the pickle near its beginning.
     for low, high in [(0, 2500), (len(whole) - 3000, len(whole))] * 40:
         damaged = bytearray(whole)
         damaged[source.randrange(low, high)] = source.randrange(256)
@@ -113,7 +113,7 @@ def test_flipped_bytes_are_refused_or_read_and_never_a_crash(path: Path):
     assert 0 < refused < 80
 
 
-def test_a_file_that_may_not_grow_is_told_in_a_line(tmp_path: Path, no_large_files):
+def test_a_file_size_limit_is_reported_in_one_line(tmp_path: Path, no_large_files):
     path = tmp_path / "checkpoint.pt"
     told = rf"cannot write {path}: .*; free some space"
     with pytest.raises(JobError, match=told) as caught, no_large_files(1000):

@@ -1,4 +1,4 @@
-"""CIFAR-10's binary version: made where the folder is empty, read by offset, never unpickled."""
+"""CIFAR-10's binary version: made if the folder is empty, read by offset, never unpickled."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def open_sets(tmp_path: Path, folder: Path) -> Open:
 
 
 def record(label: int) -> bytes:
-    """One in plain colours: red is 10 times the label, green 20 times, blue 25."""
+    """Returns a record in plain colours: red is 10 times the label, green 20 times, blue 25."""
     red, green, blue = (bytes([share * label]) * 1024 for share in (10, 20, 25))
     return bytes([label]) + red + green + blue
 
 
 @pytest.fixture
 def filled(folder: Path) -> Path:
-    """A user's own set: sample i of label i, two to a file; 3 to test with."""
+    """Writes a user's own set: sample i has label i, two per file; the test split has 3."""
     folder.mkdir()
     for number, name in enumerate(TRAIN):
         (folder / name).write_bytes(record(2 * number) + record(2 * number + 1))
@@ -79,8 +79,8 @@ def test_one_seed_writes_the_same_files_and_another_seed_others(open_sets: Open,
     assert not {a[name] for name in NAMES} & {c[name] for name in NAMES}
 
 
-def test_a_sample_does_not_depend_on_how_many_are_drawn(open_sets: Open, tmp_path: Path):
-    # More than a block of those that are painted at once.
+def test_a_sample_does_not_depend_on_the_number_drawn(open_sets: Open, tmp_path: Path):
+    # More images than one block, the number painted at once.
     few = open_sets(samples=11, data=tmp_path / "few")
     many = open_sets(samples=300, data=tmp_path / "many")
     for index in range(11):
@@ -91,7 +91,7 @@ def test_a_sample_does_not_depend_on_how_many_are_drawn(open_sets: Open, tmp_pat
     assert len(pixels) == 300
 
 
-def test_a_set_that_is_there_is_used_and_not_drawn_again(open_sets: Open, filled: Path):
+def test_an_existing_set_is_used_and_not_drawn_again(open_sets: Open, filled: Path):
     before = contents(filled)
     sets = open_sets(seed=3)
     assert labels(sets.train) == list(range(10))
@@ -99,7 +99,7 @@ def test_a_set_that_is_there_is_used_and_not_drawn_again(open_sets: Open, filled
     assert contents(filled) == before
 
 
-def test_a_set_is_found_in_the_folder_that_it_unpacks_to(open_sets: Open, filled: Path):
+def test_a_set_is_found_in_the_folder_of_its_archive(open_sets: Open, filled: Path):
     inner = filled / "cifar-10-batches-bin"
     inner.mkdir()
     for name in NAMES:
@@ -119,14 +119,14 @@ def test_a_sample_is_its_image_scaled_plane_by_plane(open_sets: Open, filled: Pa
     torch.testing.assert_close(image, expected)
 
 
-def test_samples_takes_the_first_of_a_set_that_is_there(open_sets: Open, filled: Path):
+def test_samples_takes_the_first_samples_of_an_existing_set(open_sets: Open, filled: Path):
     sets = open_sets(samples=3)
     assert labels(sets.train) == [0, 1, 2]
     with pytest.raises(JobError, match="holds 10 training samples, fewer than --samples 11"):
         open_sets(samples=11)
 
 
-def test_a_copy_in_another_process_opens_the_files_for_itself(open_sets: Open, filled: Path):
+def test_a_copy_in_another_process_opens_the_files_again(open_sets: Open, filled: Path):
     file = cifar10.RecordFile(filled / TEST, 3)
     file.read(0)
     copy = pickle.loads(pickle.dumps(file))
@@ -134,7 +134,7 @@ def test_a_copy_in_another_process_opens_the_files_for_itself(open_sets: Open, f
     assert copy.read(1)[1] == 4
 
 
-def test_the_python_version_is_refused_with_its_mend(open_sets: Open, folder: Path):
+def test_the_error_for_the_python_version_names_the_remedy(open_sets: Open, folder: Path):
     (folder / "cifar-10-batches-py").mkdir(parents=True)
     with pytest.raises(JobError, match=r"pickled and could run code; get .*cifar-10-binary.tar.gz"):
         open_sets()
@@ -145,23 +145,21 @@ def test_the_python_version_is_refused_with_its_mend(open_sets: Open, folder: Pa
         open_sets()
 
 
-def test_an_archive_is_to_be_unpacked(open_sets: Open, folder: Path):
+def test_a_packed_archive_is_refused(open_sets: Open, folder: Path):
     folder.mkdir()
     (folder / "cifar-10-binary.tar.gz").write_bytes(b"packed")
     with pytest.raises(JobError, match=r"holds cifar-10-binary.tar.gz; unpack it there"):
         open_sets()
 
 
-def test_a_job_that_was_killed_while_it_drew_does_not_stand_in_the_way(
-    open_sets: Open, folder: Path
-):
+def test_a_set_half_drawn_by_a_killed_job_is_drawn_again(open_sets: Open, folder: Path):
     (folder / "lost+found").mkdir(parents=True)
     (folder / f"{TRAIN[0]}.part").write_bytes(b"half")
     assert len(open_sets(samples=8).train) == 8
     assert not list(folder.glob("*.part"))
 
 
-def test_a_job_that_was_killed_while_it_renamed_is_finished(open_sets: Open, folder: Path):
+def test_the_renames_of_a_killed_job_are_finished(open_sets: Open, folder: Path):
     open_sets(samples=8)
     before = contents(folder)
     for name in NAMES[3:]:
@@ -177,7 +175,7 @@ def test_jobs_that_start_together_draw_one_set(open_sets: Open, folder: Path):
     assert not list(folder.glob("*.part"))
 
 
-def test_a_folder_of_other_things_is_left_as_it_is(open_sets: Open, folder: Path):
+def test_a_folder_with_other_files_is_left_unchanged(open_sets: Open, folder: Path):
     folder.mkdir()
     (folder / "thesis.tex").write_text("mine")
     with pytest.raises(JobError, match=r"holds other files \(such as 'thesis.tex'\)"):
@@ -207,7 +205,7 @@ def test_an_empty_set_is_refused(open_sets: Open, filled: Path):
         open_sets()
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting_for_it(open_sets: Open, filled: Path):
+def test_a_special_file_is_refused_without_waiting(open_sets: Open, filled: Path):
     (filled / TEST).unlink()
     os.mkfifo(filled / TEST)
     with pytest.raises(JobError, match=f"{TEST} is not a regular file"):
@@ -222,7 +220,7 @@ def test_a_label_above_nine_is_refused_when_it_is_read(open_sets: Open, filled: 
         test[1]
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_an_error(open_sets: Open, filled: Path):
+def test_a_file_that_shrinks_during_reading_is_an_error(open_sets: Open, filled: Path):
     test = open_sets().test
     os.truncate(filled / TEST, 2 * 3073)
     assert test[1][1] == 4
@@ -230,7 +228,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error(open_sets: Open, fille
         test[2]
 
 
-def test_a_system_that_refuses_to_write_is_told(open_sets: Open, folder: Path, no_large_files):
+def test_a_failed_write_is_reported(open_sets: Open, folder: Path, no_large_files):
     with no_large_files(50_000), pytest.raises(JobError) as caught:
         open_sets(samples=300)
     assert str(caught.value) == (
@@ -239,7 +237,7 @@ def test_a_system_that_refuses_to_write_is_told(open_sets: Open, folder: Path, n
     assert len(open_sets(samples=300).train) == 300
 
 
-def test_a_set_that_does_not_fit_is_refused_before_it_is_drawn(open_sets: Open, folder: Path):
+def test_a_set_larger_than_the_disk_is_refused_before_drawing(open_sets: Open, folder: Path):
     with pytest.raises(JobError, match=r"the set needs [0-9]{19} bytes in"):
         open_sets(samples=10**15)
     assert not list(folder.iterdir())

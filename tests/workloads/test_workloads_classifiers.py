@@ -1,4 +1,4 @@
-"""The networks for colour images: each trains, is restored from its checkpoint, and repeats."""
+"""Networks for colour images: each trains, is restored from its checkpoint, and is reproducible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 NAMES = ("squeezenet", "alexnet", "mobilenet", "resnet18", "resnet50", "vgg11")
 PAIRS = [(name, dataset) for name in NAMES for dataset in models.load(name).datasets]
 
-# At the papers' numbers of classes; torchvision documents those with 1000 alike.
+# Weights for the papers' numbers of classes; torchvision documents those with 1000 classes.
 WEIGHTS = {
     ("squeezenet", 1000): 1_235_496,
     ("alexnet", 1000): 61_100_840,
@@ -35,7 +35,7 @@ WEIGHTS = {
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a set of 5 samples, drawn once."""
+    """Returns a function that gives the folder of a set of 5 samples, drawn once."""
     base = tmp_path_factory.mktemp("sets")
 
     def draw(dataset: str) -> Path:
@@ -48,9 +48,9 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def output(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose checkpoints are cleared at once: one of VGG-11 has 1 GB.
+    """Yields a folder whose checkpoints are removed at once: one of VGG-11 has 1 GB.
 
-    In one thread meanwhile: several wait long for each other where the machine has other work.
+    The test runs in one thread, because several wait long for each other on a busy machine.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -78,14 +78,14 @@ def sets(classes: int, side: int) -> DataSets:
 
 
 @pytest.mark.parametrize(("name", "classes"), WEIGHTS)
-def test_the_networks_have_the_weights_that_they_are_known_for(name: str, classes: int):
+def test_the_networks_have_their_published_numbers_of_weights(name: str, classes: int):
     with torch.device("meta"):
         model = models.load(name).build(sets(classes, side=224))
     assert sum(weight.numel() for weight in model.parameters()) == WEIGHTS[name, classes]
 
 
 @pytest.mark.parametrize(("name", "dataset"), PAIRS)
-def test_every_data_set_that_is_named_fits_also_one_image_alone(name: str, dataset: str):
+def test_each_named_data_set_fits_the_network_with_one_image(name: str, dataset: str):
     side = {"cifar10": 32, "landmarks": 224, "imagenet": 256}[dataset]
     workload = models.load(name)
     with torch.device("meta"):
@@ -95,7 +95,7 @@ def test_every_data_set_that_is_named_fits_also_one_image_alone(name: str, datas
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_trains_and_predicts_the_same_from_its_checkpoint(
+def test_a_trained_model_and_its_checkpoint_predict_the_same(
     name: str, drawn: Callable[[str], Path], output: Path
 ):
     common = {"model": name, "workers": 0, "batch_size": 2}
@@ -112,8 +112,8 @@ def test_a_model_trains_and_predicts_the_same_from_its_checkpoint(
     assert len(predictions[0].read_text().splitlines()) == 1 + 1
 
 
-def test_the_same_seed_gives_the_same_losses_and_another_one_others(output: Path):
-    # SqueezeNet has dropout, too.
+def test_equal_seeds_give_equal_losses_and_other_seeds_other_losses(output: Path):
+    # SqueezeNet has dropout, which must depend on the seed, too.
     for run, seed in (("a", 5), ("b", 5), ("c", 6)):
         options = TrainOptions(
             model="squeezenet",
@@ -139,7 +139,7 @@ def test_the_loss_falls(output: Path):
     assert sum(written[-20:]) < 0.8 * sum(written[:20])
 
 
-def test_scale_takes_its_share_of_the_papers_samples(command, output: Path):
+def test_scale_takes_a_share_of_the_papers_samples(command, output: Path):
     answer = command(
         *("train", "resnet18", "--dataset", "cifar10", "--scale", 0.0002, "--workers", 0),
         *("--output", output / "a"),

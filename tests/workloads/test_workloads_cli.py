@@ -1,4 +1,4 @@
-"""The command line: its answers, and a line and a status for each mistake."""
+"""The command line: its answers, and one line and a status for each error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ assert "torch" not in sys.modules
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_without_torch_the_mend_is_named(command, monkeypatch, tmp_path: Path):
+def test_the_error_without_torch_names_the_remedy(command, monkeypatch, tmp_path: Path):
     for name in [name for name in sys.modules if name.startswith("workloads.")]:
         if name != "workloads.cli":
             monkeypatch.delitem(sys.modules, name)
@@ -49,7 +49,7 @@ def test_without_torch_the_mend_is_named(command, monkeypatch, tmp_path: Path):
     assert answer.err == ("error: PyTorch is not installed; `pip install traintrace[workloads]`\n")
 
 
-def test_without_transformers_the_mend_is_named(command, monkeypatch, tmp_path: Path):
+def test_the_error_without_transformers_names_the_remedy(command, monkeypatch, tmp_path: Path):
     monkeypatch.delitem(sys.modules, "workloads.models.mobilebert", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
     answer = command("train", "mobilebert", "--output", tmp_path / "a")
@@ -121,7 +121,7 @@ def test_the_default_folders_lie_under_runs(command, monkeypatch, tmp_path: Path
         (["infer", "lenet", "--samples", "9", "--checkpoint", "b"], "there is no checkpoint file"),
     ],
 )
-def test_a_mistake_is_one_line_and_status_2(
+def test_a_usage_error_is_one_line_with_status_2(
     command, monkeypatch, tmp_path: Path, arguments: list[str], complaint: str
 ):
     monkeypatch.chdir(tmp_path)
@@ -133,14 +133,14 @@ def test_a_mistake_is_one_line_and_status_2(
     assert answer.err.count("\n") == 1
 
 
-def test_cuda_that_is_not_there_is_told(command, monkeypatch, tmp_path: Path):
+def test_missing_cuda_is_reported(command, monkeypatch, tmp_path: Path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     answer = command("train", "lenet", "--device", "cuda", "--output", tmp_path)
     assert answer.status == 2
     assert answer.err.startswith("error: CUDA is not available to this torch; use --device cpu")
 
 
-def test_a_damaged_data_set_is_told(command, tmp_path: Path):
+def test_a_damaged_data_set_is_reported(command, tmp_path: Path):
     arguments = ("train", "lenet", "--steps", 1, "--workers", 0, "--samples", 16)
     folders = ("--output", tmp_path / "a", "--data", tmp_path / "d")
     assert command(*arguments, *folders).status == 0
@@ -151,7 +151,7 @@ def test_a_damaged_data_set_is_told(command, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["train.log", "predictions.csv", "checkpoint.pt"])
-def test_a_file_that_cannot_be_written_is_told(command, tmp_path: Path, name: str):
+def test_an_unwritable_file_is_reported(command, tmp_path: Path, name: str):
     (tmp_path / name).symlink_to("/dev/full")
     answer = command(
         *("train", "lenet", "--steps", 1, "--workers", 0, "--samples", 16),
@@ -173,7 +173,7 @@ def test_ctrl_c_ends_the_job_and_its_workers_quietly(start, tmp_path: Path):
         assert job.poll() is None
         time.sleep(0.02)
     children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-    # A terminal sends it to the workers, too.
+    # A terminal sends the signal to the workers, too.
     os.killpg(job.pid, signal.SIGINT)
     out, err = job.communicate(timeout=30)
     assert (job.returncode, out, err) == (130, "", "")
@@ -196,7 +196,7 @@ class Terminal:
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_progress_is_for_terminals(monkeypatch, is_terminal: bool):
+def test_only_a_terminal_gets_progress(monkeypatch, is_terminal: bool):
     terminal = Terminal(is_terminal)
     monkeypatch.setattr(sys, "stderr", terminal)
     with Progress("train", 2) as progress:

@@ -1,4 +1,4 @@
-"""The drawn images: the same for one seed everywhere, and learnable."""
+"""Drawn images: one seed gives the same images everywhere, and they are learnable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def digest(seed: int, split: int, count: int) -> str:
     return hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
 
 
-def test_one_seed_draws_these_very_bytes_on_every_machine():
+def test_one_seed_draws_the_same_bytes_on_every_machine():
     whole = "98eba349ab42cb3e69a0ef8eb6f795ca36c7e54db508e0943384ef6a70717bb0"
     assert digest(0, 0, 300) == whole
 
@@ -28,7 +28,7 @@ def test_another_seed_or_another_split_draws_other_images():
     assert len({digest(seed, split, 20) for seed in (0, 1) for split in (0, 1)}) == 4
 
 
-def test_an_image_does_not_depend_on_how_many_are_drawn():
+def test_an_image_does_not_depend_on_the_number_drawn():
     few_images, few_labels = drawn(5, 0, 10)
     many_images, many_labels = drawn(5, 0, digits.BLOCK + 44)
     assert len(many_images) == digits.BLOCK + 44
@@ -36,11 +36,11 @@ def test_an_image_does_not_depend_on_how_many_are_drawn():
     assert np.array_equal(few_labels, many_labels[:10])
 
 
-def test_images_are_told_apart_by_the_mean_of_their_class():
+def test_class_means_tell_images_apart():
     images, labels = drawn(0, 0, 1024)
     means = np.stack([images[labels == digit].mean(axis=0) for digit in range(digits.CLASSES)])
     others, truth = drawn(0, 1, 256)
     distances = ((others[:, None].astype(float) - means) ** 2).sum(axis=(2, 3))
     share = (distances.argmin(axis=1) == truth).mean()
-    # By chance it would be 0.1; by position of ink alone, without a net, it is not all of them.
+    # Chance gives 0.1; class means, without a network, do not give 1.
     assert 0.5 < share < 1

@@ -1,4 +1,4 @@
-"""A job writes files anew, and nothing through a link that another user has put in their place."""
+"""A job rewrites its files, but never through a link that another user has put in their place."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def secret(tmp_path):
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder that others may write into."""
+    """Returns a path in a folder that others may write into."""
     (tmp_path / "theirs").mkdir()
     return tmp_path / "theirs/file"
 
 
-def test_what_a_file_held_is_cut_and_its_place_kept(place):
+def test_a_file_is_truncated_and_keeps_its_inode(place):
     place.write_bytes(b"a long text")
     before = place.stat().st_ino
     write_anew(place, b"short")
@@ -47,13 +47,13 @@ def test_nothing_is_written_through_a_link(secret, place, link):
     assert secret.read_bytes() == SECRET
 
 
-def test_nobody_who_reads_a_pipe_is_waited_for(place):
+def test_a_pipe_is_refused_without_waiting_for_a_reader(place):
     os.mkfifo(place)
     with pytest.raises(OSError):
         write_anew(place, b"x")
 
 
-def test_a_checkpoint_goes_through_no_link(secret, place):
+def test_a_checkpoint_is_not_written_through_a_link(secret, place):
     place.symlink_to(secret)
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -62,14 +62,14 @@ def test_a_checkpoint_goes_through_no_link(secret, place):
     assert secret.read_bytes() == SECRET
 
 
-def test_a_log_goes_through_no_link(secret, place):
+def test_a_log_is_not_written_through_a_link(secret, place):
     place.symlink_to(secret)
     with pytest.raises(JobError, match="cannot write"):
         _open_log(place)
     assert secret.read_bytes() == SECRET
 
 
-def test_the_note_of_a_power_mode_goes_through_no_link(secret, tmp_path):
+def test_the_note_of_a_power_mode_is_not_written_through_a_link(secret, tmp_path):
     (tmp_path / "power_mode.part").symlink_to(secret)
     with pytest.raises(JobError, match="cannot write"):
         PowerModes(True, state=tmp_path)._write([{"by": "x", "before": {}}])

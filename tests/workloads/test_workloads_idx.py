@@ -1,4 +1,4 @@
-"""IDX files: what is read back, and what is refused."""
+"""Reading of IDX files, and refusal of damaged ones."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_header_is_laid_out_as_mnist_has_it():
+def test_the_header_has_the_layout_of_mnist():
     assert idx.pack_header((60000, 28, 28)).hex() == "000008030000ea600000001c0000001c"
 
 
-def test_items_are_read_by_their_place(path: Path):
+def test_items_are_read_by_index(path: Path):
     file = idx.open_idx(path, dimensions=3)
     assert file.shape == SHAPE
     assert np.array_equal(file.read(3, 2), DATA[18:30].reshape(2, 2, 3))
     assert np.array_equal(file.read(0), DATA[:6].reshape(1, 2, 3))
 
 
-def test_a_copy_in_another_process_opens_the_file_for_itself(path: Path):
+def test_a_copy_in_another_process_opens_the_file_again(path: Path):
     file = idx.open_idx(path, dimensions=3)
     file.read(0)
     copy = pickle.loads(pickle.dumps(file))
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_refused(path: Path, content: bytes, complaint: str):
     assert MEND in str(caught.value)
 
 
-def test_integers_come_back_and_are_no_bytes(path: Path):
+def test_integers_are_read_back_and_refused_as_bytes(path: Path):
     written = np.array([[0, 1, -1], [2**31 - 1, -(2**31), 7]], dtype=idx.INT)
     path.write_bytes(idx.pack_header(written.shape, idx.INT) + written.tobytes())
     file = idx.open_idx(path, dimensions=2, of=idx.INT)
@@ -73,7 +73,7 @@ def test_integers_come_back_and_are_no_bytes(path: Path):
         idx.open_idx(path, dimensions=2)
 
 
-def test_random_bytes_are_refused_and_nothing_else(path: Path):
+def test_random_bytes_are_refused_without_a_crash(path: Path):
     source = random.Random(23)
     for length in range(64):
         path.write_bytes(source.randbytes(length))
@@ -81,7 +81,7 @@ def test_random_bytes_are_refused_and_nothing_else(path: Path):
             idx.open_idx(path, dimensions=1)
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path):
+def test_a_special_file_is_refused_without_waiting(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
@@ -94,7 +94,7 @@ def test_an_absent_file_is_named(tmp_path: Path):
         idx.open_idx(tmp_path / "gone", dimensions=1)
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_an_error(path: Path):
+def test_a_file_that_shrinks_during_reading_is_an_error(path: Path):
     file = idx.open_idx(path, dimensions=3)
     os.truncate(path, 40)
     assert len(file.read(3)) == 1

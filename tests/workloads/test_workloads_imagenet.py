@@ -1,4 +1,4 @@
-"""ImageNet's prepared copy: written once, of the job's own, and again where the set is another."""
+"""ImageNet's prepared copy: written once by the job, and again if the set changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def open_sets(tmp_path: Path, folder: Path) -> Open:
 
 @pytest.fixture
 def filled(folder: Path) -> Path:
-    """A user's own set: three images of two classes, two of them alike but for their suffix."""
+    """Writes a user's own set of three images of two classes; two differ only in their suffix."""
     colours = {"cat/1.JPEG": (200, 0, 0), "dog/1.jpg": (0, 200, 0), "dog/1.png": (0, 0, 200)}
     for split in ("train", "val"):
         for name, colour in colours.items():
@@ -58,22 +58,22 @@ def times(folder: Path) -> dict[str, int]:
 
 
 def age(folder: Path) -> None:
-    """Sets the files' times back, so that all later writes are newer."""
+    """Sets old times on all files, so that files written from now on are newer."""
     for path in folder.rglob("*"):
         os.utime(path, ns=(0, 0))
 
 
-def test_a_drawn_set_has_images_of_the_real_ones_sizes(open_sets: Open, folder: Path):
+def test_a_drawn_set_has_images_of_real_sizes(open_sets: Open, folder: Path):
     sets = open_sets(samples=12)
     assert (len(sets.train), len(sets.test), sets.classes) == (12, 3, 12)
     files = list(folder.rglob("*.jpg"))
     assert {max(size(file)) for file in files} == {500}
-    # The papers' subset: 6.74 GB of 50,000 images.
+    # The papers' subset has 50,000 images of 6.74 GB in total.
     mean = sum(file.stat().st_size for file in files) / len(files)
     assert 0.7 < mean / (6.74e9 / 50_000) < 1.3
 
 
-def test_only_the_split_that_is_used_is_prepared(open_sets: Open, prepared: Path):
+def test_only_the_used_split_is_prepared(open_sets: Open, prepared: Path):
     sets = open_sets(samples=8)
     assert not prepared.exists()
     sets.test.prepare()
@@ -104,13 +104,13 @@ def test_a_sample_is_the_prepared_image_scaled(open_sets: Open, filled: Path):
     blue, _ = train[2]
     assert (blue.shape, blue.dtype) == ((3, 256, 256), torch.float32)
     scaled = [-0.485 / 0.229, -0.456 / 0.224, (200 / 255 - 0.406) / 0.225]
-    # JPEG gives colours back within a few of 255.
+    # JPEG changes colours by a few of 255 values.
     torch.testing.assert_close(
         blue, torch.tensor(scaled).view(3, 1, 1).expand(3, 256, 256), rtol=0, atol=0.05
     )
 
 
-def test_a_whole_copy_is_used_again(open_sets: Open, filled: Path, prepared: Path):
+def test_a_complete_copy_is_used_again(open_sets: Open, filled: Path, prepared: Path):
     open_sets().train.prepare()
     age(prepared)
     train = open_sets().train
@@ -149,7 +149,7 @@ def leave_half_of_it(filled: Path, prepared: Path) -> None:
         leave_half_of_it,
     ],
 )
-def test_a_copy_of_another_set_or_not_whole_is_written_anew(
+def test_an_outdated_or_incomplete_copy_is_rewritten(
     open_sets: Open, filled: Path, prepared: Path, change: Callable[[Path, Path], None]
 ):
     open_sets().train.prepare()
@@ -162,7 +162,7 @@ def test_a_copy_of_another_set_or_not_whole_is_written_anew(
     assert 0 not in written.values()
 
 
-def test_a_damaged_image_is_named_and_no_copy_is_left_as_whole(
+def test_a_damaged_image_is_named_and_its_copy_stays_incomplete(
     open_sets: Open, filled: Path, prepared: Path
 ):
     victim = filled / "train" / "dog" / "1.png"
@@ -172,9 +172,7 @@ def test_a_damaged_image_is_named_and_no_copy_is_left_as_whole(
     assert not (prepared / "train").exists()
 
 
-def test_a_system_that_refuses_to_write_is_told(
-    open_sets: Open, filled: Path, prepared: Path, no_large_files
-):
+def test_a_failed_write_is_reported(open_sets: Open, filled: Path, prepared: Path, no_large_files):
     train = open_sets().train
     with no_large_files(100), pytest.raises(JobError) as caught:
         train.prepare()
@@ -189,9 +187,7 @@ def test_a_link_to_nowhere_is_named(open_sets: Open, filled: Path):
         open_sets().test.prepare()
 
 
-def test_a_prepared_file_that_is_damaged_meanwhile_is_named(
-    open_sets: Open, filled: Path, prepared: Path
-):
+def test_a_prepared_file_damaged_during_use_is_named(open_sets: Open, filled: Path, prepared: Path):
     train = open_sets().train
     train.prepare()
     victim = prepared / "train" / "0" / "00000000.jpg"
@@ -200,7 +196,7 @@ def test_a_prepared_file_that_is_damaged_meanwhile_is_named(
         train[0]
 
 
-def test_a_file_in_the_place_of_the_copy_is_told(open_sets: Open, filled: Path, prepared: Path):
+def test_a_file_in_the_place_of_the_copy_is_reported(open_sets: Open, filled: Path, prepared: Path):
     prepared.parent.mkdir(parents=True)
     prepared.write_text("in the way")
     with pytest.raises(JobError, match=f"cannot prepare images in {prepared}/train: File exists"):

@@ -1,4 +1,4 @@
-"""Ctrl-C: it waits for a step to be done, and is never lost."""
+"""Ctrl-C waits for the end of a step, and is never lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def press_ctrl_c() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_the_first_waits_for_the_check():
+def test_the_first_ctrl_c_waits_for_the_check():
     done = []
     with pytest.raises(KeyboardInterrupt), Interruptible() as interruptible:
         interruptible.check()
@@ -27,7 +27,7 @@ def test_the_first_waits_for_the_check():
     assert done == ["the step"]
 
 
-def test_the_second_does_not_wait():
+def test_the_second_ctrl_c_does_not_wait():
     done = []
     with pytest.raises(KeyboardInterrupt), Interruptible():
         press_ctrl_c()
@@ -36,25 +36,25 @@ def test_the_second_does_not_wait():
     assert done == []
 
 
-def test_one_after_the_last_check_is_not_lost():
+def test_a_ctrl_c_after_the_last_check_is_not_lost():
     with pytest.raises(KeyboardInterrupt), Interruptible():
         press_ctrl_c()
 
 
-def test_it_stands_before_the_error_of_a_worker_that_it_ended():
+def test_ctrl_c_takes_precedence_over_the_error_of_a_worker():
     with pytest.raises(KeyboardInterrupt), Interruptible():
         press_ctrl_c()
         raise RuntimeError("a worker died")
 
 
-def test_what_stood_before_is_put_back():
+def test_the_previous_handler_is_restored():
     before = signal.getsignal(signal.SIGINT)
     with Interruptible():
         assert signal.getsignal(signal.SIGINT) is not before
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_job_that_ignores_it_goes_on_ignoring_it():
+def test_a_job_that_ignores_ctrl_c_still_ignores_it():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with Interruptible() as interruptible:
@@ -64,7 +64,7 @@ def test_a_job_that_ignores_it_goes_on_ignoring_it():
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_thread_can_train_without_it():
+def test_a_thread_can_train_without_a_signal_handler():
     passed = []
 
     def work() -> None:
@@ -79,7 +79,7 @@ def test_a_thread_can_train_without_it():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_beginning_is_finished_first(number):
+def test_a_signal_waits_until_a_held_section_is_done(number):
     done = []
     with pytest.raises(KeyboardInterrupt), terminable(), held():
         signal.raise_signal(number)
@@ -89,18 +89,18 @@ def test_a_beginning_is_finished_first(number):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_what_ends_a_process_at_once_is_not_held():
+def test_a_signal_with_its_default_action_is_not_held():
     before = signal.getsignal(signal.SIGTERM)
     with held():
         assert signal.getsignal(signal.SIGTERM) is before is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_process_that_begins_as_it_comes_is_ended(number, monkeypatch):
+def test_a_process_started_during_a_signal_is_ended(number, monkeypatch):
     begun = []
 
     class Popen(subprocess.Popen):
-        """A signal comes when the process is there, and before its number is told."""
+        """A process whose start is followed by a signal before the caller knows its pid."""
 
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)
@@ -114,7 +114,7 @@ def test_a_process_that_begins_as_it_comes_is_ended(number, monkeypatch):
     assert process.returncode == -signal.SIGTERM
 
 
-def test_a_session_that_was_ended_for_an_error_is_no_longer_noted(tmp_path):
+def test_a_session_ended_by_an_error_is_no_longer_noted(tmp_path):
     note = tmp_path / "sessions"
     with pytest.raises(RuntimeError), sessions.started(["sleep", "1000"], note) as running:
         assert str(running.process.pid) in note.read_text()

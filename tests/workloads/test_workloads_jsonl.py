@@ -1,4 +1,4 @@
-"""Files of articles: bounded, and a line for each mistake in them."""
+"""Files of articles: limits of their size, and one line for each error in them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def read(path: Path) -> list[jsonl.Article]:
     return list(jsonl.read(path, "read"))
 
 
-def test_what_was_packed_comes_back(path: Path):
+def test_packed_articles_are_read_back(path: Path):
     articles = [jsonl.Article('Åse "1"', "one\ntwo\u2028three", "x"), jsonl.Article("", "", "y")]
     path.write_bytes(b"".join(map(jsonl.pack, articles)))
     assert read(path) == articles
     assert "Åse" in path.read_text("utf-8")
 
 
-def test_other_keys_and_a_last_line_without_an_end_are_fine(path: Path):
+def test_other_keys_and_a_missing_last_newline_are_accepted(path: Path):
     path.write_bytes(GOOD + b'{"id": 7, "topic": "d", "text": "", "title": "", "url": null}')
     assert read(path) == [jsonl.Article("A", "b c", "d"), jsonl.Article("", "", "d")]
 
@@ -54,7 +54,7 @@ def test_other_keys_and_a_last_line_without_an_end_are_fine(path: Path):
         (b'{"title": "", "text": "", "topic": "%s"}\n' % (b"x" * 201), "more than 200 letters"),
     ],
 )
-def test_a_damaged_line_is_told_in_one(path: Path, line: bytes, complaint: str):
+def test_a_damaged_line_is_reported_in_one_line(path: Path, line: bytes, complaint: str):
     path.write_bytes(GOOD * 2 + line)
     with pytest.raises(JobError, match=complaint) as caught:
         read(path)
@@ -63,10 +63,10 @@ def test_a_damaged_line_is_told_in_one(path: Path, line: bytes, complaint: str):
     assert len(str(caught.value)) < 400
 
 
-def test_a_line_is_read_no_further_than_its_bound(path: Path):
+def test_a_line_is_read_up_to_its_limit(path: Path):
     with path.open("wb") as file:
         file.write(GOOD)
-        # A hole, as large as no memory is.
+        # A hole larger than any memory.
         file.truncate(1 << 40)
     with pytest.raises(JobError, match=r"line 2 of .* is longer than 8388608 bytes"):
         read(path)
@@ -87,7 +87,7 @@ def test_an_empty_file_is_refused(path: Path):
         read(path)
 
 
-def test_an_absent_file_and_what_is_no_file_are_refused(path: Path):
+def test_absent_and_special_files_are_refused(path: Path):
     with pytest.raises(JobError, match=f"cannot read {path}: No such file"):
         read(path)
     os.mkfifo(path)
@@ -95,7 +95,7 @@ def test_an_absent_file_and_what_is_no_file_are_refused(path: Path):
         read(path)
 
 
-def test_flipped_bytes_are_refused_or_read_and_never_a_crash(path: Path):
+def test_flipped_bytes_never_crash_the_reader(path: Path):
     source = random.Random(23)
     refused = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Folders of image files: made where empty, used where they hold train/ and val/, else refused."""
+"""Folders of image files: made if empty, used if they hold train/ and val/, else refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def save(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (40, 
 
 @pytest.fixture
 def filled(folder: Path) -> Path:
-    """A user's own set: two classes, three images of each, one of each to test with."""
+    """Writes a user's own set: two classes with three images each, and one each to test with."""
     for label, name in enumerate(("bridge", "tower")):
         for number in range(3):
             save(folder / "train" / name / f"{number}.JPEG", (100 * label, 50 * number, 0))
@@ -73,7 +73,7 @@ def labels(split) -> list[int]:
 
 
 def png(width: int, height: int, data: bytes = b"") -> bytes:
-    """A PNG that states a size; `data` is what it has of pixels."""
+    """Returns a PNG with this size in its header; `data` are its pixels."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return (
@@ -85,7 +85,7 @@ def png(width: int, height: int, data: bytes = b"") -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + packed + chunk(b"IEND", b"")
 
 
-def test_an_absent_folder_receives_a_set_of_real_photographs_sizes(open_sets: Open, folder: Path):
+def test_an_absent_folder_receives_images_of_real_sizes(open_sets: Open, folder: Path):
     sets = open_sets(samples=12)
     assert (len(sets.train), len(sets.test), sets.classes) == (12, 3, 12)
     assert sets.folder == folder
@@ -95,7 +95,7 @@ def test_an_absent_folder_receives_a_set_of_real_photographs_sizes(open_sets: Op
     assert {max(size) for size in sizes} == {1000}
     assert all(666 <= min(size) < 800 for size in sizes)
     assert len(set(sizes)) > 5
-    # GLD-23k: 2.82 GB of 23,080 images.
+    # GLD-23k has 23,080 images of 2.82 GB in total.
     mean = sum(file.stat().st_size for file in files) / len(files)
     assert 0.7 < mean / (2.82e9 / 23_080) < 1.3
 
@@ -107,7 +107,7 @@ def test_one_seed_writes_the_same_files_and_another_seed_others(open_sets: Open,
     assert not set(contents(tmp_path / "a").values()) & set(contents(tmp_path / "c").values())
 
 
-def test_a_sample_does_not_depend_on_how_many_are_drawn(open_sets: Open, tmp_path: Path):
+def test_a_sample_does_not_depend_on_the_number_drawn(open_sets: Open, tmp_path: Path):
     for name, samples in (("few", 4), ("many", 8)):
         open_sets(samples=samples, data=tmp_path / name)
     few, many = contents(tmp_path / "few"), contents(tmp_path / "many")
@@ -115,7 +115,7 @@ def test_a_sample_does_not_depend_on_how_many_are_drawn(open_sets: Open, tmp_pat
     assert len(set(many.values())) == 10
 
 
-def test_classes_come_with_the_samples_and_the_test_split_has_none_of_its_own():
+def test_the_test_split_has_no_classes_of_its_own():
     drawn = Drawn("a", 1, classes=60, block=100, longer=9, grain=2, quality=85, file_bytes=1)
     for samples in range(1, 700):
         train = {drawn.label(0, index) for index in range(samples)}
@@ -149,7 +149,7 @@ def test_the_middle_square_is_taken(tmp_path: Path):
     for name, turned in (("wide.png", image), ("high.png", image.rotate(90, expand=True))):
         turned.save(tmp_path / name)
         pixels = np.array(image_files.read_square(tmp_path / name, 8))
-        # A little of the red around it is in its outermost pixels.
+        # The outermost pixels have a little of the red around the square.
         assert (pixels[2:-2, 2:-2] == (0, 0, 255)).all()
         assert pixels[..., 2].min() > 200
 
@@ -168,19 +168,17 @@ def test_samples_are_taken_evenly_from_all_classes(open_sets: Open, filled: Path
         open_sets(samples=7)
 
 
-def test_without_a_folder_the_set_lies_beside_the_output(open_sets: Open, tmp_path: Path):
+def test_the_default_folder_lies_beside_the_output(open_sets: Open, tmp_path: Path):
     assert open_sets(seed=3, samples=1, data=None).folder == tmp_path / "landmarks-seed3-1"
 
 
-def test_a_job_that_was_killed_while_it_drew_does_not_stand_in_the_way(
-    open_sets: Open, folder: Path
-):
+def test_a_set_half_drawn_by_a_killed_job_is_drawn_again(open_sets: Open, folder: Path):
     save(folder / "train.part" / "class0000" / "00000099.jpg", (0, 0, 0))
     assert len(open_sets(samples=2).train) == 2
     assert sorted(path.name for path in folder.iterdir()) == ["train", "val"]
 
 
-def test_a_job_that_was_killed_while_it_renamed_is_finished(open_sets: Open, folder: Path):
+def test_the_renames_of_a_killed_job_are_finished(open_sets: Open, folder: Path):
     open_sets(samples=2)
     before = contents(folder)
     (folder / "train").rename(folder / "train.part")
@@ -195,7 +193,7 @@ def test_jobs_that_start_together_draw_one_set(open_sets: Open, folder: Path):
     assert sorted(path.name for path in folder.iterdir()) == ["train", "val"]
 
 
-def test_a_folder_of_other_things_is_left_as_it_is(open_sets: Open, folder: Path):
+def test_a_folder_with_other_files_is_left_unchanged(open_sets: Open, folder: Path):
     folder.mkdir()
     (folder / "thesis.tex").write_text("mine")
     with pytest.raises(JobError, match=r"holds other files \(such as 'thesis.tex'\)"):
@@ -220,7 +218,7 @@ def test_splits_without_classes_or_images_are_refused(open_sets: Open, folder: P
         open_sets()
 
 
-def test_a_class_that_only_the_test_split_has_is_refused(open_sets: Open, filled: Path):
+def test_a_class_of_only_the_test_split_is_refused(open_sets: Open, filled: Path):
     save(filled / "val" / "arch" / "1.jpg", (0, 0, 0))
     with pytest.raises(JobError, match="val/arch is a class that train/ lacks"):
         open_sets()
@@ -236,7 +234,7 @@ def test_a_name_that_would_garble_an_error_is_refused(
     assert str(caught.value).isprintable()
 
 
-def test_a_system_that_refuses_to_write_is_told(open_sets: Open, folder: Path, no_large_files):
+def test_a_failed_write_is_reported(open_sets: Open, folder: Path, no_large_files):
     with no_large_files(50_000), pytest.raises(JobError) as caught:
         open_sets(samples=2)
     assert str(caught.value) == (
@@ -245,7 +243,7 @@ def test_a_system_that_refuses_to_write_is_told(open_sets: Open, folder: Path, n
     assert len(open_sets(samples=2).train) == 2
 
 
-def test_a_set_that_does_not_fit_is_refused_before_it_is_drawn(open_sets: Open, folder: Path):
+def test_a_set_larger_than_the_disk_is_refused_before_drawing(open_sets: Open, folder: Path):
     with pytest.raises(JobError, match=r"the set needs [0-9]{15} bytes in"):
         open_sets(samples=10**9)
     assert not list(folder.iterdir())
@@ -264,7 +262,7 @@ def test_a_set_that_does_not_fit_is_refused_before_it_is_drawn(open_sets: Open, 
         (bytes(image_files.MOST_BYTES + 1), "has 67108865 bytes, more than"),
     ],
 )
-def test_a_damaged_or_lying_file_is_named(tmp_path: Path, content: bytes, complaint: str):
+def test_a_damaged_or_false_file_is_named(tmp_path: Path, content: bytes, complaint: str):
     path = tmp_path / "image.jpg"
     path.write_bytes(content)
     with pytest.raises(JobError, match=f"{path} {complaint}") as caught:
@@ -272,18 +270,18 @@ def test_a_damaged_or_lying_file_is_named(tmp_path: Path, content: bytes, compla
     assert "\n" not in str(caught.value)
 
 
-def test_a_whole_png_of_ours_is_read(tmp_path: Path):
+def test_a_complete_generated_png_is_read(tmp_path: Path):
     (tmp_path / "image.png").write_bytes(png(8, 8, bytes(8 * 25)))
     assert image_files.read_square(tmp_path / "image.png", 8).getcolors() == [(64, (0, 0, 0))]
 
 
-def test_an_image_of_one_line_is_not_blown_up(tmp_path: Path):
-    # Its shorter side made 256 pixels, the other one would have 15 million.
+def test_an_image_of_one_line_is_not_enlarged(tmp_path: Path):
+    # If its shorter side became 256 pixels, the other would have 15 million.
     save(tmp_path / "line.jpg", (0, 0, 0), (60_000, 1))
     assert image_files.read_square(tmp_path / "line.jpg", 256).size == (256, 256)
 
 
-def test_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path):
+def test_a_file_truncated_anywhere_is_refused(tmp_path: Path):
     whole = io.BytesIO()
     Image.effect_noise((48, 48), 80).save(whole, "JPEG")
     path = tmp_path / "image.jpg"
@@ -294,7 +292,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_flipped_bytes_are_refused_or_read_and_never_a_crash(tmp_path: Path, kind: str):
+def test_flipped_bytes_never_crash_the_reader(tmp_path: Path, kind: str):
     whole = io.BytesIO()
     Image.effect_noise((48, 48), 80).save(whole, kind)
     path = tmp_path / "image"
@@ -302,7 +300,7 @@ def test_flipped_bytes_are_refused_or_read_and_never_a_crash(tmp_path: Path, kin
     refused = 0
     for _ in range(300):
         damaged = bytearray(whole.getvalue())
-        # Headers and tables stand at the beginning.
+        # Headers and tables are at the beginning.
         damaged[source.randrange(0, 700)] = source.randrange(256)
         path.write_bytes(damaged)
         try:
@@ -312,7 +310,7 @@ def test_flipped_bytes_are_refused_or_read_and_never_a_crash(tmp_path: Path, kin
     assert 0 < refused <= 300
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path):
+def test_a_special_file_is_refused_without_waiting(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe.jpg")
     with pytest.raises(JobError, match="not a regular file"):
         image_files.read_square(tmp_path / "pipe.jpg", 8)

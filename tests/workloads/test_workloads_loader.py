@@ -1,4 +1,4 @@
-"""DataLoader workers that fail: a line each, not a traceback."""
+"""Failing DataLoader workers give one line, not a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.data.mnist import MnistSplit
 from workloads.data.sets import Sample, SampleSet
 from workloads.errors import FAILURE, USAGE, BrokenJobError, JobError
 
-# From Python 3.12 on, a fork beside torch's threads is warned of; DataLoader forks all the same.
+# Python 3.12 and later warn of a fork while torch has threads; DataLoader forks nevertheless.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
@@ -59,12 +59,12 @@ def test_batches_come_in_order_with_the_last_one_short(workers: int):
         assert [targets.tolist() for _, targets in loader] == [[0, 1], [2, 3], [4]]
 
 
-def test_more_workers_than_cpus_bring_no_warning():
+def test_more_workers_than_cpus_give_no_warning():
     workers = len(os.sched_getaffinity(0)) + 1
     assert sum(1 for _ in batches(Numbers(), workers)) == 3
 
 
-def test_a_worker_that_is_killed_is_told_in_a_line():
+def test_a_killed_worker_is_reported_in_one_line():
     with pytest.raises(BrokenJobError, match=r"a DataLoader worker died: .*--workers") as caught:
         next(iter(batches(Deadly(), workers=1)))
     assert "\n" not in str(caught.value)
@@ -72,7 +72,7 @@ def test_a_worker_that_is_killed_is_told_in_a_line():
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_file_that_is_cut_short_is_told_in_a_line(tmp_path: Path, workers: int):
+def test_a_truncated_file_is_reported_in_one_line(tmp_path: Path, workers: int):
     path = tmp_path / "images"
     path.write_bytes(idx.pack_header((4, 28, 28)) + bytes(4 * 28 * 28))
     split = MnistSplit(idx.open_idx(path, 3), torch.zeros(4, dtype=torch.uint8).numpy())
@@ -82,7 +82,7 @@ def test_a_file_that_is_cut_short_is_told_in_a_line(tmp_path: Path, workers: int
         next(iter(batches(split, workers)))
     assert str(caught.value) == f"{path} was cut short while the job read it; {MEND}"
     assert caught.value.exit_code == USAGE
-    # The error is still held here, and holds no worker.
+    # The test still holds the error, but the error holds no worker.
     assert set(multiprocessing.active_children()) <= before
 
 

@@ -1,4 +1,4 @@
-"""The data folder: made where it is empty, used where it holds MNIST, refused where damaged."""
+"""The data folder of MNIST: made if it is empty, used if it holds the set, refused if damaged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_sets(tmp_path: Path, folder: Path) -> Open:
 
 @pytest.fixture
 def filled(folder: Path) -> Path:
-    """A user's own set: 6 images to train with, 4 to test with, image i of brightness i."""
+    """Writes a user's own set: 6 training and 4 test images; image i has brightness i."""
     folder.mkdir()
     for images, labels, count in ((TRAIN_IMAGES, TRAIN_LABELS, 6), (TEST_IMAGES, TEST_LABELS, 4)):
         pixels = np.repeat(np.arange(count, dtype=np.uint8), 28 * 28)
@@ -80,7 +80,7 @@ def test_one_seed_writes_the_same_files_and_another_seed_others(open_sets: Open,
     assert not set(contents(tmp_path / "a").values()) & set(contents(tmp_path / "c").values())
 
 
-def test_a_set_that_is_there_is_used_and_not_drawn_again(open_sets: Open, filled: Path):
+def test_an_existing_set_is_used_and_not_drawn_again(open_sets: Open, filled: Path):
     before = contents(filled)
     sets = open_sets(seed=3)
     assert (len(sets.train), len(sets.test)) == (6, 4)
@@ -99,18 +99,18 @@ def test_a_batch_is_its_samples_in_order(open_sets: Open, filled: Path):
     assert [label for _, label in train.__getitems__([4, 0, 2])] == [4, 0, 2]
 
 
-def test_samples_takes_the_first_of_a_set_that_is_there(open_sets: Open, filled: Path):
+def test_samples_takes_the_first_samples_of_an_existing_set(open_sets: Open, filled: Path):
     sets = open_sets(samples=2)
     assert [sets.train[i][1] for i in range(len(sets.train))] == [0, 1]
     assert len(sets.test) == 4
 
 
-def test_more_samples_than_are_there_are_refused(open_sets: Open, filled: Path):
+def test_more_samples_than_the_set_has_are_refused(open_sets: Open, filled: Path):
     with pytest.raises(JobError, match="holds 6 training samples, fewer than --samples 7"):
         open_sets(samples=7)
 
 
-def test_without_a_folder_the_set_lies_beside_the_output(open_sets: Open, tmp_path: Path):
+def test_the_default_folder_lies_beside_the_output(open_sets: Open, tmp_path: Path):
     assert open_sets(seed=3, samples=8, data=None).folder == tmp_path / "digits-seed3-8"
 
 
@@ -125,9 +125,7 @@ def test_gzipped_files_are_unpacked_into_the_output_and_left_alone(
     assert contents(tmp_path / "output" / "data") == plain
 
 
-def test_a_job_that_was_killed_while_it_drew_does_not_stand_in_the_way(
-    open_sets: Open, folder: Path
-):
+def test_a_set_half_drawn_by_a_killed_job_is_drawn_again(open_sets: Open, folder: Path):
     (folder / "lost+found").mkdir(parents=True)
     (folder / f"{TRAIN_IMAGES}.part").write_bytes(b"half")
     assert len(open_sets(samples=8).train) == 8
@@ -141,7 +139,7 @@ def test_jobs_that_start_together_draw_one_set(open_sets: Open, folder: Path):
     assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
 
 
-def test_a_folder_of_other_things_is_left_as_it_is(open_sets: Open, folder: Path):
+def test_a_folder_with_other_files_is_left_unchanged(open_sets: Open, folder: Path):
     folder.mkdir()
     (folder / "thesis.tex").write_text("mine")
     with pytest.raises(JobError, match=r"holds other files \(such as thesis.tex\)"):
@@ -175,7 +173,7 @@ def test_a_label_above_nine_is_refused(open_sets: Open, filled: Path):
         open_sets()
 
 
-def test_images_and_labels_must_be_as_many(open_sets: Open, filled: Path):
+def test_images_and_labels_must_have_equal_numbers(open_sets: Open, filled: Path):
     (filled / TRAIN_LABELS).write_bytes(idx.pack_header((5,)) + bytes(5))
     with pytest.raises(JobError, match=r"holds 6 images, but .* 5 labels"):
         open_sets()
@@ -204,10 +202,10 @@ def test_images_of_another_size_are_refused(open_sets: Open, filled: Path):
         (gzip.compress(b"text"), "ends inside its IDX header"),
         (gzip.compress(idx.pack_header((2**32 - 1, 28, 28)) + bytes(9)), "unpacks to 33[0-9]{11}"),
     ],
-    # Processes of one test run have to agree on names, and a gzip holds the time that it was made.
+    # A gzip holds its creation time, but test processes must agree on the names of parameters.
     ids=["not gzip", "cut off", "too short", "too long", "no IDX", "too many"],
 )
-def test_a_damaged_or_lying_gzip_is_refused(
+def test_a_damaged_or_false_gzip_is_refused(
     open_sets: Open, filled: Path, tmp_path: Path, content: bytes, complaint: str
 ):
     gzip_all(filled)

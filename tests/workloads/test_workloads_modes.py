@@ -1,4 +1,4 @@
-"""Power modes on recorded trees of sysfs: what is set, in what order, and taken back."""
+"""Power modes on recorded trees of sysfs: values, their order, and their restoration."""
 
 import json
 import os
@@ -40,7 +40,7 @@ LAPTOP = {
         }.items()
     },
 }
-# AGX Xavier, JetPack 4: its own names, the numbers of Prashanthi et al. 2022, Table 4.
+# AGX Xavier, JetPack 4: its own names, and the numbers of Prashanthi et al. 2022, Table 4.
 JETSON = {
     **UNIFIED,
     "etc/nvpmodel.conf": "< POWER_MODEL ID=0 NAME=MAXN >\nCPU_ONLINE CORE_0 1\n"
@@ -61,7 +61,7 @@ JETSON = {
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A tree of files, as a machine would have them."""
+    """Makes the files of a machine; returns their root."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     root = tmp_path / "root"
 
@@ -76,7 +76,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def contents(root):
-    """Every file's text, without the line's end."""
+    """Returns the text of all files, without the final newline."""
     return {
         str(path.relative_to(root)): path.read_text().strip()
         for path in root.rglob("*")
@@ -99,19 +99,19 @@ def contents(root):
         ({"nvpmodel": []}, "`nvpmodel` is"),
     ],
 )
-def test_a_mode_that_cannot_be_is_refused(told, complaint):
+def test_an_impossible_mode_is_refused(told, complaint):
     with pytest.raises(JobError, match=complaint):
         parse(told)
 
 
-def test_nothing_set_is_the_default_mode_and_others_are_told_by_what_they_set():
+def test_a_mode_is_named_after_its_settings_and_is_default_without():
     assert parse({}) is None
     assert str(parse({"cpu_quota": 0.5, "cores": 1})) == "cores 1, cpu_quota 0.5"
     assert parse({"nvpmodel": 2}) == PowerMode(nvpmodel="2")
     assert isinstance(parse({"cores": 1.0}).cores, int)
 
 
-def test_cores_and_frequencies_are_set_and_put_back(machine, tmp_path):
+def test_cores_and_frequencies_are_set_and_restored(machine, tmp_path):
     root = machine(LAPTOP)
     before = contents(root)
     with (
@@ -151,7 +151,7 @@ def test_the_lowest_frequency_is_never_above_the_highest(machine, tmp_path, monk
     assert all(low <= high for low, high in seen)
 
 
-def test_a_frequency_that_is_not_there_is_refused_and_a_rounded_one_taken(machine):
+def test_a_missing_frequency_is_refused_and_a_rounded_one_accepted(machine):
     cpufreq = Machine(machine(JETSON)).find("cpu_mhz")
     cpufreq.set(1200)
     assert cpufreq.now() == 1190.4
@@ -160,7 +160,7 @@ def test_a_frequency_that_is_not_there_is_refused_and_a_rounded_one_taken(machin
     assert cpufreq.now() == 1190.4
 
 
-def test_a_killed_runner_s_mode_is_put_back_by_the_next(machine, tmp_path):
+def test_the_next_runner_restores_the_mode_of_a_killed_one(machine, tmp_path):
     root = machine(LAPTOP)
     before = contents(root)
     killed = os.fork()
@@ -189,7 +189,7 @@ def test_one_runner_at_a_time_sets_modes(machine, tmp_path):
         pass
 
 
-def test_what_cannot_be_put_back_is_told_and_tried_again(machine, tmp_path):
+def test_a_failed_restore_is_reported_and_tried_again(machine, tmp_path):
     root = machine(LAPTOP)
     state = tmp_path / "state"
     low = root / CPU / "cpufreq/policy2/scaling_min_freq"
@@ -210,7 +210,7 @@ def test_what_cannot_be_put_back_is_told_and_tried_again(machine, tmp_path):
             assert low.read_text() == "800000"
 
 
-def test_a_note_that_is_damaged_is_not_passed_over(machine, tmp_path):
+def test_a_damaged_note_is_not_ignored(machine, tmp_path):
     (tmp_path / "power_mode.json").write_text("[{")
     with pytest.raises(JobError, match=r"cannot read .*power_mode\.json"):
         PowerModes(False, tmp_path, machine(LAPTOP)).__enter__()
@@ -219,7 +219,7 @@ def test_a_note_that_is_damaged_is_not_passed_over(machine, tmp_path):
         PowerModes(False, tmp_path, machine(LAPTOP)).__enter__()
 
 
-def test_a_machine_without_cpufreq_says_so_and_names_the_quota(machine, tmp_path):
+def test_the_error_without_cpufreq_names_the_quota(machine, tmp_path):
     root = machine(UNIFIED)
     with (
         PowerModes(True, tmp_path / "state", root) as modes,
@@ -240,7 +240,7 @@ def test_a_machine_without_cgroups_cannot_set_a_quota(machine, tmp_path):
     assert "cpu_quota" not in Machine(root).settings()
 
 
-def test_more_cores_than_there_are_are_refused(machine, tmp_path):
+def test_more_cores_than_the_machine_has_are_refused(machine, tmp_path):
     with (
         PowerModes(True, tmp_path / "state", machine(UNIFIED)) as modes,
         pytest.raises(JobError, match="the power mode asks for 5000"),
@@ -249,13 +249,13 @@ def test_more_cores_than_there_are_are_refused(machine, tmp_path):
         pytest.fail("the run was made")
 
 
-def test_no_cpu_is_taken_offline_where_cpusets_would_lose_it(machine):
+def test_no_cpu_goes_offline_if_cpusets_would_lose_it(machine):
     old = "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n"
     with pytest.raises(Lacking, match="does not return to the cpusets"):
         Online(machine({**LAPTOP, "proc/mounts": old}))
 
 
-def test_a_quota_is_written_as_the_hierarchy_has_it(machine):
+def test_a_quota_has_the_format_of_the_cgroup_hierarchy(machine):
     share = Share((0, 1), 0.5)
     root = machine(UNIFIED)
     assert plan(share, "job", root) == {
@@ -287,7 +287,7 @@ def test_a_quota_is_written_as_the_hierarchy_has_it(machine):
     }
 
 
-def test_a_container_takes_the_share_itself_and_no_cgroup_is_made(machine, tmp_path):
+def test_a_container_gets_its_share_without_a_cgroup_of_ours(machine, tmp_path):
     root = machine(UNIFIED)
     before = contents(root)
     with (
@@ -301,7 +301,7 @@ def test_a_container_takes_the_share_itself_and_no_cgroup_is_made(machine, tmp_p
     assert setting.by["cpu_quota"] == "quota of CPU time, not a frequency"
 
 
-def test_a_command_that_cannot_join_its_cgroup_does_not_run(tmp_path):
+def test_a_command_does_not_run_if_it_cannot_join_its_cgroup(tmp_path):
     command = entering([tmp_path / "none"], ["touch", str(tmp_path / "ran")])
     ended = subprocess.run(command, capture_output=True, check=False)
     assert ended.returncode == 125
@@ -310,7 +310,7 @@ def test_a_command_that_cannot_join_its_cgroup_does_not_run(tmp_path):
 
 @pytest.fixture
 def nvpmodel(machine, tmp_path, monkeypatch):
-    """A Jetson, and a program in the place of its nvpmodel: mode 2 wants a reboot, if told to."""
+    """Makes a Jetson with a fake nvpmodel, whose mode 2 can be made to need a reboot."""
     root = machine(JETSON)
     program = tmp_path / "bin/nvpmodel"
     program.parent.mkdir()
@@ -324,7 +324,7 @@ def nvpmodel(machine, tmp_path, monkeypatch):
     return root
 
 
-def test_a_jetson_s_mode_is_set_by_name_and_the_one_before_put_back(nvpmodel, tmp_path):
+def test_a_jetson_mode_is_set_by_name_and_the_previous_restored(nvpmodel, tmp_path):
     status = nvpmodel / "var/lib/nvpmodel/status"
     with PowerModes(True, tmp_path / "state", nvpmodel) as modes:
         mode = PowerMode(nvpmodel="MODE_15W", gpu_mhz=670, memory_mhz=1333)
@@ -354,7 +354,7 @@ def test_a_jetson_s_mode_is_set_by_name_and_the_one_before_put_back(nvpmodel, tm
             pytest.fail("the run was made")
 
 
-def test_the_modes_of_a_machine_are_what_it_offers(nvpmodel, machine):
+def test_the_modes_of_a_jetson_are_those_of_nvpmodel(nvpmodel, machine):
     assert Machine(nvpmodel).modes() == [
         None,
         PowerMode(nvpmodel="MAXN"),
@@ -362,7 +362,7 @@ def test_the_modes_of_a_machine_are_what_it_offers(nvpmodel, machine):
     ]
 
 
-def test_without_nvpmodel_they_are_cores_by_frequencies(machine, monkeypatch):
+def test_modes_without_nvpmodel_are_cores_by_frequencies(machine, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
     found = Machine(machine(LAPTOP)).modes()
     assert found[0] is None
@@ -374,7 +374,7 @@ def test_without_nvpmodel_they_are_cores_by_frequencies(machine, monkeypatch):
     }
 
 
-def test_without_frequencies_they_are_cores_by_quotas(machine, monkeypatch):
+def test_modes_without_frequencies_are_cores_by_quotas(machine, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     found = Machine(machine(UNIFIED)).modes()
     assert len(found) == len(set(found)) == 8
@@ -382,7 +382,7 @@ def test_without_frequencies_they_are_cores_by_quotas(machine, monkeypatch):
 
 
 class FakeNvml(ModuleType):
-    """The calls of pynvml that are made: one GPU of three clocks."""
+    """The used calls of pynvml, for one GPU with three clocks."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
 

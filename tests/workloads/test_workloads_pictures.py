@@ -1,4 +1,4 @@
-"""The drawn pictures: the same for one seed everywhere, like photographs, and told apart."""
+"""Drawn pictures: the same everywhere for one seed, similar to photographs, and learnable."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def painted(seed: int, split: int, number: int, label: int = 0, size: tuple[int,
     return painter.paint(painter.random(split, number), np.array([label]), *size, grain=24)[0]
 
 
-def test_one_seed_paints_these_very_pixels_on_every_machine():
+def test_one_seed_paints_the_same_pixels_on_every_machine():
     whole = "48a5abe8a7d72fda7a0bcb5b072cbc5cf5362ac715ab5686af1e30ac6e3ca6df"
     assert hashlib.sha256(painted(0, 0, 0).tobytes()).hexdigest() == whole
 
 
-def test_seed_split_number_and_label_each_make_another_picture():
+def test_seed_split_number_and_label_each_change_the_picture():
     pictures = [painted(0, 0, 0), painted(1, 0, 0), painted(0, 1, 0), painted(0, 0, 1)]
     pictures.append(painted(0, 0, 0, label=1))
     assert len({picture.tobytes() for picture in pictures}) == 5
@@ -28,12 +28,12 @@ def test_seed_split_number_and_label_each_make_another_picture():
 def test_neighbouring_pixels_are_alike_and_nothing_wraps_around():
     pixels = painted(7, 0, 0, size=(200, 300)).astype(int)
     steps = np.abs(np.diff(pixels, axis=1))
-    # Grain is below 24, and the slopes of colour and texture add a little.
+    # Grain is below 24, and gradients of colour and texture add a little.
     assert steps.max() < 24 + 16
     assert pixels.std() > 10
 
 
-def test_pictures_are_told_apart_by_the_mean_of_their_class():
+def test_class_means_tell_pictures_apart():
     painter = Painter(0, classes=10)
     labels = np.arange(400) % 10
     pictures = painter.paint(painter.random(0, 0), labels, 32, 32, 24)

@@ -1,4 +1,4 @@
-"""A study ends the processes of a killed study, and no others, whatever a note names."""
+"""A study ends the processes of a killed one, and no others, even if the note is forged."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from workloads.sessions import SESSION_ENV, end_left
 
 NOBODY = 65534
 GONE = (1, 0)
-"""A pid and a start that no process has."""
+"""A pid and a start time that no process has."""
 ORPHANED = "sleep 1000 & echo $!"
 
 
 @pytest.fixture
 def session():
-    """Start a shell command in a session of its own; what is left of it ends with the test."""
+    """Starts a shell command in its own session, whose processes end with the test."""
     begun = []
 
     def start(script="sleep 1000 & wait", **environment):
@@ -69,7 +69,7 @@ def written(note: Path, *sessions: Noted) -> Path:
     return note
 
 
-def test_all_of_a_session_is_ended(session, tmp_path):
+def test_all_processes_of_a_session_are_ended(session, tmp_path):
     process = session()
     wait_for(lambda: len(members(process.pid)) == 2, "both processes")
     note = written(tmp_path / "running.json", noted(process))
@@ -78,7 +78,7 @@ def test_all_of_a_session_is_ended(session, tmp_path):
     assert not note.exists()
 
 
-def test_a_session_whose_first_process_is_gone_is_known_by_its_token(session, tmp_path):
+def test_a_session_without_its_first_process_is_known_by_its_token(session, tmp_path):
     process = session(ORPHANED, **{SESSION_ENV: "ours"})
     one = noted(process, "ours")
     left = int(process.stdout.readline())
@@ -87,7 +87,7 @@ def test_a_session_whose_first_process_is_gone_is_known_by_its_token(session, tm
     assert not process_alive(left, process_start_time(left))
 
 
-def test_who_has_taken_over_the_number_of_a_session_is_let_live(session, tmp_path):
+def test_a_session_without_the_token_is_not_ended(session, tmp_path):
     process = session(ORPHANED)
     one = noted(process)
     left = int(process.stdout.readline())
@@ -96,7 +96,7 @@ def test_who_has_taken_over_the_number_of_a_session_is_let_live(session, tmp_pat
     assert members(process.pid) == [left]
 
 
-def test_a_process_that_has_the_number_of_a_session_s_first_is_let_live(session, tmp_path):
+def test_a_process_with_a_reused_pid_is_not_ended(session, tmp_path):
     process = session()
     one = noted(process)
     end_left(written(tmp_path / "running.json", replace(one, start=one.start - 100)))
@@ -111,7 +111,7 @@ def test_a_note_of_an_earlier_boot_ends_nothing(session, tmp_path):
     assert not note.exists()
 
 
-def test_a_note_of_a_study_that_runs_ends_nothing(session, tmp_path):
+def test_a_note_of_a_running_study_ends_nothing(session, tmp_path):
     process = session()
     runner = (os.getppid(), process_start_time(os.getppid()))
     one = replace(noted(process), runner=runner[0], runner_start=runner[1])
@@ -150,7 +150,7 @@ def no_note(note, aside):
 @pytest.mark.parametrize(
     "attack", [another_user_s, writable_by_others, a_link, a_second_name, a_fifo, no_note]
 )
-def test_a_note_that_others_may_have_written_is_refused(session, tmp_path, attack):
+def test_a_note_that_others_could_write_is_refused(session, tmp_path, attack):
     process = session()
     note = written(tmp_path / "running.json", noted(process))
     attack(note, tmp_path / "aside")

@@ -1,4 +1,4 @@
-"""Studies as they are declared: which runs their factors make, and what is refused."""
+"""Declarations of studies: the runs that their factors make, and refused declarations."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ seccomp = [true, false]
 
 @pytest.fixture
 def declared(tmp_path):
-    """A study of the user's own, by its text."""
+    """Returns a function that loads a user's own study from its text."""
 
     def load(text, **given):
         path = tmp_path / "mine.toml"
@@ -47,13 +47,13 @@ def test_every_combination_is_a_run_in_every_repeat(declared):
     assert {factors.containers for factors in host} == {0}
 
 
-def test_the_order_is_the_seed_s_and_no_other(declared):
+def test_the_order_depends_only_on_the_seed(declared):
     orders = [[run.id for run in declared(TWO, seed=seed).runs] for seed in (0, 0, 1)]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == sorted(orders[2])
 
 
-def test_what_is_given_is_instead_of_what_is_declared(declared):
+def test_given_values_replace_declared_ones(declared):
     loaded = declared(TWO, scale=0.01, repeats=1)
     assert (loaded.scale, loaded.repeats, len(loaded.runs)) == (0.01, 1, 6)
 
@@ -76,38 +76,38 @@ def test_a_load_and_a_medium_are_factors(declared):
     }
 
 
-def test_threads_can_be_a_fair_share_of_the_machine_s(declared, monkeypatch):
+def test_threads_can_be_a_fair_share_of_the_cpus(declared, monkeypatch):
     text = 'name="x"\n[[runs]]\nmodel="lenet"\nwhere=["host", "4"]\nthreads=["share", 7]\n'
     shares = {}
     for cpus in (2, 19):
         monkeypatch.setattr("os.sched_getaffinity", lambda _, cpus=cpus: set(range(cpus)))
         factors = {run.factors for run in declared(text, repeats=1).runs}
-        # As many on the host as in four containers: the same job, wherever it runs.
+        # The host and four containers get equal numbers, so the job is the same in both places.
         assert len(factors) == 4
         shares[cpus] = sorted({f.threads for f in factors})
     assert shares == {2: [1, 7], 19: [4, 7]}
 
 
-def test_every_limited_medium_says_what_it_is_of():
+def test_every_limited_medium_names_its_source():
     limited = [media.find(name) for name in ("sd-card", "hdd", "nvme-ssd")]
     assert all(medium.speed and medium.about and medium.source for medium in limited)
     assert media.find("sd-card").speed.shared(4).read_iops == 419
 
 
-def test_a_power_mode_is_a_factor_and_an_empty_one_is_none(declared):
+def test_a_power_mode_is_a_factor_and_an_empty_one_is_the_default(declared):
     text = 'name="x"\n[[runs]]\nmodel="lenet"\npower_mode = [{}, {cores = 1}, {cores = 1.0}]\n'
     loaded = declared(text, repeats=1)
     assert {str(run.factors.power_mode) for run in loaded.runs} == {"None", "cores 1"}
     assert len({run.id for run in loaded.runs}) == 2
 
 
-def test_the_machine_s_own_power_modes_can_be_asked_for(declared):
+def test_a_study_can_ask_for_all_modes_of_the_machine(declared):
     text = 'name="x"\n[[runs]]\nmodel="lenet"\npower_mode = ["machine", {cpu_quota = 0.77}]\n'
     modes = {run.factors.power_mode for run in declared(text, repeats=1).runs}
     assert modes == {*Machine().modes(), PowerMode(cpu_quota=0.77)}
 
 
-def test_the_shipped_ones_are_whole():
+def test_the_shipped_studies_are_complete():
     for name in study.shipped():
         loaded = study.load(name)
         assert loaded.name == name
@@ -158,12 +158,12 @@ def test_the_shipped_ones_are_whole():
         ("name = ", "cannot read the study"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(declared, text, complaint):
+def test_an_impossible_study_is_refused_in_one_line(declared, text, complaint):
     with pytest.raises(JobError, match=complaint) as refused:
         declared(text)
     assert "\n" not in str(refused.value)
 
 
-def test_a_study_that_is_not_there_names_those_that_are():
+def test_the_error_for_an_unknown_study_lists_the_known():
     with pytest.raises(JobError, match="quick"):
         study.load("nowhere")

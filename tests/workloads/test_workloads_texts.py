@@ -1,4 +1,4 @@
-"""The models of texts: what they make of padding, and that they train and infer."""
+"""Text models: their treatment of padding, training and inference."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Nothing(SampleSet):
 
 @pytest.fixture
 def output(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose checkpoints are cleared at once: one of MobileBERT has 170 MB.
+    """Yields a folder whose checkpoints are removed at once: one of MobileBERT has 170 MB.
 
-    In one thread meanwhile: several wait long for each other where the machine has other work.
+    The test runs in one thread, because several wait long for each other on a busy machine.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -53,7 +53,7 @@ def build(name: str, folder: Path) -> torch.nn.Module:
 def test_padding_changes_no_score(name: str, tmp_path: Path):
     model = build(name, tmp_path)
     short = torch.tensor([[7, 2, 49, 0]])
-    # MobileBERT reads tokens in threes: the zero after the last one belongs to both.
+    # MobileBERT reads tokens in threes, so both texts need the zero after the last token.
     long = torch.nn.functional.pad(short, (0, 12))
     with torch.inference_mode():
         scores = model(short)
@@ -64,7 +64,7 @@ def test_padding_changes_no_score(name: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_two_steps_train_the_same_by_seed_and_the_checkpoint_infers(name: str, output: Path):
+def test_equal_seeds_train_equally_and_the_checkpoint_infers(name: str, output: Path):
     common = {"model": name, "batch_size": 2, "workers": 0, "seed": 3, "samples": 4}
     summaries = [
         train(TrainOptions(output=output / run, data=output / f"{run}-data", steps=2, **common))
@@ -111,7 +111,7 @@ assert "torch" in sys.modules and "transformers" not in sys.modules
     )
 
 
-def test_mobilebert_is_built_without_a_network_and_without_a_word():
+def test_mobilebert_is_built_offline_and_without_output():
     done = run(
         """
 import sys
@@ -127,5 +127,5 @@ assert not {"socket.connect", "socket.getaddrinfo"} & set(asked), asked
 """
     )
     assert done.stderr == ""
-    # MobileBERT's own, and 512 with a bias a class.
+    # Weights of MobileBERT, and 512 weights and a bias per class.
     assert done.stdout == f"{24_844_544 + 2 * 513}\n"

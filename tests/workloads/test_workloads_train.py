@@ -1,4 +1,4 @@
-"""Training and inference: exact step counts, nested marks, real files, the same again by seed."""
+"""Training and inference: exact step counts, nested marks, files, and reproducibility by seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Train = Callable[..., dict[str, object]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Train:
-    """Trains LeNet on a small set in this process; gives the summary."""
+    """Trains LeNet on a small set in this process; returns the summary."""
 
     def run(output: str = "output", samples: int = 48, **options: object) -> dict[str, object]:
         defaults = {"workers": 0, "data": tmp_path / f"data-{samples}-{options.get('seed', 0)}"}
@@ -55,7 +55,7 @@ def logged(output: Path) -> list[tuple[int, int, float]]:
         ({"steps": 2, "batch_size": 1000}, [1, 1]),
     ],
 )
-def test_there_are_as_many_steps_as_asked_for_and_a_mark_for_each(
+def test_a_job_makes_the_given_number_of_steps_and_marks_each(
     run: Train, marks, tmp_path: Path, options: dict[str, int], steps_of_epochs: list[int]
 ):
     summary = run(**options)
@@ -90,7 +90,7 @@ def test_the_marks_nest_and_each_step_has_its_four_parts(run: Train, marks):
         (step, "optimizer"): 5,
         (epoch, "checkpoint"): 2,
         ((), "inference"): 1,
-        # A quarter of 64 is one batch to test with.
+        # A quarter of 64 samples is one test batch.
         (("inference",), "step"): 1,
         (("inference", "step"), "fetch"): 1,
         (("inference", "step"), "forward"): 1,
@@ -128,7 +128,7 @@ def test_another_seed_gives_other_losses_on_the_same_data(run: Train, tmp_path: 
 
 
 def test_every_epoch_sees_every_sample_in_an_order_of_its_own(run: Train, tmp_path: Path):
-    # With a learning rate this small the weights stand still: a loss tells its batch.
+    # With so small a learning rate the weights do not change, so a loss identifies its batch.
     run(epochs=2, batch_size=1, samples=12, lr=1e-12)
     losses = [loss for *_, loss in logged(tmp_path / "output")]
     first, second = losses[:12], losses[12:]
@@ -145,7 +145,7 @@ def test_the_checkpoint_holds_the_state_after_the_last_step(run: Train, tmp_path
     assert len(state["optimizer"]["state"]) == len(state["model"])
 
 
-def test_predictions_are_a_row_a_test_sample_and_make_the_accuracy(run: Train, tmp_path: Path):
+def test_predictions_have_a_row_per_sample_and_give_the_accuracy(run: Train, tmp_path: Path):
     summary = run(steps=60, samples=160)
     with (tmp_path / "output" / "predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -176,13 +176,13 @@ def test_inference_from_the_checkpoint_predicts_the_same(run: Train, marks, tmp_
     assert names == ["data_load", "model_load", "inference", *["step", "fetch", "forward"] * 3]
 
 
-def test_a_later_job_writes_over_the_files_of_an_earlier(run: Train, tmp_path: Path):
+def test_a_later_job_overwrites_the_files_of_an_earlier_one(run: Train, tmp_path: Path):
     run(steps=6)
     run(steps=2)
     assert len(logged(tmp_path / "output")) == 2
 
 
-def test_a_training_that_diverges_says_null_and_goes_on(run: Train):
+def test_a_diverging_training_reports_null_and_goes_on(run: Train):
     summary = run(steps=6, lr=1e38)
     assert summary["steps"] == 6
     assert summary["first_loss"] == pytest.approx(2.3, abs=0.2)
@@ -224,6 +224,6 @@ def test_workers_change_no_number_and_mark_their_own_fetches(start, spans, tmp_p
     assert Counter(steps) == {("train", "epoch"): 6, ("inference",): 1}
     by_workers = [span for span in found if span.pid != job.pid]
     assert {span.name for span in by_workers} == {"fetch"}
-    # Two epochs of three batches, and a batch to test.
+    # Two epochs of three batches, and one test batch.
     assert len(by_workers) == 2 * 3 + 1
     assert len({span.pid for span in by_workers}) == 2 * 3 + 1

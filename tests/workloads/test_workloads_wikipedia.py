@@ -1,4 +1,4 @@
-"""The folder of articles: made where it is empty, used where it holds texts, and prepared."""
+"""The folder of articles: made if it is empty, used if it holds texts, and prepared."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def write(path: Path, articles: tuple[tuple[str, str, str], ...]) -> None:
 
 @pytest.fixture
 def filled(folder: Path) -> Path:
-    """A user's own set."""
+    """Writes a user's own set."""
     folder.mkdir()
     write(folder / "train.jsonl", TRAIN)
     write(folder / "test.jsonl", TEST)
@@ -77,7 +77,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def overwrite(path: Path, offset: int, content: bytes) -> None:
-    """Bytes of another value in a file of the same size."""
+    """Overwrites bytes of a file without a change of its size."""
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(content)
@@ -101,7 +101,7 @@ def test_an_absent_folder_receives_a_set(open_sets: Open, folder: Path, prepared
 def test_one_seed_writes_the_same_files_and_another_seed_others(open_sets: Open, tmp_path: Path):
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
         open_sets(seed=seed, samples=20, data=tmp_path / name, output=f"{name}-output")
-        # It names the folder, and when that was written.
+        # This file holds the folder's name and modification time.
         (tmp_path / f"{name}-output" / "data" / "prepared.json").unlink()
     for written in ("{}", "{}-output/data"):
         a, b, c = (contents(tmp_path / written.format(name)) for name in "abc")
@@ -109,7 +109,7 @@ def test_one_seed_writes_the_same_files_and_another_seed_others(open_sets: Open,
         assert not set(a.values()) & set(c.values())
 
 
-def test_a_set_that_is_there_is_used_and_not_drawn_again(open_sets: Open, filled: Path):
+def test_an_existing_set_is_used_and_not_drawn_again(open_sets: Open, filled: Path):
     before = contents(filled)
     sets = open_sets(seed=3)
     assert (len(sets.train), len(sets.test), sets.classes) == (3, 2, 2)
@@ -144,7 +144,7 @@ def test_a_long_text_is_cut(open_sets: Open, filled: Path):
     assert tokens.tolist() == [3, *[9, 1, 2] * 43][:128]
 
 
-def test_the_numbers_do_not_depend_on_how_many_samples_are_taken(
+def test_token_numbers_do_not_depend_on_the_number_of_samples(
     open_sets: Open, filled: Path, tmp_path: Path
 ):
     whole, first = open_sets(), open_sets(samples=1, output="few")
@@ -155,20 +155,20 @@ def test_the_numbers_do_not_depend_on_how_many_samples_are_taken(
     assert vocabularies[0].read_bytes() == vocabularies[1].read_bytes()
 
 
-def test_more_samples_than_are_there_are_refused(open_sets: Open, filled: Path):
+def test_more_samples_than_the_set_has_are_refused(open_sets: Open, filled: Path):
     with pytest.raises(JobError, match="holds 3 training samples, fewer than --samples 4"):
         open_sets(samples=4)
 
 
-def test_without_a_folder_the_set_lies_beside_the_output(open_sets: Open, tmp_path: Path):
+def test_the_default_folder_lies_beside_the_output(open_sets: Open, tmp_path: Path):
     assert open_sets(seed=3, samples=8, data=None).folder == tmp_path / "articles-seed3-8"
 
 
-def test_what_is_prepared_is_used_again_until_its_source_changes(
+def test_prepared_files_are_used_until_their_source_changes(
     open_sets: Open, filled: Path, prepared: Path
 ):
     assert open_sets().train[0][1] == 0
-    # Told by a label that only the prepared file has.
+    # A label that only the prepared file has shows its use.
     overwrite(prepared / "train.labels", 8, bytes([0, 0, 0, 1]))
     assert open_sets().train[0][1] == 1
     os.utime(filled / "train.jsonl", ns=(23, 23))
@@ -182,7 +182,7 @@ def test_other_samples_are_prepared_anew(open_sets: Open, filled: Path, samples:
 
 
 @pytest.mark.parametrize("name", PREPARED)
-def test_a_job_that_was_killed_while_it_prepared_does_not_stand_in_the_way(
+def test_files_half_prepared_by_a_killed_job_are_prepared_again(
     open_sets: Open, filled: Path, prepared: Path, name: str
 ):
     open_sets()
@@ -196,7 +196,7 @@ def test_a_job_that_was_killed_while_it_prepared_does_not_stand_in_the_way(
     "content",
     [b"", b"[]", b"{}", b"\xff", b"[" * 60_000, b'{"asked": {}, "sizes": {}, "classes": 1}'],
 )
-def test_a_foreign_mark_of_what_is_prepared_is_not_believed(
+def test_a_foreign_mark_of_prepared_files_is_ignored(
     open_sets: Open, filled: Path, prepared: Path, content: bytes
 ):
     open_sets()
@@ -206,7 +206,7 @@ def test_a_foreign_mark_of_what_is_prepared_is_not_believed(
 
 
 @pytest.mark.parametrize("count", [0, -1, 1001, 10**30])
-def test_a_mark_with_an_impossible_count_is_not_believed(
+def test_a_mark_with_an_impossible_count_is_ignored(
     open_sets: Open, filled: Path, prepared: Path, count: int
 ):
     open_sets()
@@ -218,7 +218,7 @@ def test_a_mark_with_an_impossible_count_is_not_believed(
 
 
 @pytest.mark.parametrize("token", [11, 2**31 - 1, -1])
-def test_a_token_that_no_vocabulary_has_is_refused(
+def test_a_token_outside_the_vocabulary_is_refused(
     open_sets: Open, filled: Path, prepared: Path, token: int
 ):
     open_sets()
@@ -230,7 +230,7 @@ def test_a_token_that_no_vocabulary_has_is_refused(
 
 
 @pytest.mark.parametrize("label", [2, 2**31 - 1, -1])
-def test_a_label_that_is_no_class_is_refused(
+def test_a_label_without_a_class_is_refused(
     open_sets: Open, filled: Path, prepared: Path, label: int
 ):
     open_sets()
@@ -247,9 +247,7 @@ def test_another_header_is_refused(open_sets: Open, filled: Path, prepared: Path
         open_sets()
 
 
-def test_rows_that_are_cut_while_they_are_read_are_told(
-    open_sets: Open, filled: Path, prepared: Path
-):
+def test_rows_truncated_during_reading_are_reported(open_sets: Open, filled: Path, prepared: Path):
     train = open_sets().train
     os.truncate(prepared / "train.tokens", 1000)
     assert train[0][1] == 0
@@ -257,7 +255,7 @@ def test_rows_that_are_cut_while_they_are_read_are_told(
         train[1]
 
 
-def test_a_topic_of_the_test_alone_is_a_class_too(open_sets: Open, filled: Path):
+def test_a_topic_of_only_the_test_split_is_a_class(open_sets: Open, filled: Path):
     write(filled / "test.jsonl", (*TEST, ("A", "b", "birds")))
     sets = open_sets()
     assert sets.classes == 3
@@ -265,13 +263,13 @@ def test_a_topic_of_the_test_alone_is_a_class_too(open_sets: Open, filled: Path)
     assert [sets.test[i][1] for i in range(3)] == [0, 2, 1]
 
 
-def test_topics_that_are_no_classes_are_refused(open_sets: Open, filled: Path):
+def test_topics_that_cannot_be_classes_are_refused(open_sets: Open, filled: Path):
     write(filled / "train.jsonl", tuple(("A", "b", str(i)) for i in range(1001)))
     with pytest.raises(JobError, match=r"has more than 1000 different topics"):
         open_sets()
 
 
-def test_a_damaged_line_is_told(open_sets: Open, filled: Path, prepared: Path):
+def test_a_damaged_line_is_reported(open_sets: Open, filled: Path, prepared: Path):
     with (filled / "test.jsonl").open("ab") as file:
         file.write(b'{"title": "cut')
     with pytest.raises(
@@ -281,7 +279,7 @@ def test_a_damaged_line_is_told(open_sets: Open, filled: Path, prepared: Path):
     assert not (prepared / "prepared.json").exists()
 
 
-def test_halves_of_letters_are_prepared_all_the_same(open_sets: Open, filled: Path):
+def test_lone_surrogates_are_prepared_nevertheless(open_sets: Open, filled: Path):
     write(filled / "train.jsonl", (("\ud800", "cat\udfff", "\udabc"),))
     write(filled / "test.jsonl", (("\x00", "", "\udabc"),))
     sets = open_sets()
@@ -289,7 +287,7 @@ def test_halves_of_letters_are_prepared_all_the_same(open_sets: Open, filled: Pa
     assert int(sets.train[0][0][0]) == 1
 
 
-def test_a_file_that_may_not_grow_is_told(
+def test_a_file_size_limit_is_reported(
     open_sets: Open, filled: Path, prepared: Path, no_large_files
 ):
     with (
@@ -299,9 +297,7 @@ def test_a_file_that_may_not_grow_is_told(
         open_sets()
 
 
-def test_a_job_that_was_killed_while_it_drew_does_not_stand_in_the_way(
-    open_sets: Open, folder: Path
-):
+def test_a_set_half_drawn_by_a_killed_job_is_drawn_again(open_sets: Open, folder: Path):
     (folder / "lost+found").mkdir(parents=True)
     (folder / "train.jsonl.part").write_bytes(b"half")
     assert len(open_sets(samples=8).train) == 8
@@ -315,7 +311,7 @@ def test_jobs_that_start_together_draw_one_set(open_sets: Open, folder: Path):
     assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
 
 
-def test_a_folder_of_other_things_is_left_as_it_is(open_sets: Open, folder: Path):
+def test_a_folder_with_other_files_is_left_unchanged(open_sets: Open, folder: Path):
     folder.mkdir()
     (folder / "thesis.tex").write_text("mine")
     with pytest.raises(JobError, match=r"holds other files \(such as thesis.tex\)"):
@@ -337,7 +333,7 @@ def test_a_missing_file_is_named(open_sets: Open, filled: Path, name: str):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_no_file_is_named(open_sets: Open, filled: Path, name: str):
+def test_a_special_file_is_named(open_sets: Open, filled: Path, name: str):
     (filled / name).unlink()
     os.mkfifo(filled / name)
     with pytest.raises(JobError, match=f"{name} is not a regular file"):

@@ -19,12 +19,12 @@ from workloads.train import train
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = 160
-"""Samples for training; a quarter of that number, 40, for testing."""
+"""Number of training samples; a quarter of it, 40, is the number of test samples."""
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A LeNet that has learnt something, but not all."""
+    """Trains a LeNet, but not to full accuracy."""
     folder = tmp_path_factory.mktemp("trained")
     data = folder / "data"
     train(

@@ -390,7 +390,7 @@ def test_the_verb_prints_what_changed_and_what_is_noise(tracer, repeats):
         ((), "needs two traces"),
         (("--group", "x"), "'x' is not a group"),
         (("--group", "x=a", "--group", "x=b"), "given twice"),
-        (("t", "--group", "x=a"), "with --group and without"),
+        (("t", "--group", "x=a"), "some are not"),
     ],
 )
 def test_mistakes_in_groups_are_usage_errors(tracer, arguments, said):

@@ -125,7 +125,7 @@ def test_index_and_name_agree_with_names_of():
         (b"runtime.(*spanSet).push", "runtime.(*spanSet).push"),
         ("naïve·1".encode(), "naïve·1"),
         (b"not \xff utf-8", "not \\xff utf-8"),
-        (b"red\x1b[31m\nline", "red\\x1b[31m\\nline"),
+        (b"red\x1b[31m\nline", "red\\x1b[31m\\x0aline"),
         (b"write@plt", "write@plt"),
         (b"x" * 512, "x" * 512),
         (b"x" * 513, "x" * 511 + "…"),

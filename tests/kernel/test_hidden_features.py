@@ -26,7 +26,8 @@ NOT_NEEDED = {
     "kernel headers": NO_HEADERS,
     "bcc": NO_BCC,
     "perf": "mount --bind /dev/null $(command -v perf)",
-    "Docker": "mount --bind /dev/null $(command -v docker)",
+    "Docker": "mount --bind /dev/null $(command -v docker);"
+    " [ ! -S /var/run/docker.sock ] || mount --bind /dev/null /var/run/docker.sock",
 }
 """Features that ftrace does without, and what hides each."""
 

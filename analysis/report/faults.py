@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.report.mergeable import Mergeable
-from analysis.views.threads import make_threads, owns
+from analysis.views.threads import make_threads, moment, owns
 from tracer.store.trace import Trace
 
 _KINDS = {"minor": "minor", "major": "major", "neither": "unknown"}
@@ -15,14 +15,23 @@ _ACCESS = {"reads": "read", "writes": "write", "execs": "exec"}
 def _faults_of(trace: Trace) -> pd.DataFrame:
     trace.require("page_faults", "processes")
     make_threads(trace)
-    kinds = [f"count(*) FILTER (kind = '{kind}') AS {column}" for column, kind in _KINDS.items()]
-    access = [f"count(*) FILTER (access = '{one}') AS {column}" for column, one in _ACCESS.items()]
+    counts = {
+        "faults": "count(*)",
+        **{column: f"count(*) FILTER (kind = '{kind}')" for column, kind in _KINDS.items()},
+        '"user"': 'count(*) FILTER ("user")',
+        "kernel": 'count(*) FILTER (NOT "user")',
+        **{column: f"count(*) FILTER (access = '{one}')" for column, one in _ACCESS.items()},
+        "accesses": "count(access)",
+    }
+    summed = [f"sum(f.{column})::BIGINT AS {column}" for column in counts]
+    counted = [f"{count} AS {column}" for column, count in counts.items()]
     return trace.sql(
         f"""
-        SELECT f.pid, t.comm, t.role, count(*) AS faults, {", ".join(kinds)},
-            count(*) FILTER ("user") AS "user", count(*) FILTER (NOT "user") AS kernel,
-            {", ".join(access)}, count(access) AS accesses
-        FROM page_faults f LEFT JOIN threads t ON {owns("t", "f", "pid")}
+        SELECT f.pid, t.comm, t.role, {", ".join(summed)}
+        FROM (
+            SELECT pid, {moment(trace, "pid")} AS ts, {", ".join(counted)}
+            FROM page_faults GROUP BY ALL
+        ) f LEFT JOIN threads t ON {owns("t", "f", "pid")}
         GROUP BY f.pid, t.life, t.comm, t.role
         """
     )
@@ -57,9 +66,14 @@ def _causes_of(trace: Trace) -> pd.DataFrame:
     make_threads(trace)
     return trace.sql(
         f"""
-        SELECT t.comm, f.ip_file AS file, f.symbol, count(*) AS faults,
-            count(*) FILTER (kind = 'minor') AS minor, count(*) FILTER (kind = 'major') AS major
-        FROM page_faults f LEFT JOIN threads t ON {owns("t", "f")} GROUP BY ALL
+        SELECT t.comm, f.ip_file AS file, f.symbol, sum(f.faults)::BIGINT AS faults,
+            sum(f.minor)::BIGINT AS minor, sum(f.major)::BIGINT AS major
+        FROM (
+            SELECT tid, {moment(trace)} AS ts, ip_file, symbol, count(*) AS faults,
+                count(*) FILTER (kind = 'minor') AS minor,
+                count(*) FILTER (kind = 'major') AS major
+            FROM page_faults GROUP BY ALL
+        ) f LEFT JOIN threads t ON {owns("t", "f")} GROUP BY ALL
         """
     )
 

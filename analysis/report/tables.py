@@ -29,7 +29,7 @@ from analysis.report.writeback import (
     writeback_intervals,
     writeback_reasons,
 )
-from analysis.views.threads import make_threads, owns
+from analysis.views.threads import make_threads, moment, owns
 from probes.catalogue import PROBES
 from tracer.store.trace import Trace
 
@@ -59,6 +59,7 @@ def _events_of(trace: Trace) -> pd.DataFrame:
     trace.require("processes")
     make_threads(trace)
     recorded = trace.manifest["ftrace"].get("formats") or {}
+    at = moment(trace)
     parts = []
     for probe in PROBES.values():
         if probe.table.name not in trace.tables or probe.name == "processes":
@@ -67,8 +68,9 @@ def _events_of(trace: Trace) -> pd.DataFrame:
         label = {"syscalls": "'enter'", "page_faults": "if(user, 'user', 'kernel')"}
         source = label.get(probe.table.name, "event")
         found = trace.sql(
-            "SELECT label, coalesce(t.role, 'other') AS role, count(*) AS n"
-            f' FROM (SELECT {source} AS label, tid, ts FROM "{probe.table.name}") e'
+            "SELECT label, coalesce(t.role, 'other') AS role, sum(e.n)::BIGINT AS n FROM"
+            f" (SELECT {source} AS label, tid, {at} AS ts, count(*) AS n"
+            f' FROM "{probe.table.name}" GROUP BY ALL) e'
             f" LEFT JOIN threads t ON {owns('t', 'e')} GROUP BY ALL"
         )
         names = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -34,6 +34,9 @@ class Calls:
     did_return: NDArray[np.bool_]
     what: pa.Array
     """Value of the requested SQL expression for each call's name."""
+    tid: Ints
+    chosen: NDArray[np.bool_] | None = None
+    """Whether the requested condition holds for each call's name."""
 
 
 class Lanes(Protocol):
@@ -58,21 +61,23 @@ class Numbers:
         return np.where(self.tid[at] == tid, at, -1)
 
 
-def calls_of(trace: Trace, lanes: Lanes, what: str) -> Iterator[Calls]:
+def calls_of(trace: Trace, lanes: Lanes, what: str, chosen: str = "") -> Iterator[Calls]:
     """Yields all calls of a trace, batch by batch, with their lanes.
 
-    `what` is SQL over the column `name`. No other query of the trace is possible before the last
-    batch. Needs table syscalls.
+    `what` and the condition `chosen` are SQL over the column `name`. No other query of the trace is
+    possible before the last batch. Needs table syscalls.
     """
+    more = f", coalesce({chosen}, false)::TINYINT AS chosen" if chosen else ""
     query = (
         "SELECT tid::BIGINT AS tid, ts,"
-        f" coalesce(dur_ns, {_NEVER}) AS length, {what} AS what FROM syscalls"
+        f" coalesce(dur_ns, {_NEVER}) AS length, {what} AS what{more} FROM syscalls"
     )
     for batch in trace.batches(query):
         tid, ts, length = (batch[name].to_numpy() for name in ("tid", "ts", "length"))
         returned = np.empty(len(ts), np.int64)
         _add_up(ts, length, returned)
-        yield Calls(lanes.of(tid, ts), ts, returned, length != _NEVER, batch["what"])
+        told = batch["chosen"].to_numpy().view(np.bool_) if chosen else None
+        yield Calls(lanes.of(tid, ts), ts, returned, length != _NEVER, batch["what"], tid, told)
 
 
 class CallsAround:
@@ -121,37 +126,73 @@ class CallsAround:
         return told_for
 
 
-def make_calls_before(trace: Trace, moments: str, name: str) -> None:
-    """Makes the table NAME: the last system call of a thread up to each of its `moments`.
+def make_calls_before(
+    trace: Trace, moments: Mapping[str, str], chosen: tuple[str, str] | None = None
+) -> None:
+    """Makes tables of the last system call of a thread up to each moment, in one pass of syscalls.
 
-    `moments` is a query for tid and ts. Columns: ts (entered), tid, call, returned (ns, LATEST for
-    a call that did not return). An ASOF join of the moments with this table finds the same calls as
-    one with syscalls. The table has at most one row per moment, whatever the trace's length.
+    `moments` has a query for tid and ts for the name of each table. Columns: ts (entered), tid,
+    call, returned (ns, LATEST for a call that did not return). An ASOF join of the moments with
+    their table finds the same calls as one with syscalls. A table has at most one row per moment,
+    whatever the trace's length. `chosen` has the name of another table, of the same columns, and a
+    condition over the column `name` (SQL): the table gets all calls for which it holds.
 
     Needs the table syscalls, which may be empty.
     """
-    rows = trace.arrow(
-        f"SELECT DISTINCT tid::BIGINT AS tid, ts FROM ({moments})"
-        " WHERE tid IS NOT NULL AND ts IS NOT NULL ORDER BY ALL"
+    found = {name: _CallsBefore(trace, query) for name, query in moments.items()}
+    tids = np.unique(np.concatenate([one.tids for one in found.values()]))
+    table, condition = chosen or ("", "")
+    none = np.empty(0, np.int64)
+    whole = [_table(none, none, none, pa.array([]))]
+    for calls in calls_of(trace, Numbers(tids), "name", condition) if len(tids) or chosen else ():
+        for one in found.values():
+            one.see(calls, tids)
+        if calls.chosen is not None and len(at := np.flatnonzero(calls.chosen)):
+            names = calls.what.take(pa.array(at))
+            whole.append(_table(calls.entered[at], calls.tid[at], calls.returned[at], names))
+    tables = {name: one.table() for name, one in found.items()}
+    if chosen:
+        tables[table] = pa.concat_tables(whole)
+    for name, rows in tables.items():
+        trace.execute(f'DROP TABLE IF EXISTS "{name}"')
+        trace.keep(name, rows)
+
+
+class _CallsBefore:
+    """The names and times of the last calls up to the moments of one query."""
+
+    def __init__(self, trace: Trace, moments: str) -> None:
+        rows = trace.arrow(
+            f"SELECT DISTINCT tid::BIGINT AS tid, ts FROM ({moments})"
+            " WHERE tid IS NOT NULL AND ts IS NOT NULL ORDER BY ALL"
+        )
+        self._tid, ts = (rows[column].to_numpy() for column in ("tid", "ts"))
+        self.tids, self._lane = np.unique(self._tid, return_inverse=True)
+        self._around = CallsAround(self._lane, ts)
+        self._names = np.full(len(ts), None, object)
+
+    def see(self, calls: Calls, tids: Ints) -> None:
+        """Takes a batch of calls into account. Their lanes are the places of threads in `tids`."""
+        lane = calls.lane
+        if len(self.tids) < len(tids):
+            own = np.append(Numbers(self.tids).of(tids, tids), -1)  # place -1: not in `tids`
+            lane = own[lane]
+        found, at = self._around.see(replace(calls, lane=lane))
+        self._names[found] = calls.what.take(pa.array(at)).to_numpy(False)
+
+    def table(self) -> pa.Table:
+        around = self._around
+        around.close()
+        known = np.flatnonzero(around.entered > -LATEST)
+        kept = known[_is_first(self._lane[known], around.entered[known])]
+        names = pa.array(self._names[kept], pa.string())
+        return _table(around.entered[kept], self._tid[kept], around.returned[kept], names)
+
+
+def _table(entered: Ints, tid: Ints, returned: Ints, names: pa.Array) -> pa.Table:
+    return pa.table(
+        {"ts": entered, "tid": tid, "call": names.cast(pa.string()), "returned": returned}
     )
-    tid, ts = (rows[column].to_numpy() for column in ("tid", "ts"))
-    tids, lane = np.unique(tid, return_inverse=True)
-    around = CallsAround(lane, ts)
-    names = np.full(len(ts), None, object)
-    for calls in calls_of(trace, Numbers(tids), "name") if len(tids) else ():
-        found, at = around.see(calls)
-        names[found] = calls.what.take(pa.array(at)).to_numpy(False)
-    around.close()
-    known = np.flatnonzero(around.entered > -LATEST)
-    kept = known[_is_first(lane[known], around.entered[known])]
-    table = {
-        "ts": pa.array(around.entered[kept]),
-        "tid": pa.array(tid[kept]),
-        "call": pa.array(names[kept], pa.string()),
-        "returned": pa.array(around.returned[kept]),
-    }
-    trace.execute(f'DROP TABLE IF EXISTS "{name}"')
-    trace.keep(name, pa.table(table))
 
 
 def _is_first(lane: Ints, entered: Ints) -> NDArray[np.bool_]:

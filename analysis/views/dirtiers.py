@@ -15,7 +15,7 @@ belongs to none.
 
 from __future__ import annotations
 
-from analysis.views.calls_around import LATEST, make_calls_before
+from analysis.views.calls_around import LATEST
 from analysis.views.threads import owns
 from analysis.views.volumes import of_files
 from tracer.store.trace import Trace
@@ -157,7 +157,5 @@ def make_dirtiers(trace: Trace) -> None:
 
     Needs what `make_submissions` needs, and the table dirty, which may be empty.
     """
-    fsyncs = "SELECT tid, ts FROM file_writes WHERE event IN ('fsync', 'fsync_start')"
-    make_calls_before(trace, fsyncs, "calls_of_fsyncs")
     for statement in (_DIRTY_PAGES, _NODES, _CLEANED, _DIRTIED, _PARTS):
         trace.execute(statement)

@@ -44,6 +44,7 @@ _STEPS_ON_THE_WAY = (
     *(
         "calls_of_bios",
         "calls_of_fsyncs",
+        "sync_calls",
         "submissions",
         "dirty_pages",
         "nodes",

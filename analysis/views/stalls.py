@@ -89,7 +89,7 @@ def _build(trace: Trace) -> None:
     make_threads(trace)
     trace.execute("CREATE OR REPLACE TEMP TABLE mine AS FROM threads WHERE target IS NOT NULL")
     trace.execute(_MOMENTS)
-    make_calls_before(trace, "SELECT tid, ts FROM stall_moments", "calls_at_stalls")
+    make_calls_before(trace, {"calls_at_stalls": "SELECT tid, ts FROM stall_moments"})
     trace.execute(_EVENTS)
     for table in ("stall_moments", "calls_at_stalls", "mine"):
         trace.execute(f"DROP TABLE {table}")

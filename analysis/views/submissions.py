@@ -14,7 +14,7 @@ as it was, in a bracket or outside. Events lost between the evidence and the bio
 from __future__ import annotations
 
 from analysis.views.calls_around import make_calls_before
-from analysis.views.calls_by_kind import SYNC_ALL, SYNC_FILE
+from analysis.views.calls_by_kind import SYNC, SYNC_ALL, SYNC_FILE
 from analysis.views.requests import OPERATION
 from analysis.views.threads import owns
 from analysis.views.view import apart
@@ -313,12 +313,22 @@ def make_submissions(trace: Trace) -> None:
     and root (null: not known); in_bracket (a write-back bracket names the inode), bracket_at (ns:
     its begin), dirty_since (ns, of that inode); direct (the caller's own data), extents (or pages
     of others that were in its way); machine_lost (ns: the end of the losses that began before it).
+    Also makes `calls_of_fsyncs`, the calls in which file systems synced, and `sync_calls`, all
+    calls that sync (columns: `make_calls_before`).
 
     Needs the tables block, writeback, inode_writeback, file_writes, syscalls, loss (any but the
     first may be empty), `threads`, and what `make_volumes` makes.
     """
     for statement in (_BIOS, _WORKS, _STEPS, _QUEUED, _WORKED, _PLACED):
         trace.execute(statement)
-    make_calls_before(trace, "SELECT by_tid AS tid, at_ns AS ts FROM placed", "calls_of_bios")
+    make_calls_before(
+        trace,
+        {
+            "calls_of_bios": "SELECT by_tid AS tid, at_ns AS ts FROM placed",
+            "calls_of_fsyncs": "SELECT tid, ts FROM file_writes"
+            " WHERE event IN ('fsync', 'fsync_start')",
+        },
+        ("sync_calls", f"name IN {SYNC}"),
+    )
     for statement in (_BRACKETS, _CALLS, _IN_STEP, _LOST, _JOINED):
         trace.execute(statement)

@@ -81,6 +81,18 @@ def owns(owner: str, row: str, tid: str = "tid", ts: str = "ts") -> str:
     return f"{owner}.tid = {row}.{tid} AND {moment} >= {owner}.begun AND {moment} < {owner}.until"
 
 
+def moment(trace: Trace, tid: str = "tid", ts: str = "ts") -> str:
+    """Returns SQL for the time of a row (ns), or the earliest time if its number has one life.
+
+    `owns` finds the same life for both. Rows can be counted by it before they are joined, which is
+    cheaper, since few numbers have several lives. Needs the table `threads`.
+    """
+    several = "SELECT tid FROM threads GROUP BY tid HAVING count(*) > 1"
+    if not trace.rows(f"{several} LIMIT 1"):
+        return str(-LATEST - 1)
+    return f"CASE WHEN {tid} IN ({several}) THEN {ts} ELSE {-LATEST - 1} END"
+
+
 def of_threads(table: str, which: str, tid: str = "tid", ts: str = "ts") -> str:
     """Returns SQL for the rows of a table of threads for whose owner WHICH, a condition, holds.
 

@@ -10,7 +10,7 @@ process. The owner of all other bios is not known.
 from __future__ import annotations
 
 from analysis.views.calls_around import LATEST
-from analysis.views.calls_by_kind import ENDINGS, SYNC
+from analysis.views.calls_by_kind import ENDINGS
 from analysis.views.threads import owns
 from probes.schema import Column, Type
 from tracer.store.trace import Trace
@@ -29,8 +29,7 @@ COLUMN = Column(
 _SYNCING = f"""
 CREATE OR REPLACE TEMP TABLE syncing AS
 WITH calls AS (
-    SELECT tid, ts, least(ts + coalesce(dur_ns, {LATEST})::HUGEINT, {LATEST} - 1)::BIGINT AS ended
-    FROM syscalls WHERE name IN {SYNC}
+    SELECT tid, ts, least(returned, {LATEST} - 1) AS ended FROM sync_calls
     UNION ALL
     SELECT f.tid, c.ts, least(c.returned, {LATEST} - 1)
     FROM (
@@ -72,7 +71,7 @@ FROM asked LEFT JOIN meanwhile USING (id)
 def make_undirtied(trace: Trace) -> None:
     """Makes the table `undirtied`: id and whose of each bio of `submissions` without a dirtier.
 
-    Needs the tables `submissions`, `threads`, `dirtied_by`, `calls_of_fsyncs`, and syscalls and
+    Needs the tables `submissions`, `threads`, `dirtied_by`, `calls_of_fsyncs`, `sync_calls`, and
     file_writes, which may be empty.
     """
     trace.execute(_SYNCING)

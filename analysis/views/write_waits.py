@@ -35,14 +35,14 @@ entry was lost; and of threads that made no call while they were recorded.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.views.calls_around import LATEST, Calls, CallsAround, calls_of
+from analysis.views.calls_around import LATEST, CallsAround, calls_of
 from analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, WRITE
 from analysis.views.cuts import Cuts
 from analysis.views.disk_writing import NOTHING, DiskUse, disk_use
@@ -72,6 +72,8 @@ _READ = "read"
 """Calls that read; some of their time counts as `disk` later."""
 _MOST = 1 << 22
 """Most stretches of one kind that are kept apart; beyond, neighbours are joined."""
+_ROWS = 1 << 20
+"""Times of one kind that are collected before they are joined."""
 _SHORT_NS = 100_000
 """A cgroup's limit holds no bio back for less: its timers are slower."""
 _SCOPES = (Scope.TARGET.value, Scope.MACHINE.value)
@@ -139,9 +141,20 @@ class _Waits:
 
     def __init__(self, begun: int, ended: int) -> None:
         self._recording = (begun, max(begun, ended))
+        self._new: dict[str, list[tuple[Ints, Ints, Ints]]] = defaultdict(list)
+        self._rows: Counter[str] = Counter()
         self._found: dict[tuple[int, str], list[Stretches]] = defaultdict(list)
 
     def add(self, kind: str, jobs: Ints, begin: Ints, end: Ints) -> None:
+        self._new[kind].append((jobs, begin, end))
+        self._rows[kind] += len(jobs)
+        if self._rows[kind] > _ROWS:
+            self._join(kind)
+
+    def _join(self, kind: str) -> None:
+        new = self._new.pop(kind)
+        del self._rows[kind]
+        jobs, begin, end = (np.concatenate(parts) for parts in zip(*new, strict=True))
         for job in np.unique(jobs):
             mine = jobs == job
             kept = self._found[int(job), kind]
@@ -151,6 +164,8 @@ class _Waits:
 
     def of(self, jobs: int, use: DiskUse) -> dict[tuple[int, str], Stretches]:
         """Returns the times of each job and kind, and of all kinds, within the recording."""
+        for kind in list(self._new):
+            self._join(kind)
         found = {}
         for job in range(jobs):
             for kind in (*KINDS, _READ):
@@ -206,6 +221,7 @@ def _add_calls(
 ) -> None:
     """Adds calls, page faults, and the transfers that threads of jobs began."""
     writing = (use or NOTHING).writing.ravel()
+    known = use is not None
     disks = Cuts(np.zeros(len(writing), np.int64), writing)
     moments = _moments(trace, threads, disks, begun)
     around = CallsAround(moments.lane, moments.ts)
@@ -214,7 +230,9 @@ def _add_calls(
         kind = _KINDS_OF_NAMES[calls.what.to_numpy()]
         found, rows = around.see(calls)
         last_kind[found] = kind[rows]
-        chosen = np.flatnonzero(_may_have_waited(calls, kind, disks, use is not None))
+        chosen = _may_have_waited(
+            calls.lane, calls.entered, calls.returned, calls.did_return, kind, writing, known
+        )
         jobs = threads.job[calls.lane[chosen]]
         _add_kinds(waits, jobs, calls.entered[chosen], calls.returned[chosen], kind[chosen])
     last_kind = last_kind[around.close()]
@@ -223,23 +241,43 @@ def _add_calls(
     _add_transfers(waits, threads, moments, around, last_kind, idle)
 
 
+@compiled
 def _may_have_waited(
-    calls: Calls, kind: NDArray[np.int8], disks: Cuts, known: bool
-) -> NDArray[np.bool_]:
-    """Returns which calls count. `disks` has the edges of the disks' writing, if `known`."""
-    lasted = calls.did_return & (calls.returned > calls.entered) & (calls.lane >= 0)
-    writes = (kind == _WRITE_CALL) | (kind == _SUBMIT_CALL)
-    if known:
-        writes &= calls.entered <= calls.returned - _SHORT_NS
-    whole = writes | (kind == _SYNC_CALL)
-    maybe = np.flatnonzero(lasted & ~whole & (kind != _IDLE_CALL))
-    disk = np.zeros(len(maybe), np.int64)
-    first = disks.last(disk, calls.entered[maybe])
-    # Writing goes on from an edge of an even number until right before the next one.
-    meanwhile = (first % 2 == 0) | (first != disks.last(disk, calls.returned[maybe] - 1))
-    found: NDArray[np.bool_] = lasted & whole
-    found[maybe[meanwhile]] = True
-    return found
+    lane: Ints,
+    entered: Ints,
+    returned: Ints,
+    did_return: NDArray[np.bool_],
+    kinds: NDArray[np.int8],
+    edges: Ints,
+    known: bool,
+) -> Ints:
+    """Returns the calls that count. `edges`: when the disks' writing began and ended, if `known`.
+
+    Calls roughly in order of time are fast: the search starts at the previous result.
+    """
+    chosen = np.empty(len(lane), np.int64)
+    count = at = 0
+    for row in range(len(lane)):
+        kind, begin, end = kinds[row], entered[row], returned[row]
+        if lane[row] < 0 or not did_return[row] or end <= begin or kind == _IDLE_CALL:
+            continue
+        writes = kind in (_WRITE_CALL, _SUBMIT_CALL)
+        if kind == _SYNC_CALL or (writes and not (known and begin > end - _SHORT_NS)):
+            chosen[count] = row
+            count += 1
+            continue
+        if at < len(edges) and edges[at] <= begin:  # `at`: the first edge after the call's entry
+            if at + 1 < len(edges) and edges[at + 1] <= begin:
+                at += np.searchsorted(edges[at:], begin, "right")
+            else:
+                at += 1
+        elif at > 0 and edges[at - 1] > begin:
+            at = np.searchsorted(edges[:at], begin, "right")
+        # Writing goes on after an edge of an even number until right before the next one.
+        if at % 2 == 1 or (at < len(edges) and edges[at] < end):
+            chosen[count] = row
+            count += 1
+    return chosen[:count]
 
 
 def _moments(trace: Trace, threads: JobThreads, disks: Cuts, begun: int) -> _Moments:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+
+from analysis.statistics import t_beyond, t_quantile
 
 Values = NDArray[np.float64]
 
@@ -75,8 +76,8 @@ def ratio(base: Values, other: Values, paired: bool = False) -> Ratio:
         drawn = _resampled(base, other, paired, log)
         if drawn is not None:
             return _by_bootstrap(found, log, error, drawn)
-    reach = float(stats.t.ppf(1 - _TAIL, freedom)) * error
-    p = float(2 * stats.t.sf(abs(log) / error, freedom))
+    reach = t_quantile(1 - _TAIL, freedom) * error
+    p = 2 * t_beyond(abs(log) / error, freedom)
     return Ratio(found, _exp(log - reach), _exp(log + reach), p, STUDENT)
 
 
@@ -107,7 +108,7 @@ def _statistic(base: Values, other: Values, paired: bool) -> tuple[float, float,
     log = float(np.log(other.mean() / base.mean()))
     of_base, of_other = base / base.mean(), other / other.mean()
     if paired:
-        return log, float(stats.sem(of_other - of_base)), len(base) - 1.0
+        return log, float((of_other - of_base).std(ddof=1) / math.sqrt(len(base))), len(base) - 1.0
     parts = np.array([of_base.var(ddof=1) / len(base), of_other.var(ddof=1) / len(other)])
     total = float(parts.sum())
     if total == 0:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from analysis.statistics import t_quantile
 from analysis.studies.claim_tests import TESTS, Test, UnmeasuredError, Values
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
@@ -141,7 +141,7 @@ def interval(values: Values) -> tuple[float, float, float]:
     """Returns the mean and its 95 % interval by Student's t, which suits few repeats."""
     mean = float(values.mean())
     error = values.std(ddof=1) / np.sqrt(len(values))
-    half = float(stats.t.ppf(_LEVEL, len(values) - 1) * error)
+    half = t_quantile(_LEVEL, len(values) - 1) * error
     return mean, mean - half, mean + half
 
 

@@ -14,7 +14,6 @@ import random
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.linear_model import LinearRegression
 
 from probes.errors import UsageError
 
@@ -62,8 +61,8 @@ def predict(measured: pd.Series[float], settings: pd.DataFrame) -> pd.Series[flo
         raise UsageError(f"{len(measured)} power modes were measured", "measure two or more")
     known = settings.index.get_indexer(measured.index)
     features = _features(settings)
-    model = LinearRegression().fit(features[known], measured.to_numpy(np.float64))
-    return pd.Series(model.predict(features), settings.index)
+    predicted = _regression(features[known], np.asarray(measured, np.float64), features)
+    return pd.Series(predicted, settings.index)
 
 
 def predict_energy(
@@ -75,16 +74,22 @@ def predict_energy(
     measured values (`epoch_s`, `energy_j`) and predicts from predicted times (`predicted_s`).
     """
     columns = [name for name in settings if learned[name].nunique() > 1]
-    model = LinearRegression().fit(
-        learned[[*columns, "epoch_s"]].to_numpy(np.float64), learned["energy_j"]
-    )
-    told = wanted[[*columns, "predicted_s"]].to_numpy(np.float64)
-    return pd.Series(model.predict(told), wanted.index)
+    known = learned[[*columns, "epoch_s"]].to_numpy(np.float64)
+    asked = wanted[[*columns, "predicted_s"]].to_numpy(np.float64)
+    measured = np.asarray(learned["energy_j"], np.float64)
+    return pd.Series(_regression(known, measured, asked), wanted.index)
 
 
 def mape(measured: pd.Series[float], predicted: pd.Series[float]) -> float:
     """Returns the mean absolute error, in per cent of the measured values."""
     return float((100 * (predicted - measured).abs() / measured).mean())
+
+
+def _regression(known: _Values, measured: _Values, asked: _Values) -> _Values:
+    """Returns the values at `asked` by least squares of `measured` on `known`, of least norm."""
+    center, level = known.mean(axis=0), measured.mean()
+    slopes = np.linalg.lstsq(known - center, measured - level, rcond=None)[0]
+    return np.asarray((asked - center) @ slopes + level, np.float64)
 
 
 def _features(settings: pd.DataFrame) -> _Values:
@@ -107,7 +112,7 @@ def _sets(modes: int, count: int) -> NDArray[np.intp]:
 def _errors(features: _Values, measured: _Values, sets: NDArray[np.intp]) -> _Values:
     """Returns the error outside each set of modes, in s, summed over the jobs.
 
-    Solves the same least squares as LinearRegression, of least norm, for all sets at once.
+    Solves the least squares of `_regression` for all sets at once.
     """
     inside, known = features[sets], measured[sets]
     center, level = inside.mean(axis=1, keepdims=True), known.mean(axis=1, keepdims=True)

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from analysis.flushlayer.curves.curve import spread
 from analysis.flushlayer.policies.simulation import Pages, check
+from analysis.statistics import t_quantile
 from probes.compiled import compiled
 from probes.errors import UsageError
 
@@ -63,7 +63,7 @@ def sampled_curve(
     hot[np.argsort(-written, kind="stable")[:hot_pages]] = True
     estimates = np.array([_sample(page, written, hot, rate, salt, wanted) for salt in range(salts)])
     mean = estimates.mean(axis=0)
-    wide = stats.t.ppf((1 + confidence) / 2, salts - 1) / np.sqrt(salts)
+    wide = t_quantile((1 + confidence) / 2, salts - 1) / np.sqrt(salts)
     margin = wide * estimates.std(axis=0, ddof=1)
     most = np.where(wanted > 0, len(page) - np.minimum(wanted, unique), 0)
     rough = (wanted > 0) & (wanted * rate < _STEPS) & (rate < 1)

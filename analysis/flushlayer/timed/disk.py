@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from analysis.flushlayer.devices import Device, missing, page_ns
 from analysis.flushlayer.timed import service
@@ -181,9 +180,21 @@ def seek_curve(device: Device, op: Literal["read", "write"]) -> Seek:
             f" {full:g} ns",
             f"leave out seek_full_{op}",
         )
-    cross = float(brentq(lambda x: _end(x) / _mean(x) - wanted, 1e-9, 1.0))
+    cross = _crossing(wanted)
     root = (mean - track) / _mean(cross)
     return Seek(track, root, cross, root / (2 * math.sqrt(cross)))
+
+
+def _crossing(wanted: float) -> float:
+    """Returns the share of the stroke at which `_end` is `wanted` times `_mean`, by bisection."""
+    low, high = 1e-9, 1.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        if _end(middle) > wanted * _mean(middle):  # the ratio falls
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def _end(cross: float) -> float:

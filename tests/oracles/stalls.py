@@ -27,7 +27,7 @@ def stalls_of(tables: dict[str, list[Row]]) -> list[Row]:
     """Returns the rows of `stalls`: ts, dur_ns, tid, kind, call, certainty, whose, and the
     phase."""
     lives = lives_of(tables["processes"])
-    phases = Phases(tables["phases"])
+    phases = Phases([ending_with_its_thread(row, lives) for row in tables["phases"]])
     found = waits_outside_of_calls(tables)
     for call, end in calls_with_ends(tables["syscalls"]):
         kind = kind_of_call(call, end, tables, lives)
@@ -119,6 +119,16 @@ def owner_of(lives: Lives, event: Row) -> Row:
 
 def alike(values: list[str | None]) -> str | None:
     return values[0] if len(set(values)) == 1 else None
+
+
+def ending_with_its_thread(phase: Row, lives: Lives) -> Row:
+    """The phase; one that nobody ended lasts at most until another thread has the number."""
+    if phase["end"] is not None:
+        return phase
+    owner = owner_of(lives, {"tid": phase["tid"], "ts": phase["start"]})
+    later = lives.get(phase["tid"], [])
+    following = [life["start"] for life in later if life["start"] > owner.get("start", NEVER)]
+    return phase | {"end": max(phase["start"], min(following))} if following else phase
 
 
 class Phases:

@@ -15,9 +15,10 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+from probes.errors import ExitCode, TracerError
 from workloads import models
 from workloads.data import catalogue
-from workloads.errors import FAILURE, USAGE, JobError
+from workloads.errors import JobError
 from workloads.options import (
     Arrivals,
     Device,
@@ -398,21 +399,23 @@ def main() -> int:
     """Runs the command line and returns the exit status. Only this function prints errors."""
     try:
         status = app(prog_name=_PROGRAM, standalone_mode=False)
-    except JobError as error:
+    except TracerError as error:
         return _complain(str(error), error.exit_code)
     except typer.TyperException as error:
         message = error.format_message().rstrip(".")
-        return _complain(f"{message}; see `{_PROGRAM} --help`", USAGE)
+        return _complain(f"{message}; see `{_PROGRAM} --help`", ExitCode.USAGE)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("workloads."):
-            return _complain("this image can only serve; use the training image", USAGE)
+            return _complain("this image can only serve; use the training image", ExitCode.USAGE)
         missing = _PACKAGES.get(error.name or "")
         if missing is None:
             raise
-        return _complain(f"{missing} is not installed; `pip install traintrace[workloads]`", USAGE)
+        return _complain(
+            f"{missing} is not installed; `pip install traintrace[workloads]`", ExitCode.USAGE
+        )
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
-        return _complain(f"the system refused: {about}{error.strerror or error}", FAILURE)
+        return _complain(f"the system refused: {about}{error.strerror or error}", ExitCode.FAILURE)
     return status if isinstance(status, int) else 0
 
 

@@ -5,38 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-USAGE = 2
-FAILURE = 1
+from probes.errors import ExitCode, TracerError
 
 MEND_WRITE = "free some space, or name another --output folder"
 
 
-_LONGEST = 900
-_LAST = 300
+class JobError(TracerError):
+    """A mistake in a job's command line or study. Exits with ExitCode.USAGE."""
 
-
-class JobError(Exception):
-    """An error in one line: what happened, to what, and how to fix it. Exits with USAGE.
-
-    The text may come from a study file that a stranger wrote: line breaks become spaces, and long
-    text is cut.
-    """
-
-    exit_code = USAGE
-
-    def __init__(self, what: str, mend: str = "") -> None:
-        super().__init__(f"{_line(what)}; {_line(mend)}" if mend else _line(what))
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.splitlines())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - _LAST]} ... {line[-_LAST:]}"
+    exit_code = ExitCode.USAGE
 
 
 class BrokenJobError(JobError):
     """A failure of a running job, not a mistake in its command line. Exits with FAILURE."""
 
-    exit_code = FAILURE
+    exit_code = ExitCode.FAILURE
 
 
 def took_too_long(longest_s: float | None) -> str:

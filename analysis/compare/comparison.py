@@ -22,8 +22,9 @@ from analysis.compare.ratio import Values, ratio
 from analysis.report.lost import lost_in_words
 from analysis.scale.mapping import results
 from analysis.scale.sources import Source, find
-from analysis.studies.identity import Identity, identity, recording
+from analysis.studies.identity import Identity, identity
 from probes.errors import UsageError
+from tracer.store.manifest import recording
 from tracer.store.names import escaped
 from tracer.store.trace import Trace
 

@@ -29,14 +29,15 @@ def calls(trace: Trace) -> list[Finding]:
         return []
     most = named(answer.row["name"], "an unknown call")
     sentence = (
-        f"the training thread spends {percent(answer.value)} of {over.what} in system calls"
-        f" ({answer.count('calls'):,} calls), {percent(answer.number('of_most'))} in {most}"
+        f"the {_THREAD[over.stage]} thread spends {percent(answer.value)} of {over.what} in system"
+        f" calls ({answer.count('calls'):,} calls), {percent(answer.number('of_most'))} in {most}"
         f"{_MEANING.get(most, '')}"
     )
     weight = answer.value / 100
     return [finding(trace, over, (Scope.TARGET,), "calls", answer, sentence, "%", weight)]
 
 
+_THREAD = {"train": "training", "inference": "inferring"}
 _MEANING = {
     "futex": ", where threads wait for each other",
     "poll": ", where it waits for a pipe or a socket, for example for a worker's batch",

@@ -45,7 +45,7 @@ def latency(trace: Trace) -> list[Finding]:
         return []
     queue, service = (seconds(answer.number(one)) for one in ("queue_s", "service_s"))
     sentence = (
-        f"on average, a {named(answer.row['operation'], 'request')} on"
+        f"on average, {_a(named(answer.row['operation'], 'request'))} on"
         f" {_disk(trace, answer.row['dev'])} waits {queue} in the queue and {service} for the"
         f" device ({percent(answer.value)} queueing, {answer.count('requests'):,} requests)"
     )
@@ -54,6 +54,13 @@ def latency(trace: Trace) -> list[Finding]:
     told = answer.number("requests") >= FEW_EVENTS
     weight = ELSEWHERE * min(1.0, answer.number("at_once")) if told else 0.0
     return [finding(trace, over, _MACHINE, "request latency", answer, sentence, "%", weight)]
+
+
+def _a(operation: str) -> str:
+    """Returns the name of a request with its article."""
+    if operation == "other":
+        return "a request that neither reads nor writes"
+    return f"an {operation}" if operation[:1] in "aeiou" else f"a {operation}"
 
 
 def reads(trace: Trace) -> list[Finding]:

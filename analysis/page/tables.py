@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.page.cells import NOTHING, cell, intervals, label
-from analysis.report.tables import TABLES
+from analysis.report.tables import DECLARED
 
 MOST_ROWS = 200
 MOST_CHARACTERS = 200
@@ -38,44 +37,6 @@ _SCALED = {
 _SAMPLE_UNITS = {"bytes": ("MiB", 1 / _MIB), "bytes/s": ("MiB/s", 1 / _MIB), "Hz": ("MHz", 1e-6)}
 _IDENTIFIERS = ("pid", "tid", "ppid", "dev", "cpu", "epoch", "step", "ino")
 """Columns of identifiers, which are shown without thousands separators."""
-
-_TITLES = {
-    "event_counts": ("Events by role", "Role of the thread in whose context the event happened."),
-    "syscalls": ("System calls of the targets", "Times are wall times, waits included."),
-    "page_faults": ("Page faults by process", "Neither: failed, or not classified by perf events."),
-    "fault_causes": ("Causes of page faults", "Task, file and function of the instruction."),
-    "summaries": ("Counts in the kernel", "Recorded with record --summary."),
-    "writeback_reasons": ("Write-backs by reason", "writeback_start events."),
-    "flushed_pages": (
-        "Pages written to devices, by reason",
-        "Certainty: exact if kernel events tell, ambiguous if several processes had dirtied the"
-        " file, inferred if a system call tells. Pages: of the whole machine. Target pages: dirtied"
-        " by a target, alone or with others. Own pages: of files that the recorder wrote.",
-    ),
-    "writeback_intervals": (
-        "Times between write-backs", "Between successive writeback_start events on one device.",
-    ),
-    "block_latency": (
-        "Block requests",
-        "Queue: queued to issued. Service: issued to completed.",
-    ),
-    "phases": (
-        "Phases",
-        "Calls and faults are those of the phase's own thread. Written pages are those of the whole"
-        " machine during the phase, without the tracer's own.",
-    ),
-    "step_times": (
-        "Time of steps by part",
-        "Compute is forward, backward and optimizer. GPU times overlap CPU times.",
-    ),
-    "by_phase": ("Kernel activity by phase, epoch or step", "Made with report --by."),
-    "counters": ("Counters", "Counted by perf stat in each target's own context."),
-    "call_chains": ("Call chains to an event", "Recorded with record --callgraph."),
-    "call_graphs": ("Call graphs", "Recorded with record --callgraph."),
-    "samples": ("Samples", "Growth of a counter: from the first sample to the last."),
-    "energy": ("Energy", "Part: contained in another row. Share: of the baseload."),
-    "loss": ("Events lost", "Counts over these times are too low."),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,8 +72,9 @@ class PageTable:
 def page_tables(frames: dict[str, pd.DataFrame]) -> list[PageTable]:
     """Returns the tables of a report. An empty frame gives a table without rows."""
     return [
-        page_table(name, frame, *_TITLES.get(name, (label(name).capitalize(), "")), _meaning(name))
+        page_table(name, frame, table.title, table.note, table.meaning)
         for name, frame in frames.items()
+        if (table := DECLARED[name])
     ]
 
 
@@ -196,9 +158,3 @@ def _readable_samples(frame: pd.DataFrame) -> pd.DataFrame:
         if name in frame
     }
     return frame.assign(unit=units, **values)
-
-
-def _meaning(name: str) -> str:
-    """Returns the description of a report's table, which is its function's docstring, or ""."""
-    made = TABLES.get(name)
-    return (inspect.getdoc(made[0]) or "") if made is not None else ""

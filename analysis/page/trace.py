@@ -13,9 +13,9 @@ from analysis.figures import heat as draw_heat
 from analysis.figures import timeline as draw
 from analysis.findings.finding import Finding
 from analysis.page.base import TEMPLATES, render
+from analysis.page.paper import PaperTable
 from analysis.page.summary import summary
 from analysis.page.tables import PageTable, page_table, page_tables
-from analysis.studies.papers.of_traces import Section
 from analysis.timeline.heat import table_of
 from analysis.timeline.lane import Kind, Lane
 from analysis.timeline.lanes import Timeline, timeline
@@ -52,7 +52,7 @@ def trace_page(
     tables: dict[str, pd.DataFrame],
     notes: list[str],
     findings: Sequence[Finding] | None = None,
-    papers: Sequence[Section] = (),
+    papers: Sequence[PaperTable] = (),
     progress: Callable[[str], None] = lambda what: None,
 ) -> str:
     """Returns the self-contained HTML of a trace's page.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import Mergeable, added, whole
+from analysis.report.mergeable import added, whole
+from analysis.report.table import QUANTILES, Column, MergedTable
 from analysis.views.requests import requests
 from analysis.views.volumes import on_device
 from tracer.store.trace import Trace
@@ -48,7 +49,31 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values(["requests", *_KEYS], ascending=[False, True, True], ignore_index=True)
 
 
-BLOCK_LATENCY = Mergeable((*_KEYS, "part", "bucket"), _parts, _finish)
+BLOCK_LATENCY = MergedTable(
+    "block_latency",
+    "Block requests: latency in ms, queued to issued and issued to completed",
+    (
+        Column("dev", "device", "dev", text=True),
+        Column("operation", "read, write, flush, ...", "op", text=True),
+        Column("requests", "how many", "requests"),
+        Column("bytes", "data", "MiB", factor=2**-20),
+        Column("unfinished", "how many did not complete"),
+        Column("errors", "how many failed"),
+        Column("queue_mean_ms", "mean time from queued to issued"),
+        Column("queue_p50_ms", "its median", "queue p50"),
+        Column("queue_p99_ms", "its 99th percentile", "p99"),
+        Column("queue_max_ms", "its longest"),
+        Column("service_mean_ms", "mean time from issued to completed"),
+        Column("service_p50_ms", "its median", "service p50"),
+        Column("service_p99_ms", "its 99th percentile", "p99"),
+        Column("service_max_ms", "its longest"),
+    ),
+    needs=("block",),
+    keys=(*_KEYS, "part", "bucket"),
+    parts=_parts,
+    finish=_finish,
+    note=QUANTILES,
+)
 
 
 def operation_times(trace: Trace, dev: str | None = None) -> pd.DataFrame:
@@ -66,10 +91,5 @@ def operation_times(trace: Trace, dev: str | None = None) -> pd.DataFrame:
 
 
 def block_latency(trace: Trace) -> pd.DataFrame:
-    """Returns block requests by device and operation.
-
-    Columns: dev, operation, requests, bytes, unfinished (no completion seen), errors; queue_*
-    (queued to issued) and service_* (issued to completed): mean_ms, p50_ms, p99_ms, max_ms.
-    Quantiles are those of `histogram.spread`.
-    """
+    """Returns block requests by device and operation. `BLOCK_LATENCY` has the columns."""
     return BLOCK_LATENCY.of(trace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.report.table import Column, ReportTable
 from analysis.views.in_phase import in_phase
 from analysis.views.threads import make_threads, of_threads
 from probes.errors import UsageError
@@ -43,12 +44,9 @@ def keys_of(by: str) -> tuple[str, ...]:
 def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     """Returns kernel activity grouped by `by`: phase, epoch or step.
 
-    Columns: stage and phase, or epoch, or epoch and step (null: outside of any); calls, call_s
-    (system calls of the targets, by the time of entry), faults, major_faults (null if the kind of
-    no fault is known), stalls, stall_s (sleeps that the kernel imposed on targets that dirtied
-    pages), flushes, flushed_pages (written back during the phase, of the pages that its process
-    dirtied, without the recorder's own files). Null: not recorded. `analysis.views.in_phase`
-    assigns rows to phases.
+    `BY_PHASE` has the columns; of stage, phase, epoch and step the table has those of `by`. Null:
+    not recorded. `analysis.views.in_phase` assigns rows to phases. The recorder's own files do not
+    count.
 
     Needs table phases. Raises UsageError for an unknown `by`.
     """
@@ -84,3 +82,26 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
             elif name not in ("call_s", "stall_s", "major_faults"):
                 frame[name] = frame[name].fillna(0).astype("int64")
     return frame
+
+
+BY_PHASE = ReportTable(
+    "by_phase",
+    "Kernel activity by phase, epoch or step (--by)",
+    (
+        Column("stage", "outer phase", "stage", text=True),
+        Column("phase", "inner phase", "phase", text=True),
+        Column("epoch", "epoch; null: outside of any", "epoch"),
+        Column("step", "step; null: outside of any", "step"),
+        Column("calls", "system calls of the targets, by the time of entry", "calls"),
+        Column("call_s", "time in these calls", "call s"),
+        Column("faults", "page faults", "faults"),
+        Column("major_faults", "for pages that had to be read; null: not known", "major"),
+        Column("stalls", "sleeps of targets that had dirtied pages"),
+        Column("stall_s", "time in these sleeps", "stall s"),
+        Column("flushes", "page runs that its process dirtied and that were written"),
+        Column("flushed_pages", "pages in them", "flushed"),
+    ),
+    needs=("phases",),
+    note="A dash: not recorded, or outside of any phase.",
+)
+"""Made by the report's option --by."""

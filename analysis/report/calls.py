@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import Mergeable
+from analysis.report.table import QUANTILES, Column, MergedTable
 from tracer.store.trace import Trace
 
 
@@ -44,14 +44,31 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-SYSCALLS = Mergeable(("name", "bucket"), _parts, _finish)
+SYSCALLS = MergedTable(
+    "syscalls",
+    "System calls of the targets, by time",
+    (
+        Column("name", "system call", "call", text=True),
+        Column("calls", "how many were entered", "calls"),
+        Column("errors", "how many returned an error", "errors"),
+        Column("unfinished", "how many did not return"),
+        Column("total_s", "wall time in the call, including waits", "total s"),
+        Column("mean_us", "mean of that time", "mean us"),
+        Column("p50_us", "median"),
+        Column("p99_us", "99th percentile", "p99 us"),
+        Column("max_us", "longest"),
+    ),
+    needs=("syscalls",),
+    keys=("name", "bucket"),
+    parts=_parts,
+    finish=_finish,
+    note=f"Times are wall times, including waits. {QUANTILES}",
+)
 
 
 def syscalls(trace: Trace) -> pd.DataFrame:
     """Returns the system calls of the targets by name, longest total time first.
 
-    Columns: name, calls, errors, unfinished (did not return), total_s, mean_us, p50_us, p99_us,
-    max_us. Times are wall time in the call, including waits. Quantiles are those of
-    `histogram.spread`.
+    `SYSCALLS` has the columns.
     """
     return SYSCALLS.of(trace)

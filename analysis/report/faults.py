@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.mergeable import Mergeable
+from analysis.report.table import Column, MergedTable
 from analysis.views.threads import make_threads, moment, owns
 from tracer.store.trace import Trace
 
@@ -48,15 +48,36 @@ def _faults(parts: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns="accesses")
 
 
-PAGE_FAULTS = Mergeable(("pid", "comm", "role"), _faults_of, _faults)
+PAGE_FAULTS = MergedTable(
+    "page_faults",
+    "Page faults by process",
+    (
+        Column("pid", "process", "pid"),
+        Column("comm", "its name", "name", text=True),
+        Column("role", "its role in the recording", "role", text=True),
+        Column("faults", "all faults", "faults"),
+        Column("minor", "the page was in memory", "minor"),
+        Column("major", "the page had to be read", "major"),
+        Column("neither", "the fault failed, or its kind is not known", "neither"),
+        Column("user", "in user mode"),
+        Column("kernel", "in kernel mode"),
+        Column("reads", "by reading", "read"),
+        Column("writes", "by writing", "write"),
+        Column("execs", "by executing", "exec"),
+    ),
+    needs=("page_faults", "processes"),
+    keys=("pid", "comm", "role"),
+    parts=_faults_of,
+    finish=_faults,
+    note="Neither: the fault failed, or its kind is not known. A dash: not known.",
+)
 
 
 def page_faults(trace: Trace) -> pd.DataFrame:
-    """Returns page faults by process, most faults first.
+    """Returns page faults by process, most faults first. `PAGE_FAULTS` has the columns.
 
-    Columns: pid, comm, role, faults, minor, major, neither (failed, or kind not known; these
-    three are null if the kind of no fault of the process is known), user, kernel (mode), reads,
-    writes, execs (null: not known on this architecture).
+    minor, major and neither are null if the kind of no fault of the process is known; reads,
+    writes and execs if the architecture does not tell.
     """
     return PAGE_FAULTS.of(trace)
 
@@ -87,13 +108,29 @@ def _causes(parts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-FAULT_CAUSES = Mergeable(("comm", "file", "symbol"), _causes_of, _causes)
+FAULT_CAUSES = MergedTable(
+    "fault_causes",
+    "Page faults by task, file and function",
+    (
+        Column("comm", "name of the thread", "task", text=True),
+        Column("file", "file of the instruction; null: not known", "file", text=True),
+        Column("symbol", "function of the instruction; null: not known", "function", text=True),
+        Column("faults", "all faults", "faults"),
+        Column("minor", "the page was in memory"),
+        Column("major", "the page had to be read", "major"),
+        Column("percent", "of all faults", "%"),
+    ),
+    needs=("page_faults", "processes"),
+    keys=("comm", "file", "symbol"),
+    parts=_causes_of,
+    finish=_causes,
+    note="File and function are those of the instruction that faulted.",
+)
 
 
 def fault_causes(trace: Trace) -> pd.DataFrame:
-    """Returns page faults by task, file and function (Park & Bahn 2023, Table 8).
+    """Returns page faults by task, file and function (Park & Bahn 2023, Table 8), most first.
 
-    Columns: comm, file (of the instruction; null: not known), symbol (null: not known), faults,
-    minor, major, percent (of all faults). Most first.
+    `FAULT_CAUSES` has the columns.
     """
     return FAULT_CAUSES.of(trace)

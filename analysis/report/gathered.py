@@ -10,12 +10,11 @@ import pandas as pd
 from analysis.findings.catalogue import findings as all_findings
 from analysis.findings.finding import Finding
 from analysis.report.by_phase import by_phase
-from analysis.report.tables import MERGEABLE, TABLES
+from analysis.report.tables import DECLARED, MERGED, TABLES
 from analysis.scale.sources import Source, opened
-from analysis.studies.identity import recording
 from analysis.views.devices import notes as devices_notes
 from analysis.views.energy import energy, why_none
-from tracer.store.manifest import duration_s
+from tracer.store.manifest import duration_s, recording
 from tracer.store.trace import Trace
 
 _FACTS = ("complete", "targets", "loss", "own_cost", "vm")
@@ -26,7 +25,7 @@ class Gathered:
     """The data of one trace that a report shows.
 
     `facts`: complete, duration_s, targets, loss, own_cost and vm of the manifest. `parts`: the
-    parts of the tables in `MERGEABLE` that the trace has. `tables`: the other tables. `notes`:
+    parts of the tables in `MERGED` that the trace has. `tables`: the other tables. `notes`:
     sentences. `recording`: a value that is equal in copies of a recording; None: not known.
     """
 
@@ -39,10 +38,9 @@ class Gathered:
 
     def every_table(self) -> dict[str, pd.DataFrame]:
         """Returns the tables of this trace, in the order of the report."""
-        found = {name: MERGEABLE[name].finish(parts) for name, parts in self.parts.items()}
+        found = {name: MERGED[name].finish(parts) for name, parts in self.parts.items()}
         found |= self.tables
-        order = [*TABLES, *self.tables]
-        return {name: found[name] for name in dict.fromkeys(order) if name in found}
+        return {name: found[name] for name in DECLARED if name in found}
 
 
 def gather(
@@ -56,13 +54,13 @@ def gather(
     """
     found = all_findings(trace)[:findings] if findings != 0 else []
     parts, tables = {}, {}
-    for name, (make, needs) in TABLES.items():
-        if not all(need in trace.tables for need in needs):
+    for name, table in TABLES.items():
+        if not table.is_possible(trace):
             continue
-        if name in MERGEABLE:
-            parts[name] = MERGEABLE[name].parts(trace)
+        if name in MERGED:
+            parts[name] = MERGED[name].parts(trace)
         else:
-            tables[name] = make(trace)
+            tables[name] = table.of(trace)
     if by is not None:
         tables["by_phase"] = by_phase(trace, by)
     written = set(parts["block_latency"]["dev"].dropna()) if "block_latency" in parts else set()

@@ -1,40 +1,11 @@
-"""Tables made in two steps, so that the tables of many traces can be merged into one.
-
-The first step makes the parts of a trace: counts, sums, extremes and histograms, one row per key.
-The parts of several traces are added up key by key. The second step computes the shares, means and
-quantiles of the table from the parts.
-"""
+"""The merging of the parts of tables (`analysis.report.table.MergedTable`), key by key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-
-from tracer.store.trace import Trace
-
-
-@dataclass(frozen=True)
-class Mergeable:
-    """A table that is computed from mergeable parts."""
-
-    keys: tuple[str, ...]
-    """Columns that identify a row of the parts. Columns named min_... and max_... are extremes.
-    All other columns are sums; null means that there was nothing to sum."""
-    parts: Callable[[Trace], pd.DataFrame]
-    """Function that makes the parts of one trace, one row per key."""
-    finish: Callable[[pd.DataFrame], pd.DataFrame]
-    """Function that makes the table from the parts."""
-
-    def of(self, trace: Trace) -> pd.DataFrame:
-        """Returns the table of one trace."""
-        return self.finish(self.parts(trace))
-
-    def together(self, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-        """Returns the merged parts of several traces. Merging is associative and commutative."""
-        return added(pd.concat(list(parts), ignore_index=True), self.keys)
 
 
 def added(every: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

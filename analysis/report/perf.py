@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.report.table import Column, ReportTable
 from analysis.views.call_graphs import call_chains as call_chains_view
 from analysis.views.call_graphs import path
 from tracer.store.trace import Trace
@@ -14,9 +15,7 @@ _MOST_STACKS = 50
 def counters(trace: Trace) -> pd.DataFrame:
     """Returns `perf stat` counts in each target's context (Park & Bahn 2023, Table 5).
 
-    Columns: event, target, value (null: not counted, or not supported by this machine), unit,
-    state, running_share (share of the enabled time in which the counter ran; perf scales the
-    value up if it is below 1).
+    `COUNTERS` has the columns.
     """
     trace.require("counters")
     return trace.sql(
@@ -32,9 +31,7 @@ def call_chains(trace: Trace) -> pd.DataFrame:
     """Returns call paths to each `--callgraph` event, most frequent first
     (Park & Bahn 2023, Table 6).
 
-    Columns: event, chain, count, share (of all counts of the event), comm (the most
-    frequent thread name), stacks (distinct), path (kernel functions of the most frequent stack,
-    starting at the function that identifies the chain).
+    `CALL_CHAINS` has the columns.
     """
     view = call_chains_view(trace)
     frame = trace.sql(
@@ -60,8 +57,7 @@ def call_chains(trace: Trace) -> pd.DataFrame:
 def call_graphs(trace: Trace) -> pd.DataFrame:
     """Returns the fifty most frequent stacks of each event, over all threads.
 
-    Columns: event, chain, count, share (of all counts of the event), stack (root first, functions
-    joined by ;, kernel functions end in _[k]).
+    `CALL_GRAPHS` has the columns.
     """
     view = call_chains_view(trace)
     return trace.sql(
@@ -74,3 +70,47 @@ def call_graphs(trace: Trace) -> pd.DataFrame:
         ORDER BY event, count DESC, stack
         """
     )
+
+
+COUNTERS = ReportTable(
+    "counters",
+    "Counters of each target (perf stat)",
+    (
+        Column("event", "what was counted"),
+        Column("target", "in whose context"),
+        Column("value", "null: not counted, or not supported by this machine"),
+        Column("unit", "its unit"),
+        Column("state", "why there is no value"),
+        Column("running_share", "of the time in which it should count; perf scales the value up"),
+    ),
+    needs=("counters",),
+    make=counters,
+)
+CALL_CHAINS = ReportTable(
+    "call_chains",
+    "Call paths to an event (--callgraph)",
+    (
+        Column("event", "kernel event", "event", text=True),
+        Column("chain", "what the path is for", "chain", text=True),
+        Column("count", "events", "n"),
+        Column("share", "of all counts of the event", "share"),
+        Column("comm", "most frequent name of the thread", "thread", text=True),
+        Column("stacks", "distinct stacks", "stacks"),
+        Column("path", "kernel functions of the most frequent stack, from the chain's own"),
+    ),
+    needs=("call_graphs",),
+    make=call_chains,
+)
+CALL_GRAPHS = ReportTable(
+    "call_graphs",
+    f"The {_MOST_STACKS} most frequent stacks of an event (--callgraph)",
+    (
+        Column("event", "kernel event"),
+        Column("chain", "what the path is for"),
+        Column("count", "events"),
+        Column("share", "of all counts of the event"),
+        Column("stack", "root first, functions joined by ; (kernel functions end in _[k])"),
+    ),
+    needs=("call_graphs",),
+    make=call_graphs,
+)

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import Mergeable, whole
+from analysis.report.mergeable import whole
+from analysis.report.table import QUANTILES, Column, MergedTable
 from analysis.views.cuts import Cuts
 from analysis.views.flushes import flushes
 from analysis.views.nesting import NEVER, numbers_within
@@ -178,17 +179,39 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns="begun")
 
 
-PHASES = Mergeable(("name", "part", "bucket"), _parts, _finish)
+PHASES = MergedTable(
+    "phases",
+    "Phases, and kernel activity during them",
+    (
+        Column("name", "phase", "phase", text=True),
+        Column("count", "how many", "n"),
+        Column("processes", "distinct processes"),
+        Column("epochs", "distinct epochs marked in it or inside it"),
+        Column("steps", "distinct steps marked in it or inside it", "steps"),
+        Column("unfinished", "how many never ended"),
+        Column("total_s", "time together", "total s"),
+        Column("mean_ms", "mean time", "mean ms"),
+        Column("p50_ms", "median time"),
+        Column("p99_ms", "99th percentile of the times"),
+        Column("calls", "system calls of the phase's own thread that were entered in it", "calls"),
+        Column("call_s", "time in these calls"),
+        Column("faults", "page faults of the phase's own thread", "faults"),
+        Column("written_pages", "pages that the whole machine wrote meanwhile", "written"),
+    ),
+    needs=("phases",),
+    keys=("name", "part", "bucket"),
+    parts=_parts,
+    finish=_finish,
+    note="Calls and faults: of the phase's own thread. Written: pages of the whole machine during"
+    " any phase of that name, without the tracer's own. A dash: not recorded, or the kernel has"
+    f" another number for the thread (in a container). {QUANTILES}",
+)
 
 
 def phases(trace: Trace) -> pd.DataFrame:
     """Returns phases by name: their number, durations, and kernel activity during them.
 
-    Columns: name, count, processes, epochs and steps (distinct numbers marked in the phase or
-    inside it), unfinished (never ended), total_s, mean_ms, p50_ms, p99_ms; calls, call_s and
-    faults of the phase's own thread during the phase; written_pages of the whole machine during
-    any phase of that name, without the recorder's own files. Null: not recorded, or marked by a
-    thread whose id in the kernel differs (in a container). A call belongs to the phase in which it
-    was entered. Quantiles are those of `histogram.spread`.
+    `PHASES` has the columns. Null: not recorded, or marked by a thread whose id in the kernel
+    differs (in a container).
     """
     return PHASES.of(trace)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.report.table import Column, ReportTable
 from probes.sampler.catalogue import COUNTERS, SERIES
 from tracer.store.trace import Trace
 
 
 def samples(trace: Trace) -> pd.DataFrame:
-    """Returns one row per series of each target and of the machine (target null).
-
-    Columns: target, name, instance, unit, samples, min, mean, max, last, growth (of counters, from
-    the first sample to the last; null for others). The mean of a rate is its counter's growth
-    divided by the time. The mean of any other series is the mean of its samples.
-    """
+    """Returns one row per series of each target and of the machine. `SAMPLES` has the columns."""
     trace.require("samples")
     frame = trace.sql(
         """
@@ -53,3 +49,23 @@ _ORDER = [
     for series in SERIES.values()
     for name in ([series.rate.name] if series.rate else []) + [series.name]
 ]
+
+
+SAMPLES = ReportTable(
+    "samples",
+    "Samples",
+    (
+        Column("target", "whose; null: the machine's"),
+        Column("name", "series"),
+        Column("instance", "which disk, GPU, CPU, ..."),
+        Column("unit", "unit of the values"),
+        Column("samples", "how many"),
+        Column("min", "least value"),
+        Column("mean", "of a rate: its counter's growth divided by the time; otherwise of samples"),
+        Column("max", "greatest value"),
+        Column("last", "last value"),
+        Column("growth", "of a counter, from the first sample to the last"),
+    ),
+    needs=("samples",),
+    make=samples,
+)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import Mergeable
+from analysis.report.table import Column, MergedTable
 from analysis.views.steps import steps
 from tracer.store.trace import Trace
 
@@ -62,7 +62,25 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns=["last", "place"])
 
 
-STEP_TIMES = Mergeable((*_KEYS, "bucket"), _parts, _finish)
+STEP_TIMES = MergedTable(
+    "step_times",
+    "Time of steps, by part",
+    (
+        Column("stage", "train, eval or inference; null: not marked", "stage", text=True),
+        Column("part", "part of the step, as in the view steps", "part", text=True),
+        Column("steps", "steps that ended", "steps"),
+        Column("mean_ms", "mean time", "mean ms"),
+        Column("p50_ms", "median", "p50 ms"),
+        Column("p99_ms", "99th percentile", "p99 ms"),
+        Column("share", "of the end-to-end time; null: in parallel to the CPU's", "share"),
+    ),
+    needs=("phases",),
+    keys=(*_KEYS, "bucket"),
+    parts=_parts,
+    finish=_finish,
+    note="Compute: forward, backward and optimizer. GPU: measured with CUDA events, in parallel to"
+    " the CPU. Shares of fetch stall, compute, checkpoint and overhead sum to 1.",
+)
 
 
 def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame:
@@ -79,9 +97,7 @@ def step_quantiles(parts: pd.DataFrame, shares: Sequence[float]) -> pd.DataFrame
 def step_times(trace: Trace) -> pd.DataFrame:
     """Returns the times of each part of a minibatch, over the steps that ended.
 
-    Columns: stage (train, eval, inference; null: not marked), part, steps, mean_ms, p50_ms,
-    p99_ms, share (of the end-to-end time; fetch stall, compute, checkpoint and overhead sum to 1;
-    null for GPU times, which run in parallel to the CPU's). The view `steps` documents the parts.
-    There are GPU rows if any step has GPU times. Quantiles are those of `histogram.spread`.
+    `STEP_TIMES` has the columns, and the view `steps` documents the parts. There are GPU rows if
+    any step has GPU times.
     """
     return STEP_TIMES.of(trace)

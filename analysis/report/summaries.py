@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.mergeable import Mergeable, whole
+from analysis.report.mergeable import whole
+from analysis.report.table import Column, MergedTable
 from tracer.store.trace import Trace
 
 
@@ -34,13 +35,30 @@ def _finish(parts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-SUMMARIES = Mergeable(("kind", "name", "dev"), _parts, _finish)
+SUMMARIES = MergedTable(
+    "summaries",
+    "Counted in the kernel (--summary)",
+    (
+        Column("kind", "what was counted", "kind", text=True),
+        Column("name", "call, kind of fault, operation or reason", "name", text=True),
+        Column("dev", "device", "dev", text=True),
+        Column("count", "how many", "n"),
+        Column("errors", "calls that returned an error", "errors"),
+        Column("total_s", "time together", "total s"),
+        Column("mean_us", "mean time", "mean us"),
+        Column("mib", "data", "MiB"),
+    ),
+    needs=("summaries",),
+    keys=("kind", "name", "dev"),
+    parts=_parts,
+    finish=_finish,
+    note="A dash: the column does not apply to the kind.",
+)
 
 
 def summaries(trace: Trace) -> pd.DataFrame:
     """Returns the calls, faults, requests and write-back counted in the kernel.
 
-    Columns: kind, name, dev, count, errors, total_s, mean_us, mib; null where a column
-    does not apply to the kind.
+    `SUMMARIES` has the columns; null: the column does not apply to the kind.
     """
     return SUMMARIES.of(trace)

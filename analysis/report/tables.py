@@ -5,21 +5,25 @@ A table whose events were not recorded is absent from the report, not empty or 0
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.report.block import BLOCK_LATENCY, block_latency
+from analysis.report.by_phase import BY_PHASE
 from analysis.report.calls import SYSCALLS, syscalls
 from analysis.report.faults import FAULT_CAUSES, PAGE_FAULTS, fault_causes, page_faults
-from analysis.report.mergeable import Mergeable
-from analysis.report.perf import call_chains, call_graphs, counters
+from analysis.report.perf import (
+    CALL_CHAINS,
+    CALL_GRAPHS,
+    COUNTERS,
+)
 from analysis.report.phases import PHASES, phases
-from analysis.report.samples import samples
-from analysis.report.step_times import STEP_TIMES, step_times
-from analysis.report.summaries import SUMMARIES, summaries
+from analysis.report.samples import SAMPLES
+from analysis.report.step_times import STEP_TIMES
+from analysis.report.summaries import SUMMARIES
+from analysis.report.table import Column, MergedTable, ReportTable
 from analysis.report.writeback import (
     FLUSHED_PAGES,
     INTERVALS,
@@ -34,7 +38,8 @@ from probes.catalogue import PROBES
 from tracer.store.trace import Trace
 
 __all__ = [
-    "MERGEABLE",
+    "DECLARED",
+    "MERGED",
     "ROLES",
     "TABLES",
     "all_tables",
@@ -101,23 +106,31 @@ def _events(parts: pd.DataFrame) -> pd.DataFrame:
 
 _EVENTS = list(dict.fromkeys(event.name for probe in PROBES.values() for event in probe.events))
 
-EVENT_COUNTS = Mergeable(("event", "role"), _events_of, _events)
+EVENT_COUNTS = MergedTable(
+    "event_counts",
+    "Events by role of the current thread",
+    (
+        Column("event", "SYSTEM:EVENT", "event", text=True),
+        *(Column(role, f"events while a thread of role {role} ran", role) for role in ROLES),
+        Column("total", "all of them; null: the kernel of the recording lacked the event"),
+    ),
+    needs=("processes",),
+    keys=("event", "role"),
+    parts=_events_of,
+    finish=_events,
+)
 
 
 def event_counts(trace: Trace) -> pd.DataFrame:
     """Returns events by the role of the current thread (Park & Bahn 2023, Table 5).
 
-    Columns: event (SYSTEM:EVENT), one column per role, total; null for an event that the kernel
-    of the recording lacked. Needs table processes.
+    `EVENT_COUNTS` has the columns. Needs table processes.
     """
     return EVENT_COUNTS.of(trace)
 
 
 def loss(trace: Trace) -> pd.DataFrame:
-    """Returns the gaps.
-
-    Columns: stream, cpu, from_s and to_s (since the start), count (null: unknown), cause.
-    """
+    """Returns the gaps. `LOSS` has the columns."""
     trace.require("loss")
     start = int(trace.manifest["clock"]["start_ns"])
     return trace.sql(
@@ -129,49 +142,65 @@ def loss(trace: Trace) -> pd.DataFrame:
     )
 
 
-TABLES: dict[str, tuple[Callable[[Trace], pd.DataFrame], tuple[str, ...]]] = {
-    "event_counts": (event_counts, ("processes",)),
-    "syscalls": (syscalls, ("syscalls",)),
-    "page_faults": (page_faults, ("page_faults", "processes")),
-    "fault_causes": (fault_causes, ("page_faults", "processes")),
-    "summaries": (summaries, ("summaries",)),
-    "writeback_reasons": (writeback_reasons, ("writeback",)),
-    "flushed_pages": (flushed_pages, ("block",)),
-    "writeback_intervals": (writeback_intervals, ("writeback",)),
-    "block_latency": (block_latency, ("block",)),
-    "phases": (phases, ("phases",)),
-    "step_times": (step_times, ("phases",)),
-    "counters": (counters, ("counters",)),
-    "call_chains": (call_chains, ("call_graphs",)),
-    "call_graphs": (call_graphs, ("call_graphs",)),
-    "samples": (samples, ("samples",)),
-    "loss": (loss, ("loss",)),
-}
-"""Every table of the report, with the trace tables that it needs."""
+LOSS = ReportTable(
+    "loss",
+    "Events lost",
+    (
+        Column("stream", "which events", "stream", text=True),
+        Column("cpu", "CPU; null: all"),
+        Column("from_s", "begin of the gap, since the start", "from s"),
+        Column("to_s", "end of the gap, since the start", "to s"),
+        Column("count", "lost events; null: not known", "events"),
+        Column("cause", "why", "cause", text=True),
+    ),
+    needs=("loss",),
+    make=loss,
+    note="Counts over these times are too low.",
+)
+ENERGY = ReportTable(
+    "energy",
+    "Energy",
+    (
+        Column("source", "gpu, jetson, rapl, or total (without parts of others)", "source", True),
+        Column("instance", "GPU, rail or domain", "instance", text=True),
+        Column("part", "contained in another row", "part"),
+        Column("method", "a counter, or power x interval"),
+        Column("samples", "how many"),
+        Column("duration_s", "from the first sample to the last", "s"),
+        Column("longest_s", "longest time between two samples"),
+        Column("energy_j", "energy", "J"),
+        Column("mean_w", "mean power", "W"),
+        Column("baseload_w", "mean power of the idle machine"),
+        Column("baseload_j", "energy of the idle machine in the run's time", "baseload J"),
+        Column("increment_j", "energy beyond it", "increment J"),
+        Column("baseload_share", "baseload J divided by J", "share"),
+    ),
+    needs=("samples",),
+    note="Part: contained in another row. Share: baseload J divided by J; the baseload is scaled to"
+    " the run's time.",
+)
+"""Made if the recording has power, or with the report's option --baseload."""
 
-MERGEABLE: dict[str, Mergeable] = {
-    "event_counts": EVENT_COUNTS,
-    "syscalls": SYSCALLS,
-    "page_faults": PAGE_FAULTS,
-    "fault_causes": FAULT_CAUSES,
-    "summaries": SUMMARIES,
-    "writeback_reasons": REASONS,
-    "flushed_pages": FLUSHED_PAGES,
-    "writeback_intervals": INTERVALS,
-    "block_latency": BLOCK_LATENCY,
-    "phases": PHASES,
-    "step_times": STEP_TIMES,
+DECLARED: dict[str, ReportTable] = {
+    table.name: table
+    for table in (
+        *(EVENT_COUNTS, SYSCALLS, PAGE_FAULTS, FAULT_CAUSES, SUMMARIES),
+        *(REASONS, FLUSHED_PAGES, INTERVALS, BLOCK_LATENCY),
+        *(PHASES, STEP_TIMES, BY_PHASE, COUNTERS, CALL_CHAINS, CALL_GRAPHS, SAMPLES, ENERGY, LOSS),
+    )
 }
-"""The tables of `TABLES` that can be merged over traces: their parts are added up."""
+"""Every table that a report can have, in its order."""
+
+TABLES = {name: table for name, table in DECLARED.items() if table not in (BY_PHASE, ENERGY)}
+"""The tables that every report has if the trace has what they need."""
+
+MERGED = {name: table for name, table in TABLES.items() if isinstance(table, MergedTable)}
+"""The tables whose parts can be added up over traces."""
 
 
 def all_tables(trace: Trace) -> dict[str, pd.DataFrame]:
     """Returns every table that this trace has the data for."""
-    return {
-        name: make(trace)
-        for name, (make, needs) in TABLES.items()
-        if all(need in trace.tables for need in needs)
-    }
+    return {name: table.of(trace) for name, table in TABLES.items() if table.is_possible(trace)}
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

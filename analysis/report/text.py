@@ -9,8 +9,10 @@ import pandas as pd
 from rich.table import Table
 
 from analysis.findings.finding import Finding
+from analysis.report.perf import COUNTERS
 from analysis.report.sample_text import print_samples
-from analysis.report.tables import records
+from analysis.report.table import Column
+from analysis.report.tables import DECLARED, EVENT_COUNTS, records
 from analysis.report.together import TRACE
 from tracer.cli.output import console, print_table, safe, show
 from tracer.sizes import show_size
@@ -18,203 +20,8 @@ from tracer.store.own_cost import cost_said
 
 _MOST_ROWS = 15
 _MOST_PATHS = 4
-
-_COLUMNS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
-    "syscalls": (
-        "System calls of the targets, by time",
-        {
-            "name": "call",
-            "calls": "calls",
-            "errors": "errors",
-            "total_s": "total s",
-            "mean_us": "mean us",
-            "p99_us": "p99 us",
-        },
-        ("call",),
-    ),
-    "page_faults": (
-        "Page faults by process",
-        {
-            "pid": "pid",
-            "comm": "name",
-            "role": "role",
-            "faults": "faults",
-            "minor": "minor",
-            "major": "major",
-            "neither": "neither",
-            "reads": "read",
-            "writes": "write",
-            "execs": "exec",
-        },
-        ("name", "role"),
-    ),
-    "fault_causes": (
-        "Page faults by task, file and function",
-        {
-            "comm": "task",
-            "file": "file",
-            "symbol": "function",
-            "faults": "faults",
-            "major": "major",
-            "percent": "%",
-        },
-        ("task", "file", "function"),
-    ),
-    "summaries": (
-        "Counted in the kernel (--summary)",
-        {
-            "kind": "kind",
-            "name": "name",
-            "dev": "dev",
-            "count": "n",
-            "errors": "errors",
-            "total_s": "total s",
-            "mean_us": "mean us",
-            "mib": "MiB",
-        },
-        ("kind", "name", "dev"),
-    ),
-    "writeback_reasons": (
-        "Write-backs by reason (writeback_start)",
-        {"reason": "reason", "writebacks": "write-backs", "ratio": "ratio"},
-        ("reason",),
-    ),
-    "flushed_pages": (
-        "Pages written to devices, by reason",
-        {
-            "reason": "reason",
-            "certainty": "certainty",
-            "bios": "bios",
-            "pages": "pages",
-            "ratio": "ratio",
-            "target_pages": "targets'",
-            "own_pages": "own",
-        },
-        ("reason", "certainty"),
-    ),
-    "writeback_intervals": (
-        "Intervals between write-back starts on one device, s",
-        {
-            "reason": "reason",
-            "intervals": "n",
-            "mean_s": "mean",
-            "std_s": "std",
-            "p50_s": "p50",
-            "p90_s": "p90",
-            "p99_s": "p99",
-            "max_s": "max",
-        },
-        ("reason",),
-    ),
-    "block_latency": (
-        "Block requests: latency in ms, queued to issued and issued to completed",
-        {
-            "dev": "dev",
-            "operation": "op",
-            "requests": "requests",
-            "mib": "MiB",
-            "queue_p50_ms": "queue p50",
-            "queue_p99_ms": "p99",
-            "service_p50_ms": "service p50",
-            "service_p99_ms": "p99",
-        },
-        ("dev", "op"),
-    ),
-    "phases": (
-        "Phases, and kernel activity during them",
-        {
-            "name": "phase",
-            "count": "n",
-            "steps": "steps",
-            "total_s": "total s",
-            "mean_ms": "mean ms",
-            "calls": "calls",
-            "faults": "faults",
-            "written_pages": "written",
-        },
-        ("phase",),
-    ),
-    "step_times": (
-        "Time of steps, by part",
-        {
-            "stage": "stage",
-            "part": "part",
-            "steps": "steps",
-            "mean_ms": "mean ms",
-            "p50_ms": "p50 ms",
-            "p99_ms": "p99 ms",
-            "share": "share",
-        },
-        ("stage", "part"),
-    ),
-    "by_phase": (
-        "Kernel activity by phase, epoch or step (--by)",
-        {
-            "stage": "stage",
-            "phase": "phase",
-            "epoch": "epoch",
-            "step": "step",
-            "calls": "calls",
-            "call_s": "call s",
-            "faults": "faults",
-            "major_faults": "major",
-            "stall_s": "stall s",
-            "flushed_pages": "flushed",
-        },
-        ("stage", "phase"),
-    ),
-    "call_chains": (
-        "Call paths to an event (--callgraph)",
-        {
-            "event": "event",
-            "chain": "chain",
-            "count": "n",
-            "share": "share",
-            "comm": "thread",
-            "stacks": "stacks",
-        },
-        ("event", "chain", "thread"),
-    ),
-    "energy": (
-        "Energy",
-        {
-            "source": "source",
-            "instance": "instance",
-            "part": "part",
-            "duration_s": "s",
-            "energy_j": "J",
-            "mean_w": "W",
-            "baseload_j": "baseload J",
-            "increment_j": "increment J",
-            "baseload_share": "share",
-        },
-        ("source", "instance"),
-    ),
-    "loss": (
-        "Events lost",
-        {
-            "stream": "stream",
-            "from_s": "from s",
-            "to_s": "to s",
-            "count": "events",
-            "cause": "cause",
-        },
-        ("stream", "cause"),
-    ),
-}
-
-_NOTES = {
-    "energy": "part: contained in another row. share: baseload J divided by J; "
-    "the baseload is scaled to the run's time.",
-    "page_faults": "neither: the fault failed, or its kind is not known. A dash: not known.",
-    "flushed_pages": "pages: of the whole machine; targets': dirtied by targets, alone or with "
-    "others; own: the tracer's. certainty: exact (from kernel events) or inferred (from system "
-    "calls).",
-    "step_times": "compute: forward, backward and optimizer. gpu: measured with CUDA events, "
-    "in parallel to the CPU.",
-    "phases": "calls, faults: of the phase's own thread; written: pages of the whole machine, "
-    "without the tracer's own.",
-}
+_BY_HAND = ("event_counts", "counters", "samples")
+"""Tables that the terminal shows in another form."""
 
 
 def print_report(
@@ -270,31 +77,36 @@ def print_tables(tables: Mapping[str, pd.DataFrame]) -> None:
         _print_counters(tables["counters"])
     if "samples" in tables:
         print_samples(out, tables["samples"])
-    for key, (title, columns, left) in _COLUMNS.items():
+    for key, table in DECLARED.items():
         frame = tables.get(key)
-        if frame is None or (key == "loss" and frame.empty):
+        if frame is None or key in _BY_HAND or (key == "loss" and frame.empty):
+            continue
+        columns = [column for column in table.columns if column.heading and column.name in frame]
+        if not columns:
             continue
         if frame.empty:
-            out.print(f"{title}: none.\n")
+            out.print(f"{table.title}: none.\n")
             continue
-        if key == "block_latency":
-            frame = frame.assign(mib=frame["bytes"] / (1 << 20))
         rows = records(frame)
-        note = _NOTES.get(key, "")
+        note = table.note
         if len(rows) > _MOST_ROWS:
             note = f"{len(rows) - _MOST_ROWS} more rows with --json. {note}"
-        columns = {TRACE: TRACE, **columns}
-        columns = {column: shown for column, shown in columns.items() if column in rows[0]}
+        if TRACE in frame:
+            columns = [Column(TRACE, "", TRACE, text=True), *columns]
         print_table(
             out,
-            title,
-            list(columns.values()),
-            [[row[c] for c in columns] for row in rows[:_MOST_ROWS]],
-            (TRACE, *left),
+            table.title,
+            [column.heading for column in columns],
+            [[_shown(row[column.name], column) for column in columns] for row in rows[:_MOST_ROWS]],
+            [column.heading for column in columns if column.text],
             note,
         )
         if key == "call_chains":
             _print_paths(rows[:_MOST_PATHS])
+
+
+def _shown(value: Any, column: Column) -> Any:
+    return value if value is None or column.factor == 1 else value * column.factor
 
 
 def print_findings(sentences: Sequence[str]) -> None:
@@ -323,7 +135,7 @@ def _print_counters(frame: pd.DataFrame) -> None:
         cells.setdefault(tuple(row[key] for key in keys), {})[row["target"]] = shown
     print_table(
         console(),
-        "Counters of each target (perf stat)",
+        COUNTERS.title,
         [*keys, *targets],
         [[*of_row, *map(of.get, targets)] for of_row, of in cells.items()],
         left=keys,
@@ -345,7 +157,7 @@ def _print_counts(frame: pd.DataFrame) -> None:
     roles = [c for c in frame.columns[1:] if any(row[c] for row in rows)]
     print_table(
         console(),
-        "Events by role of the current thread",
+        EVENT_COUNTS.title,
         ["event", *roles],
         [[row["event"].split(":")[-1], *[row[r] for r in roles]] for row in rows],
         left=("event",),

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.findings.finding import Finding
 from analysis.report.gathered import Gathered
-from analysis.report.tables import MERGEABLE, TABLES
+from analysis.report.tables import DECLARED, MERGED
 
 TRACE = "trace"
 """The first column of a table that lists several traces: the name of the trace."""
@@ -31,7 +31,7 @@ class Together:
     """Many traces in one report.
 
     `traces`: the facts of each trace (`Gathered.facts` and its notes), by name. `tables`: the
-    tables in `MERGEABLE` over all traces, the others with a first column `trace`. `of`: the traces
+    tables in `MERGED` over all traces, the others with a first column `trace`. `of`: the traces
     of each table that not all traces have. `notes`: sentences, each once. `findings`: those of all
     traces, each with its trace, the most important one first.
     """
@@ -61,18 +61,16 @@ def together(named: Iterable[tuple[str, Gathered]]) -> Together:
             held = parts.setdefault(key, [])
             held.append(frame)
             if len(held) >= _AT_ONCE:
-                parts[key] = [MERGEABLE[key].together(held)]
+                parts[key] = [MERGED[key].together(held)]
         for key, frame in one.tables.items():
             of.setdefault(key, []).append(name)
             others.setdefault(key, []).append((name, frame))
-    tables = {
-        key: MERGEABLE[key].finish(MERGEABLE[key].together(held)) for key, held in parts.items()
-    }
+    tables = {key: MERGED[key].finish(MERGED[key].together(held)) for key, held in parts.items()}
     tables |= {key: beside(held) for key, held in others.items()}
     partly = {key: names for key, names in of.items() if len(names) < len(traces)}
     return Together(
         traces,
-        {key: tables[key] for key in dict.fromkeys([*TABLES, *others]) if key in tables},
+        {key: tables[key] for key in DECLARED if key in tables},
         partly,
         _notes(traces, [names for names in copies.values() if len(names) > 1], partly),
         sorted(findings, key=lambda found: -found[1].weight),

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import Mergeable, whole
+from analysis.report.mergeable import whole
+from analysis.report.table import QUANTILES, Column, MergedTable
 from analysis.views.flushes import flushes
 from analysis.views.view import apart
 from analysis.views.volumes import bdis_of
@@ -29,15 +30,26 @@ def _reasons(parts: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values(["writebacks", "reason"], ascending=[False, True], ignore_index=True)
 
 
-REASONS = Mergeable(("reason",), _reasons_of, _reasons)
+REASONS = MergedTable(
+    "writeback_reasons",
+    "Write-backs by reason (writeback_start)",
+    (
+        Column("reason", "as the kernel names it", "reason", text=True),
+        Column("writebacks", "writeback_start events", "write-backs"),
+        Column("ratio", "of all of them", "ratio"),
+    ),
+    needs=("writeback",),
+    keys=("reason",),
+    parts=_reasons_of,
+    finish=_reasons,
+)
 
 
 def writeback_reasons(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Returns write-backs by reason, on one device or all (Park & Bahn 2023, Tables 9 and 10).
 
-    Write-back events name whole disks: if `dev` is a partition, its disk counts.
-
-    Columns: reason, writebacks (writeback_start events), ratio (of all of them; sums to 1).
+    Write-back events name whole disks: if `dev` is a partition, its disk counts. `REASONS` has the
+    columns; the ratios sum to 1.
     """
     return _reasons(_reasons_of(trace, dev))
 
@@ -67,15 +79,32 @@ def _flushed(parts: pd.DataFrame) -> pd.DataFrame:
     return found[["reason", "certainty", "bios", "pages", "ratio", "target_pages", "own_pages"]]
 
 
-FLUSHED_PAGES = Mergeable(("reason", "certainty"), _flushed_of, _flushed)
+FLUSHED_PAGES = MergedTable(
+    "flushed_pages",
+    "Pages written to devices, by reason",
+    (
+        Column("reason", "as in the view flushes", "reason", text=True),
+        Column("certainty", "exact, ambiguous, inferred or unknown", "certainty", text=True),
+        Column("bios", "block I/O units", "bios"),
+        Column("pages", "pages of 4096 bytes, of the whole machine", "pages"),
+        Column("ratio", "of all pages", "ratio"),
+        Column("target_pages", "pages that targets dirtied, alone or with others", "targets'"),
+        Column("own_pages", "pages of files that the recorder wrote", "own"),
+    ),
+    needs=("block",),
+    keys=("reason", "certainty"),
+    parts=_flushed_of,
+    finish=_flushed,
+    note="Pages: of the whole machine. Targets': dirtied by targets, alone or with others. Own: the"
+    " tracer's. Certainty: exact (kernel events name the reason), ambiguous (several processes had"
+    " dirtied the file) or inferred (from a system call).",
+)
 
 
 def flushed_pages(trace: Trace) -> pd.DataFrame:
     """Returns pages written to devices by reason and certainty, of the machine and the targets.
 
-    Columns: reason, certainty, bios, pages (4096 bytes, of the whole machine), ratio (of all pages;
-    sums to 1), target_pages (pages that targets dirtied, alone or with others: column whose of
-    flushes), own_pages (of files that the recorder wrote).
+    `FLUSHED_PAGES` has the columns; the ratios sum to 1.
     """
     return FLUSHED_PAGES.of(trace)
 
@@ -121,18 +150,33 @@ def _intervals(parts: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns="place")
 
 
-INTERVALS = Mergeable(("reason", "bucket"), _intervals_of, _intervals)
+INTERVALS = MergedTable(
+    "writeback_intervals",
+    "Intervals between write-back starts on one device",
+    (
+        Column("reason", "of both write-backs; all: any reason", "reason", text=True),
+        Column("intervals", "how many", "n"),
+        Column("mean_s", "mean", "mean s"),
+        Column("std_s", "sample standard deviation; null: fewer than two", "std s"),
+        Column("min_s", "shortest"),
+        Column("p50_s", "median", "p50 s"),
+        Column("p90_s", "90th percentile", "p90 s"),
+        Column("p99_s", "99th percentile", "p99 s"),
+        Column("max_s", "longest", "max s"),
+    ),
+    needs=("writeback",),
+    keys=("reason", "bucket"),
+    parts=_intervals_of,
+    finish=_intervals,
+    note=QUANTILES,
+)
 
 
 def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
     """Returns times between write-back starts on one device (Park & Bahn 2023, Figure 3).
 
     `dev` is the only device that counts (for a partition, its disk); None: every device, each by
-    itself.
-
-    Columns: reason ("all": any reason), intervals, mean_s, std_s, min_s, p50_s, p90_s,
-    p99_s, max_s. std_s is the sample standard deviation; null for fewer than two intervals.
-    Quantiles are those of `histogram.spread`.
+    itself. `INTERVALS` has the columns.
     """
     return _intervals(_intervals_of(trace, dev))
 

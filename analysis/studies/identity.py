@@ -98,14 +98,6 @@ def _of_manifest(folder: Path, manifest: Manifest) -> Identity:
     return Identity(escaped(folder.name).removesuffix(".trace"), factors, work=_work(command))
 
 
-def recording(manifest: Manifest) -> tuple[object, ...] | None:
-    """Returns a key that copies of one recording share; None: not known."""
-    recorder, clock = manifest["recorder"], manifest["clock"]
-    if recorder.get("pid") is None:
-        return None
-    return (recorder.get("boot_id"), recorder["pid"], clock["start_ns"], clock["end_ns"])
-
-
 def is_container(target: TargetFacts) -> bool:
     """Returns whether a target is a container."""
     return target["kind"] == "container" or "container" in target

@@ -36,7 +36,7 @@ class Calls:
     """Value of the requested SQL expression for each call's name."""
     tid: Ints
     chosen: NDArray[np.bool_] | None = None
-    """Whether the requested condition holds for each call's name."""
+    """True: the requested condition holds for the call's name."""
 
 
 class Lanes(Protocol):

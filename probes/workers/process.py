@@ -83,7 +83,7 @@ class Worker:
                 size = int.from_bytes(self._receive(4, deadline), "little")
                 if size > MAX_MESSAGE:
                     self.close()
-                    raise Unanswered("its answer is none")
+                    raise Unanswered("its answer cannot be read")
                 yield self._receive(size, deadline)
         except TimeoutError:
             self.close()

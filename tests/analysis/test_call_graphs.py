@@ -125,8 +125,8 @@ def test_the_reports_ways_name_thread_and_path(tmp_path):
         ]
     }
     with make_trace(tmp_path / "t", content) as trace:
-        ways = tables.records(tables.TABLES["call_chains"][0](trace))
-        stacks = tables.records(tables.TABLES["call_graphs"][0](trace))
+        ways = tables.records(tables.TABLES["call_chains"].of(trace))
+        stacks = tables.records(tables.TABLES["call_graphs"].of(trace))
     assert ways == [
         {
             "event": INSERT,
@@ -162,7 +162,7 @@ def test_a_path_of_user_mode_alone():
 def test_a_report_keeps_the_most_frequent_stacks_of_each_event(tmp_path):
     graphs = [graph(f"f{n}", n + 1, event=e) for n in range(61) for e in ("a:b", "c:d")]
     with make_trace(tmp_path / "t", {"call_graphs": graphs}) as trace:
-        found = tables.TABLES["call_graphs"][0](trace)
+        found = tables.TABLES["call_graphs"].of(trace)
     assert found.groupby("event")["count"].agg(["size", "min", "max"]).values.tolist() == [
         [50, 12, 61],
         [50, 12, 61],
@@ -188,7 +188,7 @@ COUNTERS = [
 
 def test_what_was_not_counted_is_not_0(tmp_path):
     with make_trace(tmp_path / "t", {"counters": COUNTERS}) as trace:
-        rows = tables.records(tables.TABLES["counters"][0](trace))
+        rows = tables.records(tables.TABLES["counters"].of(trace))
     found = [(r["target"], r["event"], r["value"], r["running_share"]) for r in rows]
     assert found == [
         ("job", "cycles", None, None),

@@ -28,7 +28,7 @@ def hostile(tmp_path):
 
 @pytest.mark.parametrize("name", REPORT)
 def test_a_table_of_the_report_is_made(hostile, name):
-    make, _ = REPORT[name]
+    make = REPORT[name].of
     assert isinstance(json.loads(dump(records(make(hostile)))), list)
 
 
@@ -102,6 +102,6 @@ def test_a_hundred_thousand_processes(tmp_path):
         calls = trace.sql(
             f"SELECT count(*) AS n, count(phase) AS p FROM {VIEWS['calls'].make(trace)}"
         )
-        (phases,) = records(REPORT["phases"][0](trace))
+        (phases,) = records(REPORT["phases"].of(trace))
     assert calls.iloc[0].tolist() == [100_000, 100_000]
     assert (phases["processes"], phases["calls"]) == (100_000, 100_000)

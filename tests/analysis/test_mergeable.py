@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.report.tables import MERGEABLE, TABLES
+from analysis.report.tables import MERGED, TABLES
 from tracer.store.trace import Trace
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "lenet.trace"
@@ -20,10 +20,10 @@ def trace():
         yield opened
 
 
-@pytest.mark.parametrize("name", [name for name in MERGEABLE if name != "summaries"])
+@pytest.mark.parametrize("name", [name for name in MERGED if name != "summaries"])
 def test_of_one_trace_nothing_changes_and_of_two_counts_double(trace, name):
-    table = MERGEABLE[name]
-    alone = TABLES[name][0](trace)
+    table = MERGED[name]
+    alone = TABLES[name].of(trace)
     assert len(alone)
     parts = table.parts(trace)
     assert not parts.duplicated(list(table.keys)).any()

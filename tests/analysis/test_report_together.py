@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.report.gathered import Gathered, gather
-from analysis.report.tables import MERGEABLE, TABLES, all_tables, loss
+from analysis.report.tables import MERGED, TABLES, all_tables, loss
 from analysis.report.together import SAME, Together, beside, together
 from analysis.scale.mapping import map_traces, results
 from analysis.scale.sources import Source, find
@@ -83,10 +83,10 @@ def test_workers_give_the_tables_that_this_process_gives(
 def test_tables_are_those_that_one_makes_of_the_parts_by_hand(
     traces: list[Source], here: Together
 ) -> None:
-    merged = [name for name in MERGEABLE if name in here.tables]
+    merged = [name for name in MERGED if name in here.tables]
     assert len(merged) >= 8
     for name in merged:
-        needs = TABLES[name][1]
+        needs = TABLES[name].needs
         parts = []
         for source in traces:
             path = Path(source.location)
@@ -94,8 +94,8 @@ def test_tables_are_those_that_one_makes_of_the_parts_by_hand(
                 path = path.parent / "small.study/runs/host-0/run.trace"
             with Trace(path) as trace:
                 if all(need in trace.tables for need in needs):
-                    parts.append(MERGEABLE[name].parts(trace))
-        by_hand = MERGEABLE[name].finish(MERGEABLE[name].together(parts))
+                    parts.append(MERGED[name].parts(trace))
+        by_hand = MERGED[name].finish(MERGED[name].together(parts))
         pd.testing.assert_frame_equal(here.tables[name], by_hand, check_exact=True)
 
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from analysis.findings.finding import Finding
+from analysis.page.paper import PaperTable
 from analysis.page.summary import summary
 from analysis.page.tables import MOST_ROWS, page_table, page_tables
 from analysis.page.trace import draw_lane, trace_page
 from analysis.report.tables import all_tables
-from analysis.studies.papers.of_traces import Section
 from analysis.timeline.lanes import timeline
 from tests.support.recordings import EVIL, make_hostile, make_recording
 from tests.support.traces import make_trace
@@ -96,8 +96,8 @@ def test_the_papers_tables_and_figures_have_their_place(trace):
          "ratio_high": [0.3, None]}
     )  # fmt: skip
     papers = [
-        Section("Table 9", "of this", frame, [go.Figure(), go.Figure()], True, ""),
-        Section(EVIL, EVIL, frame, [], False, f"{EVIL} lost"),
+        PaperTable("Table 9", "of this", frame, [go.Figure(), go.Figure()], True, ""),
+        PaperTable(EVIL, EVIL, frame, [], False, f"{EVIL} lost"),
     ]
     made = trace_page(trace, {}, [], papers=papers)
     part = made[made.index('id="papers"') : made.index('id="how"')]

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from probes.errors import ExitCode
 from workloads.data import idx
 from workloads.data.folder import MEND
 from workloads.data.loader import Batches
 from workloads.data.mnist import MnistSplit
 from workloads.data.sets import Sample, SampleSet
-from workloads.errors import FAILURE, USAGE, BrokenJobError, JobError
+from workloads.errors import BrokenJobError, JobError
 
 # Python 3.12 and later warn of a fork while torch has threads; DataLoader forks nevertheless.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -68,7 +69,7 @@ def test_a_killed_worker_is_reported_in_one_line():
     with pytest.raises(BrokenJobError, match=r"a DataLoader worker died: .*--workers") as caught:
         next(iter(batches(Deadly(), workers=1)))
     assert "\n" not in str(caught.value)
-    assert caught.value.exit_code == FAILURE
+    assert caught.value.exit_code == ExitCode.FAILURE
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -81,7 +82,7 @@ def test_a_truncated_file_is_reported_in_one_line(tmp_path: Path, workers: int):
     with pytest.raises(JobError) as caught:
         next(iter(batches(split, workers)))
     assert str(caught.value) == f"{path} was cut short while the job read it; {MEND}"
-    assert caught.value.exit_code == USAGE
+    assert caught.value.exit_code == ExitCode.USAGE
     # The test still holds the error, but the error holds no worker.
     assert set(multiprocessing.active_children()) <= before
 

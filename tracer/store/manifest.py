@@ -407,3 +407,11 @@ def duration_s(manifest: Manifest) -> float | None:
     if clock["end_ns"] is None:
         return None
     return (clock["end_ns"] - clock["start_ns"]) / 1e9
+
+
+def recording(manifest: Manifest) -> tuple[object, ...] | None:
+    """Returns a key that copies of one recording share; None: not known."""
+    recorder, clock = manifest["recorder"], manifest["clock"]
+    if recorder.get("pid") is None:
+        return None
+    return (recorder.get("boot_id"), recorder["pid"], clock["start_ns"], clock["end_ns"])

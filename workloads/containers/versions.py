@@ -20,6 +20,8 @@ PACKAGES = ("torch", "torchvision", "transformers", "numpy", "pillow", "waitress
 """Packages that the jobs use."""
 
 _OURS = ("workloads", "tracer/phases")
+_FILES = ("tracer/__init__.py", "probes/__init__.py", "probes/errors.py")
+"""Folders and files of our own code that jobs import."""
 _NOT_DEPLOYED = (
     *("workloads/train.py", "workloads/infer.py", "workloads/prepare.py", "workloads/launch.py"),
     *("workloads/verb.py", "workloads/sessions.py", "workloads/studies/"),
@@ -55,11 +57,11 @@ def versions(kind: str = TRAINING) -> Versions:
 def own_files(kind: str = TRAINING) -> list[Path]:
     """Returns our own files on this machine that belong in an image of this kind, sorted."""
     lacking = _NOT_DEPLOYED if kind == DEPLOYMENT else ()
-    package = SOURCE / "tracer/__init__.py"
+    files = [SOURCE / name for name in _FILES]
     found = [path for folder in _OURS for path in (SOURCE / folder).rglob("*") if path.is_file()]
     return sorted(
         path
-        for path in (package, *found)
+        for path in (*files, *found)
         if "__pycache__" not in path.parts and not str(path.relative_to(SOURCE)).startswith(lacking)
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from analysis.page.paper import PaperTable
 from analysis.studies.extracts import Extracts, gathered
 from analysis.studies.extracts import of_trace as extracts_of
 from analysis.studies.identity import Identity, identity
@@ -26,28 +27,10 @@ from analysis.views.energy import all_of, energy
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    pass
 
 _OF_RUNS = ("later_epoch_s", "epoch_energy_j")
 """The measures that the tables of runs use."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A table of a paper, made from traces.
-
-    `about`: the description of its contents. `frame`: the columns of the table's function; columns
-    of the paper's numbers begin with paper_; columns and rows without a value from the traces are
-    left out. `figures`: drawn from the frame. `shown`: the table itself is shown to readers, not
-    only its figures. `lost`: the losses of its traces.
-    """
-
-    title: str
-    about: str
-    frame: pd.DataFrame
-    figures: list[go.Figure]
-    shown: bool
-    lost: str
 
 
 @dataclass(frozen=True)
@@ -61,7 +44,7 @@ class Looked:
 
 def sections(
     traces: Trace | Sequence[Trace], paper: str | None = None, baseload: Trace | None = None
-) -> list[Section]:
+) -> list[PaperTable]:
     """Returns the tables and figures that apply to these traces.
 
     `paper`: only that paper, by its key (000, 001, 002). `baseload`: a recording of the idle
@@ -74,7 +57,7 @@ def sections(
 
 def sections_of(
     folders: Sequence[Path], paper: str | None = None, opener: Callable[[Path], Trace] = Trace
-) -> list[Section]:
+) -> list[PaperTable]:
     """Returns the same as `sections`, but opens the traces of the folders one after the other."""
     found = []
     for folder in folders:
@@ -103,7 +86,7 @@ def of_looked(
     looked: Sequence[Looked],
     paper: str | None = None,
     baseload: Callable[[], float | None] = lambda: None,
-) -> list[Section]:
+) -> list[PaperTable]:
     """Returns the sections of traces from the results of `look`."""
     if not looked:
         return []
@@ -136,7 +119,7 @@ def _factors(identities: Sequence[Identity]) -> list[dict[str, Any]]:
     return rows
 
 
-def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> Section | None:
+def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> PaperTable | None:
     whole = {RUNS: runs, FACTS: extracts.facts}
     frame = whole[part.needs] if part.needs in whole else extracts.frames.get(part.needs)
     if frame is None or not len(frame):
@@ -154,4 +137,4 @@ def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> Section | No
     used = frame[frame["where"].isin([where])] if where and part.needs != FACTS else frame
     table = found.table.dropna(axis="columns", how="all")
     lost = said_lost(extracts.facts, set(used["id"]))
-    return Section(part.title, about, table, found.figures, part.shown, lost)
+    return PaperTable(part.title, about, table, found.figures, part.shown, lost)

@@ -54,11 +54,11 @@ def _checked(answer: bytes, wanted: Mapping[str, Place]) -> dict[str, tuple[int,
         for event in wanted:
             (count,) = _COUNT.unpack_from(answer, at)
             if count > MOST_PLACES:
-                raise _unreadable("its answer is none")
+                raise _unreadable("its answer cannot be read")
             found[event] = struct.unpack_from(f"<{count}q", answer, at + _COUNT.size)
             at += _COUNT.size + 8 * count
     except struct.error:
-        raise _unreadable("its answer is none") from None
+        raise _unreadable("its answer cannot be read") from None
     return found
 
 

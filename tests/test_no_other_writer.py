@@ -129,5 +129,5 @@ def test_a_writer_is_found(call):
     "call",
     ["open(path)", 'path.open("rb")', 'os.fdopen(fd, "wb")', "os.open(path, os.O_RDONLY)"],
 )
-def test_what_reads_or_has_a_descriptor_is_no_writer(call):
+def test_code_that_reads_or_has_a_descriptor_is_not_a_writer(call):
     assert writers(call) == []

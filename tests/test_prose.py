@@ -50,6 +50,16 @@ def test_docstrings_open_with_a_verb_or_a_noun(folder):
     assert found == []
 
 
+def test_names_of_tests_open_with_a_subject():
+    opened = re.compile(r"def (test_(?:what|of|as|where|whether|how|which|who|whose)_\w+)")
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tracked("tests/*.py")
+        for name in opened.findall(path.read_text())
+    ]
+    assert found == []
+
+
 def test_no_text_has_a_phrase_that_readers_stumble_over():
     texts = tracked("*.py", "*.md", "*.toml", "*.c", "*.h", "*.j2", "*.sh", "Makefile")
     found = [

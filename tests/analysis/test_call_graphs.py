@@ -66,7 +66,7 @@ def test_each_way_is_told(tmp_path, kernel, chain):
     assert set(chains(tmp_path, graph(kernel)).values()) == {chain}
 
 
-def test_what_a_compiler_adds_to_a_name_does_not_matter(tmp_path):
+def test_a_compilers_suffix_of_a_name_is_ignored(tmp_path):
     found = chains(
         tmp_path,
         graph("do_fsync.constprop.0 submit_bio"),
@@ -186,7 +186,7 @@ COUNTERS = [
 ]  # fmt: skip
 
 
-def test_what_was_not_counted_is_not_0(tmp_path):
+def test_a_counter_that_did_not_count_is_not_0(tmp_path):
     with make_trace(tmp_path / "t", {"counters": COUNTERS}) as trace:
         rows = tables.records(tables.TABLES["counters"].of(trace))
     found = [(r["target"], r["event"], r["value"], r["running_share"]) for r in rows]

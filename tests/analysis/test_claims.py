@@ -62,7 +62,7 @@ def test_the_interval_is_student_s():
     assert claims.interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2, -0.4841, 4.4841), 1e-3)
 
 
-def test_what_was_not_measured_says_why():
+def test_an_unmeasured_claim_says_why():
     frame = runs([1.0, 2.0], [1.0, 2.0])
     found = {v.id: v for v in claims.judge(frame)}
     assert found.keys() == claims.claims().keys()
@@ -87,7 +87,7 @@ def test_the_share_of_four_is_less_that_of_one():
     assert verdict("P10", frame).verdict == claims.AGREES
 
 
-def test_what_does_not_grow_at_all_does_not_grow():
+def test_a_constant_measure_does_not_grow():
     assert verdict("P10", runs([], [0.2] * 3, [0.2] * 3, "writebacks_background")).verdict == (
         claims.DIFFERS
     )
@@ -111,7 +111,7 @@ def test_runs_with_limits_are_compared_with_nothing_else():
     assert (found.value, found.values) == (2.5, 3)
 
 
-def test_what_a_factor_changes_is_seen_between_runs_that_differ_in_it_alone():
+def test_a_factors_effect_is_measured_between_runs_that_differ_only_in_it():
     rows = [
         {"model": "lenet", "mode": "train", "where": where, "repeat": repeat, "seccomp": seccomp,
          "workers": workers, "train_compute_ms": ms, "train_fetch_stall_ms": ms}
@@ -147,7 +147,7 @@ def test_inference_s_overhead_is_held_against_training_s_of_the_same_model():
 @pytest.mark.parametrize(
     ("left_ms", "expected"), [(1.0, claims.AGREES), (30.0, claims.DIFFERS), (5.0, claims.UNDECIDED)]
 )
-def test_what_a_faster_disk_saves_is_summed_over_models(left_ms, expected):
+def test_the_time_that_a_faster_disk_saves_is_summed_over_models(left_ms, expected):
     """Without cache and workers 100 ms of mobilenet's stall, and nothing of lenet's."""
     rows = [
         {"model": model, "mode": "train", "where": "host", "cache": "dropped", "workers": workers,
@@ -169,7 +169,7 @@ def test_what_a_faster_disk_saves_is_summed_over_models(left_ms, expected):
     assert verdict("J4", alike).verdict == claims.UNMEASURED
 
 
-def test_what_clients_saw_is_the_mean_over_the_servers():
+def test_client_latency_is_the_mean_over_the_servers():
     client = {"latency_ms": {"p50": 2.0, "p99": 9.0}, "achieved_per_s": 20.0}
     other = {"latency_ms": {"p50": 4.0, "p99": 11.0}, "achieved_per_s": 10.0}
     found = of_summaries([{"server": {}, "client": client}, {"server": {}, "client": other}])
@@ -257,7 +257,7 @@ def test_the_runs_of_a_folder_are_a_frame_and_the_failed_ones_apart(tmp_path):
         read_runs(tmp_path / "runs")
 
 
-def test_what_a_run_says_of_itself_names_no_other_run(tmp_path):
+def test_a_runs_facts_name_no_other_run(tmp_path):
     study(tmp_path)
     trace_of(tmp_path / "runs/a/run.trace")
     told = json.loads((tmp_path / "runs/a/run.json").read_text())

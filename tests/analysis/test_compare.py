@@ -339,7 +339,7 @@ def test_a_trace_s_identity_is_told_by_its_targets(tmp_path):
     }  # fmt: skip
 
 
-def test_what_cannot_be_compared_is_said(tmp_path):
+def test_the_comparison_names_what_it_cannot_compare(tmp_path):
     a = run(tmp_path / "a.trace", 1)
     with pytest.raises(UsageError, match="needs two traces"):
         compare([a])

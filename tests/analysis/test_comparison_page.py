@@ -66,7 +66,7 @@ def test_the_page_says_what_is_compared_and_how_clear_it_is(html, found):
     assert 'class="warning"' not in html
 
 
-def test_what_changed_comes_first_and_noise_has_a_place_of_its_own(html):
+def test_changes_come_first_and_noise_has_its_own_section(html):
     changed = panel(html, "changed")
     first = changed.index("<tbody>")
     (ratio, low, high) = re.search(
@@ -110,7 +110,7 @@ def test_losses_are_said_where_they_touch(repeats):
     assert panel(html, "traces").count(">7 events lost<") == 1
 
 
-def test_of_too_few_runs_nothing_is_called_a_change(repeats):
+def test_too_few_runs_show_no_change(repeats):
     found = compare([repeats["base"][0], repeats["slow"][0]])
     html = comparison_page(found)
     assert "Nothing could be tested" in said(html)
@@ -118,7 +118,7 @@ def test_of_too_few_runs_nothing_is_called_a_change(repeats):
     assert "there are too few runs" in said(html)
 
 
-def test_what_has_no_ratio_says_why(tmp_path, repeats):
+def test_a_measure_without_a_ratio_says_why(tmp_path, repeats):
     with make_trace(tmp_path / "b.trace", {"syscalls": []}) as trace:
         found = compare([repeats["base"][0], trace.folder])
     missing = panel(comparison_page(found), "missing")

@@ -85,7 +85,7 @@ def test_several_are_ambiguous_and_their_target_is_theirs_together(tmp_path):
     ) == [(CHILD, 2, "job", None, "ambiguous")]
 
 
-def test_of_different_targets_none_is_shown(tmp_path):
+def test_the_target_is_null_if_the_dirtiers_have_several(tmp_path):
     assert found(
         tmp_path,
         "dirtier, dirtiers, target, certainty",
@@ -120,7 +120,7 @@ def test_a_write_out_that_leaves_no_page_dirty_begins_anew(tmp_path, state, seco
     ) == [(OTHER, 1, "exact"), second]
 
 
-def test_what_is_dirtied_amid_a_write_out_may_belong_to_the_next(tmp_path):
+def test_a_page_dirtied_during_a_write_out_may_belong_to_the_next(tmp_path):
     assert found(
         tmp_path,
         "dirtier, dirtiers, certainty",
@@ -192,7 +192,7 @@ def test_a_file_removed_as_its_write_out_ends_begins_anew_once(tmp_path):
     assert answers == [(JOB, 2, None, "ambiguous")] * files
 
 
-def test_who_writes_out_does_not_dirty(tmp_path):
+def test_the_process_that_writes_out_is_not_a_dirtier(tmp_path):
     wrote = {"tid": OTHER, "pid": OTHER, "dev": DEV, "ino": INO}
     assert found(
         tmp_path,

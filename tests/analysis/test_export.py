@@ -244,7 +244,7 @@ def most_held(batches):
 
 
 class TestPerfettoInPieces:
-    def test_what_is_held_does_not_grow_with_the_marks(self):
+    def test_memory_does_not_grow_with_the_marks(self):
         # In processes of their own: other threads of this one hold memory, too.
         few, many = (run_within(1 << 30, most_held, batches) for batches in (1, 20))
         assert many <= few + MOST_MARKS  # a byte a mark of one piece
@@ -320,7 +320,7 @@ class TestTables:
         assert found["address"].tolist() == [2**63]
         assert len(pd.read_parquet(tmp_path / "out/phases.parquet")) == len(TABLES["phases"])
 
-    def test_what_has_no_row_has_its_columns(self, tmp_path):
+    def test_a_table_without_rows_has_its_columns(self, tmp_path):
         with make_trace(tmp_path / "t", {"block": [], "phases": []}) as trace:
             for format in ("csv", "parquet"):
                 export(trace, format, tmp_path / format)
@@ -335,7 +335,7 @@ class TestTables:
 
 
 class TestOutput:
-    def test_what_is_there_is_left_alone(self, trace, tmp_path):
+    def test_an_existing_output_is_not_touched(self, trace, tmp_path):
         for format, name in (("perfetto", "a"), ("csv", "b")):
             export(trace, format, tmp_path / name)
             with pytest.raises(UsageError, match="exists"):
@@ -357,7 +357,7 @@ class TestOutput:
             (("--from", "2", "--to", "1"), "before"),
         ],
     )
-    def test_what_cannot_be(self, trace, tracer, arguments, said):
+    def test_impossible_arguments_are_refused_in_one_line(self, trace, tracer, arguments, said):
         ran = tracer("export", trace.folder, "-o", "x", *arguments, status=2)
         assert said in ran.err
         assert len(ran.err.strip().splitlines()) == 1

@@ -40,7 +40,7 @@ def test_the_paper_s_values_are_hollow_and_ours_have_intervals(frame):
     assert list(figure.layout.yaxis.ticktext) == ["a", "b"]
 
 
-def test_what_is_null_is_not_drawn_as_0(frame):
+def test_null_is_not_drawn_as_0(frame):
     figure = dots(frame, "v", Axis("v"), category="model", series="where", paper="paper_v")
     assert pd.isna(traces(figure)["host"].x[1])
     figure = dots(frame, "v", Axis("v"), category="model", series="where")

@@ -192,7 +192,7 @@ def test_the_phase_is_the_innermost_of_the_dirtiers_process(tmp_path):
     ) == [("data_load",), ("train",), (None,)]  # the last has no dirtier to tell whose it is
 
 
-def test_of_brackets_that_begin_at_one_time_the_last_one_holds(tmp_path):
+def test_the_last_of_the_brackets_that_begin_together_holds(tmp_path):
     work_done = [work(100, "start", "background"), work(100, "written", "background")]
     assert found(
         tmp_path,
@@ -217,7 +217,7 @@ def test_a_bracket_that_ends_as_it_begins_gives_no_reason(tmp_path):
         ) == [("other", "unknown"), ("periodic", "exact"), ("sync", "exact")]
 
 
-def test_what_ends_and_what_begins_at_one_time_are_told_apart_in_any_order(tmp_path):
+def test_an_end_and_a_begin_at_one_time_are_told_apart_in_any_order(tmp_path):
     # A clock of microseconds: the flusher leaves inode 11 and is at inode 12 at once.
     brackets = [inode(120, "start", 11), inode(140, "end", 11), inode(140, "start", 12)]
     brackets += [inode(160, "end", 12)]

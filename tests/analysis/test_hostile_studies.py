@@ -256,7 +256,7 @@ def extracts_are_left_out(study):
     assert "\n" not in reason and len(reason) < 1000
 
 
-def test_what_is_left_out_is_said_alike_in_a_page_and_in_markdown(study):
+def test_page_and_markdown_name_the_same_left_out_runs(study):
     (study / "runs/1-0/run.json").write_text("{")
     (study / "runs/1-1" / EXTRACTS).write_text("{")
     found = contents(study)

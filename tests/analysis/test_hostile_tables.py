@@ -40,12 +40,12 @@ def test_a_view_is_made(hostile, name):
 
 
 @pytest.mark.parametrize("by", BY)
-def test_what_the_kernel_did_is_grouped(hostile, by):
+def test_kernel_activity_is_grouped(hostile, by):
     assert len(by_phase(hostile, by))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
-def test_what_is_no_number_was_not_sampled(tmp_path, tracer, value):
+def test_a_sample_that_is_not_a_number_is_null(tmp_path, tracer, value):
     named = {"name": "memory_used", "unit": "bytes"}
     values = [3.0, value, 5.0, None]
     rows = [{"ts": n, "value": one} | named for n, one in enumerate(values)]
@@ -79,7 +79,7 @@ def test_a_table_of_other_types_is_refused_in_a_line_by_whatever_opens_the_trace
 
 
 @pytest.mark.parametrize("place", ["file/x", "loop", "x" * 300, "folder"])
-def test_what_is_no_trace_is_refused_in_a_line(tmp_path, place):
+def test_a_folder_that_is_not_a_trace_is_refused_in_one_line(tmp_path, place):
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "folder").mkdir()

@@ -82,7 +82,7 @@ def test_options_that_follow_themselves(tmp_path):
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
-def test_what_is_no_file(tmp_path, format, kind):
+def test_a_path_that_is_not_a_file_is_refused(tmp_path, format, kind):
     path = tmp_path / "in"
     if kind == "fifo":
         os.mkfifo(path)

@@ -71,7 +71,7 @@ class TestPerfScript:
             ]
             assert "dirty" not in trace.tables
 
-    def test_what_makes_no_row_is_counted(self, tmp_path):
+    def test_events_that_make_no_row_are_counted(self, tmp_path):
         with imported(tmp_path, PERF) as trace:
             said = trace.manifest["imported"]
         assert said["not_understood"] == {
@@ -214,7 +214,7 @@ class TestTraceDat:
             found = trace.connection.execute("SELECT pid, tid, name, dur_ns, ret FROM syscalls")
             assert found.fetchall() == [(70, 71, "write", 60, 5)]
 
-    def test_what_the_kernel_counted_as_lost(self, tmp_path):
+    def test_events_that_the_kernel_lost_are_counted(self, tmp_path):
         stats = ("CPU: 0\nentries: 0\noverrun: 9\ncommit overrun: 0\ndropped events: 0\n",)
         with imported(tmp_path, foreign.trace_dat6(PAGES, stats=stats)) as trace:
             assert trace.manifest["loss"]["events"] == 9
@@ -240,7 +240,7 @@ class TestTraceDat:
             (foreign.trace_dat6(PAGES, {"sched": [EXIT]}), "no events that"),
         ],
     )
-    def test_what_cannot_be_read(self, tmp_path, data, said):
+    def test_an_unreadable_file_is_refused_and_leaves_no_trace(self, tmp_path, data, said):
         with pytest.raises(BadTrace, match=said):
             imported(tmp_path, data, format="trace-cmd")
         assert not list(tmp_path.glob("*.trace"))

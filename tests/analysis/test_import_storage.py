@@ -148,7 +148,7 @@ class TestFio:
 
 class TestGuessing:
     @pytest.mark.parametrize("data", [b"", b"\0" * 100, b"hello\n", b"a,b,c\n1,2,3\n"])
-    def test_what_does_not_show_has_to_be_said(self, tmp_path, data):
+    def test_a_format_that_the_file_does_not_show_must_be_given(self, tmp_path, data):
         with pytest.raises(UsageError, match="--format"):
             imported(tmp_path, data)
 

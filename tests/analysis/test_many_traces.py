@@ -199,7 +199,7 @@ def test_one_damaged_trace_of_many_is_named_in_one_line(tracer, runs, verb, work
         (("file:///nowhere",), 6, "file:///nowhere is not a trace and contains none"),
     ],
 )  # fmt: skip
-def test_what_cannot_be(tracer, runs, arguments, status, said):
+def test_impossible_arguments_are_refused_in_one_line(tracer, runs, arguments, status, said):
     ran = tracer("report", *arguments, status=status)
     assert said in one_line(ran.err)
     assert ran.out == ""

@@ -21,7 +21,7 @@ def trace():
 
 
 @pytest.mark.parametrize("name", [name for name in MERGED if name != "summaries"])
-def test_of_one_trace_nothing_changes_and_of_two_counts_double(trace, name):
+def test_merging_one_trace_changes_nothing_and_two_copies_double_the_counts(trace, name):
     table = MERGED[name]
     alone = TABLES[name].of(trace)
     assert len(alone)

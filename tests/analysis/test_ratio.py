@@ -45,7 +45,7 @@ def test_too_few_repeats_for_a_bootstrap_have_student_s_interval():
         ((2,), (3,), 1.5, "one run has no spread"),
     ],
 )
-def test_what_has_no_interval_says_why(base, other, expected, why):
+def test_a_ratio_without_an_interval_says_why(base, other, expected, why):
     found = ratio(values(*base), values(*other))
     assert found.ratio == expected and why in found.why
     assert (found.low, found.high, found.p) == (None, None, None)

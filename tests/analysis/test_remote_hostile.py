@@ -112,7 +112,7 @@ def test_more_than_was_announced_is_not_copied(serve, tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_not_announced_is_copied_as_far_as_there_is_room(
+def test_a_file_without_an_announced_size_is_copied_as_far_as_there_is_room(
     tmp_path: Path, serve, monkeypatch
 ) -> None:
     class Silent(_Endless):

@@ -62,7 +62,7 @@ def test_calls_errors_and_time(tmp_path):
     assert found[0]["errors"] == 0  # an address is no error
 
 
-def test_what_the_backend_does_not_tell_is_null_not_zero(tmp_path):
+def test_values_that_the_backend_lacks_are_null_not_zero(tmp_path):
     fault = {"ts": 1, "pid": JOB, "tid": JOB, "user": True, "access": "write"}
     content = {
         "processes": PROCESSES,

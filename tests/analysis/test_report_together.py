@@ -115,7 +115,7 @@ def test_a_trace_alone_gives_the_tables_that_it_always_gave() -> None:
         pd.testing.assert_frame_equal(found[name], table, check_exact=True)
 
 
-def test_what_does_not_add_up_has_the_trace_in_its_first_column(
+def test_tables_that_do_not_add_up_have_the_trace_in_the_first_column(
     traces: list[Source], here: Together
 ) -> None:
     table = here.tables["loss"]

@@ -293,7 +293,7 @@ def test_a_bio_of_a_partition_is_queued_for_its_disk(tmp_path):
     assert found == [("8:0", 1000)]
 
 
-def test_what_was_never_queued_has_no_queue_latency(tmp_path):
+def test_a_request_that_was_never_queued_has_no_queue_latency(tmp_path):
     assert rows(
         tmp_path,
         block(10, "bio_queue", 64),

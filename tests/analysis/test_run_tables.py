@@ -112,11 +112,11 @@ def test_epochs_that_begin_at_0_again_are_not_one_long_epoch(trace):
     assert found["read_bytes"].tolist() == [4096, 0]
 
 
-def test_what_was_not_recorded_of_an_epoch_is_null(trace):
+def test_unrecorded_values_of_an_epoch_are_null(trace):
     assert epochs(trace({"phases": EPOCHS}))["read_bytes"].isna().all()
 
 
-def test_what_is_in_memory_is_the_mean_of_the_epoch_s_samples(trace):
+def test_an_epochs_memory_is_the_mean_of_its_samples(trace):
     samples = [
         {"ts": s * S, "name": "residency", "value": value, "unit": "%", "instance": "data"}
         for s, value in ((1, 10.0), (5, 30.0), (7, 100.0), (11, 50.0))

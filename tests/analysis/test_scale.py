@@ -99,7 +99,7 @@ def test_a_folder_that_may_not_be_read_is_not_passed_over() -> None:
             os.seteuid(0)
 
 
-def test_what_is_not_there_is_said_when_it_is_opened(tmp_path: Path) -> None:
+def test_a_missing_trace_is_an_error_when_it_is_opened(tmp_path: Path) -> None:
     (source,) = find([str(tmp_path / "none.trace")])
     with pytest.raises(BadTrace), opened(source):
         pass
@@ -302,7 +302,7 @@ def test_more_workers_than_traces_are_not_started(runs: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", ["local:0", "10.0.0.1", "local:x", "nonsense", "", "tcp://", "://x", "nosuch://x:1"]
 )
-def test_what_is_no_scheduler_is_a_users_mistake(runs: Path, wrong: str) -> None:
+def test_an_address_that_is_not_a_scheduler_is_a_usage_error(runs: Path, wrong: str) -> None:
     with pytest.raises(UsageError, match="is not a scheduler"):
         map_traces(calls, find([str(runs)]), wrong)
 

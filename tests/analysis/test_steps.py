@@ -48,7 +48,7 @@ def test_a_step_is_its_parts_and_what_is_left(tmp_path):
         }  # fmt: skip
 
 
-def test_what_lies_in_the_closure_of_an_optimizer_counts_once(tmp_path):
+def test_parts_in_the_closure_of_an_optimizer_count_once(tmp_path):
     inside = [
         phase("step", 100, 200),
         phase("optimizer", 110, 180),
@@ -61,7 +61,7 @@ def test_what_lies_in_the_closure_of_an_optimizer_counts_once(tmp_path):
     assert (found["compute"], found["overhead"]) == (70, 30)
 
 
-def test_what_lies_in_a_part_that_lies_in_another_counts_once(tmp_path):
+def test_a_part_nested_twice_counts_once(tmp_path):
     inside = [
         phase("step", 100, 200),
         phase("optimizer", 110, 180),
@@ -248,7 +248,7 @@ def test_an_event_is_in_the_innermost_phase_of_its_thread(tmp_path, ts, expected
         assert rows(trace, f"SELECT phase, epoch, step FROM {view}") == [expected]
 
 
-def test_of_phases_that_begin_and_end_together_the_last_one_is_innermost(tmp_path):
+def test_the_last_of_phases_that_begin_and_end_together_is_innermost(tmp_path):
     """The recorder writes those around the others first."""
     call = {"ts": 120, "pid": JOB, "tid": JOB, "nr": 1, "name": "read"}
     whole = [
@@ -272,7 +272,7 @@ def test_a_step_s_stage_is_the_inner_one_of_two_that_begin_and_end_together(tmp_
         assert rows(trace, f"SELECT stage FROM {steps(trace)}") == [("eval",)]
 
 
-def test_whose_phase_it_is_where_the_thread_marks_none(tmp_path):
+def test_a_thread_without_marks_is_in_the_phase_of_its_job(tmp_path):
     """A thread of the job; a worker between its fetches; a flusher, for the only job."""
     faults = [
         {"ts": 140, "pid": pid, "tid": tid, "kind": "minor", "user": True}
@@ -337,7 +337,7 @@ def test_everything_is_grouped_by_phase_epoch_or_step(tmp_path):
             by_phase(trace, "hour")
 
 
-def test_where_the_time_of_all_steps_went(tmp_path):
+def test_the_report_has_the_time_of_each_part_over_all_steps(tmp_path):
     second = [{**p, "start": p["start"] + 100, "end": p["end"] + 100} for p in STEP]
     second[2]["gpu_ns"] = 12
     spans = [phase("train", 90, 310), *STEP, *second]

@@ -77,7 +77,7 @@ def test_failed_runs_are_listed_with_their_reason(found):
         assert "no memory" in kind(found)
 
 
-def test_what_is_not_known_is_a_dash_and_never_0(found):
+def test_an_unknown_value_is_a_dash_and_never_0(found):
     cycles = next(row for row in section(found, "Table 5").rows if row[0] == "cycles")
     assert cycles[2:5] == ["-", "-", "-"]
     faults = next(row for row in section(found, "Table 5").rows if row[0] == "page-faults")

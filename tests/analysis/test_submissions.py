@@ -22,7 +22,7 @@ def test_an_fsync_of_ext4_needs_no_system_call(tmp_path):
 
 
 @pytest.mark.parametrize("naming", ["map_blocks", "writepages_start", "ordered_extent"])
-def test_what_a_call_writes_out_is_its_own_where_the_file_is_named(tmp_path, naming):
+def test_a_call_owns_the_bios_of_the_file_that_it_names(tmp_path, naming):
     assert found(
         tmp_path,
         "reason, call, ino, certainty",
@@ -135,7 +135,7 @@ def test_the_end_of_another_direct_write_ends_no_other(tmp_path):
     ) == [("direct", 11, JOB, "exact"), ("direct", 11, None, "inferred")]
 
 
-def test_where_they_cannot_be_told_from_its_own_it_is_ambiguous(tmp_path):
+def test_a_direct_write_with_others_dirty_pages_in_its_way_is_ambiguous(tmp_path):
     assert found(
         tmp_path,
         "reason, dirtier, dirtiers, certainty",
@@ -148,7 +148,7 @@ def test_where_they_cannot_be_told_from_its_own_it_is_ambiguous(tmp_path):
     ) == [("direct", JOB, 2, "ambiguous")]
 
 
-def test_who_writes_directly_has_one_part_in_it(tmp_path):
+def test_a_direct_writer_counts_once(tmp_path):
     """Though others had dirtied pages that may have been in the way."""
     assert (
         found(
@@ -184,7 +184,7 @@ def test_a_direct_write_of_an_earlier_call_is_over(tmp_path):
     ) == [("other", 12, "exact")]
 
 
-def test_what_was_said_in_a_call_that_has_returned_is_over(tmp_path):
+def test_events_of_a_returned_call_do_not_count_later(tmp_path):
     """A page fault makes room: what it writes to a swap file is not the file last synced."""
     assert found(
         tmp_path,
@@ -245,7 +245,7 @@ def test_a_fast_commit_of_ext4_is_the_journals_and_the_data_in_it_the_fsyncs(tmp
 
 
 @pytest.mark.parametrize(("name", "whose"), [("pwrite64", "target"), ("close", None)])
-def test_what_the_journal_writes_amid_a_synchronous_write_is_the_targets(tmp_path, name, whose):
+def test_journal_writes_during_a_targets_synchronous_write_are_the_targets(tmp_path, name, whose):
     tables = {
         "block": [bio(30, KWORKER, "WSM")],
         "file_writes": [said(20, "fsync_start", 11)] if name == "pwrite64" else [],

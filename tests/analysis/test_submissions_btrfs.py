@@ -73,7 +73,7 @@ def test_a_worker_of_btrfs_works_for_who_queued_its_task(tmp_path):
     ]
 
 
-def test_what_its_owner_does_by_then_is_another_matter(tmp_path):
+def test_work_belongs_to_the_call_that_queued_it_not_to_its_owners_next_call(tmp_path):
     assert found(
         tmp_path,
         "call, ino",

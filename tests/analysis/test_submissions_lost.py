@@ -27,7 +27,7 @@ from tests.support.submissions import (
         ("ftrace-target-cpu0", 5, "exact"),
     ],
 )
-def test_what_may_have_been_lost_since_is_doubted(tmp_path, stream, start, certainty):
+def test_an_answer_is_less_certain_if_events_since_may_be_lost(tmp_path, stream, start, certainty):
     assert found(
         tmp_path,
         "certainty",

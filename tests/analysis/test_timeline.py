@@ -41,7 +41,7 @@ def test_without_an_end_the_axis_ends_with_the_last_event(tmp_path):
         assert axis(trace).end_ns == 4005
 
 
-def test_what_a_clock_that_jumped_put_outside_is_counted_and_on_no_bin(tmp_path):
+def test_events_that_a_clock_jump_put_outside_are_counted_and_in_no_bin(tmp_path):
     starts = [{"ts": ts, "event": "start", "reason": "sync"} for ts in (-5, 3, 2 * S, 1 << 62)]
     phase = {"name": "a", "pid": 1, "tid": 1}
     marks = [{"start": -9, "end": 5, **phase}, {"start": -9, "end": -8, **phase}]
@@ -167,7 +167,7 @@ def test_without_calls_stalls_are_fetches_alone_and_that_is_said(tmp_path):
     assert "Waiting for storage needs the tables processes and syscalls." in lane.note
 
 
-def test_what_is_written_back_has_its_reason_and_the_recorders_files_are_none_of_it(tmp_path):
+def test_written_back_pages_have_their_reason_and_exclude_the_recorders_files(tmp_path):
     bracket = {"tid": 50, "bdi": "254:0", "reason": "periodic"}
     inode = {"tid": 50, "dev": "254:0", "event": "start"}
     tables = {
@@ -232,7 +232,7 @@ def test_too_many_phases_lose_their_innermost_levels_and_that_is_said(tmp_path):
     assert set(few.frame["name"]) == {"train"} and "2 levels are left out (80 phases)" in few.note
 
 
-def test_where_the_outermost_phases_are_too_many_neighbours_are_one(tmp_path):
+def test_neighbours_are_joined_if_there_are_too_many_outermost_phases(tmp_path):
     marks = [mark(4 * n, 4 * n + 3, "step", step=n) for n in range(100)]
     marks += [mark(700 + 4 * n, 703 + 4 * n, "eval") for n in range(10)]
     with made(tmp_path, phases=marks) as trace:

@@ -62,7 +62,7 @@ def test_cells_are_few_and_hold_every_page(tmp_path_factory, told, rows):
     assert frame["pages"].sum() == sum(pages for _, _, pages in told)
 
 
-def test_of_a_write_that_is_too_long_to_be_one_the_begin_is_drawn(tmp_path):
+def test_only_the_begin_of_an_impossibly_long_write_is_drawn(tmp_path):
     rows = writes((50, 0, 1 << 45, "8:0"))
     with made(tmp_path, block=rows) as trace:
         lane = places(trace, TENTHS)

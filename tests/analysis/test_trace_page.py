@@ -143,7 +143,7 @@ def test_long_tables_and_long_names_are_cut_and_that_is_said():
     assert len(made.rows[0][0].text) == 201
 
 
-def test_what_is_no_number_is_a_dash():
+def test_a_value_that_is_not_a_number_is_a_dash():
     frame = pd.DataFrame({"a": [float("nan"), float("inf"), -float("inf"), 1e300]})
     made = page_table("x", frame, "X")
     assert [row[0].text for row in made.rows[:3]] == ["-", "-", "-"]

@@ -123,7 +123,7 @@ class TestSpilling:
         del trace
         assert not os.listdir(temporary)
 
-    def test_what_is_held_in_memory_is_bounded(self, tmp_path):
+    def test_memory_is_bounded(self, tmp_path):
         with make_trace(tmp_path / "t", {}) as trace:
             limit = "SELECT current_setting('memory_limit'), current_setting('threads')"
             held, threads = trace.connection.execute(limit).fetchone()

@@ -203,7 +203,7 @@ def test_a_write_out_on_one_partition_cleans_no_file_on_the_other(tmp_path):
     assert found(tmp_path, "ino, dirtiers", tables, BOTH) == [(11, 1), (11, 2)]
 
 
-def test_where_no_partition_begins_no_bracket_of_the_flusher_cleans_a_file(tmp_path):
+def test_a_flushers_bracket_cleans_no_file_if_no_event_says_where_partitions_begin(tmp_path):
     """Each partition may have a file of this number, so the written file is not known."""
     inode = {"tid": KWORKER, "pid": KWORKER, "dev": DISK, "ino": 11, "state": 0}
     times = (100, 200)

@@ -147,7 +147,7 @@ def test_sectors_count_from_the_beginning_of_the_disk(recorded, load):
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_what_the_journal_writes_is_no_fsyncs(recorded, load):
+def test_pages_that_the_journal_writes_do_not_count_as_fsync(recorded, load):
     found = recorded.rows(
         "SELECT DISTINCT reason, certainty, path FROM flushes WHERE dev = ? AND pid = ?"
         " AND contains(rwbs, 'M')",
@@ -168,7 +168,7 @@ def test_the_flush_layer_takes_a_partition_as_its_disk(recorded, kind):
     assert of_partition.by_device == page_writebacks(recorded.trace, [disk]).by_device
 
 
-def test_what_lies_on_a_partition_counts_twice(recorded):
+def test_a_device_on_a_partition_counts_twice(recorded):
     written = {dev for (dev,) in recorded.rows("SELECT DISTINCT dev FROM flushes")}
     said = "\n".join(notes(recorded.trace.manifest, written))
     (below,) = (

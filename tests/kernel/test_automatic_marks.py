@@ -309,7 +309,7 @@ for x, y in loader(3):
 """
 
 
-def test_what_a_script_marks_itself_is_said_once(recorded):
+def test_a_phase_that_the_script_marks_is_recorded_once(recorded):
     query = "SELECT name, source, epoch, step, count(*) FROM mine GROUP BY ALL ORDER BY 1"
     found = {row[0]: row[1:] for row in recorded.phases("marking", query)}
     assert found["step"] == ("script", 11, 40, 3)
@@ -418,7 +418,7 @@ def test_the_job_s_output_and_status_pass_through(recorded):
     assert (recorded.ran.out, recorded.ran.status) == ("done\n", 7)
 
 
-def test_what_cannot_be_marked_is_said(recorded):
+def test_the_recorder_names_what_it_cannot_mark(recorded):
     """A torch of another make."""
     (note,) = recorded.trace.manifest["unmarked"]
     assert "modules: " in note and "optimizer: " in note

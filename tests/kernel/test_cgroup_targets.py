@@ -135,7 +135,7 @@ def test_all_that_is_in_it_and_below_it(cgroup, program, record, tmp_path):
         assert [c["path"] for c in target["cgroups"]] == [name]
 
 
-def test_who_joins_is_counted_from_then_on_and_what_was_missed_is_said(
+def test_a_process_that_joins_is_counted_from_then_on_and_its_missed_time_is_stated(
     cgroup, program, record, tmp_path
 ):
     program(
@@ -158,7 +158,9 @@ def test_who_joins_is_counted_from_then_on_and_what_was_missed_is_said(
         assert gaps == [("joins", -1, True, None, "joined before it was followed")]
 
 
-def test_who_leaves_and_comes_back_is_counted_while_it_is_in(cgroup, program, record, tmp_path):
+def test_a_process_that_leaves_and_returns_is_counted_only_while_inside(
+    cgroup, program, record, tmp_path
+):
     program(
         f"enter(top); say('up'); wait('go'); calls({IN})\n"
         f"enter(root); calls({OUT}); enter(inner); calls({LATER}); enter(root)\n"
@@ -204,7 +206,7 @@ def clone_into(cgroup):
 
 
 @pytest.mark.parametrize("cgroup", mounted()[:1], indirect=True, ids=["unified"])
-def test_who_is_made_within_it_is_counted_from_its_first_call(cgroup, program, record, tmp_path):
+def test_a_process_made_inside_is_counted_from_its_first_call(cgroup, program, record, tmp_path):
     """No event tells: the recorder's look does, and of a maker's child nothing is missed."""
     program(
         f"{CLONE_INTO}\n"

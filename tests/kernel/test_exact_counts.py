@@ -188,7 +188,7 @@ def test_page_faults_on_an_anonymous_mapping(recorded):
 
 
 @every_backend
-def test_as_many_faults_as_perf_counts(recorded, load):
+def test_the_number_of_faults_equals_perfs(recorded, load):
     """perf counts from the exec on; both see the same program."""
     counted = subprocess.run(
         ["perf", "stat", "-x", ",", "-e", "page-faults:u", "--", *load(LOADS["faults"])],

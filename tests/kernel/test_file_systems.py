@@ -113,7 +113,7 @@ OF_BTRFS["and compression"] = (
 
 
 @pytest.mark.parametrize("how", ["slow checksums", "and compression"])
-def test_what_workers_of_btrfs_submit_is_whose_they_work_for(recorded, how):
+def test_bios_of_btrfs_workers_belong_to_the_process_they_work_for(recorded, how):
     load = f"{how} btrfs"
     mount, pid = recorded.mount(load), recorded.pid(load)
     assert recorded.flushed(load, "path, reason, call, certainty, dirtier") == [

@@ -56,7 +56,7 @@ def test_more_than_a_filter_of_events_has_room_for_are_left_out(instance):
     assert "newcomm=unseen" not in text
 
 
-def test_where_events_are_seldom_switches_of_threads_cost_nothing(instance):
+def test_switches_of_threads_cost_nothing_if_events_are_rare(instance):
     instance.leave_out([os.getpid()])
     filters = (
         instance.read("set_event_notrace_pid"),

@@ -302,7 +302,7 @@ def test_threads_that_come_and_go_while_it_attaches(tracer, tmp_path):
     assert found[2] > 23
 
 
-def test_what_the_shell_told_to_ignore_stays_ignored(tracer, tmp_path):
+def test_a_signal_that_the_shell_ignores_stays_ignored(tracer, tmp_path):
     """nohup tracer record -- job: neither of them dies of the hangup."""
     status = tmp_path / "status"
     script = (

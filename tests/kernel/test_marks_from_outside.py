@@ -178,7 +178,7 @@ def test_without_uprobes_the_rest_is_recorded_and_that_is_said(job, hidden, tmp_
     assert hidden(["true"], "info", "x.trace").out.count("torch_calls: an uprobe could not") == 1
 
 
-def test_of_a_killed_recorder_the_guardian_removes_them(job, tmp_path):
+def test_the_guardian_removes_the_probes_of_a_killed_recorder(job, tmp_path):
     process, *_ = job
     options = ("-e", "torch_calls", "-o", tmp_path / "x.trace", "-p", process.pid)
     with Tracer("record", *options) as recorder:

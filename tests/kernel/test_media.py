@@ -72,7 +72,7 @@ def test_a_read_through_the_cache_takes_as_long_as_the_limit_has_it(scratch, fil
         assert file.read_bytes()
 
 
-def test_what_the_kernel_writes_back_is_limited_too(scratch):
+def test_write_back_is_limited_like_direct_writes(scratch):
     with Throttle(scratch.device, SLOW, scratch.mount.parent):
         (scratch.mount / "dirty").write_bytes(bytes(16 * MIB))
         assert seconds_of("sync", "--file-system", scratch.mount) >= 2 * KEPT

@@ -177,7 +177,7 @@ def test_every_successful_fault_has_its_kind_and_its_file(recorded):
 
 
 @every_backend
-def test_as_many_minor_and_major_faults_as_perf_counts(recorded):
+def test_the_numbers_of_minor_and_major_faults_equal_perfs(recorded):
     """perf counts inside our recording the very faults that we record."""
     theirs = {}
     for line in recorded.files.perf.read_text().splitlines():

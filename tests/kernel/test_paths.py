@@ -121,7 +121,7 @@ def deepest(mount: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_kernel_has_no_name_for_is_looked_for(kind, file_system, names):
+def test_the_recorder_searches_for_files_that_the_kernel_does_not_name(kind, file_system, names):
     """After a new mount no folder is in memory: an inode has no place yet."""
     mount, dev = file_system(kind=kind)
     file = deepest(mount)
@@ -192,7 +192,7 @@ def test_a_walk_stays_on_its_own_file_system(file_system, names, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_several_mounts_the_whole_one_of_the_shortest_path(kind, file_system, names, tmp_path):
+def test_the_whole_mount_with_the_shortest_path_names_the_file(kind, file_system, names, tmp_path):
     mount, dev = file_system(kind=kind, name="a long name")
     (mount / "sub").mkdir()
     inside, outside = mount / "sub/inside", mount / "outside"

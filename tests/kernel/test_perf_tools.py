@@ -83,7 +83,7 @@ def test_exactly_so_many_calls_are_counted_and_children_too(load, tmp_path):
     assert (found["cycles"].value is None) is not supported
 
 
-def test_what_came_before_the_counters_were_let_in_is_not_counted(load, tmp_path):
+def test_calls_before_the_counters_began_are_not_counted(load, tmp_path):
     source = f"""
         import os, sys
         for _ in range(2):

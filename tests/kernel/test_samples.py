@@ -97,7 +97,7 @@ def test_a_process_with_an_ended_child_is_what_proc_says_of_both(sampled, load):
     assert values(trace, "rss")[-1] == pytest.approx(resident, rel=0.02)
 
 
-def test_what_children_used_is_kept_when_they_end_and_nobody_of_ours_waits(sampled, load):
+def test_the_cpu_time_of_orphans_is_kept_when_they_end(sampled, load):
     """A child whose parent has ended is the init process's: /proc forgets what it used."""
     source = """
         import os, time
@@ -294,7 +294,7 @@ def test_a_baseload_has_no_target_and_ends_after_its_time(tracer, tmp_path):
     assert info["tables"]["samples"]["rows"] > 0
 
 
-def test_what_the_machine_does_not_give_is_listed_and_has_no_rows(sampled, tracer):
+def test_series_that_the_machine_lacks_are_listed_and_have_no_rows(sampled, tracer):
     trace = sampled("--", "true")
     missing = trace.manifest["samples"]["not_available"]
     assert missing["cgroup"] == "no target is a container or a cgroup"

@@ -9,7 +9,7 @@ from tracer.store.trace import ALL_TABLES
 
 
 @pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES)
-def test_what_an_event_fills_is_a_column(probe):
+def test_an_event_fills_only_columns_of_its_table(probe):
     columns = {column.name for column in probe.table.columns}
     for event in probe.events:
         assert set(event.columns) <= columns

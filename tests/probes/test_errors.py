@@ -30,7 +30,7 @@ def test_a_long_name_leaves_the_begin_and_the_end_of_an_error():
     assert " ... " in error.what and " ... " in error.mend
 
 
-def test_what_was_cut_is_not_cut_again():
+def test_a_cut_message_is_not_cut_again():
     error = TracerError("x" * 5000, "y" * 5000).replacing("z", "")
     assert error.what.count(" ... ") == error.mend.count(" ... ") == 1
 

@@ -42,7 +42,7 @@ def test_a_script_that_looks_for_a_perf_of_this_kernel_and_finds_none(path):
         find()
 
 
-def test_what_perf_knows_is_in_its_help(path):
+def test_the_options_that_we_use_are_in_perfs_help(path):
     where = script(
         path,
         '[ "$1" = version ] && { echo perf version 9.9.g1; exit; }\n'
@@ -80,7 +80,7 @@ def test_what_perf_knows_is_in_its_help(path):
         ("", TracerError, "said nothing"),
     ],
 )
-def test_what_perf_says_becomes_an_error_of_ours(said, kind, text):
+def test_a_message_of_perf_becomes_our_error(said, kind, text):
     error = failure("record", said)
     assert type(error) is kind
     assert text in str(error)
@@ -119,6 +119,6 @@ def test_lists_of_events(wanted, events):
 
 
 @pytest.mark.parametrize("wanted", ["", ",", "block:*", "-a", "a b", "x;y", "\n", "a:\x1b[31m"])
-def test_what_is_no_event(wanted):
+def test_a_name_that_is_not_an_event_is_refused(wanted):
     with pytest.raises(UsageError):
         split([wanted])

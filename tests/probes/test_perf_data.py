@@ -44,7 +44,7 @@ def test_samples_of_several_cpus_come_in_time_order(tmp_path):
     assert gaps == []
 
 
-def test_what_a_round_has_settled_is_handed_out_before_the_file_ends(tmp_path):
+def test_settled_records_are_handed_out_before_the_file_ends(tmp_path):
     stream = stream_of_one()
     for time in range(1, 24):
         stream.sample(time, []).round()
@@ -65,7 +65,7 @@ def test_events_are_told_apart_by_their_ids_and_the_dummy_is_none(tmp_path):
     assert samples == [("block:block_rq_insert", 1), ("page-faults", 2)]
 
 
-def test_what_follows_tracing_data_is_not_taken_for_records(tmp_path):
+def test_bytes_after_tracing_data_are_not_taken_for_records(tmp_path):
     evil = PerfStream().sample(666, []).data[16:]
     stream = stream_of_one().record(66, struct.pack("<II", len(evil), 0))
     stream.data += evil
@@ -128,7 +128,7 @@ def test_a_stream_that_ended_before_it_began(tmp_path):
 
 
 @pytest.mark.parametrize("head", [b"PERFILE2" + struct.pack("<Q", 104), b"#!/bin/sh\n" * 2])
-def test_what_is_no_stream(tmp_path, head):
+def test_a_file_that_is_not_a_stream_is_refused(tmp_path, head):
     (tmp_path / "perf.data").write_bytes(head.ljust(200, b"\0"))
     with pytest.raises(BadTrace, match="no stream of perf record"):
         PerfData(tmp_path / "perf.data")

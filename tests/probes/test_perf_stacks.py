@@ -187,7 +187,7 @@ class TestHostileNames:
         ]
 
     @pytest.mark.parametrize("chain", [[KERNEL, FSYNC, USER, SUBMIT], [KERNEL, FSYNC, 8, SUBMIT]])
-    def test_what_once_is_user_mode_stays_it(self, tmp_path, chain):
+    def test_addresses_after_the_first_user_frame_are_no_kernel_functions(self, tmp_path, chain):
         ((_, _, stack),) = fold(stream().sample(1, chain), tmp_path)
         assert stack.replace("[unknown];", "") == "do_fsync_[k]"
 

@@ -66,7 +66,7 @@ def test_an_event_that_could_not_be_asked_for_is_not_supported():
         ";;;;;;",
     ],
 )
-def test_what_is_no_count_is_no_row(line):
+def test_a_line_without_a_count_gives_no_row(line):
     assert parse(line) == []
 
 

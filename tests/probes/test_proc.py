@@ -27,7 +27,7 @@ def test_a_mapped_file_is_one_line_whatever_it_is_called(tmp_path):
     assert any(mapped.executable and mapped.path == b"[vdso]" for mapped in before)
 
 
-def test_what_is_no_mapping_is_left_out():
+def test_a_line_that_is_not_a_mapping_is_left_out():
     good = b"7f00-7f10 r-xp 00001000 fe:00 123                     /usr/lib/x.so (deleted)\n"
     (only,) = parse_maps(
         b"\n" + good + b"7f00-7f10 r-xp 1000 fe:00\nxx-7f10 r-xp 0 0:0 1 /x\n"
@@ -66,6 +66,6 @@ def test_a_mount_cannot_pass_for_another_one(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["", "x", "1 2 3:4", "a b 0:1 / / rw - x y z", "1 2 0:1 / /p rw"])
-def test_what_is_no_mount_is_left_out(tmp_path, line):
+def test_a_line_that_is_not_a_mount_is_left_out(tmp_path, line):
     (tmp_path / "mountinfo").write_text(f"{line}\n")
     assert read_mounts(tmp_path / "mountinfo") == []

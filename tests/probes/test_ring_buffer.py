@@ -140,7 +140,7 @@ def test_no_streams_give_no_events(decode):
     assert decode([])[0] == []
 
 
-def test_of_a_long_file_no_more_is_looked_at_ahead_than_is_decoded_next(tmp_path):
+def test_the_reader_looks_ahead_no_further_than_it_decodes_next(tmp_path):
     """One CPU's pages are all older than the other's: no batch needs both, and order holds."""
     count, most = 5003, 1 << 20
     streams = []

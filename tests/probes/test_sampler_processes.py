@@ -38,7 +38,7 @@ def seen(readings):
     return round(found["cpu_time"] * TICKS), found["processes"], found["rss"] / PAGE
 
 
-def test_what_a_waited_for_child_used_is_its_parents(proc):
+def test_a_reaped_childs_cpu_time_counts_for_its_parent(proc):
     tree = Processes(proc(p1=(5, 10, 0, [2]), p2=(6, 20, 0, [])))
     assert seen(tree.read_tree(1)) == (30, 2, 14)
     proc(p1=(5, 11, 24, []))

@@ -323,7 +323,7 @@ class TestSimulate:
             (("--capacity-share", "0.1", "--capacity", "1M"), "more than once"),
         ],
     )
-    def test_what_cannot_be(self, tracer, arguments, said):
+    def test_impossible_arguments_are_refused_in_one_line(self, tracer, arguments, said):
         assert said in one_line(tracer("simulate", FIXTURE, *arguments, status=2).err)
 
 
@@ -368,7 +368,9 @@ class TestCalibrate:
             (".", ("--kind", "ssd"), "neither a file nor a block device"),
         ],
     )
-    def test_what_cannot_be(self, tracer, tmp_path, target, arguments, said):
+    def test_impossible_arguments_are_refused_in_one_line(
+        self, tracer, tmp_path, target, arguments, said
+    ):
         (tmp_path / "full").write_text("data")
         ran = tracer("calibrate", target, "--name", "mine", *arguments, status=2)
         assert said in one_line(ran.err)

@@ -61,7 +61,7 @@ def test_an_overlay_is_what_its_upper_layer_is_on():
     assert Devices({"mounts": [mount("0:1", on="0:2"), mount("0:2", on="0:1")]}).names("0:1")
 
 
-def test_what_a_stacked_device_lies_on_is_told_by_its_disks():
+def test_the_disks_of_a_stacked_device_are_known():
     found = {"fsid": FSID, "bdi": BDI, "dev": "0:50", "devices": [SECOND]}
     disks = [*TWO, {"dev": LOOP, "on": [FIRST]}, {"dev": "253:0", "on": ["0:50", LOOP]}]
     devices = Devices({"disks": disks, "btrfs": [found]})
@@ -73,7 +73,7 @@ def test_a_disk_that_is_mounted_itself_has_no_partitions_in_use():
     assert pieces(disks=TWO, mounts=[mount(DISK)]) == {}
 
 
-def test_what_overlaps_is_the_partitions_that_is_in_use_or_else_the_inner_ones():
+def test_an_overlap_belongs_to_the_partition_in_use_or_else_to_the_inner_one():
     extended = [partition("8:4", 100, 100), partition("8:5", 110, 20), partition("8:6", 140, 10)]
     assert pieces(disks=extended) == {
         (100, 110): "8:4", (110, 130): "8:5", (130, 140): "8:4", (140, 150): "8:6",
@@ -122,7 +122,7 @@ class TestOlderTraces:
         assert [piece.names.fs for piece in devices.pieces] == [FIRST]
         assert devices.without_place(DISK) == []
 
-    def test_of_several_nothing_is_made_up(self):
+    def test_the_places_of_two_partitions_without_a_begin_are_not_guessed(self):
         devices = Devices({"disks": OLDER, "mounts": [mount(FIRST), mount(SECOND)]})
         assert (devices.pieces, devices.without_place(DISK)) == ([], [FIRST, SECOND])
         with pytest.raises(BadTrace, match="where partition 8:1 begins"):

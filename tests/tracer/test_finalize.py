@@ -142,7 +142,7 @@ def test_threads_belong_to_their_process(tmp_path):
     ]
 
 
-def test_what_a_command_did_before_its_exec_is_the_recorders(tmp_path):
+def test_events_before_a_commands_exec_belong_to_the_recorder(tmp_path):
     page = (
         Page(0)
         .event(10, leave(7, 0))
@@ -164,7 +164,7 @@ def test_what_a_command_did_before_its_exec_is_the_recorders(tmp_path):
     assert calls(tmp_path / "t") == [(40, 7, "execve", 10), (60, 7, "getpid", 1)]
 
 
-def test_what_a_killed_recorder_left_is_readable_and_said_to_be(tmp_path):
+def test_the_trace_of_a_killed_recorder_is_readable_and_marked_as_cut(tmp_path):
     page = Page(0).event(100, enter(7, GETPID)).event(130, leave(7, GETPID))
     raw_trace(tmp_path / "t", {0: [page, page.bytes()[:999]]})
     with Trace(tmp_path / "t") as trace:

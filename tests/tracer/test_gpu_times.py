@@ -123,7 +123,7 @@ def test_a_gpu_that_never_answers_costs_no_memory(gpu, folder):
     assert {took for _, took in measured(folder)} == {None}
 
 
-def test_as_the_papers_did_each_boundary_waits(gpu, folder, monkeypatch):
+def test_each_boundary_waits_as_in_the_papers(gpu, folder, monkeypatch):
     monkeypatch.setenv(SYNCHRONIZE_ENV, "1")
     times = GpuTimes(gpu)
     seen = []

@@ -99,7 +99,7 @@ def _sparse(path):
     ["manifest.json", "raw/threads.json", "raw/members.jsonl", "raw/samples.jsonl",
      "raw/marks/names.jsonl"],
 )  # fmt: skip
-def test_what_is_no_file_of_json_is_refused_at_once(tmp_path, name, make):
+def test_a_file_that_is_not_json_is_refused_at_once(tmp_path, name, make):
     raw_trace(tmp_path / "t", {0: [Page(0)]}, samples={"hz": 1.0})
     (tmp_path / "t/raw/marks").mkdir()
     path = tmp_path / "t" / name

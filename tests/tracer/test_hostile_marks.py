@@ -74,7 +74,7 @@ def test_the_innermost_open_one_of_a_name_is_ended(tmp_path):
     ]
 
 
-def test_of_a_thousand_open_ones_the_outermost_are_given_up(tmp_path):
+def test_the_outermost_of_a_thousand_open_marks_are_given_up(tmp_path):
     depth = 1003
     made = records([b"a"], [BEGIN])[: 2 * depth]
     made["kind"][depth:] = END

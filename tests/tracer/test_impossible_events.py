@@ -83,7 +83,7 @@ def compiled(tmp_path_factory):
     opened(folder)
 
 
-def test_of_pages(tmp_path):
+def test_impossible_events_in_pages_are_left_out_and_counted(tmp_path):
     page = Page(0).event(10, fault(7, 0x5000))
     for tid in TIDS:
         page.event(20, fault(tid, 0x5000, user=False)).event(20, fault(tid, 0x6000))
@@ -95,7 +95,7 @@ def test_of_pages(tmp_path):
 
 
 @pytest.mark.parametrize("samples", RECORDS)
-def test_of_records(tmp_path, samples):
+def test_impossible_events_in_records_are_left_out_and_counted(tmp_path, samples):
     record, good = RECORDS[samples], {"time": 500, "tid": 7, "cpu": 3}
     data = record(**good) + b"".join(record(**good | wrong) for wrong in WRONG) + record(**good)
     raw_trace(tmp_path / "t", {}, {samples: chunk(data)}, probes=PROBES, formats=FAULT_FORMATS)
@@ -106,7 +106,7 @@ def test_of_records(tmp_path, samples):
 
 
 @pytest.mark.parametrize("count", [1 << 48, 1 << 63, (1 << 64) - 1])
-def test_of_a_loss_that_cannot_be_nobody_knows_the_size(tmp_path, count):
+def test_an_impossible_loss_has_an_unknown_size(tmp_path, count):
     records = lost(100, 5) + lost(-1, count) + lost(1 << 62, count) + major_fault(500, 7)
     data = chunk(records) + chunk(major_fault(600, 7), end=(1 << 63) - 1)
     raw_trace(tmp_path / "t", {}, {"perf:major-faults": data}, probes=PROBES, formats=FAULT_FORMATS)

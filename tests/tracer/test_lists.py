@@ -38,7 +38,7 @@ def test_a_list_is_read_as_it_was_written(tmp_path, write):
 
 
 @pytest.mark.parametrize("write", [written_whole, written_line_by_line])
-def test_what_a_list_has_no_room_for_is_counted(tmp_path, write, small):
+def test_entries_without_room_in_a_list_are_counted(tmp_path, write, small):
     found = write(tmp_path)
     assert 100 < len(found) < len(ENTRIES)
     assert found == ENTRIES[: len(found)]
@@ -53,7 +53,7 @@ def test_a_list_of_another_size_is_refused(tmp_path, small):
         listed.read(tmp_path / "members.json", MemberFacts)
 
 
-def test_what_was_left_out_adds_up_and_is_a_loss(tmp_path):
+def test_left_out_entries_add_up_and_are_a_loss(tmp_path):
     page = Page(0).event(100, enter(7, 39)).event(130, leave(7, 39))
     raw_trace(tmp_path / "t", {0: [page]})
     for count in (3, 4):

@@ -42,7 +42,7 @@ def test_a_gap_of_another_cause_does_not_stand_for_it():
     assert len(uncounted(gaps, stats, STREAMS)) == 1
 
 
-def test_what_was_read_and_not_in_the_file_is_counted():
+def test_bytes_that_were_read_but_are_not_in_the_file_are_counted():
     stats = {"ftrace-target-cpu1": {"read events": 1031}}
     expected = Gap("ftrace-target-cpu1", 1, 800, None, 31, "missing from file")
     assert uncounted([], stats, STREAMS) == [expected]

@@ -97,7 +97,7 @@ def limits(monkeypatch):
     return to
 
 
-def test_what_a_process_has_beyond_its_limit_is_counted(mapped, tmp_path, limits):
+def test_mappings_beyond_a_process_limit_are_counted(mapped, tmp_path, limits):
     process, _ = mapped(OF_ONE_FILE)
     every = len(written(tmp_path / "all", process)[0][2])
     limits(1 << 20, 1 << 16)
@@ -142,7 +142,7 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path):
         list(maps.Maps(path))
 
 
-def test_of_a_recorder_that_was_killed_whole_lines_are_read(tmp_path):
+def test_only_whole_lines_of_a_killed_recorder_are_read(tmp_path):
     path = tmp_path / "maps"
     path.write_text('[7, 1, [["/x", [8, 1], 5]], [[4096, 8192, 0, 0]]]\n[8, 2, [], [[0')
     assert list(maps.Maps(path)) == [(7, 1, [(4096, 8192, 0, ("/x", (8, 1), 5))])]

@@ -155,7 +155,7 @@ def test_a_hundred_containers_in_ten_hierarchies(tmp_path):
     assert found == {1000 + n: ("target", f"c{n}") for n in range(100)}
 
 
-def test_what_the_daemon_makes_is_the_daemon_until_it_enters_a_container(tmp_path):
+def test_a_child_of_the_daemon_is_the_daemon_until_it_enters_a_container(tmp_path):
     threads = [[50, 50, 1, "dockerd", "/"], [51, 51, 50, "containerd", "/"],
                [60, 60, 51, "python", IN_OTHER.decode()], [61, 61, 60, "python", None]]  # fmt: skip
     page = Page(0).event(10, newtask(51, 91, b"runc", 0))
@@ -192,7 +192,7 @@ def test_a_target_within_anothers_family_is_its_own(tmp_path):
         }
 
 
-def test_what_a_shim_makes_within_another_cgroup_is_its_containers(tmp_path):
+def test_a_shims_child_in_another_cgroup_belongs_to_the_shims_container(tmp_path):
     """Newer runcs: no event and, if it is short, no look tells where it is."""
     page = Page(0).event(10, newtask(90, 91, b"runc", 0))
     page.event(20, newtask(91, 92, b"init", INTO_CGROUP))
@@ -229,7 +229,7 @@ def joins(trace):
     return trace.connection.execute(query).fetchall()
 
 
-def test_what_was_missed_of_a_process_that_joins_is_said(tmp_path):
+def test_the_missed_time_of_a_process_that_joins_is_stated(tmp_path):
     page = Page(0).event(100, attached(1, 61, 4, b"/job"))
     call(page, 400, 61)
     members = [STARTED, [300, 61, 0, 4, 0, True]]
@@ -238,14 +238,14 @@ def test_what_was_missed_of_a_process_that_joins_is_said(tmp_path):
         assert called(trace) == [(400, 61)]
 
 
-def test_who_was_gone_before_it_was_found_is_missing_till_its_end(tmp_path):
+def test_a_process_that_ended_before_it_was_found_is_missing_till_its_end(tmp_path):
     page = Page(0).event(100, attached(1, 61, 4, b"/job")).event(200, exited(61))
     page.event(250, attached(1, 62, 4, b"/job"))
     with recorded(tmp_path / "t", page, [cgroup("job", "/job", 4)], [STARTED]) as trace:
         assert joins(trace) == [(100, 200, -1, None), (250, None, -1, None)]
 
 
-def test_who_was_followed_all_along_misses_nothing(tmp_path):
+def test_a_process_followed_from_its_start_misses_nothing(tmp_path):
     """A look between a fork and the kernel's following it says that it is late."""
     page = Page(0).event(50, newtask(90, 61, b"x", 0)).event(100, attached(1, 61, 4, b"/job"))
     call(page, 400, 61)

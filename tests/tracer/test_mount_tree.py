@@ -32,7 +32,7 @@ def test_names_are_bytes_and_their_escapes_undone(tmp_path):
     assert paths(tmp_path, ROOT, (2, 1, DISK, "/", "/a\rb\x0bc", "xfs")) == [b"/a\rb\x0bc"]
 
 
-def test_what_is_mounted_over_is_out_of_reach(tmp_path):
+def test_files_below_a_mount_are_out_of_reach(tmp_path):
     below = (2, 1, DISK, "/", "/data", "xfs")
     assert paths(tmp_path, ROOT, below, (3, 2, "254:9", "/", "/data", "xfs")) == []
     # A folder on the way to it.
@@ -56,7 +56,7 @@ def test_a_neighbour_covers_nothing(tmp_path):
     ) == [b"/data"]
 
 
-def test_what_lies_in_a_file_system_of_somebody_else_is_not_asked_for(tmp_path):
+def test_network_and_user_space_file_systems_are_not_asked_for(tmp_path):
     for kind in ("fuse.sshfs", "nfs4", "autofs"):
         assert (
             paths(

@@ -28,7 +28,7 @@ def test_an_old_trace_says_that_it_has_both_together():
     ]
 
 
-def test_what_was_not_measured_is_not_said():
+def test_an_unmeasured_cost_is_not_printed():
     assert cost_said({}) == []
     assert cost_said({"capture_cpu_s": 0.5}) == ["0.50 s CPU to capture"]
 

@@ -254,7 +254,7 @@ def test_the_pids_of_a_container_become_those_of_this_machine(tmp_path):
     ]
 
 
-def test_of_a_process_that_was_gone_the_pid_is_not_known(tmp_path):
+def test_the_pid_of_a_process_that_was_gone_is_unknown(tmp_path):
     marks_file(tmp_path, (1, BEGIN, 5, 5, b"train", 0, 0), (2, END, 5, 5, b"train", 0, 0))
     (row,) = read_phases(tmp_path, 0, None, names=[("5-1", 5, 0, [])])
     assert (row["name"], row["pid"], row["tid"]) == ("train", None, None)

@@ -71,7 +71,7 @@ def test_a_helper_s_forward_that_ends_with_its_leader_s_is_a_part_of_that(tmp_pa
     assert {row["tid"] for row in read_phases(tmp_path)} == {5}
 
 
-def test_what_ends_in_the_instant_in_which_a_step_begins_was_before_it(tmp_path):
+def test_a_phase_that_ends_when_a_step_begins_was_before_it(tmp_path):
     marks_file(tmp_path, *a_step(0), *fact(10, 10, b"checkpoint"), *a_step(10, batch=1))
     rows = read_phases(tmp_path)
     assert numbers(rows, "step") == [(0, 0, 0), (10, 0, 1)]
@@ -96,7 +96,7 @@ def test_a_process_that_begins_anew_counts_and_marks_anew(tmp_path):
     assert [row["start"] for row in rows if row["name"] == "train"] == [1010]
 
 
-def test_what_the_gpu_took_is_added_to_what_had_begun_when_it_was_measured(tmp_path):
+def test_gpu_time_is_added_to_the_phase_that_was_open_when_it_was_measured(tmp_path):
     marks_file(
         tmp_path,
         *a_step(0), *fact(10, 13, F, epoch=1 << 20, step=1), *fact(20, 30, C),

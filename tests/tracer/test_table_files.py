@@ -130,7 +130,7 @@ def _socket(path):
 
 
 @pytest.mark.parametrize("make", [_fifo, _folder, _link, _socket])
-def test_what_is_no_file_is_refused_at_once(trace, make, monkeypatch):
+def test_a_path_that_is_not_a_file_is_refused_at_once(trace, make, monkeypatch):
     monkeypatch.chdir(trace)
     path = trace / "events/phases.parquet"
     path.unlink()

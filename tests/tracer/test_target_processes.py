@@ -34,7 +34,7 @@ def test_descendants_of_any_degree_are_found_and_no_ancestor(family):
     assert with_descendants([child]) == {child, grandchild}
 
 
-def test_who_is_left_out_takes_its_descendants_along_unless_it_is_a_root(family):
+def test_descendants_of_a_left_out_process_are_left_out_unless_it_is_a_root(family):
     parent, child, grandchild = family
     assert with_descendants([parent], but=lambda pid: pid == child) == {parent}
     assert with_descendants([child], but=lambda pid: pid == child) == {child, grandchild}

@@ -71,7 +71,7 @@ def mapped():
 
 
 @needs_binutils
-def test_what_is_mapped_is_found_once(library, mapped):
+def test_a_mapped_library_is_found_once(library, mapped):
     mapped(library)
     mapped(library)
     assert mapped.inodes() == [library.stat().st_ino]
@@ -144,7 +144,7 @@ def test_places_are_those_that_the_library_itself_gives(library):
     assert len(found["out"]) >= 1
 
 
-def test_what_is_no_library_has_no_places(tmp_path):
+def test_a_file_that_is_not_a_library_has_no_places(tmp_path):
     (tmp_path / "text").write_text("nothing of the sort\n" * 10)
     fd = os.open(tmp_path / "text", os.O_PATH)
     try:

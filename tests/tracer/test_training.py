@@ -135,7 +135,7 @@ def test_a_loop_without_a_loader_is_cut_after_its_optimizer(phases_of):
     assert rows(found, "step") == [(None, 0), (None, 1), (None, 2)]
 
 
-def test_what_teaches_nothing_in_a_process_that_trains_is_an_evaluation(phases_of):
+def test_a_pass_without_learning_in_a_training_process_is_an_evaluation(phases_of):
     found = phases_of(facts("L FCBO FCBO X L FN FN FN X L FCBO X L FN X"))
     assert count(found) == {"train": 1, "epoch": 2, "step": 3, F: 7, C: 3, B: 3, O: 3, "eval": 2}
     assert rows(found, "eval") == [(0, None), (1, None)]
@@ -151,7 +151,7 @@ def test_an_evaluation_by_hand_after_training_by_hand(phases_of):
     assert count(found) == {"train": 1, "step": 3, C: 3, B: 3, O: 3, "eval": 1}
 
 
-def test_where_nothing_learns_it_is_inference(phases_of):
+def test_a_process_that_never_learns_infers(phases_of):
     found = phases_of(facts("L FN FN FN X"))
     assert count(found) == {"step": 3, F: 3, C: 3, "inference": 1}
     assert rows(found, "step") == [(None, 0), (None, 1), (None, 2)]
@@ -219,7 +219,7 @@ def test_a_step_that_was_killed_has_no_end(phases_of):
 
 
 @pytest.mark.parametrize("marked", ["step", "epoch", "train"])
-def test_what_the_script_marks_itself_is_not_said_twice(phases_of, marked):
+def test_a_phase_that_the_script_marks_is_not_recorded_twice(phases_of, marked):
     found = phases_of(facts("FCBO X"), [Span(1, 7, 7, marked, end=2)])
     assert count(found) == {F: 1, C: 1, B: 1, O: 1, marked: 1}
 

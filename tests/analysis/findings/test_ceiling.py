@@ -252,7 +252,7 @@ def test_times_beyond_all_are_no_error(waits):
 
 
 @pytest.mark.parametrize("table", ["block", "dirty", "page_faults"])
-def test_what_a_missing_table_would_tell_is_said(waits, table):
+def test_the_bound_names_the_waits_that_a_missing_table_would_have(waits, table):
     assert any(f"(no table {table})" in said for said in waits(**{table: None}).left_out)
     assert not any("no table" in said for said in waits().left_out)
 

@@ -29,7 +29,7 @@ def test_reasons_and_intervals_of_write_backs(found):
     assert "more often than the timer's 5 s" in by_topic["write-back interval"].sentence
 
 
-def test_what_one_container_dirtied_of_what_another_one_s_fsync_waits_for(found):
+def test_the_share_of_one_containers_pages_in_anothers_fsync_is_found(found):
     tables = merged(
         {"processes": [*OF_CONTAINERS, *PROCESSES[2:]]},
         {"syscalls": [call("fsync", 10, 10, A)]},
@@ -48,7 +48,7 @@ def test_what_one_container_dirtied_of_what_another_one_s_fsync_waits_for(found)
     assert "container B dirtied at least 94 %" in by_topic["writers"].sentence
 
 
-def test_what_several_may_have_dirtied_makes_a_share_a_lower_bound(found):
+def test_pages_with_several_possible_dirtiers_make_the_share_a_lower_bound(found):
     nobodys = {k: v for k, v in chain(JBD2, B, 202, 15, 3000, 100).items() if k != "dirty"}
     tables = merged(
         {"processes": [*OF_CONTAINERS, *PROCESSES[2:]]},

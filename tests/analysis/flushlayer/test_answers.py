@@ -86,7 +86,7 @@ class TestCapacity:
         [{"pages": -1}, {"share": math.nan}, {"share": -0.1}, {"bytes": 1 << 60},
          {"pages": 1, "share": 0.1}],
     )  # fmt: skip
-    def test_what_cannot_be(self, wrong):
+    def test_impossible_capacities_are_refused(self, wrong):
         with pytest.raises(UsageError):
             Capacity(**wrong)
 
@@ -157,7 +157,7 @@ class TestTimed:
         assert calls["without"]["p50_ns"] == calls["recorded"]["p50_ns"] == 9 * MS
         assert calls["with"]["p99_ns"] < 2 * MS
 
-    def test_what_nobody_knows_of_the_medium_is_none(self, rewritten):
+    def test_unknown_properties_of_the_medium_are_none(self, rewritten):
         facts = self.facts(rewritten)
         assert facts["wear"]["lifetime_years"] is None
         assert facts["wear"]["cycles_per_year"] > 0
@@ -197,7 +197,7 @@ class TestSweep:
         assert one.loc[16384, "improvement_with_drain"] == pytest.approx(0.5, abs=1e-3)
         assert one.loc[8192, "disk_writes"] == 6
 
-    def test_of_the_timed_model_too(self, rewritten, plan):
+    def test_a_plan_sweeps_the_timed_model_too(self, rewritten, plan):
         asked = plan(
             'model = "timed"\ncapacity = [1.0]\ndestage = ["lazy", "eager"]\n'
             'replay = ["open", "closed"]\npolicy = ["lru", "arc"]\n'
@@ -209,7 +209,7 @@ class TestSweep:
         assert (lazy["disk_pages"] == 0).all()
         assert (frame.loc[frame["destage"] == "eager", "disk_pages"] == 8).all()
 
-    def test_of_settings_of_the_kernel_s_flusher(self, lenet, plan):
+    def test_a_plan_sweeps_settings_of_the_kernels_flusher(self, lenet, plan):
         asked = plan(
             'capacity = [1.0]\nidentity = ["file"]\n[knobs]\ndirty_expire_centisecs = [100, 3000]\n'
         )
@@ -252,7 +252,7 @@ class TestSweep:
             ("capacity = [0.1]\n[knobs]\ndirty_ratio = [-1]\n", "knobs.dirty_ratio.0"),
         ],
     )
-    def test_what_a_file_must_not_say(self, plan, text, said):
+    def test_a_plan_with_impossible_values_is_refused(self, plan, text, said):
         with pytest.raises(UsageError) as error:
             plan(text)
         assert said in str(error.value)

@@ -105,7 +105,7 @@ def test_capacities_are_put_in_order_once_each():
     assert of("fifo", PAGES, capacities=[3, 1, 3]).capacity.tolist() == [1, 3]
 
 
-def test_what_cannot_be_is_refused():
+def test_impossible_arguments_are_refused():
     with pytest.raises(UsageError, match="capacity of -2 pages"):
         of("lru", PAGES, capacities=[-2, 5])
     with pytest.raises(UsageError, match="no policy"):

@@ -37,7 +37,7 @@ def test_a_random_write_of_a_disk_is_seek_half_a_turn_and_transfer():
     assert devices.find("hdd-7200", "disk").read_ns == 7_400_000 + 4_166_667 + 27_307 - 1
 
 
-def test_what_is_not_known_is_none_and_never_guessed():
+def test_unknown_parameters_are_none_and_never_guessed():
     toshiba = devices.find("dt01aca100", "disk")
     assert toshiba.value("seek_write") is None
     with pytest.raises(UsageError, match="dt01aca100 has no write_latency"):
@@ -137,7 +137,7 @@ def value(number, unit="ms", **more):
         ),
     ],
 )
-def test_what_a_file_must_not_say(tmp_path, line, said):
+def test_a_catalogue_with_impossible_values_is_refused(tmp_path, line, said):
     with pytest.raises(UsageError, match=rf"mine.toml: \[mine\] .*{said}") as raised:
         load(tmp_path, f'[mine]\nkind = "disk"\n{line}\n')
     assert "\n" not in str(raised.value)
@@ -156,7 +156,7 @@ def test_what_a_file_must_not_say(tmp_path, line, said):
         ("#" * (1 << 20) + "#", "longer than 1048576 bytes"),
     ],
 )
-def test_what_is_no_catalogue(tmp_path, text, said):
+def test_a_file_that_is_not_a_catalogue_is_refused(tmp_path, text, said):
     with pytest.raises(UsageError, match=said) as raised:
         load(tmp_path, text)
     assert "\n" not in str(raised.value)

@@ -91,7 +91,7 @@ def test_rotation_in_the_mean_is_half_a_turn():
     assert positioning_ns(model, 0, READ, 8, 0, 0, 0) == 8_333_333 // 2
 
 
-def test_what_follows_costs_its_transfer_only():
+def test_a_sequential_transfer_costs_no_seek():
     # 4096 bytes at 150 MB/s are 27,307 ns; a far random write is hundreds of times that.
     model = models(HDD)
     took, _ = service_ns(model, 0, WRITE, 800, 8, 800, 5000, 0, 5000)

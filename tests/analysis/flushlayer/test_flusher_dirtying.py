@@ -115,7 +115,7 @@ def test_a_file_that_is_rewritten_elsewhere_has_the_same_pages(tmp_path):
     assert pieces(found, "ts", "index", "pages", "page") == [(1.0, 0, 2, 500), (50.0, 0, 2, 800)]
 
 
-def test_what_was_dirty_before_the_recording_is_as_old_as_its_inode(tmp_path):
+def test_a_page_dirty_before_the_recording_is_as_old_as_its_inode(tmp_path):
     found, _ = Story().flushed(12, (500, 4), age=30).prepared(tmp_path)
     # The bracket's start is a ns after the work's.
     assert pieces(found, "ts", "pages", "how") == [(-18 + 1e-9, 4, "earlier")]
@@ -133,7 +133,7 @@ def test_dirty_pages_that_are_gone_when_the_flusher_comes_were_dropped(tmp_path)
     ]
 
 
-def test_what_nobody_wrote_is_dirty_to_the_end(tmp_path):
+def test_a_page_that_nobody_wrote_stays_dirty_to_the_end(tmp_path):
     story = Story().dirtied(70, 0).dirtied(2, 0, ino=12).flushed(41, (500, 1), ino=12)
     found, _ = story.prepared(tmp_path)
     assert pieces(found, "ts", "until", "how") == [(2.0, 41, "seen"), (70.0, 100, "unwritten")]
@@ -162,7 +162,7 @@ def test_the_recorders_own_files_are_left_out(tmp_path):
     assert found.written["pages"].sum() == 1
 
 
-def test_what_comes_from_no_dirtied_page_is_passed_on(tmp_path):
+def test_writes_without_a_dirtied_page_are_passed_on(tmp_path):
     story = Story().dirtied(1, 0).flushed(40, (500, 1))
     story.block.append(
         {"ts": 50 * S, "tid": 60, "event": "bio_queue", "dev": DEV, "sector": 80, "nr_sector": 16,
@@ -280,7 +280,7 @@ def test_every_written_page_is_in_one_piece(folios, bios):
     assert {row[pairing.TS] for row in seen} == {at for at, _ in folios}
 
 
-def test_where_the_file_system_tells_the_place_of_a_page_it_is_there(tmp_path):
+def test_a_page_lies_where_the_file_system_says(tmp_path):
     # Of a folio that is in memory since it was read, page 5 is written, then page 2.
     story = Story().dirtied(1, 0).flushed(40, (505, 1)).dirtied(50, 0).flushed(90, (502, 1))
     story.extents = [

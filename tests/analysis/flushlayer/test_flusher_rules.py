@@ -149,7 +149,7 @@ def test_an_ended_inode_is_never_written():
     assert made.summary["pages_dropped"] == 5
 
 
-def test_who_would_have_been_paused_is_counted_and_not_slowed_down():
+def test_processes_that_would_have_been_paused_are_counted_and_not_slowed_down():
     # 150 pages take 1.5 s to write; 100 more are dirtied meanwhile: above (100 + 300) / 2.
     made = regenerated([(1, 0, 0, 150), (2, 1, 0, 100)], limits(100, 300), pages_per_s=100)
     assert said(made)[0] == (1.0, 0, 0, 150, "background")
@@ -267,7 +267,7 @@ def test_a_longer_expiry_never_writes_a_lone_page_more_often(times, expire, more
     assert writes(expire + more) <= writes(expire)
 
 
-def test_what_is_dirtied_while_it_is_dirty_is_told_by_marks_alone():
+def test_only_inode_marks_show_that_a_dirty_page_is_dirtied_again():
     # Recorded at 30 s: one dirtying. At 1 s the page is written at 6, and again for each mark.
     knobs = DEFAULTS.changed(dirty_expire_centisecs=100)
     story = {"marks": [(8, 0), (20, 0), (21, 0)], "end": 60}

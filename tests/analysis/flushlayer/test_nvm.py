@@ -73,7 +73,7 @@ def test_lifetime_beyond_a_lower_bound_is_open():
     assert high == math.inf
 
 
-def test_what_is_not_written_does_not_wear():
+def test_cells_that_are_not_written_do_not_wear():
     assert wear(devices.find("pcm-generic", "nvm"), GIB, 0, 1).lifetime_years == (
         math.inf,
         math.inf,
@@ -105,6 +105,6 @@ def test_energy_is_power_while_it_works():
     assert energy_j(devices.find("pcm-paper", "nvm"), use) is None
 
 
-def test_what_was_not_used_took_no_energy():
+def test_an_unused_medium_takes_no_energy():
     use = simulate(bios([]), HDD, Layer(10, devices.find("pcm-paper", "nvm"))).medium
     assert energy_j(devices.find("pcm-paper", "nvm"), use) == 0

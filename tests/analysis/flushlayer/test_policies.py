@@ -86,7 +86,7 @@ def test_queues_that_wrap_and_are_squeezed(policy, skew):
 @each_policy
 @settings(deadline=None)
 @given(stream=accesses, capacity=st.integers(0, 16))
-def test_what_is_written_is_overwritten_dropped_destaged_or_resident(policy, stream, capacity):
+def test_each_written_page_is_overwritten_dropped_destaged_or_resident(policy, stream, capacity):
     page, unique, op = split(stream)
     counts = simulate(policy, page, unique, capacity, op)
     went = counts.overwritten + counts.dropped + counts.destaged + counts.resident

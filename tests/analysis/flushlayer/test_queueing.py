@@ -130,7 +130,7 @@ def test_a_shared_bus_bounds_the_rate():
     assert outcome.response_ns.tolist() == [10_000, 14_096, 18_192, 22_288]
 
 
-def test_what_waits_and_touches_is_one_request():
+def test_waiting_neighbours_become_one_request():
     # The first is served alone; the run that came meanwhile takes one access more.
     run = [(0, "write", 50, 1)] + [(1, "write", i, 1) for i in range(10)]
     outcome = simulate(bios(run), flat_disk(merge=True))

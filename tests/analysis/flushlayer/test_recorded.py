@@ -124,7 +124,7 @@ def test_each_of_two_writes_in_flight_at_one_sector_has_its_own_completion(opene
     assert found.done.tolist() == [8, 9]
 
 
-def test_of_two_lengths_at_one_sector_each_completion_is_that_of_its_length(opened):
+def test_completions_at_one_sector_are_told_apart_by_length(opened):
     rows = [*request(1, 2, 9, 80, 8, "WS"), *request(3, 4, 8, 80, 16, "WS")]
     _, found = opened(in_order(rows), [])
     assert found.done.tolist() == [9, 8]
@@ -148,7 +148,7 @@ def test_many_requests_that_each_cover_many_sectors_are_looked_up_in_few_steps()
     assert np.array_equal(found, told[::-1])
 
 
-def test_who_waits_for_the_journal_is_who_syncs_where_that_is_one_process(opened):
+def test_the_only_process_that_syncs_waits_for_the_journal(opened):
     assert opened(COMMIT, [fsync(0, 40 * MS)])[1].chain.tolist() == [JOB] * 4
     two = [fsync(0, 40 * MS), fsync(15 * MS, 25 * MS, pid=8)]
     assert opened(COMMIT, two)[1].chain.tolist() == [JOB, JOB, JBD2, JBD2]

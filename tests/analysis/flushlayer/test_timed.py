@@ -107,7 +107,7 @@ def test_a_read_waits_behind_a_destage():
     assert responses(rows, Layer(1, PCM)) == [350, 8 * MS + 350, 15 * MS]
 
 
-def test_what_is_read_takes_a_slot_of_a_read_write_buffer():
+def test_a_read_page_takes_a_slot_of_a_read_write_buffer():
     rows = [(0, "read", 1, 1), (20 * MS, "read", 1, 1), (40 * MS, "write", 2, 1)]
     rows += [(60 * MS, "write", 3, 1), (80 * MS, "read", 1, 1)]
     outcome = simulate(bios(rows), HDD, Layer(2, PCM, buffer="read-write"))
@@ -225,7 +225,7 @@ def trace(rows):
     st.sampled_from([0, 3]),
     st.sampled_from(["hdd-paper", "hdd-7200", "ssd-nvme"]),
 )
-def test_what_is_written_is_destaged_resident_or_overwritten(
+def test_each_written_page_is_destaged_resident_or_overwritten(
     rows, capacity, when, buffer, shares, replay, commit, name
 ):
     requests = trace(rows)

@@ -67,7 +67,7 @@ def test_a_sweep_on_workers_and_of_two_traces_is_the_same(tracer, tmp_path, work
         (("--devices", "none.toml"), "none.toml"),
     ],
 )
-def test_what_cannot_be(tracer, arguments, said):
+def test_impossible_arguments_are_refused_in_one_line(tracer, arguments, said):
     ended = tracer("simulate", FIXTURE, *arguments, status=2)
     assert said in ended.err
     assert ended.err.count("\n") == 1

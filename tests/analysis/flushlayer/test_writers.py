@@ -123,7 +123,7 @@ def test_everybody_counts_where_there_are_no_targets_to_tell(tmp_path, targets, 
     assert why in found.writers.said()[0]
 
 
-def test_what_others_read_is_left_out_too(tmp_path):
+def test_other_processes_reads_are_left_out_too(tmp_path):
     block = [bio(1, JOB, 0, 2, "R"), bio(2, OTHER, 8, 4, "R"), bio(3, FLUSHER, 20, 1, "R")]
     flush = {**bio(4, OTHER, 0, 0, "FF"), "nr_sector": 0}
     tables = {**TABLES, "block": [*block, flush, {**flush, "ts": 5, "tid": JOB}]}
@@ -147,7 +147,7 @@ def test_every_model_takes_the_targets_pages_and_says_what_is_left_out(trace, tr
     assert (everybody["requests"], everybody["writers"]["left_out"]) == (226, 0)
 
 
-def test_what_is_slightly_worse_is_no_zero_with_a_minus(trace, tracer):
+def test_a_slightly_worse_result_is_not_printed_as_minus_zero(trace, tracer):
     # 54 pages, none of them twice: I = 1 - 350 ns / 8 ms - 54 / 54 = -0.00004375.
     facts = tracer("simulate", trace.folder, "--capacity-pages", "8", "--json").json
     assert facts["improvement_with_drain"] == pytest.approx(-350 / 8e6)

@@ -92,7 +92,7 @@ def test_a_write_in_an_fsync_is_the_caller_s(tmp_path):
     )
 
 
-def test_who_wrote_a_removed_file_has_no_part_in_the_next_one_of_its_number(tmp_path):
+def test_a_removed_files_writer_has_no_part_in_the_next_file_of_its_inode_number(tmp_path):
     check(
         tmp_path,
         {

@@ -28,7 +28,7 @@ def test_a_request_with_a_scheduler_and_one_without(tmp_path):
     )
 
 
-def test_what_a_driver_sent_back_was_issued_when_it_was_taken(tmp_path):
+def test_a_requeued_request_was_issued_when_the_driver_took_it(tmp_path):
     check(
         tmp_path,
         {
@@ -49,7 +49,7 @@ def test_what_a_driver_sent_back_was_issued_when_it_was_taken(tmp_path):
     )
 
 
-def test_where_a_completion_may_be_lost_two_requests_at_one_sector_have_none(tmp_path):
+def test_two_requests_at_one_sector_have_no_completion_if_one_may_be_lost(tmp_path):
     check(
         tmp_path,
         {
@@ -76,7 +76,7 @@ def test_where_a_completion_may_be_lost_two_requests_at_one_sector_have_none(tmp
     )
 
 
-def test_of_a_partition_the_request_is_its_disk_s(tmp_path):
+def test_a_partitions_request_belongs_to_its_disk(tmp_path):
     check(
         tmp_path,
         {

@@ -94,7 +94,7 @@ def test_a_call_that_only_begins_a_read_is_no_stall(tmp_path):
     )
 
 
-def test_of_two_calls_of_one_time_the_last_one_began_the_read(tmp_path):
+def test_the_last_of_two_calls_of_one_time_began_the_read(tmp_path):
     """Clocks of some machines, and of other programs' traces, stand still for a short call."""
     check(
         tmp_path,

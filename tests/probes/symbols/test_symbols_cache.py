@@ -114,7 +114,7 @@ def test_a_path_with_a_nul_is_no_path(cache, offset):
     assert cache.problems[0].isprintable()
 
 
-def test_what_the_file_was_when_it_was_mapped(cache, program, offset):
+def test_names_come_from_the_file_as_it_was_when_mapped(cache, program, offset):
     status = program.stat()
     with open_elf(program) as elf:
         build_id = elf.build_id

@@ -152,7 +152,7 @@ def test_addresses_and_offsets_that_are_far_apart(tmp_path):
         assert elf.at_file_offsets(np.array([at, at + 1, at + 2])) == ["_start", "_start", None]
 
 
-def test_what_is_not_loaded_has_no_name_even_where_there_is_code_at_address_0(tmp_path):
+def test_an_address_that_is_not_loaded_has_no_name_even_with_code_at_address_0(tmp_path):
     source = ".globl _start\n.type _start,@function\n_start: nop\nnop\n.size _start, 2\n"
     program = assemble(tmp_path, source, link=("-Ttext=0",))
     with open_elf(program) as elf:
@@ -183,7 +183,7 @@ def test_a_32_bit_file(tmp_path):
     assert names == [None, *["first"] * 3, "label", "label", "_start", None]
 
 
-def test_of_several_names_the_global_function_is_taken(tmp_path):
+def test_the_global_function_wins_over_other_names(tmp_path):
     source = """
     .text
     .type local, @function
@@ -331,7 +331,7 @@ def test_an_elf_file_gives_its_descriptor_back(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "pipe", "device", "text", "empty"])
-def test_what_is_no_elf_file_is_one_clear_error(tmp_path, what):
+def test_a_file_that_is_not_elf_gives_one_clear_error(tmp_path, what):
     path = tmp_path / what
     if what == "folder":
         path.mkdir()

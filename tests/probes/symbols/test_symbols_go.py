@@ -126,7 +126,7 @@ def field_of_text_start(path):
 
 
 @pytest.mark.parametrize("name", ["runc", "docker", "dockerd"])
-def test_where_the_head_has_no_start_of_the_text_moduledata_has_it(name, tmp_path):
+def test_moduledata_gives_the_start_of_the_text_if_the_head_does_not(name, tmp_path):
     """Go 1.26 leaves the field 0. Of position-independent programs it may be 0 in the file and
     filled in by a relocation, which then still counts."""
     if name not in DOCKER:
@@ -245,7 +245,7 @@ def test_moduledata_by_hand(tmp_path, kind, section):
     assert int(table.starts[0]) == elf.section(".text").address + 1
 
 
-def test_what_is_no_go_program_is_not_searched(tmp_path):
+def test_a_program_not_made_by_go_is_not_searched(tmp_path):
     source = CODE.replace(".go.buildinfo", ".other") + '.section .data.rel.ro, "aw"\n.balign 32\n'
     program = assemble(tmp_path, source + table_source("1.20", ".quad", 8))
     table, elf = go_table(program)

@@ -106,7 +106,7 @@ def test_only_the_process_s_user_and_root_may_own_it(cache, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
-def test_what_is_no_file_is_refused(cache, tmp_path, kind):
+def test_a_path_that_is_not_a_file_is_refused(cache, tmp_path, kind):
     path = tmp_path / "perf-1.map"
     if kind == "link":
         (tmp_path / "other").write_text("100 10 f\n")

@@ -73,7 +73,7 @@ def test_a_server_is_driven_at_its_rate_and_both_tell(run, tmp_path: Path):
         ([*LOAD, *SMALL, "--workers", "2"], "No such option: --workers"),
     ],
 )
-def test_what_cannot_be_served_is_told_in_a_line_before_anything_is_made(
+def test_a_job_that_cannot_be_served_is_refused_in_one_line_before_anything_is_made(
     run, tmp_path: Path, options: list[str], complaint: str
 ):
     err = run(*options, status=2).err

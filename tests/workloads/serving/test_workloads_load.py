@@ -131,7 +131,7 @@ def test_a_server_that_stood_still_is_seen_in_all_that_were_due(server: Server, 
     assert tally.late > 0
 
 
-def test_who_never_answers_costs_each_request_its_time_and_no_more(trained: Trained):
+def test_a_server_that_never_answers_costs_each_request_only_its_time_limit(trained: Trained):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = Endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}")
         options = RequestOptions(

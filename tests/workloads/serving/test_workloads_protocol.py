@@ -18,7 +18,7 @@ def samples(value: object) -> bytes:
     return json.dumps({"samples": value}).encode()
 
 
-def test_what_was_encoded_comes_back_bit_by_bit():
+def test_decoding_returns_exactly_the_encoded_bits():
     images = torch.randn(3, 2, generator=torch.Generator().manual_seed(23))
     assert torch.equal(decode(encode(images), PAIR), images)
     tokens = torch.tensor([[0, 99, 7]])

@@ -57,7 +57,7 @@ def test_predictions_are_those_of_inference(server: Server, trained: Trained):
         ("POST", "/health", 405),
     ],
 )
-def test_what_is_not_there_is_refused(server: Server, method: str, path: str, status: int):
+def test_an_unknown_path_is_refused(server: Server, method: str, path: str, status: int):
     answered, answer = server.ask(method, path)
     assert answered == status
     assert list(answer) == ["error"]
@@ -90,7 +90,7 @@ def test_a_body_that_is_no_request_gets_400(server: Server, body: bytes):
         (b"GET /health HTTP/1.1\r\nno header\r\n\r\n", b"400"),
     ],
 )
-def test_what_is_no_request_of_http_gets_4xx(server: Server, sent: bytes, status: bytes):
+def test_bytes_that_are_not_an_http_request_get_4xx(server: Server, sent: bytes, status: bytes):
     assert server.say(sent).split()[1] == status
     assert is_alive(server)
 

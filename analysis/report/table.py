@@ -36,7 +36,7 @@ class ReportTable:
     """One table of the report."""
 
     name: str
-    """Its name in JSON."""
+    """The table's name in JSON."""
     title: str
     columns: tuple[Column, ...]
     needs: tuple[str, ...]
@@ -44,7 +44,7 @@ class ReportTable:
     make: Callable[[Trace], pd.DataFrame] | None = None
     """Makes the frame; None: an option of the report makes it."""
     note: str = ""
-    """What a reader has to know of several columns, in sentences."""
+    """Sentences about several columns."""
 
     def of(self, trace: Trace) -> pd.DataFrame:
         """Returns the table of one trace."""

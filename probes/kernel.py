@@ -110,11 +110,6 @@ def boot_id() -> str:
         return ""
 
 
-def pid_max() -> int:
-    """Returns one more than the largest pid."""
-    return int(Path("/proc/sys/kernel/pid_max").read_text())
-
-
 def jiffies() -> tuple[int, int] | None:
     """Returns (jiffies, ns of CLOCK_MONOTONIC) at the same moment; None if they are not known."""
     try:

@@ -25,7 +25,7 @@ NEEDS = ("kernel", "docker", "browser")
 
 
 for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-    # What a shell ignores for its background jobs the recorders of the tests have to hear.
+    # A shell ignores SIGINT for its background jobs; the tests' recorders must receive it.
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
 

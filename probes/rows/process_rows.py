@@ -23,7 +23,7 @@ from probes.schema import AssemblyContext
 
 _KTHREADD = 2
 _JOURNAL = re.compile(
-    # Of xfs and btrfs the log is also written by plain kworkers, whose names do not tell.
+    # Plain kworkers also write the logs of xfs and btrfs; their names do not say so.
     # kworker/R-: of newer kernels a work queue's own thread, for when memory is short.
     r"^(jbd2/|xfsaild/|(kworker/R-)?xfs-(sync/|cil/|log/)|kworker/R-xfs-l$|btrfs-transac)"
 )

@@ -57,7 +57,7 @@ class SyscallPairing:
         self._enter = formats["enter"]
         self._exit = formats["exit"]
         self._names = _by_number(context.manifest.get("syscall_names", {}))
-        # Of each thread's open call, indexed by thread id; untouched pages cost no memory.
+        # One value per thread's open call, by thread id; untouched pages cost no memory.
         self._state = np.zeros(PID_LIMIT, np.uint8)
         self._ts = np.zeros(PID_LIMIT, np.int64)
         self._nr = np.zeros(PID_LIMIT, np.int32)
@@ -70,11 +70,11 @@ class SyscallPairing:
             for asked in (_EXECS, _FORKS, _EXECS[:1])
         )
         self._execve = tuple(int(numbers[0]) if len(numbers) else _NO_NR for numbers in execve)
-        # Of each process, the thread that called exec last, and whether it is a 32-bit program.
+        # For each process: the thread that called exec last, and whether it is a 32-bit program.
         self._exec_tid = np.zeros(PID_LIMIT, np.int32)
         self._compat = np.zeros(PID_LIMIT, np.bool_)
         self._compat[[pid for pid in context.manifest.get("compat", ()) if pid < PID_LIMIT]] = True
-        # Of each thread's open call, whether it is a 32-bit one.
+        # True: the thread's open call is a 32-bit one.
         self._open_compat = np.zeros(PID_LIMIT, np.bool_)
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:

@@ -50,7 +50,7 @@ class Worker:
         with warnings.catch_warnings():
             # Python 3.12 warns wherever numpy's idle threads are: nothing of theirs is used here.
             warnings.simplefilter("ignore", DeprecationWarning)
-            # What Python does around a fork prints a traceback where Ctrl-C comes into it.
+            # Python prints a traceback if Ctrl-C interrupts its work around a fork.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 self.pid = os.fork()

@@ -371,7 +371,7 @@ def test_more_workers_save_no_more_than_the_stall_that_was_left():
             ]
         )  # fmt: skip
 
-    # Of 10 ms, 3 were stall: four workers save those, or something else, too.
+    # 3 of 10 ms were stall: four workers save those, or more.
     assert verdict("J3", frame(7.0)).value == pytest.approx(0)
     assert verdict("J3", frame(7.0)).verdict == claims.AGREES
     assert verdict("J3", frame(5.0)).value == pytest.approx(0.2)

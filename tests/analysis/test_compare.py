@@ -195,7 +195,7 @@ def test_times_have_their_median_and_tail_beside_the_mean(tmp_path):
         found = measured(trace).frame.set_index(["topic", "measure"])["value"]
         of_one = measured(trace, dev="8:0").frame.set_index(["topic", "measure"])["value"]
     for topic, label in ((REQUESTS, "write: service"), ("syncs", "a call")):
-        # Of 1 to 100 ms, by the line between neighbours: rank 0.99 * 99 is between 99 and 100.
+        # Values 1 to 100 ms, interpolated: rank 0.99 * 99 is between 99 and 100.
         known = {"": 50.5, ", p50": 50.5, ", p99": 99.01}
         for end, value in known.items():
             assert found[topic, f"{label}{end}"] == pytest.approx(value, rel=1 / 128), (label, end)

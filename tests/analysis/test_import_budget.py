@@ -62,7 +62,7 @@ def test_compressed_pages_that_say_that_they_are_none(tmp_path):
     packed = zlib.compress(bytes(PAGE))
     plain = struct.pack("<III", 1, len(packed), PAGE) + packed
     assert plain in data
-    # Where the options lie is in the head; the pages come before them.
+    # The head has the place of the options; the pages come before them.
     moved = len(chunk) - len(plain)
     at = data.index(b"1.0\0") + 4
     options = int.from_bytes(data[at : at + 8], "little") + moved

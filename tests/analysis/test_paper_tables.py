@@ -93,7 +93,7 @@ def test_events_are_counted_by_whose_they_are():
     assert pd.isna(row(found, event=clock)["paper_host_process"])
     cycles = row(found, event="cycles")
     assert pd.isna(cycles["container_process"]) and pd.isna(cycles["host_process"])
-    # Of both kinds of cores: 306402857705993 + 61663593615121.
+    # Both kinds of cores together: 306402857705993 + 61663593615121.
     assert cycles["paper_host_process"] == 368066451321114
     assert row(found, event="instructions")["container_process"] == 12
 

@@ -59,7 +59,7 @@ EXPECTED = {
     ("osync", "fsync", "pwrite64", 13, True, 1, "exact", None),
     ("direct", "direct", "pwrite64", 17, True, 1, "exact", None),
     ("mapped", "fsync", "msync", 19, True, 1, "exact", None),
-    # Of no name: one that was removed before it was written, and one that another was renamed to.
+    # Two files have no name: one was removed before its write, and another was renamed over one.
     ("", "fsync", "fsync", 29 + 31, True, 1, "exact", None),
     ("name", "fsync", "fsync", 37, True, 1, "exact", None),
     ("shared", "fsync", "fsync", 41 + 43, False, 2, "ambiguous", None),

@@ -180,7 +180,7 @@ def assert_the_gpu_s_time_is_beside_the_cpu_s(recorded, name):
         "SELECT name, count(*), bool_and(gpu_ns > 0) FROM mine WHERE step IS NOT NULL"
         " AND gpu_ns IS NOT NULL GROUP BY 1 ORDER BY 1"
     )
-    # What was asked for once, at the end, was not done.
+    # The request at the end was not carried out.
     assert recorded.phases(name, query) == [
         ("backward", 8, True), ("forward", 8, True), ("optimizer", 7, True),
     ]  # fmt: skip

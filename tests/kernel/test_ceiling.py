@@ -60,7 +60,7 @@ for n in range(WRITES):
     timed(lambda: os.pread(fd, 4096, (1 << 20) + (128 << 10) * n))
 """
 
-# What is read is looked at in memory: nothing but faults.
+# The job reads mapped memory: there are only faults.
 MAPPED_READS = """
 fd = os.open(DEVICE, os.O_RDONLY)
 seen = mmap.mmap(fd, 8 << 20, prot=mmap.PROT_READ)

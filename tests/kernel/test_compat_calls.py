@@ -89,7 +89,10 @@ with open({str(narrow)!r}) as program:
 def test_a_program_that_was_there_has_names_of_its_own(record, narrow):
     with subprocess.Popen([narrow], stdin=subprocess.PIPE) as process:
         wait_for(lambda: "read" in Path(f"/proc/{process.pid}/wchan").read_text(), "the program")
-        command = ["sh", "-c", f"echo > /proc/{process.pid}/fd/0"]
+        # The recording ends with its command; the program's end comes before that.
+        state = f"/proc/{process.pid}/status"
+        ended = f"until grep -q '^State:.*Z' {state}; do sleep 0.02; done"
+        command = ["sh", "-c", f"echo > /proc/{process.pid}/fd/0; {ended}"]
         trace = record(command, "-e", "syscalls", "-p", str(process.pid))
         assert process.wait(timeout=60) == 0
     # Its first call began before the recording.

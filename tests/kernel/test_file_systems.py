@@ -155,7 +155,7 @@ def test_data_written_through_the_cache_for_a_direct_write(recorded, kind):
         # A page of the other's is never shown as surely the caller's.
         assert certainty == "ambiguous" or kind == "ext4" or dirtier == own
     if kind == "ext4":
-        # Whose write-out has an end. The direct write marks the inode while the child's pages are
+        # This write-out has an end. The direct write marks the inode while the child's pages are
         # dirty, if a tick has passed: then the caller may have a part in them.
         (child, surely, n), (caller, own_pages, m) = recorded.flushed(
             load, f"dirtier = {own}, max(certainty), sum(pages)::INT"

@@ -18,7 +18,7 @@ NEAR_S = 0.02
 """Times closer than this have no certain order: the scheduler decides."""
 
 STEPS, STEP_S = 17, 0.48
-# Of 0.94 s the kernel's timer wheel makes 0.96 s, at any usual HZ: two writes a look. The looks
+# The kernel's timer wheel turns 0.94 s into 0.96 s, at any usual HZ: two writes a look. The looks
 # begin with the first write. With ages of a quarter more than whole steps, what was written lies
 # at least 0.12 s away from looks, and from being just old enough at one.
 LOOK_CENTISECS = 94
@@ -145,7 +145,7 @@ def test_the_model_writes_what_the_flusher_wrote(flushed, age):
     assert was["synced", "fsync"] == 2 + 2 * len(range(6, STEPS, 5))
     # All that was appended up to the look which finds the first page old.
     assert was["appended", "periodic"] == {LATE: 12, EARLY: 8}[age]
-    # What was unlinked before its time was never written, nor is it by the model.
+    # Neither the kernel nor the model writes files that were unlinked before their time.
     periodic = found.own(made.writes[made.writes["reason"] == "periodic"])
     assert set(periodic["ino"]) == {found.files[name] for name in ("left", "again", "appended")}
     gone = found.dirtied.pieces.merge(found.dirtied.inodes, left_on="inode", right_index=True)
@@ -155,7 +155,7 @@ def test_the_model_writes_what_the_flusher_wrote(flushed, age):
     then = found.times(found.written)
     for key, times in found.times(made.writes).items():
         assert np.abs(times - then[key]).max() / 1e9 < STEP_S, key
-    # Of others it is not known what was dirty before the recording.
+    # For others, nobody knows which pages were dirty before the recording.
     columns = found.dirtied.written.columns
     own = replace(found.dirtied, written=found.own(found.written)[columns])
     checked = compared(own, replace(made, writes=found.own(made.writes)), 5.0)

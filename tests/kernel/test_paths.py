@@ -207,7 +207,7 @@ def test_the_whole_mount_with_the_shortest_path_names_the_file(kind, file_system
             ino(inside): (str(short / "sub/inside"), "handle"),
             ino(outside): (str(short / "outside"), "handle"),
         }
-        # Where the file system is only to be seen in part, so are its files.
+        # Only the files in the visible part of the file system have paths.
         asked = [ino(inside), ino(outside)]
         subprocess.run(["umount", str(short)], check=True)
         subprocess.run(["mount", "-t", "tmpfs", "none", str(mount)], check=True)

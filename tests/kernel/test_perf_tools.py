@@ -182,7 +182,7 @@ def test_call_graphs_agree_with_the_block_table(graphed):
     fsync = graphs[(graphs.pid == pid) & (graphs.chain == "fsync")]
     assert fsync["count"].sum() >= SYNCED
     assert fsync["stack"].str.contains(r"do_fsync_\[k\].*submit_bio").all()
-    # What the flusher wrote for sync: the reason of each bio by its bracket, and by its stack.
+    # Compare the reason of each bio of sync by its bracket with that by its stack.
     flushed = graphed.rows(
         f"SELECT pid, count(*) FROM {flushes(graphed.trace)} WHERE dev = ? "
         "AND certainty = 'exact' AND comm LIKE 'kworker/%' "
@@ -371,7 +371,7 @@ def test_a_cgroup_is_counted_with_who_joins_later(cgroup, tmp_path):
                 (mine, [pids]),
             )
         ]
-    # What the shells did before they joined is no part of it.
+    # Calls of the shells before they joined do not count.
     assert counts == sorted(counts)
     assert counts[0] >= FILES + SYNCED
 

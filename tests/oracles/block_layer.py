@@ -142,7 +142,7 @@ class Disk:
     def issue(self, command: int) -> None:
         if self.waiting:
             chosen = self.waiting[command % len(self.waiting)]
-            # Of those at one place a scheduler issues the first one first.
+            # A scheduler issues requests at one place in their order.
             request = next(r for r in self.waiting if self.place(r) == self.place(chosen))
             if not request["back"]:
                 self.insert(request)

@@ -136,7 +136,7 @@ class Case:
                     call["dur_ns"] = self.now - call["ts"]
                 else:
                     self.last = ""  # two like it at one time would be one
-        # Of a call from before the recording, or whose entry was lost, there is no row.
+        # A call from before the recording, or whose entry was lost, has no row.
         calls = [call for call in self.tables["syscalls"] if self.numbers.random() < 0.95]
         self.tables["syscalls"] = calls
         self.now += 10

@@ -5,7 +5,7 @@ import pytest
 from probes.backends.perf_tools.stat import Value, parse, rows
 from probes.counters import COUNTERS, TABLE
 
-# As perf 6.1 wrote it, with an event of a hybrid CPU that shared its counter.
+# Output of perf 6.1, with an event of a hybrid CPU that shared its counter.
 OUTPUT = """\
 # started on Sat Nov 21 03:39:00 2026
 

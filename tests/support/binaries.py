@@ -68,7 +68,7 @@ def functions_of(path: Path, *, dynamic: bool = False) -> list[Function]:
         r"\s*\d+:\s+([0-9a-f]+)\s+(\d+|0x[0-9a-f]+)\s+(?:FUNC|IFUNC)\s+(\w+)\s+\w+\s+"
         r"(?:\[.*?\]\s+)?(\d+)\s(.*)"
     )
-    # As they are, readelf cuts letters of several bytes in two.
+    # Without --unicode=hex, readelf cuts letters of several bytes in two.
     which = "--dyn-syms" if dynamic else "-s"
     for line in run("readelf", "-W", "--unicode=hex", which, path).split("\n"):
         match = pattern.fullmatch(line)

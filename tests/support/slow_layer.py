@@ -54,7 +54,7 @@ def response_times(
     def write(m: int, now: int, pages: list[int]) -> None:
         waits: list[int] = []
         enters = lambda at: work("medium", at, page_ns * len(pages), end(m))  # noqa: E731
-        # How many it waits for is known once all its pages are in.
+        # The number of pages to wait for is known once all of them are in.
         last: dict[str, Any] = {}
         for page in pages:
             if page in layer:

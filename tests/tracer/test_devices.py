@@ -57,7 +57,7 @@ def test_an_overlay_is_what_its_upper_layer_is_on():
     devices = Devices({"disks": TWO, "mounts": [mount(FIRST), mount("0:60", on=FIRST)]})
     assert devices.names("0:60") == Names(FIRST, DISK)
     assert devices.places("0:60") == [Place(DISK, 8, 88)]
-    # Who wrote the manifest may mean harm.
+    # The author of the manifest may be hostile.
     assert Devices({"mounts": [mount("0:1", on="0:2"), mount("0:2", on="0:1")]}).names("0:1")
 
 

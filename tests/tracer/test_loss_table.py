@@ -46,7 +46,7 @@ def test_bytes_that_were_read_but_are_not_in_the_file_are_counted():
     stats = {"ftrace-target-cpu1": {"read events": 1031}}
     expected = Gap("ftrace-target-cpu1", 1, 800, None, 31, "missing from file")
     assert uncounted([], stats, STREAMS) == [expected]
-    # What a damaged page held is not known.
+    # The number of events in a damaged page is unknown.
     damaged = SimpleNamespace(**{**vars(FTRACE), "damaged": 1})
     assert uncounted([], stats, [damaged]) == []
 

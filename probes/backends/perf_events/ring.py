@@ -144,7 +144,7 @@ class Ring:
 
     def inherit(self) -> None:
         """Map the ring anew: a fork does not inherit it, and without a mapping it is gone."""
-        # What the parent had mapped is not there, and must not be unmapped where ours now is.
+        # The parent's mapping does not exist here; unmapping its address could unmap ours.
         self._of_parent = self._memory, self._words
         self._map()
 

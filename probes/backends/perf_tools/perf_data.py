@@ -162,7 +162,7 @@ class PerfData:
             if len(buffer) - at < _HEAD:
                 break
             kind, misc, size = _HEADER.unpack_from(buffer, at)
-            # What follows these is not in the record; their first field says how much it is.
+            # More bytes follow these records; their first field is the number of bytes.
             width = {_TRACING_DATA: 4, _AUXTRACE: 8}.get(kind, 0)
             if size < _HEAD + width:
                 self._cut_off("damaged perf data")

@@ -195,7 +195,7 @@ class _Folder:
                 yield UNKNOWN
                 continue
             file, offset = place
-            # Where there is no file, the code is the process's own, by a JIT.
+            # Code without a file is the process's own, made by a JIT.
             key = (file, offset) if file.is_file else (pid, self.processes.state(pid), address)
             number = self._numbers.setdefault(key, len(self._places))
             if number == len(self._places):

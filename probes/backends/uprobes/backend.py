@@ -55,7 +55,7 @@ class Uprobes:
             event: dict(place.arguments).get(platform.machine(), "")
             for event, place in PLACES.items()
         }
-        # Of others nobody has said which register has what here.
+        # The registers of other architectures are not known here.
         known = [e for e, place in PLACES.items() if arguments[e] or not place.arguments]
         for event, offsets in find_places(
             library, {event: PLACES[event] for event in known}

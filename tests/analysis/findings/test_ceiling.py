@@ -197,7 +197,7 @@ def test_a_page_fault_inside_a_call_does_not_end_it(waits):
     calls = [*FIRST, call(10 * S, None, "write")]
     inside = fault(11 * S, kind="minor", file="/data/x", access="write")
     assert kinds(waits(syscalls=calls, page_faults=[inside])) == {"write": 90}
-    # What a thread does until its first call may be a call from before, whatever it faults.
+    # A thread may be in an earlier call until its first recorded call, even if it faults.
     later = [call(0, 0, "getpid"), call(16 * S, 0, "getpid", tid=8)]
     rows = request(9 * S, 30 * S, 0, "W")
     faults = [fault(12 * S, tid=8)]

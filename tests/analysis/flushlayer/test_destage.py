@@ -62,7 +62,7 @@ def test_a_bio_waits_for_what_is_on_its_way_already():
 
 
 def test_watermark_destages_from_the_high_one_to_the_low_one():
-    # Of 10 pages: starts at 5 dirty ones, stops at 2.
+    # 10 pages: destaging starts at 5 dirty ones and stops at 2.
     policy = Destage("watermark", outstanding=1, high=0.5, low=0.2)
     assert run([*writes([1, 2, 3, 4]), FAR], policy).layers[0].destaged == 0
     [layer] = run([*writes([1, 2, 3, 4, 5]), FAR], policy).layers

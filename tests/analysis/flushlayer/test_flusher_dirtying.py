@@ -281,7 +281,7 @@ def test_every_written_page_is_in_one_piece(folios, bios):
 
 
 def test_a_page_lies_where_the_file_system_says(tmp_path):
-    # Of a folio that is in memory since it was read, page 5 is written, then page 2.
+    # A folio was read into memory; its page 5 is written, then page 2.
     story = Story().dirtied(1, 0).flushed(40, (505, 1)).dirtied(50, 0).flushed(90, (502, 1))
     story.extents = [
         {"ts": 1, "tid": JOB, "event": "known", "dev": DEV, "ino": 11, "file_block": 0,

@@ -91,7 +91,7 @@ def test_background_write_out_ends_below_the_threshold():
     made = regenerated([(1, 0, 0, 2000), (2, 1, 0, 2000)], limits(3000, 8000))
     assert said(made) == [
         (2.0, 0, 0, 1024, "background"),
-        # What is queued has its turn at the next look, however young: one chunk.
+        # A queued inode has its turn at the next look, however young: one chunk.
         (7.0, 1, 0, 1024, "periodic"),
         (7.0, 0, 1024, 976, "periodic"),
         (32.0, 1, 1024, 976, "periodic"),

@@ -52,7 +52,7 @@ def check_response(runs, wanted_ms, narrow_ms):
     """The intervals of 20 runs hold the theory's mean 95 % of the time, and so does theirs."""
     intervals = [interval_of_mean(times / MS) for times in runs]
     held = sum(low < wanted_ms < high for low, high in intervals)
-    # Of 20 intervals of 95 %, fewer than 17 hold the true mean in 1.6 % of all cases.
+    # Fewer than 17 of 20 intervals of 95 % hold the true mean in 1.6 % of all cases.
     assert held >= 17
     assert max(high - low for low, high in intervals) < narrow_ms
     means = [times.mean() / MS for times in runs]

@@ -281,7 +281,7 @@ def test_versions_are_left_out_of_names(tmp_path):
     assert "work@@TWO" in run("readelf", "-sW", library)
     with open_elf(library) as elf:
         start = elf.section(".text").address
-        # Of `.symtab` alone: `.dynsym` keeps versions apart from names.
+        # Names in `.symtab` end with their versions; `.dynsym` keeps versions apart.
         table = build_table(symbol_columns(elf, "SHT_SYMTAB"))
         assert table.names_of(np.array([start, start + 1], dtype=np.uint64)) == ["work"] * 2
 
@@ -290,7 +290,7 @@ def test_names_are_what_cxxfilt_makes_of_them():
     path = REAL["libtorch_cpu"] or REAL["libstdc++"]
     if not path.exists():
         pytest.skip("no C++ library on this machine")
-    # Of the streams and strings c++filt writes the full types, the library their short names.
+    # c++filt writes the full types of streams and strings, the library their short names.
     mangled = sorted(
         f.name
         for f in functions_of(path, dynamic=True)

@@ -99,7 +99,7 @@ def test_arrivals_follow_the_rate_and_the_seed():
     assert drawn != first(10_000, Arrivals.POISSON, 100, 4)
     assert drawn[-1] == pytest.approx(100, rel=0.05)
     gaps = [b - a for a, b in itertools.pairwise(drawn)]
-    # Of exponential gaps, 1/e are above their mean.
+    # 1/e of exponential gaps are above their mean.
     assert sum(gap > 0.01 for gap in gaps) / len(gaps) == pytest.approx(0.368, abs=0.02)
 
 

@@ -172,7 +172,7 @@ def test_a_footer_that_no_table_has(trace):
 
 
 def test_more_columns_than_any_table_has(trace):
-    # A footer has: version, a list of the schema's elements, rows, row groups. An element: optional,
+    # A footer: version, list of the schema's elements, rows, row groups. An element: optional,
     # called a, of the type INT64; the first is called r and has the others as children.
     many = 300_000
     column = b"\x15\x04\x25\x02\x18\x01a\x00"

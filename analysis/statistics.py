@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.errors import FeatureMissing
+from tracer.probes.errors import FeatureMissing
 
 _INSTALL = "pip install 'traintrace[studies]'"
 

@@ -29,7 +29,7 @@ _CPUS = 2
 _REASONS = """
 import os, sys, time
 from pathlib import Path
-from analysis.report.writeback import writeback_reasons
+from tracer.analysis.report.writeback import writeback_reasons
 from tracer.store.trace import Trace
 folder = Path(sys.argv[1])
 for path in folder.rglob("*.parquet"):

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from probes.backends.ftrace.page_stream import PageStream
-from probes.backends.ftrace.ring_buffer import MIN_EVENT_BYTES, decode_pages, header_index
+from tracer.probes.backends.ftrace.page_stream import PageStream
+from tracer.probes.backends.ftrace.ring_buffer import MIN_EVENT_BYTES, decode_pages, header_index
 from tracer.store import manifest as manifests
 from tracer.store.finalize import finalize, raw_streams
 

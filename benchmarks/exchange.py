@@ -25,8 +25,8 @@ import numpy as np
 _MEASURED = """
 import json, resource, sys, time
 from pathlib import Path
-from analysis.exchange.exporting import export
-from analysis.exchange.formats import import_file
+from tracer.analysis.exchange.exporting import export
+from tracer.analysis.exchange.formats import import_file
 from tracer.store.trace import Trace
 small, large, output = map(Path, sys.argv[1:4])
 kind = sys.argv[4]

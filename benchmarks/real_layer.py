@@ -34,17 +34,17 @@ import pandas as pd
 from parts import layers
 from parts.layers import Kind, Measured
 
-from analysis.flushlayer.devices import Device, Parameter
-from analysis.flushlayer.devices.parameters import base_unit
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.destage import Destage
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.outcome import Outcome
-from analysis.flushlayer.timed.requests import Requests
-from analysis.flushlayer.timed.state import FLUSH, WRITE
-from analysis.flushlayer.trace.accesses import Accesses, page_writebacks
-from analysis.flushlayer.trace.recorded import recorded
-from analysis.flushlayer.trace.sync_calls import sync_calls
+from tracer.analysis.flushlayer.devices import Device, Parameter
+from tracer.analysis.flushlayer.devices.parameters import base_unit
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.destage import Destage
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.outcome import Outcome
+from tracer.analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.timed.state import FLUSH, WRITE
+from tracer.analysis.flushlayer.trace.accesses import Accesses, page_writebacks
+from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.store.trace import Trace
 
 _AGE_MS = 2000.0

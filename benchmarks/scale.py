@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from parts.generate import generate
 
-from analysis.report.gathered import gather
-from analysis.report.together import Together, together
-from analysis.scale.mapping import connected, map_traces, results
-from analysis.scale.sources import Source, find
+from tracer.analysis.report.gathered import gather
+from tracer.analysis.report.together import Together, together
+from tracer.analysis.scale.mapping import connected, map_traces, results
+from tracer.analysis.scale.sources import Source, find
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -5,7 +5,7 @@ Kernel: include/trace/events/block.h.
 
 from __future__ import annotations
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     EVENT,
     PID,

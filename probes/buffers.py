@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     DEV,
     EVENT,

@@ -7,7 +7,7 @@ left out.
 
 from __future__ import annotations
 
-from probes.schema import Column, Table, Type
+from tracer.probes.schema import Column, Table, Type
 
 OPTION = "--callgraph EVENT"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from probes.errors import TracerError
+from tracer.probes.errors import TracerError
 
 _VERSION_3 = 0x20080522
 """Two words of capabilities: include/uapi/linux/capability.h."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probes import (
+from tracer.probes import (
     block,
     buffers,
     call_graphs,
@@ -21,7 +21,7 @@ from probes import (
     torch_calls,
     writeback,
 )
-from probes.schema import Probe, Table
+from tracer.probes.schema import Probe, Table
 
 PROBES: dict[str, Probe] = {
     module.PROBE.name: module.PROBE

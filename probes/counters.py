@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.schema import Column, Table, Type
+from tracer.probes.schema import Column, Table, Type
 
 OPTION = "--perf-stat"
 

@@ -7,7 +7,7 @@ Kernel: include/trace/events/writeback.h.
 
 from __future__ import annotations
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     EVENT,
     INO,

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.backends.choice import AUTO, BACKENDS, choose, kernel_headers, why_not
-from probes.backends.ebpf import library
-from probes.backends.perf_events.attributes import DUMMY, open_event
-from probes.catalogue import PROBES
-from probes.errors import ExitCode, TracerError
-from probes.kernel import find_tracefs, has_capability, syscall_names, tracefs
-from probes.schema import Feed
+from tracer.probes.backends.choice import AUTO, BACKENDS, choose, kernel_headers, why_not
+from tracer.probes.backends.ebpf import library
+from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
+from tracer.probes.catalogue import PROBES
+from tracer.probes.errors import ExitCode, TracerError
+from tracer.probes.kernel import find_tracefs, has_capability, syscall_names, tracefs
+from tracer.probes.schema import Feed
 
 _CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_PERFMON", "CAP_BPF", "CAP_SYS_PTRACE", "CAP_DAC_OVERRIDE")
 

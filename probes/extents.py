@@ -10,7 +10,7 @@ xfs_bmap_class.
 
 from __future__ import annotations
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     DEV,
     EVENT,

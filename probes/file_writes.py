@@ -10,7 +10,7 @@ kernel lacks has no events; the probe then works without them.
 
 from __future__ import annotations
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     DEV,
     EVENT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probes.schema import INO, Column, Table, Type
+from tracer.probes.schema import INO, Column, Table, Type
 
 TABLE = Table(
     "files",

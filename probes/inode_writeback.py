@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     EVENT,
     INO,
@@ -61,7 +61,7 @@ _SINGLE = {
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.rows.event_rows import InodeRows
+    from tracer.probes.rows.event_rows import InodeRows
 
     return InodeRows(context)
 

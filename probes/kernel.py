@@ -11,8 +11,8 @@ import time
 from functools import cache
 from pathlib import Path
 
-from probes.errors import FeatureMissing, PermissionMissing
-from probes.proc import read_mounts, read_stat
+from tracer.probes.errors import FeatureMissing, PermissionMissing
+from tracer.probes.proc import read_mounts, read_stat
 
 _MOUNT = "mount -t tracefs nodev /sys/kernel/tracing"
 

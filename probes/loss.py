@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.limits import CPU_LIMIT, TIME_LIMIT
-from probes.schema import Column, Scope, Table, Type
+from tracer.probes.limits import CPU_LIMIT, TIME_LIMIT
+from tracer.probes.schema import Column, Scope, Table, Type
 
 _MOST = (1 << 63) - 1
 COUNT_LIMIT = 1 << 48

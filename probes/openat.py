@@ -9,7 +9,7 @@ import stat
 import struct
 from dataclasses import dataclass
 
-from probes.libc import checked, libc, os_error
+from tracer.probes.libc import checked, libc, os_error
 
 _OPENAT2 = 437
 """Number of the call on every architecture except alpha."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     PID,
     TID,
@@ -50,7 +50,7 @@ _FAULT = ("address", "ip", "error_code")
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.rows.fault_rows import FaultRows
+    from tracer.probes.rows.fault_rows import FaultRows
 
     return FaultRows(context)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.schema import AssemblyContext, Column, Event, Probe, Scope, Table, Type
+from tracer.probes.schema import AssemblyContext, Column, Event, Probe, Scope, Table, Type
 
 TABLE = Table(
     "processes",
@@ -27,7 +27,7 @@ TABLE = Table(
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.rows.process_rows import ProcessRows
+    from tracer.probes.rows.process_rows import ProcessRows
 
     return ProcessRows(context)
 

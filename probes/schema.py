@@ -216,7 +216,7 @@ class AssemblyContext:
 
     probe: Probe
     formats: Mapping[str, Any]
-    """Event name to its parsed format (`probes.backends.event_format.EventFormat`)."""
+    """Event name to its parsed format (`tracer.probes.backends.event_format.EventFormat`)."""
     manifest: Mapping[str, Any]
     """The trace's manifest, checked (`tracer.store.manifest.Manifest`), with `threads`: every
     thread at the start as (tid, pid, ppid, comm, cgroup); `maps`, an iterable: each target's
@@ -224,10 +224,10 @@ class AssemblyContext:
     flushers: set[int] = field(default_factory=set)
     """Threads that did write-back work; the probe `writeback` adds them."""
     membership: Any = None
-    """The target of each process (`probes.rows.membership.Membership`)."""
+    """The target of each process (`tracer.probes.rows.membership.Membership`)."""
     blind: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Event name to spans (ns, both ends included) in which such events may be lost."""
     symbols: Any = None
-    """Resolver that names instructions (`probes.symbols.resolver.Resolver`), or None."""
+    """Resolver that names instructions (`tracer.probes.symbols.resolver.Resolver`), or None."""
     gaps: list[Any] = field(default_factory=list)
-    """Gaps (`probes.loss.Gap`) for events that an assembler could not keep."""
+    """Gaps (`tracer.probes.loss.Gap`) for events that an assembler could not keep."""

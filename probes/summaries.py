@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probes.schema import Column, Table, Type
+from tracer.probes.schema import Column, Table, Type
 
 OPTION = "--summary"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     PID,
     TID,
@@ -49,7 +49,7 @@ TABLE = Table(
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.rows.syscall_pairing import SyscallPairing
+    from tracer.probes.rows.syscall_pairing import SyscallPairing
 
     return SyscallPairing(context)
 

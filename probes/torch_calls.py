@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     EVENT,
     PID,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.schema import (
+from tracer.probes.schema import (
     CPU,
     EVENT,
     PID,
@@ -60,7 +60,7 @@ _WORK = {
 
 
 def _assembler(context: AssemblyContext) -> Any:
-    from probes.rows.event_rows import WritebackRows
+    from tracer.probes.rows.event_rows import WritebackRows
 
     return WritebackRows(context)
 

@@ -12,7 +12,7 @@ if why=$($tracer doctor 2>&1); then
     echo "== tracer record: LeNet-5, 200 steps, a DataLoader with 2 workers, then sync" >&2
     # The sync is needed because a short run ends before the flusher writes, 30 s after dirtying.
     $tracer record -o "$out/lenet.trace" --force -- sh -c "
-        .venv/bin/python -m workloads train lenet --steps 200 --workers 2 --output $out/run && sync"
+        .venv/bin/python -m tracer.workloads train lenet --steps 200 --workers 2 --output $out/run && sync"
     trace=$out/lenet.trace
 else
     echo "This machine cannot record:" >&2

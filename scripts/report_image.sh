@@ -20,7 +20,7 @@ trace=${1:-}
 if [[ -z $trace ]]; then
     trace=$out/lenet.trace
     rm -rf "$out/run"
-    train="python -m workloads train lenet --steps 800 --samples 6400 --workers 2 --threads 1"
+    train="python -m tracer.workloads train lenet --steps 800 --samples 6400 --workers 2 --threads 1"
     PATH=$PWD/.venv/bin:$PATH $tracer record -o "$trace" --force --sample-hz 5 -- \
         sh -c "$train --output $out/run && sync"
 fi

@@ -15,9 +15,9 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from probes.doctor import check, verdict
 from tests.support import browser, leftovers
 from tests.support.warm import Tracer
+from tracer.probes.doctor import check, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS = ("kernel", "docker", "browser")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?$", re.IGNORECASE)

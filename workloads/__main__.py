@@ -1,8 +1,8 @@
-"""`python -m workloads`."""
+"""`python -m tracer.workloads`."""
 
 import sys
 
-from workloads.cli import main
+from tracer.workloads.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from workloads.data.sets import SampleShape
-from workloads.errors import MEND_WRITE, JobError, explained
-from workloads.files import open_unbuffered
+from tracer.workloads.data.sets import SampleShape
+from tracer.workloads.errors import MEND_WRITE, JobError, explained
+from tracer.workloads.files import open_unbuffered
 
 NAME = "checkpoint.pt"
 _MEND = "name a checkpoint.pt that `train` wrote for this model"

@@ -1,4 +1,4 @@
-"""The command line: `python -m workloads list|train|infer|serve|request`.
+"""The command line: `python -m tracer.workloads list|train|infer|serve|request`.
 
 Results go to stdout, everything else to stderr. torch is imported only when a job starts.
 """
@@ -15,11 +15,11 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from probes.errors import ExitCode, TracerError
-from workloads import models
-from workloads.data import catalogue
-from workloads.errors import JobError
-from workloads.options import (
+from tracer.probes.errors import ExitCode, TracerError
+from tracer.workloads import models
+from tracer.workloads.data import catalogue
+from tracer.workloads.errors import JobError
+from tracer.workloads.options import (
     Arrivals,
     Device,
     InferOptions,
@@ -29,7 +29,7 @@ from workloads.options import (
     TrainOptions,
 )
 
-_PROGRAM = "python -m workloads"
+_PROGRAM = "python -m tracer.workloads"
 _PACKAGES = {
     "torch": "PyTorch",
     "torchvision": "torchvision",
@@ -158,7 +158,7 @@ def train(
 ) -> None:
     """Train a model with one checkpoint per epoch, then test it.
 
-    Example: python -m workloads train lenet --steps 200 --output /tmp/lenet
+    Example: python -m tracer.workloads train lenet --steps 200 --output /tmp/lenet
     """
     models.find(model)
     options = TrainOptions(
@@ -177,7 +177,7 @@ def train(
         epochs=epochs or max(1, round(TrainOptions.epochs * (scale or 1))),
         lr=lr,
     )
-    from workloads.train import train as run
+    from tracer.workloads.train import train as run
 
     _print(run(options))
 
@@ -205,7 +205,7 @@ def infer(
 ) -> None:
     """Run a trained model over the test set.
 
-    Example: python -m workloads infer lenet --checkpoint runs/lenet-0/checkpoint.pt
+    Example: python -m tracer.workloads infer lenet --checkpoint runs/lenet-0/checkpoint.pt
     """
     models.find(model)
     options = InferOptions(
@@ -222,7 +222,7 @@ def infer(
         device=device,
         checkpoint=checkpoint,
     )
-    from workloads.infer import infer as run
+    from tracer.workloads.infer import infer as run
 
     _print(run(options))
 
@@ -256,7 +256,7 @@ def serve(
     /predict takes {"samples": [SAMPLE, ...]}, each sample a nested list of numbers, and answers
     {"predictions": [CLASS, ...]}.
 
-    Example: python -m workloads serve lenet --checkpoint runs/lenet-0/checkpoint.pt
+    Example: python -m tracer.workloads serve lenet --checkpoint runs/lenet-0/checkpoint.pt
     """
     models.find(model)
     options = ServeOptions(
@@ -270,7 +270,7 @@ def serve(
         threads=threads,
         device=device,
     )
-    from workloads.serving.server import serve as run
+    from tracer.workloads.serving.server import serve as run
 
     _print(run(options))
 
@@ -313,7 +313,7 @@ def request(
 
     A latency is measured from the time the request was due, so a stalled server is visible.
 
-    Example: python -m workloads request lenet --rate 100 --seconds 10
+    Example: python -m tracer.workloads request lenet --rate 100 --seconds 10
     """
     models.find(model)
     options = RequestOptions(
@@ -333,7 +333,7 @@ def request(
         dataset=dataset,
         scale=scale,
     )
-    from workloads.serving.load import request as run
+    from tracer.workloads.serving.load import request as run
 
     _print(run(options))
 
@@ -356,7 +356,7 @@ def prepare(
 ) -> None:
     """Prepare the data set of a model, so that a later, measured job need not make it.
 
-    Example: python -m workloads prepare lenet --output /tmp/lenet --scale 0.1
+    Example: python -m tracer.workloads prepare lenet --output /tmp/lenet --scale 0.1
     """
     models.find(model)
     options = JobOptions(
@@ -369,7 +369,7 @@ def prepare(
         scale=scale,
         device=Device.CPU,
     )
-    from workloads.prepare import prepare as run
+    from tracer.workloads.prepare import prepare as run
 
     _print(run(options, checkpoint))
 
@@ -377,7 +377,7 @@ def prepare(
 @app.command("versions")
 def show_versions() -> None:
     """Print the versions that a job would run on: Python, packages and our own code."""
-    from workloads.containers.versions import versions
+    from tracer.workloads.containers.versions import versions
 
     _print({**versions()})
 
@@ -405,7 +405,7 @@ def main() -> int:
         message = error.format_message().rstrip(".")
         return _complain(f"{message}; see `{_PROGRAM} --help`", ExitCode.USAGE)
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("workloads."):
+        if (error.name or "").startswith("tracer.workloads."):
             return _complain("this image can only serve; use the training image", ExitCode.USAGE)
         missing = _PACKAGES.get(error.name or "")
         if missing is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from probes.errors import ExitCode, TracerError
+from tracer.probes.errors import ExitCode, TracerError
 
 MEND_WRITE = "free some space, or name another --output folder"
 

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from tracer import phases
-from workloads import checkpoint, models
-from workloads.data.loader import Batches
-from workloads.errors import MEND_WRITE, explained
-from workloads.files import open_unbuffered
-from workloads.interrupt import Interruptible
-from workloads.job import (
+from tracer.workloads import checkpoint, models
+from tracer.workloads.data.loader import Batches
+from tracer.workloads.errors import MEND_WRITE, explained
+from tracer.workloads.files import open_unbuffered
+from tracer.workloads.interrupt import Interruptible
+from tracer.workloads.job import (
     build_model,
     choose_device,
     load_checkpoint,
@@ -27,9 +27,9 @@ from workloads.job import (
     open_data,
     seed_torch,
 )
-from workloads.models.workload import Workload
-from workloads.options import InferOptions
-from workloads.progress import Progress
+from tracer.workloads.models.workload import Workload
+from tracer.workloads.options import InferOptions
+from tracer.workloads.progress import Progress
 
 PREDICTIONS_NAME = "predictions.csv"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from workloads import checkpoint
-from workloads.data import catalogue
-from workloads.data.loader import Batches
-from workloads.data.sets import DataRequest, DataSets, DataShape, SampleSet, SampleShape
-from workloads.errors import JobError, explained
-from workloads.models.workload import Workload
-from workloads.options import Device, JobOptions
+from tracer.workloads import checkpoint
+from tracer.workloads.data import catalogue
+from tracer.workloads.data.loader import Batches
+from tracer.workloads.data.sets import DataRequest, DataSets, DataShape, SampleSet, SampleShape
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.models.workload import Workload
+from tracer.workloads.options import Device, JobOptions
 
 
 def make_output(output: Path) -> Path:

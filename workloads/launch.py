@@ -21,17 +21,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workloads import sessions
-from workloads.cli import check
-from workloads.containers.limits import Limits
-from workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, require_same, versions
-from workloads.errors import BrokenJobError, JobError, took_too_long
-from workloads.modes.cgroups import entering
-from workloads.serving import unix
-from workloads.serving.drive import SOCKET, Server, drive, left
+from tracer.workloads import sessions
+from tracer.workloads.cli import check
+from tracer.workloads.containers.limits import Limits
+from tracer.workloads.containers.versions import (
+    DEPLOYMENT,
+    TRAINING,
+    Versions,
+    require_same,
+    versions,
+)
+from tracer.workloads.errors import BrokenJobError, JobError, took_too_long
+from tracer.workloads.modes.cgroups import entering
+from tracer.workloads.serving import unix
+from tracer.workloads.serving.drive import SOCKET, Server, drive, left
 
 if TYPE_CHECKING:
-    from workloads.containers.run import ContainerJob
+    from tracer.workloads.containers.run import ContainerJob
 
 _TRACING = "Tracing"
 _FRESH = "fresh.pt"
@@ -44,11 +50,11 @@ _OF_SERVER = ("--handlers", "--threads", "--device", "--patience")
 class Job:
     """A job to run. `mode`: train (all four stages), infer, or serve.
 
-    `options`: options of `python -m workloads`; if the mode is serve, those of its `serve` and
-    `request`. `data` None: a folder beside the output, named for the set. `record` is the trace
+    `options`: options of `python -m tracer.workloads`; if the mode is serve, those of its `serve`
+    and `request`. `data` None: a folder beside the output, named for the set. `record` is the trace
     to make, `record_options` are further options of `tracer record`. `note`: file that names the
-    session of processes that runs the job (`workloads.sessions`). `longest_s`: seconds after which
-    the job is killed. `cgroups`: cgroups that a job on the host joins before it begins.
+    session of processes that runs the job (`tracer.workloads.sessions`). `longest_s`: seconds after
+    which the job is killed. `cgroups`: cgroups that a job on the host joins before it begins.
     """
 
     model: str
@@ -63,7 +69,7 @@ class Job:
     cgroups: list[Path] = field(default_factory=list)
 
     def arguments(self, data: str, output: str, model: str) -> list[str]:
-        """Returns the arguments of `python -m workloads`, with the paths valid where it runs."""
+        """Returns the arguments of `python -m tracer.workloads`, with paths valid where it runs."""
         found = [self.mode, self.model, "--data", data, "--output", output, *self.options]
         if self.mode == "infer":
             found += ["--checkpoint", f"{model}/{_FRESH}"]
@@ -205,8 +211,8 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
     outside the container. Raises JobError if no daemon answers, and BrokenJobError if the daemon
     or the recorder refuses.
     """
-    from workloads.containers import image as images
-    from workloads.containers.run import Containers, swept
+    from tracer.workloads.containers import image as images
+    from tracer.workloads.containers.run import Containers, swept
 
     kind = DEPLOYMENT if job.mode == "serve" else TRAINING
     with (
@@ -254,7 +260,7 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
 
 def _in_container(job: Job, number: int, socket: Path) -> ContainerJob:
     """Makes the folders of one container's part of the job, and returns that part."""
-    from workloads.containers.run import ContainerJob
+    from tracer.workloads.containers.run import ContainerJob
 
     assert job.data is not None
     output = job.output / f"container-{number}"
@@ -308,7 +314,7 @@ def _recorder(job: Job) -> list[str]:
 
 def _workloads(arguments: list[str]) -> list[str]:
     # -P: import installed modules, not modules of the working directory.
-    return [sys.executable, "-P", "-m", "workloads", *arguments]
+    return [sys.executable, "-P", "-m", "tracer.workloads", *arguments]
 
 
 def _chosen(options: list[str], wanted: tuple[str, ...], others: bool = False) -> list[str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from torch.optim import SGD
 
-from workloads import checkpoint, models
-from workloads.job import (
+from tracer.workloads import checkpoint, models
+from tracer.workloads.job import (
     build_model,
     choose_device,
     make_output,
@@ -15,7 +15,7 @@ from workloads.job import (
     sample_shape,
     seed_torch,
 )
-from workloads.options import JobOptions
+from tracer.workloads.options import JobOptions
 
 
 def prepare(options: JobOptions, save_to: Path | None = None) -> dict[str, object]:

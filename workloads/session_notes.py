@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from probes.kernel import boot_id, process_start_time
+from tracer.probes.kernel import boot_id, process_start_time
 from tracer.store.files import open_regular, write_whole
-from workloads.errors import JobError
+from tracer.workloads.errors import JobError
 
 _MOST_BYTES = 1 << 20
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from probes.kernel import boot_id, process_alive, process_start_time
-from workloads import session_notes
-from workloads.interrupt import held
-from workloads.session_notes import Noted
+from tracer.probes.kernel import boot_id, process_alive, process_start_time
+from tracer.workloads import session_notes
+from tracer.workloads.interrupt import held
+from tracer.workloads.session_notes import Noted
 
 SESSION_ENV = "TRACER_SESSION"
 """Environment variable that marks the processes of a session; they inherit it."""

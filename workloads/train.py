@@ -19,14 +19,14 @@ from torch import nn
 from torch.optim import SGD, Optimizer
 
 from tracer import phases
-from workloads import checkpoint, models
-from workloads.data.loader import Batch, Batches
-from workloads.data.sets import DataShape, SampleShape
-from workloads.errors import MEND_WRITE, explained
-from workloads.files import open_unbuffered
-from workloads.infer import predict_all
-from workloads.interrupt import Interruptible
-from workloads.job import (
+from tracer.workloads import checkpoint, models
+from tracer.workloads.data.loader import Batch, Batches
+from tracer.workloads.data.sets import DataShape, SampleShape
+from tracer.workloads.errors import MEND_WRITE, explained
+from tracer.workloads.files import open_unbuffered
+from tracer.workloads.infer import predict_all
+from tracer.workloads.interrupt import Interruptible
+from tracer.workloads.job import (
     build_model,
     choose_device,
     make_batches,
@@ -35,9 +35,9 @@ from workloads.job import (
     sample_shape,
     seed_torch,
 )
-from workloads.models.workload import Workload
-from workloads.options import TrainOptions
-from workloads.progress import Progress
+from tracer.workloads.models.workload import Workload
+from tracer.workloads.options import TrainOptions
+from tracer.workloads.progress import Progress
 
 LOG_NAME = "train.log"
 

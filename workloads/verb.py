@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from workloads import models
-from workloads.cli import list_models
-from workloads.containers.limits import Limits, parse_bytes
-from workloads.errors import JobError
+from tracer.workloads import models
+from tracer.workloads.cli import list_models
+from tracer.workloads.containers.limits import Limits, parse_bytes
+from tracer.workloads.errors import JobError
 
 workload = typer.Typer(help="List and run the papers' workloads, on the host and in containers.")
 
@@ -100,7 +100,7 @@ def run(
 ) -> None:
     """Run a workload with the papers' settings; other options go to the job.
 
-    `python -m workloads train --help` lists the options of the job (--scale
+    `python -m tracer.workloads train --help` lists the options of the job (--scale
     0.01, --batch-size, --workers, --epochs, --seed, ...). The data set is made
     before the run. The result is one JSON object. Examples:
 
@@ -114,7 +114,7 @@ def run(
     host or in containers of the deployment image. One client per server sends
     it samples of the test set at --rate over a Unix socket. The recording
     leaves out the client. --handlers, --threads, --device and --patience go to
-    the server (see `python -m workloads serve --help`), all other options
+    the server (see `python -m tracer.workloads serve --help`), all other options
     (--arrivals, --connections, --timeout, ...) to the client (see `request
     --help`):
 
@@ -125,8 +125,8 @@ def run(
     limits = Limits(cpus, None if memory is None else parse_bytes(memory), seccomp)
     if not containers and (image or limits != Limits()):
         raise JobError("images and limits apply only to containers", "give --containers 1")
-    from workloads.interrupt import terminable
-    from workloads.launch import Job, prepare, run_in_containers, run_on_host
+    from tracer.workloads.interrupt import terminable
+    from tracer.workloads.launch import Job, prepare, run_in_containers, run_on_host
 
     job = Job(
         model,

@@ -56,11 +56,11 @@ def calibrate(
 
       tracer simulate run.trace --model timed --disk my-ssd --devices mine.toml
     """
-    from analysis.cli.page_output import check_output
-    from analysis.flushlayer.devices.calibrate import KINDS, Kind
-    from analysis.flushlayer.devices.calibrate import calibrate as measured
-    from probes.errors import UsageError
+    from tracer.analysis.cli.page_output import check_output
+    from tracer.analysis.flushlayer.devices.calibrate import KINDS, Kind
+    from tracer.analysis.flushlayer.devices.calibrate import calibrate as measured
     from tracer.cli.progress import status
+    from tracer.probes.errors import UsageError
     from tracer.sizes import parse_size
     from tracer.store.files import as_invoking_user, write_whole
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from analysis.cli.many import Scheduler, shown_reading
+from tracer.analysis.cli.many import Scheduler, shown_reading
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
-    from analysis.compare.comparison import Comparison
+    from tracer.analysis.compare.comparison import Comparison
 
 
 def compare(
@@ -63,9 +63,9 @@ def compare(
       tracer compare --group before=old/ --group after=new/ --scheduler local:4
       tracer compare host.trace container.trace --html compared.html
     """
-    from analysis.cli.page_output import check_output, write_page
-    from analysis.compare.comparison import compare as compare_traces
-    from probes.errors import UsageError
+    from tracer.analysis.cli.page_output import check_output, write_page
+    from tracer.analysis.compare.comparison import compare as compare_traces
+    from tracer.probes.errors import UsageError
 
     if traces and group:
         raise UsageError(
@@ -77,7 +77,7 @@ def compare(
     with shown_reading() as done:
         found = compare_traces(traces or [], groups, pair, scheduler, done)
     if html is not None:
-        from analysis.page.comparison import comparison_page
+        from tracer.analysis.page.comparison import comparison_page
 
         write_page(comparison_page(found), html)
     if json:
@@ -86,13 +86,13 @@ def compare(
         typer.echo(dump(_as_json(found)))
     if json or html is not None:
         return
-    from analysis.compare.text import print_comparison
+    from tracer.analysis.compare.text import print_comparison
 
     print_comparison(found, top)
 
 
 def _groups(texts: list[str]) -> dict[str, list[str]]:
-    from probes.errors import UsageError
+    from tracer.probes.errors import UsageError
     from tracer.store.names import escaped
 
     found: dict[str, list[str]] = {}
@@ -110,7 +110,7 @@ def _groups(texts: list[str]) -> dict[str, list[str]]:
 
 
 def _as_json(found: Comparison) -> dict[str, Any]:
-    from analysis.report.tables import records
+    from tracer.analysis.report.tables import records
 
     return {
         "groups": [

@@ -12,7 +12,7 @@ from tracer.cli.opening import TracePath, open_trace
 
 
 def _lists() -> dict[str, str]:
-    from analysis.exchange.exporting import FORMATS
+    from tracer.analysis.exchange.exporting import FORMATS
 
     return {"formats": one_of(FORMATS)}
 
@@ -55,7 +55,7 @@ def export(
 
       tracer export run.trace --format parquet -o tables
     """
-    from analysis.exchange.exporting import export as export_trace
+    from tracer.analysis.exchange.exporting import export as export_trace
     from tracer.store.files import as_invoking_user
 
     with open_trace(trace) as opened, as_invoking_user():

@@ -11,7 +11,7 @@ from tracer.cli.main import say, verb
 
 
 def _formats() -> str:
-    from analysis.exchange.formats import FORMATS
+    from tracer.analysis.exchange.formats import FORMATS
 
     lines = [f"{one.name}: {one.doc}" for one in FORMATS.values()]
     return "[bold]Formats[/bold]\n\n" + "\n\n".join(lines)
@@ -50,7 +50,7 @@ def import_trace(
 
       tracer import hm_0.csv -o hm_0.trace --format msr-csv
     """
-    from analysis.exchange.formats import import_file
+    from tracer.analysis.exchange.formats import import_file
     from tracer.store import manifest as manifests
     from tracer.store.files import as_invoking_user
 

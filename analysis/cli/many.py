@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from analysis.scale.sources import Source
+    from tracer.analysis.scale.sources import Source
     from tracer.store.trace import Trace
 
 Locations = Annotated[
@@ -42,7 +42,7 @@ def shown_reading() -> AbstractContextManager[Callable[[int, int], None]]:
 @contextlib.contextmanager
 def opened_here(source: Source) -> Iterator[Trace]:
     """Opens one trace in this process, with a progress bar if it has to be decoded first."""
-    from analysis.scale.sources import opened
+    from tracer.analysis.scale.sources import opened
     from tracer.cli.opening import decoding
 
     with decoding() as progress, opened(source, progress) as trace:

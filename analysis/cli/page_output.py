@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 
 _STDOUT = Path("-")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analysis.studies.runs import SETTINGS
+from tracer.analysis.studies.runs import SETTINGS
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-    from analysis.studies.power_modes import PowerModes
+    from tracer.analysis.studies.power_modes import PowerModes
 
 
 def as_json(found: PowerModes | None) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from analysis.cli.many import Scheduler, opened_here, shown_reading
+from tracer.analysis.cli.many import Scheduler, opened_here, shown_reading
 from tracer.cli.main import verb
 from tracer.cli.opening import AsJson
 
@@ -29,7 +29,7 @@ _VECTORS = 50
 def _examples() -> str:
     from rich.markup import escape
 
-    from analysis.views.catalogue import VIEWS
+    from tracer.analysis.views.catalogue import VIEWS
     from tracer.store.trace import ALL_TABLES
 
     tables = [escape(f"{name}: {table.example}") for name, table in ALL_TABLES.items()]
@@ -44,8 +44,8 @@ def _examples() -> str:
 
 def _complete(incomplete: str) -> list[str]:
     """Completes the last word of a query: a table, a view, or a column of those in the query."""
-    from analysis.views.catalogue import VIEWS
-    from analysis.views.in_phase import IN_PHASE, SUFFIX
+    from tracer.analysis.views.catalogue import VIEWS
+    from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX
     from tracer.store.trace import ALL_TABLES
 
     columns = {name: table.columns for name, table in ALL_TABLES.items()}
@@ -86,11 +86,11 @@ def query(
 
       tracer query quick.study/runs "SELECT count(*) FROM syscalls"
     """
-    from analysis.report.tables import records
-    from analysis.report.together import TRACE, beside
-    from analysis.scale.mapping import results
-    from analysis.scale.sources import find
-    from probes.errors import UsageError
+    from tracer.analysis.report.tables import records
+    from tracer.analysis.report.together import TRACE, beside
+    from tracer.analysis.scale.mapping import results
+    from tracer.analysis.scale.sources import find
+    from tracer.probes.errors import UsageError
     from tracer.store.trace import dump
 
     if json and csv:
@@ -134,8 +134,8 @@ def _print_csv(frame: pd.DataFrame) -> None:
 
     On a terminal, characters that are not printable are escaped.
     """
-    from analysis.exchange.tables_out import inert
-    from probes.text import printable
+    from tracer.analysis.exchange.tables_out import inert
+    from tracer.probes.text import printable
 
     def shown(value: object) -> object:
         if not isinstance(value, str):
@@ -168,7 +168,7 @@ def _fetched(cursor: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     import pandas as pd
     import psutil
 
-    from probes.errors import UsageError
+    from tracer.probes.errors import UsageError
 
     most = min(_MOST_BYTES, psutil.virtual_memory().available // 16)
     parts = [cursor.fetch_df_chunk(_VECTORS)]
@@ -188,8 +188,8 @@ def _answer(trace: Trace, sql: str) -> pd.DataFrame:
     """Runs a user's query on a trace and returns the result."""
     import duckdb
 
-    from analysis.views.catalogue import make_named
-    from probes.errors import UsageError
+    from tracer.analysis.views.catalogue import make_named
+    from tracer.probes.errors import UsageError
     from tracer.store.asking import reading
 
     try:

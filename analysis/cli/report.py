@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from analysis.cli.many import Locations, Scheduler, opened_here, shown_reading
+from tracer.analysis.cli.many import Locations, Scheduler, opened_here, shown_reading
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.report.gathered import Gathered
-    from analysis.report.together import Together
-    from analysis.scale.sources import Source
+    from tracer.analysis.report.gathered import Gathered
+    from tracer.analysis.report.together import Together
+    from tracer.analysis.scale.sources import Source
     from tracer.store.trace import Trace
 
 _SHOWN = 10
@@ -86,15 +86,15 @@ def report(
 
       tracer report s3://bucket/runs --scheduler tcp://10.0.0.1:8786
     """
-    from analysis.cli.page_output import check_output, write_page
-    from analysis.report.by_phase import keys_of
-    from analysis.report.gathered import gather
-    from analysis.report.text import print_report
-    from analysis.report.text_together import print_together
-    from analysis.report.together import together
-    from analysis.scale.mapping import results
-    from analysis.scale.sources import find
-    from probes.errors import UsageError
+    from tracer.analysis.cli.page_output import check_output, write_page
+    from tracer.analysis.report.by_phase import keys_of
+    from tracer.analysis.report.gathered import gather
+    from tracer.analysis.report.text import print_report
+    from tracer.analysis.report.text_together import print_together
+    from tracer.analysis.report.together import together
+    from tracer.analysis.scale.mapping import results
+    from tracer.analysis.scale.sources import find
+    from tracer.probes.errors import UsageError
 
     if html is not None:
         check_output(html, force, json)
@@ -137,8 +137,8 @@ def report(
 
 
 def _page(trace: Trace, one: Gathered, tables: dict[str, pd.DataFrame]) -> str:
-    from analysis.page.trace import trace_page
-    from analysis.studies.papers.of_traces import sections
+    from tracer.analysis.page.trace import trace_page
+    from tracer.analysis.studies.papers.of_traces import sections
     from tracer.cli.progress import status
 
     with status("making the page") as progress:
@@ -148,8 +148,8 @@ def _page(trace: Trace, one: Gathered, tables: dict[str, pd.DataFrame]) -> str:
 
 
 def _idle(location: str | None) -> Source | None:
-    from analysis.scale.sources import find
-    from probes.errors import UsageError
+    from tracer.analysis.scale.sources import find
+    from tracer.probes.errors import UsageError
 
     if location is None:
         return None
@@ -176,7 +176,7 @@ def _of_many(every: Together, sources: Sequence[Source]) -> dict[str, Any]:
 def _print_json(
     head: dict[str, Any], findings: list[dict[str, Any]], tables: dict[str, pd.DataFrame]
 ) -> None:
-    from analysis.report.tables import records
+    from tracer.analysis.report.tables import records
     from tracer.store.trace import dump
 
     rows = {name: records(frame) for name, frame in tables.items()}

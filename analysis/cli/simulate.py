@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from analysis.cli.many import Locations, Scheduler, opened_here
+from tracer.analysis.cli.many import Locations, Scheduler, opened_here
 from tracer.cli.main import one_of, verb
 from tracer.cli.opening import AsJson
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.flushlayer.answers.question import Question
-    from analysis.scale.sources import Source
+    from tracer.analysis.flushlayer.answers.question import Question
+    from tracer.analysis.scale.sources import Source
     from tracer.store.trace import Trace
 
 
@@ -46,11 +46,11 @@ _OF_A_SWEEP = (
 
 
 def _lists() -> dict[str, str]:
-    from analysis.flushlayer import devices
-    from analysis.flushlayer.policies.catalogue import POLICIES
-    from analysis.flushlayer.policies.operations import BUFFERS
-    from analysis.flushlayer.timed import destage
-    from analysis.flushlayer.trace.accesses import Identity
+    from tracer.analysis.flushlayer import devices
+    from tracer.analysis.flushlayer.policies.catalogue import POLICIES
+    from tracer.analysis.flushlayer.policies.operations import BUFFERS
+    from tracer.analysis.flushlayer.timed import destage
+    from tracer.analysis.flushlayer.trace.accesses import Identity
 
     return {
         "policies": one_of(POLICIES),
@@ -206,11 +206,11 @@ def simulate(
 
       tracer simulate quick.study/runs --config sweep.toml --scheduler local:2
     """
-    from analysis.cli.page_output import check_output, write_page
-    from analysis.cli.simulate_text import print_answer
-    from analysis.flushlayer.timed.destage import policy_called
-    from analysis.scale.sources import find
-    from probes.errors import UsageError
+    from tracer.analysis.cli.page_output import check_output, write_page
+    from tracer.analysis.cli.simulate_text import print_answer
+    from tracer.analysis.flushlayer.timed.destage import policy_called
+    from tracer.analysis.scale.sources import find
+    from tracer.probes.errors import UsageError
 
     if html is not None:
         check_output(html, force, json)
@@ -242,7 +242,7 @@ def simulate(
         }
         facts["assumptions"] += _about(opened, facts)
     if html is not None:
-        from analysis.page.what_if import answer_page
+        from tracer.analysis.page.what_if import answer_page
 
         write_page(answer_page(sources[0].location, facts), html)
     if json:
@@ -255,7 +255,7 @@ def simulate(
 
 def _refuse_set_by_file(context: typer.Context) -> None:
     """Raises UsageError if the command line has an option that a file for --config replaces."""
-    from probes.errors import UsageError
+    from tracer.probes.errors import UsageError
 
     for name in _OF_A_SWEEP:
         source = context.get_parameter_source(name)
@@ -273,18 +273,18 @@ def _sweep(
     html: Path | None,
     json: bool,
 ) -> None:
-    from analysis.cli.page_output import write_page
-    from analysis.cli.simulate_text import print_sweep
-    from analysis.flushlayer.answers import sweep
+    from tracer.analysis.cli.page_output import write_page
+    from tracer.analysis.cli.simulate_text import print_sweep
+    from tracer.analysis.flushlayer.answers import sweep
 
     plan = sweep.load(config)
     frame = _rows(sources, plan, dev, all_writers, scheduler)
     if html is not None:
-        from analysis.page.what_if import sweep_page
+        from tracer.analysis.page.what_if import sweep_page
 
         write_page(sweep_page(str(config), frame), html)
     if json:
-        from analysis.report.tables import records
+        from tracer.analysis.report.tables import records
         from tracer.store.trace import dump
 
         typer.echo(dump({"config": str(config), "rows": records(frame)}))
@@ -304,8 +304,8 @@ def _rows(
 
     import pandas as pd
 
-    from analysis.flushlayer.answers import sweep
-    from analysis.scale.mapping import results
+    from tracer.analysis.flushlayer.answers import sweep
+    from tracer.analysis.scale.mapping import results
     from tracer.cli.progress import counted
 
     with counted("simulating") as done:
@@ -340,9 +340,9 @@ def _question(
     disk: str,
     devices: Path | None,
 ) -> Question:
-    from analysis.flushlayer.answers.question import Capacity, Question
-    from analysis.flushlayer.devices import find
-    from analysis.flushlayer.trace.accesses import Identity
+    from tracer.analysis.flushlayer.answers.question import Capacity, Question
+    from tracer.analysis.flushlayer.devices import find
+    from tracer.analysis.flushlayer.trace.accesses import Identity
     from tracer.sizes import parse_size
 
     size, pages, share = capacities
@@ -368,8 +368,8 @@ def _answer(
 ) -> dict[str, Any]:
     from functools import partial
 
-    from analysis.flushlayer.answers import curve, paper, timed
-    from analysis.flushlayer.trace.accesses import Identity, page_writebacks
+    from tracer.analysis.flushlayer.answers import curve, paper, timed
+    from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
     from tracer.cli.progress import status
 
     taken = partial(page_writebacks, trace, dev, all_writers=all_writers)
@@ -384,7 +384,7 @@ def _answer(
 
 
 def _about(trace: Trace, facts: dict[str, Any]) -> list[str]:
-    from analysis.views.devices import notes
+    from tracer.analysis.views.devices import notes
 
     said = notes(trace.manifest, set(facts["by_device"]))
     gaps = trace.manifest["loss"].get("windows")
@@ -394,7 +394,7 @@ def _about(trace: Trace, facts: dict[str, Any]) -> list[str]:
 
 
 def _one_of(kind: type[Choice], value: str, what: str) -> Choice:
-    from probes.errors import UsageError
+    from tracer.probes.errors import UsageError
 
     try:
         return kind(value)
@@ -403,7 +403,7 @@ def _one_of(kind: type[Choice], value: str, what: str) -> Choice:
 
 
 def _check_wanted(wanted: float | None) -> None:
-    from probes.errors import UsageError
+    from tracer.probes.errors import UsageError
 
     if wanted is not None and not 0 <= wanted <= 1:
         raise UsageError(f"an improvement of {wanted} is impossible", "give 0 to 1, e.g. 0.8")

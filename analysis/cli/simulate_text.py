@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from analysis.flushlayer.trace.writers import TARGETS
+from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.cli.output import console, print_table, safe, show
 from tracer.sizes import show_size
 

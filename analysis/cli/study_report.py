@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 
 if TYPE_CHECKING:
-    from analysis.studies.claims import Verdict
-    from analysis.studies.power_modes import PowerModes
-    from analysis.studies.runs import LeftOut
+    from tracer.analysis.studies.claims import Verdict
+    from tracer.analysis.studies.power_modes import PowerModes
+    from tracer.analysis.studies.runs import LeftOut
 
 _FORMATS = (".html", ".md")
 _MOST_LISTED = 100
@@ -52,10 +52,10 @@ def report(
     if output is not None:
         _write(folder, output, force)
         return
-    from analysis.cli.power_modes import as_json
-    from analysis.studies.claims import judge
-    from analysis.studies.power_modes import power_modes
-    from analysis.studies.runs import name_of, not_begun, read_runs, said_runs
+    from tracer.analysis.cli.power_modes import as_json
+    from tracer.analysis.studies.claims import judge
+    from tracer.analysis.studies.power_modes import power_modes
+    from tracer.analysis.studies.runs import name_of, not_begun, read_runs, said_runs
     from tracer.store.trace import dump
 
     study, runs, left_out = read_runs(folder)
@@ -72,7 +72,7 @@ def report(
 
 
 def _write(folder: Path, output: Path, force: bool) -> None:
-    from analysis.cli.page_output import check_output
+    from tracer.analysis.cli.page_output import check_output
     from tracer.cli.main import say
     from tracer.store.files import as_invoking_user, write_whole
 
@@ -82,14 +82,14 @@ def _write(folder: Path, output: Path, force: bool) -> None:
             f"name a file that ends in {' or '.join(_FORMATS)}",
         )
     check_output(output, force, json=False)
-    from analysis.studies.report.contents import contents
+    from tracer.analysis.studies.report.contents import contents
 
     page_wanted = output.suffix == ".html"
     found = contents(folder, drawn=page_wanted)
     if not page_wanted:
-        from analysis.studies.report.markdown import markdown as made
+        from tracer.analysis.studies.report.markdown import markdown as made
     else:
-        from analysis.studies.report.page import page as made
+        from tracer.analysis.studies.report.page import page as made
     text = made(found)
     try:
         with as_invoking_user():
@@ -107,7 +107,7 @@ def _print(
     verdicts: list[Verdict],
     modes: PowerModes | None,
 ) -> None:
-    from analysis.cli.power_modes import print_power_modes
+    from tracer.analysis.cli.power_modes import print_power_modes
     from tracer.cli.output import console, print_table, safe, show
 
     out = console()

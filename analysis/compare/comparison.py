@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.compare.groups import Group, Grouping, different_work, pairs, told
-from analysis.compare.measured import Measured, measured
-from analysis.compare.ratio import Values, ratio
-from analysis.report.lost import lost_in_words
-from analysis.scale.mapping import results
-from analysis.scale.sources import Source, find
-from analysis.studies.identity import Identity, identity
-from probes.errors import UsageError
+from tracer.analysis.compare.groups import Group, Grouping, different_work, pairs, told
+from tracer.analysis.compare.measured import Measured, measured
+from tracer.analysis.compare.ratio import Values, ratio
+from tracer.analysis.report.lost import lost_in_words
+from tracer.analysis.scale.mapping import results
+from tracer.analysis.scale.sources import Source, find
+from tracer.analysis.studies.identity import Identity, identity
+from tracer.probes.errors import UsageError
 from tracer.store.manifest import recording
 from tracer.store.names import escaped
 from tracer.store.trace import Trace
@@ -111,7 +111,8 @@ def compare(
     `traces`: paths or URLs of traces, packs, or folders of them. `groups`: such locations by the
     name of their group, in place of `traces`; None: groups are found from the traces. `pair`: runs
     that do not pair by their factors pair by their order. `scheduler`: as in
-    `analysis.scale.mapping.results`. `done`: called with the number of traces read and of all.
+    `tracer.analysis.scale.mapping.results`. `done`: called with the number of traces read and of
+    all.
 
     Raises UsageError for fewer than two groups, for a trace in two groups, and for groups that
     cannot pair; BadTrace if a trace cannot be read.

@@ -6,9 +6,9 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from analysis.studies.identity import Identity
-from analysis.studies.runs import FACTORS
-from analysis.studies.spread import place
+from tracer.analysis.studies.identity import Identity
+from tracer.analysis.studies.runs import FACTORS
+from tracer.analysis.studies.spread import place
 
 _NUMBER = re.compile(r"[-_. ]*\d+$")
 _FEWEST_PAIRS = 2

@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.findings.finding import ELSEWHERE
-from analysis.findings.window import of_jobs
-from analysis.report.block import operation_times
-from analysis.report.histogram import buckets, spread
-from analysis.report.step_times import STEP_TIMES, WHOLE, step_quantiles
-from analysis.report.tables import records, syscalls, writeback_reasons
-from analysis.studies.measures import of_trace
-from analysis.views.calls_by_kind import SYNC
-from analysis.views.flushes import flushes
-from analysis.views.requests import requests
-from analysis.views.volumes import on_device
-from analysis.views.whose import MINE, everybody_because
-from probes.errors import BadTrace
+from tracer.analysis.findings.finding import ELSEWHERE
+from tracer.analysis.findings.window import of_jobs
+from tracer.analysis.report.block import operation_times
+from tracer.analysis.report.histogram import buckets, spread
+from tracer.analysis.report.step_times import STEP_TIMES, WHOLE, step_quantiles
+from tracer.analysis.report.tables import records, syscalls, writeback_reasons
+from tracer.analysis.studies.measures import of_trace
+from tracer.analysis.views.calls_by_kind import SYNC
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.requests import requests
+from tracer.analysis.views.volumes import on_device
+from tracer.analysis.views.whose import MINE, everybody_because
+from tracer.probes.errors import BadTrace
 from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.statistics import t_beyond, t_quantile
+from tracer.analysis.statistics import t_beyond, t_quantile
 
 Values = NDArray[np.float64]
 

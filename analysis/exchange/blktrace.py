@@ -16,11 +16,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.exchange.reading import opened, text
-from probes.compiled import compiled
-from probes.errors import BadTrace
-from probes.limits import CPU_LIMIT, PID_LIMIT
-from probes.loss import Gap
+from tracer.analysis.exchange.reading import opened, text
+from tracer.probes.compiled import compiled
+from tracer.probes.errors import BadTrace
+from tracer.probes.limits import CPU_LIMIT, PID_LIMIT
+from tracer.probes.loss import Gap
 from tracer.store.foreign import (
     COMMON_BYTES,
     RECORD_HEAD,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import BinaryIO
 
-from analysis.exchange.marks import Kind, Marks, Track, What
+from tracer.analysis.exchange.marks import Kind, Marks, Track, What
 
 _BEYOND_PIDS = 1 << 23
 _MOST_TEXT = 4096

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from analysis.exchange.block_rows import MOST_BYTES, block_rows
-from analysis.exchange.reading import opened
-from probes.block import SECTOR_BYTES, TABLE
-from probes.errors import BadTrace
+from tracer.analysis.exchange.block_rows import MOST_BYTES, block_rows
+from tracer.analysis.exchange.reading import opened
+from tracer.probes.block import SECTOR_BYTES, TABLE
+from tracer.probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
 
 PAGE_BYTES = 4096

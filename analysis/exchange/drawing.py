@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.exchange.marks import (
+from tracer.analysis.exchange.marks import (
     LATEST_NS,
     Kind,
     Marks,
@@ -34,9 +34,9 @@ from analysis.exchange.marks import (
     same,
     texts_of,
 )
-from analysis.exchange.streaming import query_batches, table_batches
-from analysis.exchange.tracks import Lanes, Tracks, nested
-from analysis.views.requests import requests
+from tracer.analysis.exchange.streaming import query_batches, table_batches
+from tracer.analysis.exchange.tracks import Lanes, Tracks, nested
+from tracer.analysis.views.requests import requests
 from tracer.store.trace import Trace
 
 _DIRTY_BIN_NS = 10_000_000

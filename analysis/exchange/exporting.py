@@ -10,12 +10,12 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from analysis.exchange.chrome import ChromeWriter
-from analysis.exchange.drawing import Window, draw
-from analysis.exchange.marks import LATEST_NS, Track
-from analysis.exchange.perfetto import PerfettoWriter
-from analysis.exchange.tables_out import write_tables
-from probes.errors import UsageError
+from tracer.analysis.exchange.chrome import ChromeWriter
+from tracer.analysis.exchange.drawing import Window, draw
+from tracer.analysis.exchange.marks import LATEST_NS, Track
+from tracer.analysis.exchange.perfetto import PerfettoWriter
+from tracer.analysis.exchange.tables_out import write_tables
+from tracer.probes.errors import UsageError
 from tracer.store.files import create, make_folder
 from tracer.store.trace import Trace
 

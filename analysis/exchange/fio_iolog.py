@@ -14,10 +14,10 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from analysis.exchange.block_rows import MOST_BYTES, Devices, block_rows, sectors_of
-from analysis.exchange.reading import opened, text
-from probes.block import TABLE
-from probes.errors import BadTrace
+from tracer.analysis.exchange.block_rows import MOST_BYTES, Devices, block_rows, sectors_of
+from tracer.analysis.exchange.reading import opened, text
+from tracer.probes.block import TABLE
+from tracer.probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
 
 FORMAT = "fio-iolog"

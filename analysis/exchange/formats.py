@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 
 _HEAD_BYTES = 64 << 10
 
@@ -27,18 +27,18 @@ class Format:
 
 
 def _perf_script(path: Path, output: Path, force: bool) -> None:
-    from analysis.exchange.printed.importing import PERF_SCRIPT, import_lines
+    from tracer.analysis.exchange.printed.importing import PERF_SCRIPT, import_lines
 
     import_lines(path, output, PERF_SCRIPT, force)
 
 
 def _trace_cmd(path: Path, output: Path, force: bool) -> None:
     if _head(path).startswith(_TRACE_DAT):
-        from analysis.exchange.trace_dat import import_trace_dat
+        from tracer.analysis.exchange.trace_dat import import_trace_dat
 
         import_trace_dat(path, output, force)
     else:
-        from analysis.exchange.printed.importing import TRACE_CMD, import_lines
+        from tracer.analysis.exchange.printed.importing import TRACE_CMD, import_lines
 
         import_lines(path, output, TRACE_CMD, force)
 
@@ -46,35 +46,35 @@ def _trace_cmd(path: Path, output: Path, force: bool) -> None:
 def _blktrace(path: Path, output: Path, force: bool) -> None:
     head = _head(path) if path.is_file() else _BLK_MAGIC
     if head[1:4] in (_BLK_MAGIC[1:4], b"\x74\x61\x65"):
-        from analysis.exchange.blktrace import import_blktrace
+        from tracer.analysis.exchange.blktrace import import_blktrace
 
         import_blktrace(path, output, force)
     else:
-        from analysis.exchange.printed.importing import BLKPARSE, import_lines
+        from tracer.analysis.exchange.printed.importing import BLKPARSE, import_lines
 
         import_lines(path, output, BLKPARSE, force)
 
 
 def _fio(path: Path, output: Path, force: bool) -> None:
-    from analysis.exchange.fio_iolog import import_fio
+    from tracer.analysis.exchange.fio_iolog import import_fio
 
     import_fio(path, output, force)
 
 
 def _msr(path: Path, output: Path, force: bool) -> None:
-    from analysis.exchange.msr_csv import import_msr
+    from tracer.analysis.exchange.msr_csv import import_msr
 
     import_msr(path, output, force)
 
 
 def _oracle_general(path: Path, output: Path, force: bool) -> None:
-    from analysis.exchange.oracle_general import import_oracle_general
+    from tracer.analysis.exchange.oracle_general import import_oracle_general
 
     import_oracle_general(path, output, force)
 
 
 def _csv(path: Path, output: Path, force: bool) -> None:
-    from analysis.exchange.csv_pages import import_csv
+    from tracer.analysis.exchange.csv_pages import import_csv
 
     import_csv(path, output, force)
 
@@ -168,7 +168,7 @@ def guessed(source: Path) -> Format:
 
 
 def _head(path: Path) -> bytes:
-    from analysis.exchange.reading import opened
+    from tracer.analysis.exchange.reading import opened
 
     with opened(path) as file:
         return file.read(_HEAD_BYTES)

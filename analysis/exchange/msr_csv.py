@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from analysis.exchange.block_rows import MOST_BYTES, Devices, InOrder, block_rows, sectors_of
-from analysis.exchange.reading import opened
-from probes.block import TABLE
-from probes.errors import BadTrace
+from tracer.analysis.exchange.block_rows import MOST_BYTES, Devices, InOrder, block_rows, sectors_of
+from tracer.analysis.exchange.reading import opened
+from tracer.probes.block import TABLE
+from tracer.probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
 
 FORMAT = "msr-csv"

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from analysis.exchange.block_rows import block_rows
-from analysis.exchange.reading import opened
-from probes.block import SECTOR_BYTES, TABLE
-from probes.errors import BadTrace
+from tracer.analysis.exchange.block_rows import block_rows
+from tracer.analysis.exchange.reading import opened
+from tracer.probes.block import SECTOR_BYTES, TABLE
+from tracer.probes.errors import BadTrace
 from tracer.store.importing import ImportedTrace, Source
 
 FORMAT = "oracle-general"

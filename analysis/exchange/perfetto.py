@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.exchange import perfetto_events
-from analysis.exchange.marks import Kind, Marks, Texts, Track, What
-from analysis.exchange.protobuf_bytes import message, number, text
+from tracer.analysis.exchange import perfetto_events
+from tracer.analysis.exchange.marks import Kind, Marks, Texts, Track, What
+from tracer.analysis.exchange.protobuf_bytes import message, number, text
 
 CLOCK_REALTIME, CLOCK_MONOTONIC = 1, 3
 """BuiltinClock in protos/perfetto/common/builtin_clock.proto"""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 SLICES, INSTANTS, COUNTERS = 0, 1, 2
 SEQUENCE = 1

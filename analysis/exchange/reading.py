@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from probes.errors import BadTrace, PermissionMissing
+from tracer.probes.errors import BadTrace, PermissionMissing
 from tracer.store.files import open_regular
 
 MOST_TEXT = 64 << 20

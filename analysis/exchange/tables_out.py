@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from analysis.exchange.drawing import Window
-from analysis.exchange.marks import readable
-from analysis.exchange.streaming import query_batches, table_batches
-from analysis.views.flushes import flushes
-from analysis.views.requests import requests
-from analysis.views.steps import steps
+from tracer.analysis.exchange.drawing import Window
+from tracer.analysis.exchange.marks import readable
+from tracer.analysis.exchange.streaming import query_batches, table_batches
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.requests import requests
+from tracer.analysis.views.steps import steps
 from tracer.store.files import create
 from tracer.store.trace import ALL_TABLES, Trace
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from analysis.exchange.reading import Reader, text
-from analysis.exchange.trace_dat_head import (
+from tracer.analysis.exchange.reading import Reader, text
+from tracer.analysis.exchange.trace_dat_head import (
     LOST,
     CpuPages,
     DatHead,
@@ -22,7 +22,7 @@ from analysis.exchange.trace_dat_head import (
     version6,
     version7,
 )
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 from tracer.store.foreign import ForeignRecording, page_bytes
 from tracer.store.importing import Source
 from tracer.store.manifest import Manifest

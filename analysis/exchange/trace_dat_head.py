@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from analysis.exchange.reading import MOST_TEXT, Fields, Reader, text
-from probes.catalogue import PROBES
-from probes.errors import BadTrace
-from probes.limits import CPU_LIMIT
+from tracer.analysis.exchange.reading import MOST_TEXT, Fields, Reader, text
+from tracer.probes.catalogue import PROBES
+from tracer.probes.errors import BadTrace
+from tracer.probes.limits import CPU_LIMIT
 
 _MOST_EVENTS = 1 << 16
 _MOST_CPUS = 1 << 14

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.exchange.marks import Kind, Track
+from tracer.analysis.exchange.marks import Kind, Track
 
 _MOST_LANES = 256
 """The most lanes; slices that would need more are drawn on the last."""

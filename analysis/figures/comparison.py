@@ -7,8 +7,8 @@ from collections.abc import Collection
 import pandas as pd
 import plotly.graph_objects as go
 
-from analysis.figures.dots import Axis, dots
-from analysis.figures.style import NEUTRAL, numbered, symbol, text
+from tracer.analysis.figures.dots import Axis, dots
+from tracer.analysis.figures.style import NEUTRAL, numbered, symbol, text
 
 _MOST = 40
 

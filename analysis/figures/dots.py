@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from analysis.figures.style import colour, look, numbered, symbol, text
+from tracer.analysis.figures.style import colour, look, numbered, symbol, text
 
 _WIDTH = 0.6
 """Share of a category's height over which its series are spread."""

@@ -7,8 +7,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from analysis.figures.style import HEAT, NEUTRAL, look, text
-from analysis.figures.timeline import LEFT_PX, RIGHT_PX, shade
+from tracer.analysis.figures.style import HEAT, NEUTRAL, look, text
+from tracer.analysis.figures.timeline import LEFT_PX, RIGHT_PX, shade
 
 _PLACES_PX, _ROW_PX = 320, 16
 _LABELS = 7

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from analysis.figures.dots import Axis, dots
-from analysis.figures.style import HEAT, PLOT_PX, colour, look, numbered, text
+from tracer.analysis.figures.dots import Axis, dots
+from tracer.analysis.figures.style import HEAT, PLOT_PX, colour, look, numbered, text
 
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 _MOST_PANELS = 12

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from analysis.figures.dots import Axis, dots
-from analysis.figures.style import NEUTRAL, colour, joined, look, numbered, symbol, text
+from tracer.analysis.figures.dots import Axis, dots
+from tracer.analysis.figures.style import NEUTRAL, colour, joined, look, numbered, symbol, text
 
 _PARTS = {"stall_s": "fetch stall", "compute_s": "compute", "overhead_s": "overhead"}
 _HATCHES = ("", "/", ".")

@@ -6,8 +6,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.figures.dots import Axis, dots
-from analysis.figures.style import NEUTRAL, PLOT_PX, colour, joined, look, numbered, text
+from tracer.analysis.figures.dots import Axis, dots
+from tracer.analysis.figures.style import NEUTRAL, PLOT_PX, colour, joined, look, numbered, text
 
 _PLACES = {"bare_metal": "host", "container": "container"}
 

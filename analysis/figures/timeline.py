@@ -1,6 +1,6 @@
 """Lanes of a timeline: figures that share an axis of time, so that they can be zoomed together.
 
-Each function takes a frame of `analysis.timeline`, `end_s` (the length of the axis in s) and
+Each function takes a frame of `tracer.analysis.timeline`, `end_s` (the length of the axis in s) and
 `lost`, the intervals in which events were lost (from_s, to_s, gaps, events), which it shades.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from analysis.figures.style import COLOURS, NEUTRAL, colour, look, numbered, text
+from tracer.analysis.figures.style import COLOURS, NEUTRAL, colour, look, numbered, text
 
 LANE_PX = 110
 _LATENCY_PX = 150

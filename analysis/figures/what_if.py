@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from analysis.figures.style import HEAT, NEUTRAL, colour, joined, look, numbered, text
+from tracer.analysis.figures.style import HEAT, NEUTRAL, colour, joined, look, numbered, text
 
 _MIB = 1 << 20
 _WAYS = {"improvement": ("without the final drain", "solid"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import Finding, ask, finding, percent
-from analysis.findings.finding import name as named
-from analysis.findings.window import Scope, window
+from tracer.analysis.findings.finding import Finding, ask, finding, percent
+from tracer.analysis.findings.finding import name as named
+from tracer.analysis.findings.window import Scope, window
 from tracer.store.trace import Trace
 
 

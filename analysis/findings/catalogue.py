@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from analysis.findings import (
+from tracer.analysis.findings import (
     calls,
     devices,
     faults,
@@ -19,7 +19,7 @@ from analysis.findings import (
     writeback,
     writes,
 )
-from analysis.findings.finding import Finding
+from tracer.analysis.findings.finding import Finding
 from tracer.store.trace import Trace
 
 TRIVIAL = 0.005

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import (
+from tracer.analysis.findings.finding import (
     AT_MOST,
     ELSEWHERE,
     FEW_EVENTS,
@@ -14,9 +14,9 @@ from analysis.findings.finding import (
     seconds,
     size,
 )
-from analysis.findings.finding import name as named
-from analysis.findings.window import Scope, of_jobs, whole, window
-from analysis.views.requests import requests
+from tracer.analysis.findings.finding import name as named
+from tracer.analysis.findings.window import Scope, of_jobs, whole, window
+from tracer.analysis.views.requests import requests
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)

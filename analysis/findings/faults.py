@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import Finding, ask, file_name, finding, of_events, percent
-from analysis.findings.finding import name as named
-from analysis.findings.window import Scope, Window, whole
-from analysis.views.in_phase import with_phase
+from tracer.analysis.findings.finding import Finding, ask, file_name, finding, of_events, percent
+from tracer.analysis.findings.finding import name as named
+from tracer.analysis.findings.window import Scope, Window, whole
+from tracer.analysis.views.in_phase import with_phase
 from tracer.store.trace import Trace
 
 _TARGET = (Scope.TARGET,)

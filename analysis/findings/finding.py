@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.findings.window import Scope, Window, lossy
+from tracer.analysis.findings.window import Scope, Window, lossy
 from tracer.store.trace import Trace
 
 EXACT, AT_MOST, AT_LEAST, INFERRED = "exact", "at most", "at least", "inferred"

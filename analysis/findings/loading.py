@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import (
+from tracer.analysis.findings.finding import (
     ELSEWHERE,
     Finding,
     ask,
@@ -10,9 +10,9 @@ from analysis.findings.finding import (
     percent,
     seconds,
 )
-from analysis.findings.window import Scope, Window, window
-from analysis.views.calls_by_kind import READ
-from analysis.views.steps import steps
+from tracer.analysis.findings.window import Scope, Window, window
+from tracer.analysis.views.calls_by_kind import READ
+from tracer.analysis.views.steps import steps
 from tracer.store.trace import Trace
 
 _NO_EVENTS = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import (
+from tracer.analysis.findings.finding import (
     ELSEWHERE,
     Finding,
     ask,
@@ -11,9 +11,9 @@ from analysis.findings.finding import (
     percent,
     size,
 )
-from analysis.findings.pressure import waiting
-from analysis.findings.window import Scope, Window, whole
-from analysis.views.flushes import flushes
+from tracer.analysis.findings.pressure import waiting
+from tracer.analysis.findings.window import Scope, Window, whole
+from tracer.analysis.views.flushes import flushes
 from tracer.store.trace import Trace
 
 _PAGE_BYTES = 4096

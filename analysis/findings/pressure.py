@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import Finding, ask, finding, percent
-from analysis.findings.finding import name as named
-from analysis.findings.window import Window
+from tracer.analysis.findings.finding import Finding, ask, finding, percent
+from tracer.analysis.findings.finding import name as named
+from tracer.analysis.findings.window import Window
 from tracer.store.trace import Trace
 
 _TOPICS = {"cpu": "CPU pressure", "memory": "memory pressure"}

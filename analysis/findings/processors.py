@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import ELSEWHERE, Finding, ask, finding, percent
-from analysis.findings.pressure import waiting
-from analysis.findings.window import Window, whole
+from tracer.analysis.findings.finding import ELSEWHERE, Finding, ask, finding, percent
+from tracer.analysis.findings.pressure import waiting
+from tracer.analysis.findings.window import Window, whole
 from tracer.store.trace import Trace
 
 _SHORT = 80.0

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import EXACT, INFERRED, Finding, ask, finding, percent, seconds
-from analysis.findings.window import whole
+from tracer.analysis.findings.finding import (
+    EXACT,
+    INFERRED,
+    Finding,
+    ask,
+    finding,
+    percent,
+    seconds,
+)
+from tracer.analysis.findings.window import whole
 from tracer.store.trace import Trace
 
 COST, LOSSES = "own cost", "losses"

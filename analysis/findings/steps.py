@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import Finding, ask, finding, percent, seconds
-from analysis.findings.window import Window, window
-from analysis.views.steps import steps as steps_view
+from tracer.analysis.findings.finding import Finding, ask, finding, percent, seconds
+from tracer.analysis.findings.window import Window, window
+from tracer.analysis.views.steps import steps as steps_view
 from tracer.store.trace import Trace
 
 _PARTS = ("forward", "backward", "optimizer")

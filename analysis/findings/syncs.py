@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import AT_MOST, Finding, ask, finding, percent, seconds
-from analysis.findings.finding import name as named
-from analysis.findings.window import Scope, of_jobs, window
-from analysis.views.calls_by_kind import SYNC
+from tracer.analysis.findings.finding import AT_MOST, Finding, ask, finding, percent, seconds
+from tracer.analysis.findings.finding import name as named
+from tracer.analysis.findings.window import Scope, of_jobs, window
+from tracer.analysis.views.calls_by_kind import SYNC
 from tracer.store.trace import Trace
 
 _TARGET = (Scope.TARGET,)

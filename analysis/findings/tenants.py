@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import (
+from tracer.analysis.findings.finding import (
     AT_LEAST,
     EXACT,
     INFERRED,
@@ -12,11 +12,11 @@ from analysis.findings.finding import (
     of_events,
     percent,
 )
-from analysis.findings.finding import name as named
-from analysis.findings.window import Scope, Window, whole
-from analysis.views.calls_by_kind import SYNC
-from analysis.views.flushes import flushes
-from analysis.views.threads import make_threads, owns
+from tracer.analysis.findings.finding import name as named
+from tracer.analysis.findings.window import Scope, Window, whole
+from tracer.analysis.views.calls_by_kind import SYNC
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 _BOTH = (Scope.TARGET, Scope.MACHINE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.views.threads import make_threads, of_threads
-from probes.schema import Scope
+from tracer.analysis.views.threads import make_threads, of_threads
+from tracer.probes.schema import Scope
 from tracer.store.trace import Trace
 
 __all__ = ["Scope", "Window", "lossy", "of_jobs", "whole", "window"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.findings.finding import (
+from tracer.analysis.findings.finding import (
     Answer,
     Finding,
     ask,
@@ -12,10 +12,10 @@ from analysis.findings.finding import (
     seconds,
     size,
 )
-from analysis.findings.finding import name as named
-from analysis.findings.window import Scope, Window, whole
-from analysis.views.flushes import flushes
-from analysis.views.whose import MINE, everybody_because
+from tracer.analysis.findings.finding import name as named
+from tracer.analysis.findings.window import Scope, Window, whole
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.whose import MINE, everybody_because
 from tracer.store.trace import Trace
 
 _MACHINE = (Scope.MACHINE,)

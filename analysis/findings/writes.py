@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from analysis.findings.ceiling import ceiling
-from analysis.findings.finding import AT_MOST, Answer, Finding, ask, at_most, finding, seconds
-from analysis.findings.window import Scope, Window, of_jobs, window
-from analysis.views.write_waits import KINDS
+from tracer.analysis.findings.ceiling import ceiling
+from tracer.analysis.findings.finding import (
+    AT_MOST,
+    Answer,
+    Finding,
+    ask,
+    at_most,
+    finding,
+    seconds,
+)
+from tracer.analysis.findings.window import Scope, Window, of_jobs, window
+from tracer.analysis.views.write_waits import KINDS
 from tracer.store.trace import Trace
 
 CEILING = "write waits"
@@ -17,7 +25,7 @@ _BOTH = (Scope.TARGET, Scope.MACHINE)
 def writes(trace: Trace) -> list[Finding]:
     """Returns an upper bound on the share of waiting for writes, and the write-back stalls.
 
-    `analysis.findings.ceiling` computes the bound, and documents the waits that it includes.
+    `tracer.analysis.findings.ceiling` computes the bound, and documents the waits that it includes.
 
     Needs the tables syscalls and processes. The table dirty gives the stalls.
     """

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.flushlayer.devices import Device
-from analysis.flushlayer.flat_latencies import improvement
-from analysis.flushlayer.policies import Operations, find
-from analysis.flushlayer.policies import simulate as run
-from analysis.flushlayer.policies.operations import BUFFERS
-from analysis.flushlayer.trace.accesses import Accesses
+from tracer.analysis.flushlayer.devices import Device
+from tracer.analysis.flushlayer.flat_latencies import improvement
+from tracer.analysis.flushlayer.policies import Operations, find
+from tracer.analysis.flushlayer.policies import simulate as run
+from tracer.analysis.flushlayer.policies.operations import BUFFERS
+from tracer.analysis.flushlayer.trace.accesses import Accesses
 
 
 @dataclass(frozen=True)

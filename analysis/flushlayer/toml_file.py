@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 from tracer.store.files import read_bounded
 
 _MAX_BYTES = 1 << 20

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analysis.page.cells import cell
+from tracer.analysis.page.cells import cell
 
 TEMPLATES = Path(__file__).with_name("templates")
 _PLOTLY = TEMPLATES / "plotly-cartesian.min.js"

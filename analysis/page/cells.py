@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.text import printable
+from tracer.probes.text import printable
 
 NOTHING = "-"
 """Text for a value that was not measured or that the paper does not give; never for 0."""

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from analysis.compare.comparison import CHANGED, MISSING, NOISE, UNTOLD, Comparison, Run
-from analysis.compare.groups import Group
-from analysis.compare.readable import readable
-from analysis.figures.comparison import ratios
-from analysis.page.base import TEMPLATES, render
-from analysis.page.summary import Tile
-from analysis.page.tables import PageTable, page_table
-from analysis.report.tables import records
+from tracer.analysis.compare.comparison import CHANGED, MISSING, NOISE, UNTOLD, Comparison, Run
+from tracer.analysis.compare.groups import Group
+from tracer.analysis.compare.readable import readable
+from tracer.analysis.figures.comparison import ratios
+from tracer.analysis.page.base import TEMPLATES, render
+from tracer.analysis.page.summary import Tile
+from tracer.analysis.page.tables import PageTable, page_table
+from tracer.analysis.report.tables import records
 
 _TEMPLATE = "comparison.html.j2"
 _RANK = (CHANGED, UNTOLD, NOISE, MISSING)

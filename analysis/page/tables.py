@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.page.cells import NOTHING, cell, intervals, label
-from analysis.report.tables import DECLARED
+from tracer.analysis.page.cells import NOTHING, cell, intervals, label
+from tracer.analysis.report.tables import DECLARED
 
 MOST_ROWS = 200
 MOST_CHARACTERS = 200

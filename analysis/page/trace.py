@@ -9,16 +9,16 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from analysis.figures import heat as draw_heat
-from analysis.figures import timeline as draw
-from analysis.findings.finding import Finding
-from analysis.page.base import TEMPLATES, render
-from analysis.page.paper import PaperTable
-from analysis.page.summary import summary
-from analysis.page.tables import PageTable, page_table, page_tables
-from analysis.timeline.heat import table_of
-from analysis.timeline.lane import Kind, Lane
-from analysis.timeline.lanes import Timeline, timeline
+from tracer.analysis.figures import heat as draw_heat
+from tracer.analysis.figures import timeline as draw
+from tracer.analysis.findings.finding import Finding
+from tracer.analysis.page.base import TEMPLATES, render
+from tracer.analysis.page.paper import PaperTable
+from tracer.analysis.page.summary import summary
+from tracer.analysis.page.tables import PageTable, page_table, page_tables
+from tracer.analysis.timeline.heat import table_of
+from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.timeline.lanes import Timeline, timeline
 from tracer.store.names import escaped
 from tracer.store.trace import Trace
 

@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from analysis.figures import what_if as draw
-from analysis.flushlayer.trace.writers import TARGETS
-from analysis.page.base import TEMPLATES, render
-from analysis.page.summary import Tile
-from analysis.page.tables import PageTable, page_table
+from tracer.analysis.figures import what_if as draw
+from tracer.analysis.flushlayer.trace.writers import TARGETS
+from tracer.analysis.page.base import TEMPLATES, render
+from tracer.analysis.page.summary import Tile
+from tracer.analysis.page.tables import PageTable, page_table
 from tracer.sizes import show_share, show_size
 
 _TEMPLATE = "what_if.html.j2"

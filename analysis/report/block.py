@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import added, whole
-from analysis.report.table import QUANTILES, Column, MergedTable
-from analysis.views.requests import requests
-from analysis.views.volumes import on_device
+from tracer.analysis.report.histogram import buckets, spread
+from tracer.analysis.report.mergeable import added, whole
+from tracer.analysis.report.table import QUANTILES, Column, MergedTable
+from tracer.analysis.views.requests import requests
+from tracer.analysis.views.volumes import on_device
 from tracer.store.trace import Trace
 
 _KEYS = ["dev", "operation"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.table import Column, ReportTable
-from analysis.views.in_phase import in_phase
-from analysis.views.threads import make_threads, of_threads
-from probes.errors import UsageError
+from tracer.analysis.report.table import Column, ReportTable
+from tracer.analysis.views.in_phase import in_phase
+from tracer.analysis.views.threads import make_threads, of_threads
+from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
 
 BY = {"phase": ("stage", "phase"), "epoch": ("epoch",), "step": ("epoch", "step")}
@@ -45,8 +45,8 @@ def by_phase(trace: Trace, by: str) -> pd.DataFrame:
     """Returns kernel activity grouped by `by`: phase, epoch or step.
 
     `BY_PHASE` has the columns; of stage, phase, epoch and step the table has those of `by`. Null:
-    not recorded. `analysis.views.in_phase` assigns rows to phases. The recorder's own files do not
-    count.
+    not recorded. `tracer.analysis.views.in_phase` assigns rows to phases. The recorder's own files
+    do not count.
 
     Needs table phases. Raises UsageError for an unknown `by`.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.histogram import buckets, spread
-from analysis.report.table import QUANTILES, Column, MergedTable
+from tracer.analysis.report.histogram import buckets, spread
+from tracer.analysis.report.table import QUANTILES, Column, MergedTable
 from tracer.store.trace import Trace
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.views.steps import steps
-from analysis.views.volumes import on_device
+from tracer.analysis.views.steps import steps
+from tracer.analysis.views.volumes import on_device
 from tracer.store.trace import Trace
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.table import Column, MergedTable
-from analysis.views.threads import make_threads, moment, owns
+from tracer.analysis.report.table import Column, MergedTable
+from tracer.analysis.views.threads import make_threads, moment, owns
 from tracer.store.trace import Trace
 
 _KINDS = {"minor": "minor", "major": "major", "neither": "unknown"}

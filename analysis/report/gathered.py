@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.findings.catalogue import findings as all_findings
-from analysis.findings.finding import Finding
-from analysis.report.by_phase import by_phase
-from analysis.report.tables import DECLARED, MERGED, TABLES
-from analysis.scale.sources import Source, opened
-from analysis.views.devices import notes as devices_notes
-from analysis.views.energy import energy, why_none
+from tracer.analysis.findings.catalogue import findings as all_findings
+from tracer.analysis.findings.finding import Finding
+from tracer.analysis.report.by_phase import by_phase
+from tracer.analysis.report.tables import DECLARED, MERGED, TABLES
+from tracer.analysis.scale.sources import Source, opened
+from tracer.analysis.views.devices import notes as devices_notes
+from tracer.analysis.views.energy import energy, why_none
 from tracer.store.manifest import duration_s, recording
 from tracer.store.trace import Trace
 

@@ -1,4 +1,4 @@
-"""The merging of the parts of tables (`analysis.report.table.MergedTable`), key by key."""
+"""The merging of the parts of tables (`tracer.analysis.report.table.MergedTable`), key by key."""
 
 from __future__ import annotations
 

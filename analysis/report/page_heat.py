@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer.trace.page_count import check_pages
-from analysis.views.flushes import flushes
-from analysis.views.volumes import on_device
+from tracer.analysis.flushlayer.trace.page_count import check_pages
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.volumes import on_device
 from tracer.store.trace import Trace
 
 TIMES, PAGES = 60, 60

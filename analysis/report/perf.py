@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.table import Column, ReportTable
-from analysis.views.call_graphs import call_chains as call_chains_view
-from analysis.views.call_graphs import path
+from tracer.analysis.report.table import Column, ReportTable
+from tracer.analysis.views.call_graphs import call_chains as call_chains_view
+from tracer.analysis.views.call_graphs import path
 from tracer.store.trace import Trace
 
 _MOST_STACKS = 50

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import whole
-from analysis.report.table import QUANTILES, Column, MergedTable
-from analysis.views.cuts import Cuts
-from analysis.views.flushes import flushes
-from analysis.views.nesting import NEVER, numbers_within
-from analysis.views.spans import Spans, read_spans
-from analysis.views.view import apart
+from tracer.analysis.report.histogram import buckets, spread
+from tracer.analysis.report.mergeable import whole
+from tracer.analysis.report.table import QUANTILES, Column, MergedTable
+from tracer.analysis.views.cuts import Cuts
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.nesting import NEVER, numbers_within
+from tracer.analysis.views.spans import Spans, read_spans
+from tracer.analysis.views.view import apart
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:

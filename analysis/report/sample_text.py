@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from analysis.report.tables import records
-from probes.sampler.catalogue import COUNTERS
+from tracer.analysis.report.tables import records
 from tracer.cli.output import print_table
+from tracer.probes.sampler.catalogue import COUNTERS
 
 _MOST_ROWS = 40
 _SHOWN = ("min", "mean", "max", "last")

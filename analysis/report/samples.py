@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.table import Column, ReportTable
-from probes.sampler.catalogue import COUNTERS, SERIES
+from tracer.analysis.report.table import Column, ReportTable
+from tracer.probes.sampler.catalogue import COUNTERS, SERIES
 from tracer.store.trace import Trace
 
 

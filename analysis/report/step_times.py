@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.report.histogram import buckets, spread
-from analysis.report.table import Column, MergedTable
-from analysis.views.steps import steps
+from tracer.analysis.report.histogram import buckets, spread
+from tracer.analysis.report.table import Column, MergedTable
+from tracer.analysis.views.steps import steps
 from tracer.store.trace import Trace
 
 WHOLE = "end to end"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.mergeable import whole
-from analysis.report.table import Column, MergedTable
+from tracer.analysis.report.mergeable import whole
+from tracer.analysis.report.table import Column, MergedTable
 from tracer.store.trace import Trace
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.report.mergeable import added
+from tracer.analysis.report.mergeable import added
 from tracer.store.trace import Trace
 
 
@@ -84,4 +84,4 @@ class MergedTable(ReportTable):
 
 
 QUANTILES = "Quantiles are off by less than 1/128; those of few values are exact."
-"""Note of the tables whose quantiles come from `analysis.report.histogram.spread`."""
+"""Note of the tables whose quantiles come from `tracer.analysis.report.histogram.spread`."""

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.report.block import BLOCK_LATENCY, block_latency
-from analysis.report.by_phase import BY_PHASE
-from analysis.report.calls import SYSCALLS, syscalls
-from analysis.report.faults import FAULT_CAUSES, PAGE_FAULTS, fault_causes, page_faults
-from analysis.report.perf import (
+from tracer.analysis.report.block import BLOCK_LATENCY, block_latency
+from tracer.analysis.report.by_phase import BY_PHASE
+from tracer.analysis.report.calls import SYSCALLS, syscalls
+from tracer.analysis.report.faults import FAULT_CAUSES, PAGE_FAULTS, fault_causes, page_faults
+from tracer.analysis.report.perf import (
     CALL_CHAINS,
     CALL_GRAPHS,
     COUNTERS,
 )
-from analysis.report.phases import PHASES, phases
-from analysis.report.samples import SAMPLES
-from analysis.report.step_times import STEP_TIMES
-from analysis.report.summaries import SUMMARIES
-from analysis.report.table import Column, MergedTable, ReportTable
-from analysis.report.writeback import (
+from tracer.analysis.report.phases import PHASES, phases
+from tracer.analysis.report.samples import SAMPLES
+from tracer.analysis.report.step_times import STEP_TIMES
+from tracer.analysis.report.summaries import SUMMARIES
+from tracer.analysis.report.table import Column, MergedTable, ReportTable
+from tracer.analysis.report.writeback import (
     FLUSHED_PAGES,
     INTERVALS,
     REASONS,
@@ -33,8 +33,8 @@ from analysis.report.writeback import (
     writeback_intervals,
     writeback_reasons,
 )
-from analysis.views.threads import make_threads, moment, owns
-from probes.catalogue import PROBES
+from tracer.analysis.views.threads import make_threads, moment, owns
+from tracer.probes.catalogue import PROBES
 from tracer.store.trace import Trace
 
 __all__ = [

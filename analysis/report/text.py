@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 from rich.table import Table
 
-from analysis.findings.finding import Finding
-from analysis.report.perf import COUNTERS
-from analysis.report.sample_text import print_samples
-from analysis.report.table import Column
-from analysis.report.tables import DECLARED, EVENT_COUNTS, records
-from analysis.report.together import TRACE
+from tracer.analysis.findings.finding import Finding
+from tracer.analysis.report.perf import COUNTERS
+from tracer.analysis.report.sample_text import print_samples
+from tracer.analysis.report.table import Column
+from tracer.analysis.report.tables import DECLARED, EVENT_COUNTS, records
+from tracer.analysis.report.together import TRACE
 from tracer.cli.output import console, print_table, safe, show
 from tracer.sizes import show_size
 from tracer.store.own_cost import cost_said

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.findings.finding import Finding
-from analysis.report.text import print_findings, print_tables, target_line
-from analysis.report.together import TRACE, Together
+from tracer.analysis.findings.finding import Finding
+from tracer.analysis.report.text import print_findings, print_tables, target_line
+from tracer.analysis.report.together import TRACE, Together
 from tracer.cli.output import console, print_table, safe
 
 _MOST_TRACES = 30

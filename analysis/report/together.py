@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.findings.finding import Finding
-from analysis.report.gathered import Gathered
-from analysis.report.tables import DECLARED, MERGED
+from tracer.analysis.findings.finding import Finding
+from tracer.analysis.report.gathered import Gathered
+from tracer.analysis.report.tables import DECLARED, MERGED
 
 TRACE = "trace"
 """The first column of a table that lists several traces: the name of the trace."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.report.histogram import buckets, spread
-from analysis.report.mergeable import whole
-from analysis.report.table import QUANTILES, Column, MergedTable
-from analysis.views.flushes import flushes
-from analysis.views.view import apart
-from analysis.views.volumes import bdis_of
-from analysis.views.whose import MINE
+from tracer.analysis.report.histogram import buckets, spread
+from tracer.analysis.report.mergeable import whole
+from tracer.analysis.report.table import QUANTILES, Column, MergedTable
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.view import apart
+from tracer.analysis.views.volumes import bdis_of
+from tracer.analysis.views.whose import MINE
 from tracer.store.trace import Trace
 
 _INTERVAL_SHARES = [step / 50 for step in range(51)]

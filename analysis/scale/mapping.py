@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from analysis.scale.sources import Source, naming, opened
-from probes.errors import FeatureMissing, TracerError, UsageError
+from tracer.analysis.scale.sources import Source, naming, opened
+from tracer.probes.errors import FeatureMissing, TracerError, UsageError
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
             silence_logs=logging.CRITICAL,
             local_directory=folder,
             env={"TMPDIR": folder},
-            preload=["analysis.scale.worker"],
+            preload=["tracer.analysis.scale.worker"],
             config={"distributed.worker.profile.enabled": False},
         ) as cluster,
     ):

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probes.errors import BadTrace, TracerError, UsageError
-from probes.loss import TABLE as LOSS_TABLE
+from tracer.probes.errors import BadTrace, TracerError, UsageError
+from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.store.files import create
 from tracer.store.manifest import FILE as MANIFEST
 from tracer.store.packing import SUFFIX

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.scale import remote
-from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
+from tracer.analysis.scale import remote
+from tracer.probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store.manifest import FILE as MANIFEST
 from tracer.store.names import escaped
 from tracer.store.packing import SUFFIX, is_pack, open_pack

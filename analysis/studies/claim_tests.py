@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.studies.power_modes import mode_table, on_front, power_modes, why_no_energy
-from analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS, UNLIMITED
+from tracer.analysis.studies.power_modes import mode_table, on_front, power_modes, why_no_energy
+from tracer.analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS, UNLIMITED
 
 Values = NDArray[np.float64]
 _Compute = Callable[[pd.DataFrame], Values]

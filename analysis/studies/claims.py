@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.statistics import t_quantile
-from analysis.studies.claim_tests import TESTS, Test, UnmeasuredError, Values
+from tracer.analysis.statistics import t_quantile
+from tracer.analysis.studies.claim_tests import TESTS, Test, UnmeasuredError, Values
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 
@@ -67,7 +67,7 @@ def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
     """Returns a verdict on each claim, of all papers or of one.
 
     `runs` has one row per finished run: its factors (model, where, mode, repeat, ...) and its
-    measures (`analysis.studies.measures`).
+    measures (`tracer.analysis.studies.measures`).
     """
     return [
         _judge(claim, runs)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from analysis.studies.facts import Count, Long, Number, Text, Whole
+from tracer.analysis.studies.facts import Count, Long, Number, Text, Whole
 from tracer.store.checked import STRICT, Listed
 
 _T, _N, _W, _B = Long | None, Number | None, Whole, bool
@@ -55,7 +55,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "improvement_with_drain": Number,
     },
 }  # fmt: skip
-"""The columns by extract, named as in `analysis.studies.extracts.MAKERS`."""
+"""The columns by extract, named as in `tracer.analysis.studies.extracts.MAKERS`."""
 
 
 class Facts(TypedDict):

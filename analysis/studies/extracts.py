@@ -15,24 +15,24 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.report.epochs import epochs
-from analysis.report.faults import fault_causes
-from analysis.report.page_heat import page_heat
-from analysis.report.perf import call_chains, counters
-from analysis.report.step_times import step_times
-from analysis.report.tables import (
+from tracer.analysis.report.epochs import epochs
+from tracer.analysis.report.faults import fault_causes
+from tracer.analysis.report.page_heat import page_heat
+from tracer.analysis.report.perf import call_chains, counters
+from tracer.analysis.report.step_times import step_times
+from tracer.analysis.report.tables import (
     records,
     writeback_interval_quantiles,
     writeback_intervals,
     writeback_reasons,
 )
-from analysis.report.usage import usage
-from analysis.studies.extract_columns import kept_kind
-from analysis.studies.facts import Budget, RunFacts, keep, read_run
-from analysis.studies.flush_layer import layer_curve
-from analysis.studies.runs import FACTORS, baseload_w, place_of, used
-from analysis.views.energy import energy, why_none
-from probes.errors import BadTrace, TracerError
+from tracer.analysis.report.usage import usage
+from tracer.analysis.studies.extract_columns import kept_kind
+from tracer.analysis.studies.facts import Budget, RunFacts, keep, read_run
+from tracer.analysis.studies.flush_layer import layer_curve
+from tracer.analysis.studies.runs import FACTORS, baseload_w, place_of, used
+from tracer.analysis.views.energy import energy, why_none
+from tracer.probes.errors import BadTrace, TracerError
 from tracer.store.checked import parsed
 from tracer.store.devices import Devices
 from tracer.store.manifest import duration_s

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 from tracer.store.checked import MOST_PARTS, STRICT, Listed, parsed, what_is_wrong
 from tracer.store.files import as_invoking_user, invoking_user, read_bounded, write_whole
 

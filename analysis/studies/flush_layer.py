@@ -6,10 +6,10 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity, thinned
-from analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
-from analysis.studies.papers.numbers import numbers
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity, thinned
+from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
+from tracer.analysis.studies.papers.numbers import numbers
 from tracer.store.trace import Trace
 
 _MOST_ROWS = 120

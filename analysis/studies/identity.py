@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.studies.facts import RunFacts, read_run
-from analysis.studies.papers.numbers import MODELS
-from analysis.studies.runs import factors_of, used
-from probes.errors import BadTrace
+from tracer.analysis.studies.facts import RunFacts, read_run
+from tracer.analysis.studies.papers.numbers import MODELS
+from tracer.analysis.studies.runs import factors_of, used
+from tracer.probes.errors import BadTrace
 from tracer.store.manifest import Manifest, TargetFacts
 from tracer.store.names import escaped
 from tracer.store.trace import Trace
@@ -38,9 +38,9 @@ class Identity:
     """The identity of a trace.
 
     `id`: its name. `factors`: model, where (host, or the number of containers), mode (train or
-    infer), repeat, and other known factors, named as in `analysis.studies.runs.FACTORS`. `dev`:
-    the device of the run's own file system; None: not known, so all devices count. `of_study`: it
-    is a run of a study. `work`: the job in words; "" if not known.
+    infer), repeat, and other known factors, named as in `tracer.analysis.studies.runs.FACTORS`.
+    `dev`: the device of the run's own file system; None: not known, so all devices count.
+    `of_study`: it is a run of a study. `work`: the job in words; "" if not known.
     """
 
     id: str

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from analysis.report.faults import fault_causes
-from analysis.report.step_times import step_times
-from analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
-from analysis.report.usage import usage
-from analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
-from analysis.studies.flush_layer import layer_curve, run_writebacks
-from analysis.views.call_graphs import WRITE_BACK, call_chains
-from analysis.views.energy import all_of, energy, why_none
-from analysis.views.steps import steps
-from analysis.views.threads import make_threads, owns
-from probes.errors import BadTrace
+from tracer.analysis.report.faults import fault_causes
+from tracer.analysis.report.step_times import step_times
+from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
+from tracer.analysis.report.usage import usage
+from tracer.analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
+from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
+from tracer.analysis.views.call_graphs import WRITE_BACK, call_chains
+from tracer.analysis.views.energy import all_of, energy, why_none
+from tracer.analysis.views.steps import steps
+from tracer.analysis.views.threads import make_threads, owns
+from tracer.probes.errors import BadTrace
 from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.studies.pareto import pareto_front
-from analysis.studies.predictor import PROFILED, choose, mape, predict, predict_energy
-from analysis.studies.runs import DEFAULT_MODE, SETTINGS
-from probes.errors import UsageError
+from tracer.analysis.studies.pareto import pareto_front
+from tracer.analysis.studies.predictor import PROFILED, choose, mape, predict, predict_energy
+from tracer.analysis.studies.runs import DEFAULT_MODE, SETTINGS
+from tracer.probes.errors import UsageError
 
 _JOB = (
     "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",

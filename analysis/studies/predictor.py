@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 
 PROFILED = 4
 """Number of modes that are profiled (Prashanthi et al. 2022, section 5.7.1)."""

@@ -12,11 +12,11 @@ from typing import Any, TypedDict
 
 import pandas as pd
 
-from analysis.studies import facts
-from analysis.studies.facts import Budget, RunFacts, StudyFacts
-from analysis.studies.measures import measure, of_summaries
-from analysis.views.energy import all_of, energy
-from probes.errors import BadTrace, TracerError, UsageError
+from tracer.analysis.studies import facts
+from tracer.analysis.studies.facts import Budget, RunFacts, StudyFacts
+from tracer.analysis.studies.measures import measure, of_summaries
+from tracer.analysis.views.energy import all_of, energy
+from tracer.probes.errors import BadTrace, TracerError, UsageError
 from tracer.store.names import escaped, original
 from tracer.store.trace import Trace
 

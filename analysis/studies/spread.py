@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.studies.claims import interval
-from analysis.studies.runs import FACTORS, UNLIMITED
+from tracer.analysis.studies.claims import interval
+from tracer.analysis.studies.runs import FACTORS, UNLIMITED
 
 PLACES = {"host": "host", "1": "one container"}
 """Names of places; other values of `where` are a number of containers."""

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.timeline.axis import Axis
+from tracer.analysis.timeline.axis import Axis
 from tracer.store.trace import Trace
 
 MOST_SERIES = 6

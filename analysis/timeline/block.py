@@ -1,19 +1,19 @@
 """Lanes of block requests, by device: latency and throughput.
 
-Quantiles are those of `analysis.report.histogram`. The database computes them, so that no single
-values are kept in memory.
+Quantiles are those of `tracer.analysis.report.histogram`. The database computes them, so that no
+single values are kept in memory.
 """
 
 from __future__ import annotations
 
 import pandas as pd
 
-from analysis.report.histogram import buckets, spread_query
-from analysis.timeline.axis import Axis, show_width
-from analysis.timeline.binned import count_query, counted
-from analysis.timeline.lane import Kind, Lane
-from analysis.views.requests import requests
-from probes.block import SECTOR_BYTES
+from tracer.analysis.report.histogram import buckets, spread_query
+from tracer.analysis.timeline.axis import Axis, show_width
+from tracer.analysis.timeline.binned import count_query, counted
+from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.views.requests import requests
+from tracer.probes.block import SECTOR_BYTES
 from tracer.store.trace import Trace
 
 MOST_DEVICES = 4

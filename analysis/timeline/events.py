@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from analysis.timeline.axis import Axis, show_width
-from analysis.timeline.binned import count_query, counted, cover_query, covered
-from analysis.timeline.lane import Kind, Lane
-from analysis.views.flushes import flushes
-from analysis.views.stalls import STALLS
-from analysis.views.steps import steps
-from analysis.views.threads import make_threads, owns
+from tracer.analysis.timeline.axis import Axis, show_width
+from tracer.analysis.timeline.binned import count_query, counted, cover_query, covered
+from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.stalls import STALLS
+from tracer.analysis.views.steps import steps
+from tracer.analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 MIB = 1 << 20

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.timeline.axis import Axis
-from analysis.timeline.lane import Kind, Lane
-from analysis.views.flushes import flushes
+from tracer.analysis.timeline.axis import Axis
+from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.views.flushes import flushes
 from tracer.store.trace import Trace
 
 MOST_COLUMNS = 600

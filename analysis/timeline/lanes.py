@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.timeline.axis import Axis, axis, outside
-from analysis.timeline.block import block_lanes
-from analysis.timeline.events import calls, dirtied, faults, stalls, writebacks, written
-from analysis.timeline.heat import heat_lanes
-from analysis.timeline.lane import Kind, Lane
-from analysis.timeline.losses import losses
-from analysis.timeline.phases import phases
-from analysis.timeline.samples import sample_lanes
-from probes.errors import BadTrace
+from tracer.analysis.timeline.axis import Axis, axis, outside
+from tracer.analysis.timeline.block import block_lanes
+from tracer.analysis.timeline.events import calls, dirtied, faults, stalls, writebacks, written
+from tracer.analysis.timeline.heat import heat_lanes
+from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.analysis.timeline.losses import losses
+from tracer.analysis.timeline.phases import phases
+from tracer.analysis.timeline.samples import sample_lanes
+from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 _MAKERS: tuple[tuple[Callable[[Trace, Axis], Lane | list[Lane] | None], tuple[str, ...]], ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.timeline.axis import Axis
+from tracer.analysis.timeline.axis import Axis
 from tracer.store.trace import Trace
 
 MOST_SPANS = 200

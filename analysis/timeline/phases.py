@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.timeline.axis import Axis
-from analysis.timeline.lane import Kind, Lane
+from tracer.analysis.timeline.axis import Axis
+from tracer.analysis.timeline.lane import Kind, Lane
 from tracer.store.trace import Trace
 
 MOST_SPANS = 6000

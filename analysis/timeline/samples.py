@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.timeline.axis import Axis
-from analysis.timeline.lane import Kind, Lane
-from probes.sampler.catalogue import COUNTERS
+from tracer.analysis.timeline.axis import Axis
+from tracer.analysis.timeline.lane import Kind, Lane
+from tracer.probes.sampler.catalogue import COUNTERS
 from tracer.store.trace import Trace
 
 MOST_LINES = 6

@@ -12,7 +12,7 @@ import re
 
 import pandas as pd
 
-from probes.call_graphs import KERNEL
+from tracer.probes.call_graphs import KERNEL
 from tracer.store.trace import Trace
 
 WRITE_BACK = "write-back by flusher"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.views.context import COLUMNS, make_in_context
-from analysis.views.view import View
-from probes.syscalls import TABLE
+from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.view import View
+from tracer.probes.syscalls import TABLE
 from tracer.store.trace import Trace
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.views.cuts import Cuts
-from analysis.views.stretches import Ints
-from probes.compiled import compiled
+from tracer.analysis.views.cuts import Cuts
+from tracer.analysis.views.stretches import Ints
+from tracer.probes.compiled import compiled
 from tracer.store.trace import Trace
 
 LATEST = (1 << 63) - 1

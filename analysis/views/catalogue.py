@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-from analysis.views.calls import CALLS
-from analysis.views.faults import FAULTS
-from analysis.views.flushes import FLUSHES
-from analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
-from analysis.views.requests import REQUESTS
-from analysis.views.stalls import STALLS
-from analysis.views.steps import STEPS
-from analysis.views.threads import THREADS
-from analysis.views.view import View
-from analysis.views.write_waits import WRITE_WAITS
+from tracer.analysis.views.calls import CALLS
+from tracer.analysis.views.faults import FAULTS
+from tracer.analysis.views.flushes import FLUSHES
+from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
+from tracer.analysis.views.requests import REQUESTS
+from tracer.analysis.views.stalls import STALLS
+from tracer.analysis.views.steps import STEPS
+from tracer.analysis.views.threads import THREADS
+from tracer.analysis.views.view import View
+from tracer.analysis.views.write_waits import WRITE_WAITS
 from tracer.store.trace import Trace
 
 VIEWS: dict[str, View] = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.views.in_phase import with_phase
-from analysis.views.threads import make_threads, owns
-from probes.schema import Column, Type
+from tracer.analysis.views.in_phase import with_phase
+from tracer.analysis.views.threads import make_threads, owns
+from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
 COLUMNS = (

@@ -15,9 +15,9 @@ belongs to none.
 
 from __future__ import annotations
 
-from analysis.views.calls_around import LATEST
-from analysis.views.threads import owns
-from analysis.views.volumes import of_files
+from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.threads import owns
+from tracer.analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
 _LOOK_AT = 200_000

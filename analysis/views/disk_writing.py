@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.views.requests import REQUESTS
-from analysis.views.stretches import NO_TIME, Ints, Stretches, in_any, joined
+from tracer.analysis.views.requests import REQUESTS
+from tracer.analysis.views.stretches import NO_TIME, Ints, Stretches, in_any, joined
 from tracer.store.trace import Trace
 
 _REQUESTS = """

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from probes.errors import UsageError
-from probes.sampler.catalogue import READERS
+from tracer.probes.errors import UsageError
+from tracer.probes.sampler.catalogue import READERS
 from tracer.store.trace import Trace
 
 _SOURCES = [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.views.context import COLUMNS, make_in_context
-from analysis.views.view import View
-from probes.page_faults import TABLE
+from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.view import View
+from tracer.probes.page_faults import TABLE
 from tracer.store.trace import Trace
 
 

@@ -21,14 +21,14 @@ the recording goes.
 
 from __future__ import annotations
 
-from analysis.views.calls_around import LATEST
-from analysis.views.dirtiers import make_dirtiers
-from analysis.views.submissions import make_submissions
-from analysis.views.threads import make_threads, owns
-from analysis.views.view import View
-from analysis.views.volumes import make_volumes, of_files
-from analysis.views.whose import COLUMN, make_undirtied
-from probes.schema import DEV, TS, Column, Type
+from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.dirtiers import make_dirtiers
+from tracer.analysis.views.submissions import make_submissions
+from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.view import View
+from tracer.analysis.views.volumes import make_volumes, of_files
+from tracer.analysis.views.whose import COLUMN, make_undirtied
+from tracer.probes.schema import DEV, TS, Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "flushes"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.views.flushes import flushes
-from analysis.views.requests import requests
-from analysis.views.segments import make_segments
-from probes.catalogue import PROBES
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.requests import requests
+from tracer.analysis.views.segments import make_segments
+from tracer.probes.catalogue import PROBES
 from tracer.store.trace import Trace
 
 SUFFIX = "_in_phase"

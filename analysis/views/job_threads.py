@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.views.stretches import Ints
-from analysis.views.threads import make_threads
-from probes.compiled import compiled
+from tracer.analysis.views.stretches import Ints
+from tracer.analysis.views.threads import make_threads
+from tracer.probes.compiled import compiled
 from tracer.store.trace import Trace
 
 _THREADS = """

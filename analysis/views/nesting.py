@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 Ints = NDArray[np.int64]
 

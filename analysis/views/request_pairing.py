@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.views.request_entries import (
+from tracer.analysis.views.request_entries import (
     AGE,
     ANY,
     ENTRY,
@@ -37,7 +37,7 @@ from analysis.views.request_entries import (
     take,
     waiting_at,
 )
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 KINDS = (
     *("bio_queue", "backmerge", "frontmerge", "insert"),

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.views.request_entries import UNKNOWN, UNKNOWN_ERROR
-from analysis.views.request_pairing import (
+from tracer.analysis.views.request_entries import UNKNOWN, UNKNOWN_ERROR
+from tracer.analysis.views.request_pairing import (
     EVENT,
     FLUSH,
     KINDS,
@@ -15,9 +15,9 @@ from analysis.views.request_pairing import (
     Pairing,
     in_batches,
 )
-from analysis.views.view import View, apart
-from analysis.views.volumes import make_partitions
-from probes.schema import DEV, Column, Type
+from tracer.analysis.views.view import View, apart
+from tracer.analysis.views.volumes import make_partitions
+from tracer.probes.schema import DEV, Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "requests"

@@ -5,7 +5,7 @@ This module also chooses the phases for threads that mark none.
 
 from __future__ import annotations
 
-from analysis.views.view import is_made
+from tracer.analysis.views.view import is_made
 from tracer.store.trace import Trace
 
 STAGES = ("data_load", "model_load", "train", "inference")
@@ -46,9 +46,9 @@ def make_segments(trace: Trace) -> None:
     import numpy as np
     import pyarrow as pa
 
-    from analysis.views.cuts import Cuts, define
-    from analysis.views.nesting import cut
-    from analysis.views.spans import read_spans
+    from tracer.analysis.views.cuts import Cuts, define
+    from tracer.analysis.views.nesting import cut
+    from tracer.analysis.views.spans import read_spans
 
     if is_made(trace, _TABLE):
         return

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analysis.views.calls_around import LATEST
-from analysis.views.nesting import NEVER, Ints
-from analysis.views.threads import make_threads, owns
+from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.nesting import NEVER, Ints
+from tracer.analysis.views.threads import make_threads, owns
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ if perf did not record major ones, and no kind whose table was not recorded.
 
 from __future__ import annotations
 
-from analysis.views.calls_around import LATEST, make_calls_before
-from analysis.views.calls_by_kind import SYNC
-from analysis.views.context import COLUMNS, make_in_context
-from analysis.views.requests import OPERATION
-from analysis.views.threads import make_threads, owns
-from analysis.views.view import View
-from probes.schema import PID, TID, TS, Column, Type
+from tracer.analysis.views.calls_around import LATEST, make_calls_before
+from tracer.analysis.views.calls_by_kind import SYNC
+from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.view import View
+from tracer.probes.schema import PID, TID, TS, Column, Type
 from tracer.store.trace import Trace
 
 _WITHOUT_WAIT = (

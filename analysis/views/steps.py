@@ -7,10 +7,10 @@ optimizer.
 
 from __future__ import annotations
 
-from analysis.views.nesting import NEVER, cut
-from analysis.views.spans import make_unended_phases
-from analysis.views.view import View
-from probes.schema import Column, Type
+from tracer.analysis.views.nesting import NEVER, cut
+from tracer.analysis.views.spans import make_unended_phases
+from tracer.analysis.views.view import View
+from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
 VIEW = "steps"

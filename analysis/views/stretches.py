@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 Ints = NDArray[np.int64]
 Stretches = NDArray[np.int64]

@@ -13,12 +13,12 @@ as it was, in a bracket or outside. Events lost between the evidence and the bio
 
 from __future__ import annotations
 
-from analysis.views.calls_around import make_calls_before
-from analysis.views.calls_by_kind import SYNC, SYNC_ALL, SYNC_FILE
-from analysis.views.requests import OPERATION
-from analysis.views.threads import owns
-from analysis.views.view import apart
-from analysis.views.volumes import of_bios, of_files
+from tracer.analysis.views.calls_around import make_calls_before
+from tracer.analysis.views.calls_by_kind import SYNC, SYNC_ALL, SYNC_FILE
+from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.threads import owns
+from tracer.analysis.views.view import apart
+from tracer.analysis.views.volumes import of_bios, of_files
 from tracer.store.trace import Trace
 
 SECTORS_PER_PAGE = 8

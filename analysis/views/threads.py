@@ -6,9 +6,9 @@ also takes the events before it, since its start need not have been recorded.
 
 from __future__ import annotations
 
-from analysis.views.calls_around import LATEST
-from analysis.views.view import View, is_made
-from probes.schema import Column, Type
+from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.view import View, is_made
+from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
 _KTHREADD = 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from probes.schema import Column, Type
+from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:

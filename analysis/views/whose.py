@@ -9,10 +9,10 @@ process. The owner of all other bios is not known.
 
 from __future__ import annotations
 
-from analysis.views.calls_around import LATEST
-from analysis.views.calls_by_kind import ENDINGS
-from analysis.views.threads import owns
-from probes.schema import Column, Type
+from tracer.analysis.views.calls_around import LATEST
+from tracer.analysis.views.calls_by_kind import ENDINGS
+from tracer.analysis.views.threads import owns
+from tracer.probes.schema import Column, Type
 from tracer.store.trace import Trace
 
 MINE = ("target", "shared")

@@ -12,9 +12,9 @@ of the job may have waited for writes. `write_waits` has all of these times:
   A thread can wait for it without a call, by looking at memory.
 - disk: any other call, except those that wait only for threads, times or networks; or a page fault
   that read, or that wrote to a mapped file; while a disk had writes to do, or reads that came
-  behind writes (`analysis.views.disk_writing`). A call that reads, and queued nothing at a disk
-  itself, counts only while there were such reads, since it may read a pipe. A fault lasts until its
-  thread's next call or such fault.
+  behind writes (`tracer.analysis.views.disk_writing`). A call that reads, and queued nothing at a
+  disk itself, counts only while there were such reads, since it may read a pipe. A fault lasts
+  until its thread's next call or such fault.
 - begun: the time from the recording's beginning to a thread's first call, while a disk had writes
   to do. The thread may have been in a call.
 - lost: events were lost.
@@ -42,17 +42,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.views.calls_around import LATEST, CallsAround, calls_of
-from analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, WRITE
-from analysis.views.cuts import Cuts
-from analysis.views.disk_writing import NOTHING, DiskUse, disk_use
-from analysis.views.job_threads import JobThreads, job_threads, make_job_threads
-from analysis.views.requests import OPERATION
-from analysis.views.stretches import NO_TIME, Ints, Stretches, at_most, in_any, in_both, joined
-from analysis.views.threads import owns
-from analysis.views.view import View
-from probes.compiled import compiled
-from probes.schema import Column, Scope, Type
+from tracer.analysis.views.calls_around import LATEST, CallsAround, calls_of
+from tracer.analysis.views.calls_by_kind import ENDINGS, IDLE, READ, SUBMIT, SYNC, WRITE
+from tracer.analysis.views.cuts import Cuts
+from tracer.analysis.views.disk_writing import NOTHING, DiskUse, disk_use
+from tracer.analysis.views.job_threads import JobThreads, job_threads, make_job_threads
+from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.stretches import (
+    NO_TIME,
+    Ints,
+    Stretches,
+    at_most,
+    in_any,
+    in_both,
+    joined,
+)
+from tracer.analysis.views.threads import owns
+from tracer.analysis.views.view import View
+from tracer.probes.compiled import compiled
+from tracer.probes.schema import Column, Scope, Type
 from tracer.store.trace import Trace
 
 KINDS = {

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.catalogue import TABLES
-from probes.loss import TABLE as LOSS
-from probes.schema import Table
+from tracer.probes.catalogue import TABLES
+from tracer.probes.loss import TABLE as LOSS
+from tracer.probes.schema import Table
 from tracer.store import manifest as manifests
 from tracer.store.files import make_folder
 from tracer.store.tables import TableWriter, batch_of, write_table

@@ -44,7 +44,7 @@ def _against_libcachesim(file: Path) -> dict[str, float]:
     import libcachesim
     from libcachesim import TraceReader, TraceType
 
-    from analysis.flushlayer.policies import simulate
+    from tracer.analysis.flushlayer.policies import simulate
 
     page = _stream(file)[0][:_REFERENCE_WRITES]
     unique = int(page.max()) + 1
@@ -80,8 +80,8 @@ def _against_libcachesim(file: Path) -> dict[str, float]:
 
 
 def _one_core(file: Path) -> dict[str, Any]:
-    from analysis.flushlayer.curves.stack_distances import lru_counts
-    from analysis.flushlayer.policies import POLICIES, simulate
+    from tracer.analysis.flushlayer.curves.stack_distances import lru_counts
+    from tracer.analysis.flushlayer.policies import POLICIES, simulate
 
     page, unique = _stream(file)
     lru_counts(page[:1000], unique)
@@ -95,7 +95,7 @@ def _one_core(file: Path) -> dict[str, Any]:
 
 
 def _sweep(file: Path) -> dict[str, Any]:
-    from analysis.flushlayer.curves.curve import curve, improvements, spread
+    from tracer.analysis.flushlayer.curves.curve import curve, improvements, spread
 
     page, unique = _stream(file)
     capacities = spread(unique, _CAPACITIES).tolist()

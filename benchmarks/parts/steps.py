@@ -18,8 +18,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset
 
 from tracer import phases
-from workloads.models.lenet import LeNet5
-from workloads.models.vision import models
+from tracer.workloads.models.lenet import LeNet5
+from tracer.workloads.models.vision import models
 
 BATCH = 16
 SHAPES = {"lenet": (1, 28, 28), "mobilenet": (3, 64, 64)}

@@ -21,9 +21,9 @@ from typing import Protocol
 
 import psutil
 
-from probes.catalogue import PROBES
-from probes.kernel import tracefs
-from probes.schema import Feed
+from tracer.probes.catalogue import PROBES
+from tracer.probes.kernel import tracefs
+from tracer.probes.schema import Feed
 from tracer.store.trace import Trace
 
 TRACER = [sys.executable, "-c", "from tracer.cli.main import main; main()"]

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
-from analysis.flushlayer.devices import find
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.destage import Destage
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.devices import find
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.destage import Destage
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.requests import Requests
 
 _REPEATS = 3
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from probes.backends.drain import Source
-from probes.errors import FeatureMissing
-from probes.schema import Event, Feed, Probe, Scope
+from tracer.probes.backends.drain import Source
+from tracer.probes.errors import FeatureMissing
+from tracer.probes.schema import Event, Feed, Probe, Scope
 
 CLOCK = "mono"
 """The name of CLOCK_MONOTONIC in ftrace. All backends take their times from this clock."""

@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.backends.ebpf import library
-from probes.backends.perf_events.attributes import DUMMY, open_event
-from probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
-from probes.kernel import has_capability, tracefs
+from tracer.probes.backends.ebpf import library
+from tracer.probes.backends.perf_events.attributes import DUMMY, open_event
+from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
+from tracer.probes.kernel import has_capability, tracefs
 
 FTRACE, EBPF, PERF = "ftrace", "ebpf", "perf"
 BACKENDS = (FTRACE, EBPF, PERF)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.timeline import Batch, open_raw
-from probes.errors import BadTrace
-from probes.limits import TIME_LIMIT
-from probes.loss import Gap
+from tracer.probes.backends.timeline import Batch, open_raw
+from tracer.probes.errors import BadTrace
+from tracer.probes.limits import TIME_LIMIT
+from tracer.probes.loss import Gap
 
 DATA, LOST, FULL = 1, 2, 3
 MAGIC = 0x4B4E4843  # "CHNK"

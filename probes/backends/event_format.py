@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 
 _MAX_TEXT = 256 * 1024
 _MAX_OFFSET = 1 << 16

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
-from probes.errors import BadTrace
-from probes.limits import CPU_LIMIT, PID_LIMIT, TIME_LIMIT
-from probes.loss import Gap
+from tracer.probes.compiled import compiled
+from tracer.probes.errors import BadTrace
+from tracer.probes.limits import CPU_LIMIT, PID_LIMIT, TIME_LIMIT
+from tracer.probes.loss import Gap
 
 _BATCH_BYTES = 8 << 20
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.event_format import EventFormat, Field
-from probes.backends.timeline import Batch
-from probes.compiled import compiled
-from probes.schema import (
+from tracer.probes.backends.event_format import EventFormat, Field
+from tracer.probes.backends.timeline import Batch
+from tracer.probes.compiled import compiled
+from tracer.probes.schema import (
     Characters,
     Column,
     DeviceNumber,

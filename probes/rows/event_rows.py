@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from probes.backends.event_format import EventFormat
-from probes.backends.timeline import Batch
-from probes.rows import columns
-from probes.schema import AssemblyContext, Column, Event
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.timeline import Batch
+from tracer.probes.rows import columns
+from tracer.probes.schema import AssemblyContext, Column, Event
 
 
 class Assembler(Protocol):

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.event_format import EventFormat
-from probes.backends.timeline import Batch
-from probes.loss import Gap
-from probes.rows import columns
-from probes.schema import AssemblyContext
-from probes.symbols.mappings import (
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.timeline import Batch
+from tracer.probes.loss import Gap
+from tracer.probes.rows import columns
+from tracer.probes.schema import AssemblyContext
+from tracer.probes.symbols.mappings import (
     CLEAR,
     FAULT,
     MAP,

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.event_format import EventFormat
-from probes.backends.perf_events.records import MAJOR
-from probes.backends.timeline import Batch
-from probes.compiled import compiled
-from probes.limits import PID_LIMIT
-from probes.rows import columns
-from probes.rows.fault_places import FaultPlaces
-from probes.schema import AssemblyContext
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.perf_events.records import MAJOR
+from tracer.probes.backends.timeline import Batch
+from tracer.probes.compiled import compiled
+from tracer.probes.limits import PID_LIMIT
+from tracer.probes.rows import columns
+from tracer.probes.rows.fault_places import FaultPlaces
+from tracer.probes.schema import AssemblyContext
 
 _X86 = ("x86_64", "i686", "i586", "i486", "i386")
 _WRITE, _INSTRUCTION = 1 << 1, 1 << 4

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.event_format import EventFormat
-from probes.backends.timeline import Batch
-from probes.cgroups import BY_DESCENT, container_id
-from probes.limits import PID_LIMIT
-from probes.loss import Gap
-from probes.rows import columns
-from probes.rows.slots import NOBODY, Slots
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.timeline import Batch
+from tracer.probes.cgroups import BY_DESCENT, container_id
+from tracer.probes.limits import PID_LIMIT
+from tracer.probes.loss import Gap
+from tracer.probes.rows import columns
+from tracer.probes.rows.slots import NOBODY, Slots
 
 CLONE_INTO_CGROUP = 1 << 33
 """include/uapi/linux/sched.h"""

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.event_format import EventFormat
-from probes.backends.timeline import Batch, Move
-from probes.cgroups import container_id
-from probes.limits import PID_LIMIT
-from probes.rows import columns
-from probes.rows.membership import Membership
-from probes.rows.threads import CLONE_PARENT, CLONE_THREAD
-from probes.schema import AssemblyContext
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.timeline import Batch, Move
+from tracer.probes.cgroups import container_id
+from tracer.probes.limits import PID_LIMIT
+from tracer.probes.rows import columns
+from tracer.probes.rows.membership import Membership
+from tracer.probes.rows.threads import CLONE_PARENT, CLONE_THREAD
+from tracer.probes.schema import AssemblyContext
 
 _KTHREADD = 2
 _JOURNAL = re.compile(

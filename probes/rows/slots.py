@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.cgroups import BY_DESCENT, UNIFIED, container_id
+from tracer.probes.cgroups import BY_DESCENT, UNIFIED, container_id
 
 NOBODY = 0
 """A value for no target. A target's number is its place in the manifest, from 1."""

@@ -23,12 +23,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from probes.backends.timeline import Batch
-from probes.compiled import compiled
-from probes.limits import PID_LIMIT
-from probes.loss import Gap
-from probes.rows import columns
-from probes.schema import AssemblyContext, Scope
+from tracer.probes.backends.timeline import Batch
+from tracer.probes.compiled import compiled
+from tracer.probes.limits import PID_LIMIT
+from tracer.probes.loss import Gap
+from tracer.probes.rows import columns
+from tracer.probes.schema import AssemblyContext, Scope
 
 _NO_NR = -2
 _UNKNOWN_NR = -1

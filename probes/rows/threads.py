@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.event_format import EventFormat
-from probes.backends.timeline import Batch, Move
-from probes.compiled import compiled
-from probes.limits import PID_LIMIT
-from probes.rows import columns
-from probes.rows.membership import CLONE_INTO_CGROUP, Membership, with_fields
-from probes.rows.slots import NOBODY
-from probes.schema import Scope
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.timeline import Batch, Move
+from tracer.probes.compiled import compiled
+from tracer.probes.limits import PID_LIMIT
+from tracer.probes.rows import columns
+from tracer.probes.rows.membership import CLONE_INTO_CGROUP, Membership, with_fields
+from tracer.probes.rows.slots import NOBODY
+from tracer.probes.schema import Scope
 
 CLONE_THREAD = 0x10000
 CLONE_PARENT = 0x8000

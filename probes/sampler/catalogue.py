@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probes.sampler.cgroup import CgroupReader
-from probes.sampler.cpu import Cpu
-from probes.sampler.disks import Disks
-from probes.sampler.frequency import Frequency
-from probes.sampler.gpu import Gpu
-from probes.sampler.jetson import Jetson
-from probes.sampler.memory import Memory
-from probes.sampler.pressure import Pressure
-from probes.sampler.processes import Processes
-from probes.sampler.rapl import Rapl
-from probes.sampler.reading import ROOT, NotAvailable, Reader, Series
-from probes.sampler.residency import Residency
+from tracer.probes.sampler.cgroup import CgroupReader
+from tracer.probes.sampler.cpu import Cpu
+from tracer.probes.sampler.disks import Disks
+from tracer.probes.sampler.frequency import Frequency
+from tracer.probes.sampler.gpu import Gpu
+from tracer.probes.sampler.jetson import Jetson
+from tracer.probes.sampler.memory import Memory
+from tracer.probes.sampler.pressure import Pressure
+from tracer.probes.sampler.processes import Processes
+from tracer.probes.sampler.rapl import Rapl
+from tracer.probes.sampler.reading import ROOT, NotAvailable, Reader, Series
+from tracer.probes.sampler.residency import Residency
 
 MACHINE: tuple[type[Reader], ...] = (
     Cpu,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from probes.sampler import pressure
-from probes.sampler.reading import NotAvailable, Rate, Reading, Series, number, numbers
+from tracer.probes.sampler import pressure
+from tracer.probes.sampler.reading import NotAvailable, Rate, Reading, Series, number, numbers
 
 CPU = Series(
     "cgroup_cpu_time",

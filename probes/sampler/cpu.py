@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from probes.sampler.reading import NotAvailable, Rate, Reader, Reading, Series, contents
+from tracer.probes.sampler.reading import NotAvailable, Rate, Reader, Reading, Series, contents
 
 BUSY = Series(
     "cpu_time",

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Series, contents
+from tracer.probes.sampler.reading import (
+    ROOT,
+    NotAvailable,
+    Rate,
+    Reader,
+    Reading,
+    Series,
+    contents,
+)
 
 _SECTOR = 512
 _MOST_DISKS = 256

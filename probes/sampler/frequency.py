@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probes.sampler.reading import ROOT, NotAvailable, Reader, Reading, Series, contents, number
+from tracer.probes.sampler.reading import (
+    ROOT,
+    NotAvailable,
+    Reader,
+    Reading,
+    Series,
+    contents,
+    number,
+)
 
 FREQUENCY = Series("cpu_frequency", "Hz", "current frequency, mean over the CPUs' cpufreq policies")
 _MOST_POLICIES = 64

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Series
+from tracer.probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Series
 
 USE = Series("gpu_use", "%", "share of the driver's last sampling period in which a kernel ran")
 MEMORY_USE = Series(

@@ -10,7 +10,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from probes.sampler.reading import ROOT, NotAvailable, Reader, Reading, Series, contents, number
+from tracer.probes.sampler.reading import (
+    ROOT,
+    NotAvailable,
+    Reader,
+    Reading,
+    Series,
+    contents,
+    number,
+)
 
 POWER = Series("rail_power", "W", "power of a supply rail; *_IN is the whole module's")
 USE = Series("jetson_gpu_use", "%", "load of the integrated GPU")

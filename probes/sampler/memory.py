@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Series, numbers
+from tracer.probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Series, numbers
 
 _KIB = 1024
 USED = Series("memory_used", "bytes", "memory in use: MemTotal less MemAvailable")

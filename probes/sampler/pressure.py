@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probes.sampler.reading import ROOT, NotAvailable, Rate, Reader, Reading, Series, contents
+from tracer.probes.sampler.reading import (
+    ROOT,
+    NotAvailable,
+    Rate,
+    Reader,
+    Reading,
+    Series,
+    contents,
+)
 
 _WHAT = {"cpu": "a CPU", "memory": "memory", "io": "a disk"}
 _WHO = {"some": "at least one task", "full": "all tasks that are not idle"}

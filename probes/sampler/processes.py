@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.sampler.cpu import BUSY
-from probes.sampler.reading import ROOT, NotAvailable, Rate, Reading, Series, contents
+from tracer.probes.sampler.cpu import BUSY
+from tracer.probes.sampler.reading import ROOT, NotAvailable, Rate, Reading, Series, contents
 
 RSS = Series(
     "rss",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probes.sampler.reading import (
+from tracer.probes.sampler.reading import (
     ROOT,
     NotAvailable,
     Rate,

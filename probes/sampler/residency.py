@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from probes.folders import walk
-from probes.sampler.reading import NotAvailable, Reader, Reading, Series
+from tracer.probes.folders import walk
+from tracer.probes.sampler.reading import NotAvailable, Reader, Reading, Series
 
 RESIDENT = Series("resident_pages", "pages", "pages of the folder's files in the page cache")
 PAGES = Series("file_pages", "pages", "pages of the folder's files")

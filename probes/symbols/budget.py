@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from probes.workers.process import TOO_LATE, TOO_LONG, Unanswered
+from tracer.probes.workers.process import TOO_LATE, TOO_LONG, Unanswered
 
 MAX_FILE_BYTES = 1 << 31
 """Most bytes read of one file: its tables, not its code. The checksum of a debug file needs the

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.symbols.elf_file import ElfImage
+from tracer.probes.symbols.elf_file import ElfImage
 
 DEBUG_ROOT = Path("/usr/lib/debug")
 """The folder in which distributions install debug files."""

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Sequence
 from functools import cache
 
-from probes.workers.confinement import Limits, confine
-from probes.workers.process import Channel, Unanswered, Worker
+from tracer.probes.workers.confinement import Limits, confine
+from tracer.probes.workers.process import Channel, Unanswered, Worker
 
 MAX_MANGLED_BYTES = 1 << 14
 

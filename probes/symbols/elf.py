@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.elf_file import ElfImage
-from probes.symbols.elf_symbols import symbol_columns
-from probes.symbols.go import go_functions
-from probes.symbols.plt import stub_columns
-from probes.symbols.reading import PathOrFd, UnreadableSymbols
-from probes.symbols.table import SymbolColumns, SymbolTable, build_table
+from tracer.probes.symbols.elf_file import ElfImage
+from tracer.probes.symbols.elf_symbols import symbol_columns
+from tracer.probes.symbols.go import go_functions
+from tracer.probes.symbols.plt import stub_columns
+from tracer.probes.symbols.reading import PathOrFd, UnreadableSymbols
+from tracer.probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
 
 class ElfFile(ElfImage):

@@ -21,8 +21,8 @@ from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
 
-from probes.symbols.budget import MAX_FILE_BYTES, Reason
-from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_at, shown
+from tracer.probes.symbols.budget import MAX_FILE_BYTES, Reason
+from tracer.probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_at, shown
 
 MAX_SECTIONS = 4096
 MAX_SEGMENTS = 256

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.budget import MAX_STRING_BYTES, MAX_SYMBOLS, Reason
-from probes.symbols.elf_file import ElfImage, Section
-from probes.symbols.table import SymbolColumns, join_columns
+from tracer.probes.symbols.budget import MAX_STRING_BYTES, MAX_SYMBOLS, Reason
+from tracer.probes.symbols.elf_file import ElfImage, Section
+from tracer.probes.symbols.table import SymbolColumns, join_columns
 
 _CHUNK_SYMBOLS = 1 << 17
 

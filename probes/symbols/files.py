@@ -19,16 +19,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.budget import Account, Budget, LeftOut, Reason
-from probes.symbols.debug_files import DEBUG_ROOT, Wanted, candidates
-from probes.symbols.demangle import Demangler
-from probes.symbols.opening import Opener, Status
-from probes.symbols.perf_map import refusal
-from probes.symbols.reader import Reader
-from probes.symbols.reader_process import MOST_PLACES, Facts
-from probes.symbols.reading import UnreadableSymbols, shown
-from probes.symbols.table import readable_names
-from probes.workers.process import Unanswered
+from tracer.probes.symbols.budget import Account, Budget, LeftOut, Reason
+from tracer.probes.symbols.debug_files import DEBUG_ROOT, Wanted, candidates
+from tracer.probes.symbols.demangle import Demangler
+from tracer.probes.symbols.opening import Opener, Status
+from tracer.probes.symbols.perf_map import refusal
+from tracer.probes.symbols.reader import Reader
+from tracer.probes.symbols.reader_process import MOST_PLACES, Facts
+from tracer.probes.symbols.reading import UnreadableSymbols, shown
+from tracer.probes.symbols.table import readable_names
+from tracer.probes.workers.process import Unanswered
 
 _MAX_PROBLEMS = 1000
 _MOST_PATHS = 1 << 16

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.elf_file import ElfImage, Section
-from probes.symbols.table import SymbolColumns
+from tracer.probes.symbols.elf_file import ElfImage, Section
+from tracer.probes.symbols.table import SymbolColumns
 
 _GO_1_2, _GO_1_16, _GO_1_18, _GO_1_20 = 0xFFFFFFFB, 0xFFFFFFFA, 0xFFFFFFF0, 0xFFFFFFF1
 _MAGICS = (_GO_1_20, _GO_1_18, _GO_1_16, _GO_1_2)

@@ -10,8 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.reading import PathOrFd, UnreadableSymbols, open_regular, read_whole, shown
-from probes.symbols.table import SymbolColumns, SymbolTable, build_table
+from tracer.probes.symbols.reading import (
+    PathOrFd,
+    UnreadableSymbols,
+    open_regular,
+    read_whole,
+    shown,
+)
+from tracer.probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
 KALLSYMS = Path("/proc/kallsyms")
 

@@ -14,10 +14,10 @@ import stat
 import struct
 from dataclasses import dataclass
 
-from probes.openat import open_beneath
-from probes.symbols.budget import Budget
-from probes.symbols.reading import UnreadableSymbols, for_reading, shown
-from probes.workers.process import TOO_LATE, Channel, Unanswered, Worker
+from tracer.probes.openat import open_beneath
+from tracer.probes.symbols.budget import Budget
+from tracer.probes.symbols.reading import UnreadableSymbols, for_reading, shown
+from tracer.probes.workers.process import TOO_LATE, Channel, Unanswered, Worker
 
 NUMBER = struct.Struct("<Q")
 """Message that goes with an open file: its number."""

@@ -10,9 +10,9 @@ import stat
 
 import numpy as np
 
-from probes.symbols.budget import MAX_MAP_BYTES, MAX_MAP_LINES, Reason
-from probes.symbols.reading import UnreadableSymbols, read_whole
-from probes.symbols.table import SymbolColumns, SymbolTable, build_table
+from tracer.probes.symbols.budget import MAX_MAP_BYTES, MAX_MAP_LINES, Reason
+from tracer.probes.symbols.reading import UnreadableSymbols, read_whole
+from tracer.probes.symbols.table import SymbolColumns, SymbolTable, build_table
 
 
 def refusal(owner: int, mode: int, uid: int) -> str | None:

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.budget import MAX_SYMBOLS
-from probes.symbols.elf_file import ElfImage
-from probes.symbols.elf_symbols import symbol_layout, symbol_strings
-from probes.symbols.table import SymbolColumns, SymbolTable
+from tracer.probes.symbols.budget import MAX_SYMBOLS
+from tracer.probes.symbols.elf_file import ElfImage
+from tracer.probes.symbols.elf_symbols import symbol_layout, symbol_strings
+from tracer.probes.symbols.table import SymbolColumns, SymbolTable
 
 _SECTIONS = (".plt", ".plt.sec", ".plt.got")
 _MAX_STUBS = 1 << 18

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.budget import Budget
-from probes.symbols.reader_process import Debug, Facts, Tables
-from probes.symbols.table import build_table
-from probes.workers.confinement import Limits
-from probes.workers.process import TOO_LONG, Unanswered, Worker
+from tracer.probes.symbols.budget import Budget
+from tracer.probes.symbols.reader_process import Debug, Facts, Tables
+from tracer.probes.symbols.table import build_table
+from tracer.probes.workers.confinement import Limits
+from tracer.probes.workers.process import TOO_LONG, Unanswered, Worker
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -13,16 +13,16 @@ import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from probes.symbols.budget import Reason
-from probes.symbols.debug_files import belongs, wanted
-from probes.symbols.elf import ElfFile, open_elf
-from probes.symbols.elf_file import ElfImage
-from probes.symbols.opening import NUMBER
-from probes.symbols.perf_map import perf_map
-from probes.symbols.reading import UnreadableSymbols
-from probes.symbols.table import SymbolTable
-from probes.workers.confinement import Limits, confine
-from probes.workers.process import Channel
+from tracer.probes.symbols.budget import Reason
+from tracer.probes.symbols.debug_files import belongs, wanted
+from tracer.probes.symbols.elf import ElfFile, open_elf
+from tracer.probes.symbols.elf_file import ElfImage
+from tracer.probes.symbols.opening import NUMBER
+from tracer.probes.symbols.perf_map import perf_map
+from tracer.probes.symbols.reading import UnreadableSymbols
+from tracer.probes.symbols.table import SymbolTable
+from tracer.probes.workers.confinement import Limits, confine
+from tracer.probes.workers.process import Channel
 
 MOST_PLACES = 1024
 """Most places in one request."""

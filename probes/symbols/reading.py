@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import stat
 
-from probes.errors import TracerError
-from probes.symbols.budget import Reason
-from probes.text import printable
+from tracer.probes.errors import TracerError
+from tracer.probes.symbols.budget import Reason
+from tracer.probes.text import printable
 
 PathOrFd = str | bytes | os.PathLike[str] | int
 

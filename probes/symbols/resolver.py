@@ -17,12 +17,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.symbols.budget import Budget, Reason
-from probes.symbols.files import FileIdentity, Names, SymbolCache
-from probes.symbols.kernel import KernelSymbols, kernel_symbols
-from probes.symbols.mappings import NOWHERE, MappedFile
-from probes.symbols.reading import UnreadableSymbols
-from probes.symbols.vdso import open_vdso
+from tracer.probes.symbols.budget import Budget, Reason
+from tracer.probes.symbols.files import FileIdentity, Names, SymbolCache
+from tracer.probes.symbols.kernel import KernelSymbols, kernel_symbols
+from tracer.probes.symbols.mappings import NOWHERE, MappedFile
+from tracer.probes.symbols.reading import UnreadableSymbols
+from tracer.probes.symbols.vdso import open_vdso
 
 _ANONYMOUS, _VDSO = "[anon]", "[vdso]"
 _MOST_JITS = 256

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
-from probes.symbols.budget import MAX_NAME
-from probes.symbols.demangle import MAX_MANGLED_BYTES, Demangler, shared_demangler
-from probes.text import printable
+from tracer.probes.compiled import compiled
+from tracer.probes.symbols.budget import MAX_NAME
+from tracer.probes.symbols.demangle import MAX_MANGLED_BYTES, Demangler, shared_demangler
+from tracer.probes.text import printable
 
 _MAX_RAW_NAME = MAX_MANGLED_BYTES + 1
 """Most bytes read of a name: one more than can be demangled, so that cut names stay mangled."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from probes.proc import read_maps
-from probes.symbols.elf import ElfFile, open_elf
-from probes.symbols.reading import UnreadableSymbols
+from tracer.probes.proc import read_maps
+from tracer.probes.symbols.elf import ElfFile, open_elf
+from tracer.probes.symbols.reading import UnreadableSymbols
 
 _MAX_BYTES = 1 << 20
 

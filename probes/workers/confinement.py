@@ -14,8 +14,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.capabilities import keep_capabilities
-from probes.workers.system_calls import keep_few
+from tracer.probes.capabilities import keep_capabilities
+from tracer.probes.workers.system_calls import keep_few
 
 _NOBODY = 65534
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38

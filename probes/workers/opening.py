@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from probes.workers.process import TOO_LATE, Channel, Unanswered, Worker
+from tracer.probes.workers.process import TOO_LATE, Channel, Unanswered, Worker
 
 _ERROR_BYTES = 4
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from analysis.report import tables
-from analysis.views.call_graphs import CHAINS, OTHER, call_graphs, path
-from probes.errors import BadTrace
 from tests.support.traces import make_trace
+from tracer.analysis.report import tables
+from tracer.analysis.views.call_graphs import CHAINS, OTHER, call_graphs, path
+from tracer.probes.errors import BadTrace
 
 INSERT = "block:block_rq_insert"
 FLUSH = (

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.studies import claims
-from analysis.studies.measures import FILE, VERSION, measure, of_summaries, of_trace
-from analysis.studies.runs import read_runs
-from probes.errors import UsageError
 from tests.support.traces import make_trace
+from tracer.analysis.studies import claims
+from tracer.analysis.studies.measures import FILE, VERSION, measure, of_summaries, of_trace
+from tracer.analysis.studies.runs import read_runs
+from tracer.probes.errors import UsageError
 
 pytestmark = pytest.mark.slow
 

@@ -5,17 +5,17 @@ import json
 import pandas as pd
 import pytest
 
-from analysis.compare.comparison import CHANGED, MISSING, NOISE, ROWS, UNTOLD, compare
-from analysis.compare.groups import Group, pairs, told
-from analysis.compare.measured import MACHINES_PAGES, REQUESTS, TARGETS_PAGES, measured
-from analysis.compare.ratio import BOOTSTRAP, CONSTANT
-from analysis.figures.comparison import ratios
-from analysis.studies.identity import Identity, identity
-from probes.errors import BadTrace, UsageError
 from tests.support.compared import S, make_repeats
 from tests.support.compared import make_run as run
 from tests.support.studies import EVIL, make_study
 from tests.support.traces import make_trace
+from tracer.analysis.compare.comparison import CHANGED, MISSING, NOISE, ROWS, UNTOLD, compare
+from tracer.analysis.compare.groups import Group, pairs, told
+from tracer.analysis.compare.measured import MACHINES_PAGES, REQUESTS, TARGETS_PAGES, measured
+from tracer.analysis.compare.ratio import BOOTSTRAP, CONSTANT
+from tracer.analysis.figures.comparison import ratios
+from tracer.analysis.studies.identity import Identity, identity
+from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
@@ -324,7 +324,7 @@ def test_groups_that_do_other_work_are_said(tmp_path):
 
 
 def test_a_trace_s_identity_is_told_by_its_targets(tmp_path):
-    command = ["python", "-m", "workloads", "train", "lstm", "--seed", "3", "--workers", "2"]
+    command = ["python", "-m", "tracer.workloads", "train", "lstm", "--seed", "3", "--workers", "2"]
     target = {"name": "c", "role": "target", "kind": "container", "pid": 7, "command": command}
     daemon = {"name": "dockerd", "role": "daemon", "kind": "daemon", "pid": 9}
     folder = run(tmp_path / "c.trace", 1, targets=[target, {**target, "name": "d"}, daemon])

@@ -7,11 +7,11 @@ import stat
 
 import pytest
 
-from analysis.compare.comparison import MISSING, NOISE, compare
-from analysis.page.comparison import comparison_page
 from tests.support.compared import lossy, make_repeats
 from tests.support.recordings import EVIL, make_hostile
 from tests.support.traces import make_trace
+from tracer.analysis.compare.comparison import MISSING, NOISE, compare
+from tracer.analysis.page.comparison import comparison_page
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.report.by_phase import BY, by_phase
-from analysis.report.tables import DECLARED, TABLES
-from analysis.views.energy import energy
-from probes.catalogue import TABLES as RECORDED
 from tests.support.traces import make_trace
+from tracer.analysis.report.by_phase import BY, by_phase
+from tracer.analysis.report.tables import DECLARED, TABLES
+from tracer.analysis.views.energy import energy
+from tracer.probes.catalogue import TABLES as RECORDED
 from tracer.store.trace import Trace
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "lenet.trace"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from analysis.views.flushes import flushes
 from tests.support.traces import make_trace
+from tracer.analysis.views.flushes import flushes
 
 KWORKER, JOB, CHILD, OTHER = 50, 7, 8, 9
 DEV, INO = "254:0", 11

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from analysis.report.samples import samples
-from analysis.report.tables import records
-from analysis.views.energy import energy, why_none
-from probes.errors import BadTrace, UsageError
 from tests.support.traces import make_trace
+from tracer.analysis.report.samples import samples
+from tracer.analysis.report.tables import records
+from tracer.analysis.views.energy import energy, why_none
+from tracer.probes.errors import BadTrace, UsageError
 
 S = 1_000_000_000
 

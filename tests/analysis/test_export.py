@@ -10,19 +10,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.exchange.exporting import export
-from analysis.exchange.marks import Kind, Marks, Texts, Track, What
-from analysis.exchange.perfetto import (
+from tests.support import perfetto
+from tests.support.budget import run_within
+from tests.support.traces import make_trace
+from tracer.analysis.exchange.exporting import export
+from tracer.analysis.exchange.marks import Kind, Marks, Texts, Track, What
+from tracer.analysis.exchange.perfetto import (
     MOST_DECLARED_BYTES,
     MOST_MARKS,
     MOST_NAMES_BYTES,
     PerfettoWriter,
 )
-from analysis.exchange.perfetto_events import most_bytes
-from probes.errors import UsageError
-from tests.support import perfetto
-from tests.support.budget import run_within
-from tests.support.traces import make_trace
+from tracer.analysis.exchange.perfetto_events import most_bytes
+from tracer.probes.errors import UsageError
 
 HOSTILE = '<script>alert(1)</script>\x1b[31m\n"=cmd|'
 

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from analysis.figures import park2023, prashanthi2022, prashanthi2023
-from analysis.figures.dots import Axis, dots
-from analysis.figures.style import COLOURS, SYMBOLS, joined, text
+from tracer.analysis.figures import park2023, prashanthi2022, prashanthi2023
+from tracer.analysis.figures.dots import Axis, dots
+from tracer.analysis.figures.style import COLOURS, SYMBOLS, joined, text
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import shutil
 
 import pytest
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity
-from analysis.flushlayer.trace.accesses import page_writebacks
-from analysis.studies.flush_layer import layer_curve
-from analysis.studies.papers.numbers import numbers
 from tests.conftest import ROOT
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.studies.flush_layer import layer_curve
+from tracer.analysis.studies.papers.numbers import numbers
 from tracer.store.trace import Trace
 
 PAPERS = numbers("park2023_fig6_io_latency_improvement")["improvement"]

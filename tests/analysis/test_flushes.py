@@ -1,7 +1,7 @@
 """Flushes: the chain from bio to reason, inode and dirtier, and how sure each link is."""
 
-from analysis.views.flushes import flushes
 from tests.support.traces import make_trace
+from tracer.analysis.views.flushes import flushes
 
 KWORKER, JOURNAL, JOB = 50, 60, 7
 DEV = "254:0"

@@ -6,18 +6,18 @@ import shutil
 
 import pytest
 
-from analysis.page.cells import cell
-from analysis.studies.extract_columns import COLUMNS
-from analysis.studies.extracts import MAKERS, of_trace, read_extracts
-from analysis.studies.measures import FILE as MEASURES
-from analysis.studies.report.contents import contents
-from analysis.studies.report.markdown import markdown
-from analysis.studies.report.page import page
-from analysis.studies.runs import read_runs
-from probes.errors import TracerError
 from tests.support.budget import MEMORY_BYTES, run_within
 from tests.support.hostile import make_harmful
 from tests.support.studies import make_study
+from tracer.analysis.page.cells import cell
+from tracer.analysis.studies.extract_columns import COLUMNS
+from tracer.analysis.studies.extracts import MAKERS, of_trace, read_extracts
+from tracer.analysis.studies.measures import FILE as MEASURES
+from tracer.analysis.studies.report.contents import contents
+from tracer.analysis.studies.report.markdown import markdown
+from tracer.analysis.studies.report.page import page
+from tracer.analysis.studies.runs import read_runs
+from tracer.probes.errors import TracerError
 
 pytestmark = pytest.mark.slow
 

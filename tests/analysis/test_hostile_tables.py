@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.report.by_phase import BY, by_phase
-from analysis.report.tables import TABLES as REPORT
-from analysis.report.tables import records
-from analysis.views.catalogue import VIEWS
-from probes.errors import BadTrace, TracerError
 from tests.support.hostile import make_harmful
 from tests.support.traces import make_trace
+from tracer.analysis.report.by_phase import BY, by_phase
+from tracer.analysis.report.tables import TABLES as REPORT
+from tracer.analysis.report.tables import records
+from tracer.analysis.views.catalogue import VIEWS
+from tracer.probes.errors import BadTrace, TracerError
 from tracer.store.packing import open_pack
 from tracer.store.trace import ALL_TABLES, Trace, dump
 

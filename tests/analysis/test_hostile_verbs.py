@@ -134,7 +134,7 @@ def test_an_export_is_whole_and_inert(tracer, traces, tmp_path, format):
 
 
 def test_a_formula_is_a_text_in_a_csv_and_itself_in_parquet(tmp_path):
-    from analysis.exchange.exporting import export
+    from tracer.analysis.exchange.exporting import export
 
     with make_harmful(tmp_path / "t") as trace:
         export(trace, "csv", tmp_path / "csv")

@@ -6,11 +6,11 @@ import zlib
 
 import pytest
 
-from analysis.exchange.formats import FORMATS, import_file
-from analysis.flushlayer.trace.accesses import page_writebacks
 from tests.support import foreign
 from tests.support.budget import within_budget
 from tests.support.pages import PAGE
+from tracer.analysis.exchange.formats import FORMATS, import_file
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow

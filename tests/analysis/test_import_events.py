@@ -2,11 +2,11 @@
 
 import pytest
 
-from analysis.exchange.formats import import_file
-from analysis.views.requests import requests
-from probes.errors import BadTrace
 from tests.support import foreign
 from tests.support.pages import EXIT, NEWTASK, SYS_ENTER, SYS_EXIT, Page, enter, leave, newtask
+from tracer.analysis.exchange.formats import import_file
+from tracer.analysis.views.requests import requests
+from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 PERF = """\

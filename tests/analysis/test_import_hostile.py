@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.exchange.formats import FORMATS, import_file
-from probes.errors import TracerError
 from tests.analysis import test_import_events as events
 from tests.analysis import test_import_storage as storage
 from tests.support import foreign
 from tests.support.budget import within_budget
+from tracer.analysis.exchange.formats import FORMATS, import_file
+from tracer.probes.errors import TracerError
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from analysis.exchange.formats import import_file
-from analysis.views.requests import requests
-from probes.errors import BadTrace, UsageError
+from tracer.analysis.exchange.formats import import_file
+from tracer.analysis.views.requests import requests
+from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 
 

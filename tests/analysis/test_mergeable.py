@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.report.tables import MERGED, TABLES
+from tracer.analysis.report.tables import MERGED, TABLES
 from tracer.store.trace import Trace
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "lenet.trace"

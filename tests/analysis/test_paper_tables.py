@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from analysis.studies.papers import park2023, prashanthi2022, prashanthi2023
-from analysis.studies.papers.numbers import MODELS, numbers
-from analysis.studies.papers.parts import FACTS, RUNS, parts
-from analysis.studies.spread import increase, over_runs, settings
+from tracer.analysis.studies.papers import park2023, prashanthi2022, prashanthi2023
+from tracer.analysis.studies.papers.numbers import MODELS, numbers
+from tracer.analysis.studies.papers.parts import FACTS, RUNS, parts
+from tracer.analysis.studies.spread import increase, over_runs, settings
 
 PLACES = ("host", "1", "4")
 
@@ -371,7 +371,7 @@ def test_epochs_vary_within_a_run():
 
 
 def test_every_part_says_what_it_needs_and_what_it_is():
-    from analysis.studies.extracts import MAKERS
+    from tracer.analysis.studies.extracts import MAKERS
 
     assert {part.needs for part in parts(None)} <= {*MAKERS, RUNS, FACTS}
     assert len(parts(None)) == sum(len(parts(seed)) for seed in ("000", "001", "002"))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.studies.papers.of_traces import sections, sections_of
-from analysis.studies.papers.parts import parts
 from tests.support.studies import make_study
 from tests.support.traces import make_trace
+from tracer.analysis.studies.papers.of_traces import sections, sections_of
+from tracer.analysis.studies.papers.parts import parts
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def test_traces_of_several_places_stand_side_by_side(study):
 
 
 def test_all_runs_of_a_study_give_what_its_report_gives(study):
-    from analysis.studies.report.contents import contents
+    from tracer.analysis.studies.report.contents import contents
 
     reported = contents(study)
     found = sections_of(sorted(study.glob("runs/*/run.trace")))

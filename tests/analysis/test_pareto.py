@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.studies.pareto import pareto_front
+from tracer.analysis.studies.pareto import pareto_front
 
 small = st.integers(0, 6).map(float) | st.just(float("nan"))
 

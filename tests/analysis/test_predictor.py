@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from analysis.cli.power_modes import as_json
-from analysis.studies import claims
-from analysis.studies.power_modes import power_modes
-from analysis.studies.predictor import choose, mape, predict
-from probes.errors import UsageError
+from tracer.analysis.cli.power_modes import as_json
+from tracer.analysis.studies import claims
+from tracer.analysis.studies.power_modes import power_modes
+from tracer.analysis.studies.predictor import choose, mape, predict
+from tracer.probes.errors import UsageError
 
 pytestmark = pytest.mark.slow
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.report.calls import SYSCALLS
-from analysis.report.histogram import CUTS, buckets, spread, spread_query
-from analysis.report.tables import flushed_pages, writeback_reasons
-from analysis.views.cuts import Cuts
-from analysis.views.flushes import flushes
-from analysis.views.in_phase import in_phase
-from analysis.views.nesting import NEVER, cut
-from analysis.views.requests import requests
 from tests.oracles.requests import requests_of
 from tests.support.in_memory import PLACE
 from tests.support.traces import make_trace
+from tracer.analysis.report.calls import SYSCALLS
+from tracer.analysis.report.histogram import CUTS, buckets, spread, spread_query
+from tracer.analysis.report.tables import flushed_pages, writeback_reasons
+from tracer.analysis.views.cuts import Cuts
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.in_phase import in_phase
+from tracer.analysis.views.nesting import NEVER, cut
+from tracer.analysis.views.requests import requests
 
 pytestmark = pytest.mark.slow
 

@@ -7,11 +7,11 @@ import sys
 import pandas as pd
 import pytest
 
-from analysis.cli.query import _answer
-from analysis.views.catalogue import VIEWS
-from probes.errors import UsageError
 from tests.conftest import ROOT
 from tests.support.traces import make_trace
+from tracer.analysis.cli.query import _answer
+from tracer.analysis.views.catalogue import VIEWS
+from tracer.probes.errors import UsageError
 from tracer.store.trace import ALL_TABLES
 
 FIXTURE = ROOT / "fixtures" / "lenet.trace"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.compare.ratio import BOOTSTRAP, CONSTANT, STUDENT, ratio
+from tracer.analysis.compare.ratio import BOOTSTRAP, CONSTANT, STUDENT, ratio
 
 
 def values(*numbers):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.scale import remote
-from analysis.scale.sources import find, opened
-from probes.errors import BadTrace, UsageError
 from tests.support.traces import make_trace
+from tracer.analysis.scale import remote
+from tracer.analysis.scale.sources import find, opened
+from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.packing import pack
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")

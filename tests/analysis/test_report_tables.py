@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from analysis.report import tables
 from tests.support.traces import make_trace
+from tracer.analysis.report import tables
 
 JOB, CHILD, KWORKER = 7, 8, 50
 PROCESSES = [
@@ -177,7 +177,7 @@ def test_costs_that_were_not_recorded_are_null(tmp_path):
 
 
 def test_a_report_of_an_empty_trace_is_valid_json(tmp_path):
-    from probes.catalogue import TABLES
+    from tracer.probes.catalogue import TABLES
     from tracer.store.trace import dump
 
     with make_trace(tmp_path / "t", {name: [] for name in TABLES}) as trace:

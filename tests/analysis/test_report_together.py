@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.report.gathered import Gathered, gather
-from analysis.report.tables import MERGED, TABLES, all_tables, loss
-from analysis.report.together import SAME, Together, beside, together
-from analysis.scale.mapping import map_traces, results
-from analysis.scale.sources import Source, find
-from probes.errors import BadTrace
 from tests.conftest import ROOT
 from tests.support.studies import make_study
 from tests.support.traces import make_trace
+from tracer.analysis.report.gathered import Gathered, gather
+from tracer.analysis.report.tables import MERGED, TABLES, all_tables, loss
+from tracer.analysis.report.together import SAME, Together, beside, together
+from tracer.analysis.scale.mapping import map_traces, results
+from tracer.analysis.scale.sources import Source, find
+from tracer.probes.errors import BadTrace
 from tracer.store.packing import pack
 from tracer.store.trace import Trace
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from analysis.views import request_pairing
-from analysis.views import requests as requests_view
-from analysis.views.requests import requests
-from probes.errors import BadTrace
 from tests.support.traces import make_trace
+from tracer.analysis.views import request_pairing
+from tracer.analysis.views import requests as requests_view
+from tracer.analysis.views.requests import requests
+from tracer.probes.errors import BadTrace
 
 
 def block(ts, event, sector, nr_sector=8, rwbs="W", dev="254:0", **more):

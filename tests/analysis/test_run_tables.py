@@ -2,11 +2,11 @@
 
 import pytest
 
-from analysis.report.epochs import epochs
-from analysis.report.page_heat import PAGES, TIMES, page_heat
-from analysis.report.tables import writeback_interval_quantiles
-from analysis.report.usage import usage
 from tests.support.traces import make_trace
+from tracer.analysis.report.epochs import epochs
+from tracer.analysis.report.page_heat import PAGES, TIMES, page_heat
+from tracer.analysis.report.tables import writeback_interval_quantiles
+from tracer.analysis.report.usage import usage
 
 S = 1_000_000_000
 DEV = "7:0"

@@ -12,11 +12,11 @@ from functools import cache
 
 import pytest
 
-from analysis.exchange.formats import import_file
-from analysis.views.requests import requests
-from probes.catalogue import PROBES
 from tests.conftest import ROOT
 from tests.support import perfetto
+from tracer.analysis.exchange.formats import import_file
+from tracer.analysis.views.requests import requests
+from tracer.probes.catalogue import PROBES
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow

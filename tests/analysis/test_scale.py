@@ -16,10 +16,10 @@ import fsspec
 import pandas as pd
 import pytest
 
-from analysis.scale.mapping import connected, map_traces, results
-from analysis.scale.sources import Source, find, opened
-from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tests.support.traces import make_trace
+from tracer.analysis.scale.mapping import connected, map_traces, results
+from tracer.analysis.scale.sources import Source, find, opened
+from tracer.probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store.packing import pack
 from tracer.store.trace import Trace
 
@@ -310,6 +310,6 @@ def test_an_address_that_is_not_a_scheduler_is_a_usage_error(runs: Path, wrong: 
 def test_a_scheduler_that_does_not_answer_is_said(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.scale.mapping._CONNECT_S", 1)
+    monkeypatch.setattr("tracer.analysis.scale.mapping._CONNECT_S", 1)
     with pytest.raises(UsageError, match="no Dask scheduler answers"):
         map_traces(calls, find([str(runs)]), "tcp://127.0.0.1:1")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.compare.comparison import _corrected
-from analysis.statistics import t_beyond, t_quantile
-from probes.errors import FeatureMissing
+from tracer.analysis.compare.comparison import _corrected
+from tracer.analysis.statistics import t_beyond, t_quantile
+from tracer.probes.errors import FeatureMissing
 
 
 def test_quantile_and_probability_undo_each_other() -> None:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from analysis.report.by_phase import by_phase
-from analysis.report.step_times import step_times
-from analysis.report.tables import phases as phase_table
-from analysis.report.tables import records
-from analysis.views.in_phase import in_phase
-from analysis.views.steps import steps
-from probes.errors import UsageError
 from tests.support.traces import make_trace
+from tracer.analysis.report.by_phase import by_phase
+from tracer.analysis.report.step_times import step_times
+from tracer.analysis.report.tables import phases as phase_table
+from tracer.analysis.report.tables import records
+from tracer.analysis.views.in_phase import in_phase
+from tracer.analysis.views.steps import steps
+from tracer.probes.errors import UsageError
 
 JOB, HELPER, WORKER, KERNEL = 7, 70, 8, 50
 

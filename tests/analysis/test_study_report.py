@@ -7,15 +7,15 @@ import shutil
 import pandas as pd
 import pytest
 
-from analysis.page.cells import cell, rows
-from analysis.studies.extracts import MAKERS, read_extracts
-from analysis.studies.papers.made import made
-from analysis.studies.papers.parts import FACTS, RUNS, parts
-from analysis.studies.report.contents import contents
-from analysis.studies.report.markdown import markdown
-from analysis.studies.report.page import page
-from analysis.studies.runs import read_runs
 from tests.support.studies import EVIL, make_study
+from tracer.analysis.page.cells import cell, rows
+from tracer.analysis.studies.extracts import MAKERS, read_extracts
+from tracer.analysis.studies.papers.made import made
+from tracer.analysis.studies.papers.parts import FACTS, RUNS, parts
+from tracer.analysis.studies.report.contents import contents
+from tracer.analysis.studies.report.markdown import markdown
+from tracer.analysis.studies.report.page import page
+from tracer.analysis.studies.runs import read_runs
 
 pytestmark = pytest.mark.slow
 

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.timeline.axis import Axis, axis, outside
-from analysis.timeline.binned import REST, counted, covered
-from analysis.timeline.events import calls, dirtied, faults, stalls, writebacks, written
-from analysis.timeline.heat import files
-from analysis.timeline.lane import Kind
-from analysis.timeline.lanes import timeline
-from analysis.timeline.losses import losses
-from analysis.timeline.phases import phases
-from analysis.timeline.samples import sample_lanes
-from probes.errors import BadTrace
 from tests.support.recordings import make_hostile, make_recording
 from tests.support.timeline import MS, TENTHS, S, by_bin, made, requests
 from tests.support.traces import make_trace
+from tracer.analysis.timeline.axis import Axis, axis, outside
+from tracer.analysis.timeline.binned import REST, counted, covered
+from tracer.analysis.timeline.events import calls, dirtied, faults, stalls, writebacks, written
+from tracer.analysis.timeline.heat import files
+from tracer.analysis.timeline.lane import Kind
+from tracer.analysis.timeline.lanes import timeline
+from tracer.analysis.timeline.losses import losses
+from tracer.analysis.timeline.phases import phases
+from tracer.analysis.timeline.samples import sample_lanes
+from tracer.probes.errors import BadTrace
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_the_query_of_each_lane_gives_its_numbers(tracer, tmp_path):
 
 
 def test_an_empty_trace_has_no_lanes_and_says_of_what(tmp_path):
-    from probes.catalogue import TABLES
+    from tracer.probes.catalogue import TABLES
 
     with make_trace(tmp_path / "t", {name: [] for name in TABLES}) as trace:
         found = timeline(trace)

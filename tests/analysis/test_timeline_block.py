@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.timeline.axis import Axis
-from analysis.timeline.block import block_lanes, latencies
 from tests.support.timeline import TENTHS, by_bin, made, requests
+from tracer.analysis.timeline.axis import Axis
+from tracer.analysis.timeline.block import block_lanes, latencies
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures import heat, timeline
-from analysis.figures.style import COLOURS, NEUTRAL
+from tracer.analysis.figures import heat, timeline
+from tracer.analysis.figures.style import COLOURS, NEUTRAL
 
 NONE_LOST = pd.DataFrame(columns=["from_s", "to_s", "gaps", "events"])
 LOST = pd.DataFrame({"from_s": [1.0], "to_s": [1.5], "gaps": [1], "events": [7]})

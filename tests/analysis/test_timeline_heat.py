@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.timeline.axis import Axis
-from analysis.timeline.heat import files, places, table_of
 from tests.support.traces import make_trace
+from tracer.analysis.timeline.axis import Axis
+from tracer.analysis.timeline.heat import files, places, table_of
 
 pytestmark = pytest.mark.slow
 

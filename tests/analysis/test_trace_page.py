@@ -9,15 +9,15 @@ import stat
 import pandas as pd
 import pytest
 
-from analysis.findings.finding import Finding
-from analysis.page.paper import PaperTable
-from analysis.page.summary import summary
-from analysis.page.tables import MOST_ROWS, page_table, page_tables
-from analysis.page.trace import draw_lane, trace_page
-from analysis.report.tables import all_tables
-from analysis.timeline.lanes import timeline
 from tests.support.recordings import EVIL, make_hostile, make_recording
 from tests.support.traces import make_trace
+from tracer.analysis.findings.finding import Finding
+from tracer.analysis.page.paper import PaperTable
+from tracer.analysis.page.summary import summary
+from tracer.analysis.page.tables import MOST_ROWS, page_table, page_tables
+from tracer.analysis.page.trace import draw_lane, trace_page
+from tracer.analysis.report.tables import all_tables
+from tracer.analysis.timeline.lanes import timeline
 
 pytestmark = pytest.mark.slow
 
@@ -167,7 +167,7 @@ def test_losses_of_unknown_size_are_not_0(tmp_path):
 
 
 def test_a_trace_without_any_event_has_a_page(tmp_path):
-    from probes.catalogue import TABLES
+    from tracer.probes.catalogue import TABLES
 
     with make_trace(tmp_path / "t", {name: [] for name in TABLES}) as made:
         html = trace_page(made, all_tables(made), [])

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.views.catalogue import VIEWS, make_named
-from analysis.views.view import is_made
-from probes.catalogue import TABLES
-from probes.errors import BadTrace
-from probes.schema import Type
 from tests.support.traces import make_trace
+from tracer.analysis.views.catalogue import VIEWS, make_named
+from tracer.analysis.views.view import is_made
+from tracer.probes.catalogue import TABLES
+from tracer.probes.errors import BadTrace
+from tracer.probes.schema import Type
 from tracer.store.trace import Trace
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "lenet.trace"

@@ -2,15 +2,15 @@
 
 import pytest
 
-from analysis.flushlayer.flusher.dirtying import dirtyings
-from analysis.flushlayer.trace.accesses import page_writebacks
-from analysis.report.block import operation_times
-from analysis.report.page_heat import page_heat
-from analysis.report.writeback import writeback_reasons
-from analysis.views.devices import notes
-from analysis.views.flushes import flushes
-from probes.errors import BadTrace
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.flusher.dirtying import dirtyings
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.report.block import operation_times
+from tracer.analysis.report.page_heat import page_heat
+from tracer.analysis.report.writeback import writeback_reasons
+from tracer.analysis.views.devices import notes
+from tracer.analysis.views.flushes import flushes
+from tracer.probes.errors import BadTrace
 
 JOB, OTHER, KWORKER = 7, 8, 50
 DISK, FIRST, SECOND, LOOP = "8:0", "8:1", "8:2", "7:0"

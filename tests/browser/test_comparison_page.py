@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from analysis.compare.comparison import compare
-from analysis.page.comparison import comparison_page
 from tests.support.browser import look
 from tests.support.compared import make_repeats
 from tests.support.recordings import EVIL, make_hostile
+from tracer.analysis.compare.comparison import compare
+from tracer.analysis.page.comparison import comparison_page
 
 FIGURE = "#changed .js-plotly-plot"
 PANELS = ["changed", "noise", "missing", "traces", "how"]

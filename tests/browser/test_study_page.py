@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from analysis.studies.report.contents import contents
-from analysis.studies.report.page import page
 from tests.support.browser import look
 from tests.support.studies import EVIL, make_study
+from tracer.analysis.studies.report.contents import contents
+from tracer.analysis.studies.report.page import page
 
 
 @pytest.fixture(scope="module")

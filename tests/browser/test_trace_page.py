@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from analysis.page.trace import trace_page
-from analysis.report.tables import all_tables
-from analysis.timeline.lanes import timeline
 from tests.support.browser import look
 from tests.support.recordings import make_hostile, make_recording
+from tracer.analysis.page.trace import trace_page
+from tracer.analysis.report.tables import all_tables
+from tracer.analysis.timeline.lanes import timeline
 
 RANGES = "[...document.querySelectorAll('.lane .js-plotly-plot')].map(p => p.layout.xaxis.range)"
 BAR = "#lane-2 .nsewdrag"

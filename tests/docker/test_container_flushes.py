@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from analysis.views.flushes import flushes
 from tests.docker.conftest import WAITING, init_of, wait_for
+from tracer.analysis.views.flushes import flushes
 
 PAGES = {"host": 41, "a4": 31, "b4": 37}
 

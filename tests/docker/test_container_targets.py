@@ -4,10 +4,10 @@ import subprocess
 
 import pytest
 
-from probes.kernel import syscall_names
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
 from tests.support.backends import every_backend
 from tests.support.dockerd import python
+from tracer.probes.kernel import syscall_names
 
 A, B, OTHER, HOST, LATER = 9973, 101, 757, 499, 1009
 FINE = {"events": 0, "windows": 0, "unknown": 0}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from probes.errors import FeatureMissing, PermissionMissing
 from tests.docker.conftest import CALLS, calls, init_of, wait_for
 from tests.support.backends import every_backend
 from tests.support.dockerd import Dockerd, python
+from tracer.probes.errors import FeatureMissing, PermissionMissing
 from tracer.targets import engine
 from tracer.targets.containers import from_names
 from tracer.targets.daemon import from_socket

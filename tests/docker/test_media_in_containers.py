@@ -2,9 +2,9 @@
 
 import os
 
-from workloads.containers.limits import Limits, Speed
-from workloads.studies import media
-from workloads.studies.scratch import Scratch, drop_caches
+from tracer.workloads.containers.limits import Limits, Speed
+from tracer.workloads.studies import media
+from tracer.workloads.studies.scratch import Scratch, drop_caches
 
 MIB = 1 << 20
 KEPT = 0.75

@@ -42,8 +42,8 @@ def test_each_of_two_servers_gets_requests_and_only_they_are_recorded(run, docke
 
 
 def test_the_deployment_image_cannot_train(run, dockerd):
-    from workloads.containers import image
-    from workloads.containers.versions import DEPLOYMENT, TRAINING
+    from tracer.workloads.containers import image
+    from tracer.workloads.containers.versions import DEPLOYMENT, TRAINING
 
     small = image.ensure(dockerd.client, DEPLOYMENT)
     large = image.ensure(dockerd.client, TRAINING)
@@ -51,7 +51,13 @@ def test_the_deployment_image_cannot_train(run, dockerd):
     assert sizes[0] < sizes[1]
     layers = [dockerd.client.images.get(name).attrs["RootFS"]["Layers"] for name in (small, large)]
     assert layers[0][0] == layers[1][0]  # one base, stored once
-    command = [*image.python_command(dockerd.client, small), "-m", "workloads", "train", "lenet"]
+    command = [
+        *image.python_command(dockerd.client, small),
+        "-m",
+        "tracer.workloads",
+        "train",
+        "lenet",
+    ]
     box = dockerd.client.containers.run(small, command, entrypoint="", detach=True)
     try:
         assert box.wait()["StatusCode"] == 2
@@ -63,8 +69,8 @@ def test_the_deployment_image_cannot_train(run, dockerd):
 SERVE = """
 import http.client, json, os, signal, socket, sys, threading, time, traceback
 from pathlib import Path
-from workloads.options import ServeOptions
-from workloads.serving.server import serve
+from tracer.workloads.options import ServeOptions
+from tracer.workloads.serving.server import serve
 
 def ask(place, *what):
     connection = http.client.HTTPConnection("served")
@@ -97,10 +103,10 @@ for model in sys.argv[1:]:
 
 
 def test_the_deployment_image_serves_the_papers_models(dockerd, tmp_path):
-    from workloads.containers import image
-    from workloads.containers.versions import DEPLOYMENT
-    from workloads.options import JobOptions
-    from workloads.prepare import prepare
+    from tracer.workloads.containers import image
+    from tracer.workloads.containers.versions import DEPLOYMENT
+    from tracer.workloads.options import JobOptions
+    from tracer.workloads.prepare import prepare
 
     names = ["mobilebert", "squeezenet", "lstm"]
     for name in names:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.studies.runs import read_runs
 from tests.docker.conftest import wait_for
 from tests.support.warm import Tracer
+from tracer.analysis.studies.runs import read_runs
 from tracer.store.trace import Trace
-from workloads.studies import throttle
+from tracer.workloads.studies import throttle
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 

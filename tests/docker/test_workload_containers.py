@@ -9,7 +9,7 @@ import pytest
 from tests.docker.conftest import wait_for
 from tests.support.warm import Tracer
 from tracer.store.trace import Trace
-from workloads.containers.run import OWNER
+from tracer.workloads.containers.run import OWNER
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 

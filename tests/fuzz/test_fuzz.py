@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from probes.errors import BadTrace
 from tests.fuzz.driver import fuzz
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import Target, every_target
 from tests.fuzz.worker import tried
+from tracer.probes.errors import BadTrace
 
 pytestmark = pytest.mark.slow
 

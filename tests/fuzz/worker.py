@@ -17,10 +17,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from probes.errors import TracerError
 from tests.fuzz.target import Target, every_target
 from tests.support.budget import CPU_SECONDS, WALL_SECONDS, ending, limit_memory
 from tests.support.warm import context
+from tracer.probes.errors import TracerError
 
 SEEDS = -1
 """Number of the last seed; the seeds before it have smaller numbers.

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from probes.kernel import find_tracefs
 from tests.conftest import Ran, tracer_command
 from tests.support import loads
 from tests.support.attacker import attack, place  # noqa: F401 fixtures
@@ -19,6 +18,7 @@ from tests.support.file_systems import file_system  # noqa: F401 a fixture
 from tests.support.loads import Recorded
 from tests.support.sysctls import sysctls  # noqa: F401 a fixture
 from tests.support.waiting import wait_for
+from tracer.probes.kernel import find_tracefs
 from tracer.store.trace import Trace
 
 _CLONE_NEWNS = 0x00020000

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.flushlayer.trace.accesses import page_writebacks
-from analysis.views.devices import notes
 from tests.support.file_systems import PARTITION_START, FileSystems, numbers_of
 from tests.support.written import Written, extents_of
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.views.devices import notes
 from tracer.session import environment
 from tracer.store.devices import Devices
 from tracer.targets.cgroups import hierarchies

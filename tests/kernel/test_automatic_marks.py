@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from analysis.views.steps import steps
 from tests.support.loads import Load, Recorded, finished
 from tests.support.scripts import MODEL, Job, ended
+from tracer.analysis.views.steps import steps
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP
 from tracer.store.trace import Trace

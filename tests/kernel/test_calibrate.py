@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.flushlayer.devices.calibrate import calibrate
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.devices.calibrate import calibrate
+from tracer.probes.errors import UsageError
 
 pytestmark = pytest.mark.kernel
 SMALL = {"size": 1 << 20, "seconds": 0.1, "depth": 4}

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.findings.ceiling import ceiling
-from analysis.findings.writes import CEILING, writes
-from analysis.views.stretches import in_both, joined
-from analysis.views.write_waits import ANY, WRITE_WAITS
 from tests.conftest import do_without
 from tests.support.loads import PYTHON
 from tests.support.slow_disk import slow_disk
+from tracer.analysis.findings.ceiling import ceiling
+from tracer.analysis.findings.writes import CEILING, writes
+from tracer.analysis.views.stretches import in_both, joined
+from tracer.analysis.views.write_waits import ANY, WRITE_WAITS
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from probes.cgroups import UNIFIED
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.probes.cgroups import UNIFIED
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies, of_process
 

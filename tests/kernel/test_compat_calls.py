@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.kernel import compat_syscall_names
 from tests.support.waiting import wait_for
+from tracer.probes.kernel import compat_syscall_names
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from analysis.views.flushes import flushes
-from analysis.views.requests import requests
 from tests.support.backends import every_backend
 from tests.support.file_systems import FileSystems
 from tests.support.loads import PYTHON, program
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.requests import requests
 from tracer.store.trace import Trace
 
 CALLS, PAGES, SYNCED, FILES, STORM = 9973, 1009, 101, 23, 1_000_003

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tests.support.backends import every_backend
 from tests.support.file_systems import FileSystems
 from tests.support.written import Written
+from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 
 KINDS = ("ext4", "xfs", "btrfs")
 REWRITTEN = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.views.flushes import flushes
 from tests.support.file_systems import FileSystems
 from tests.support.written import SETUP, Written, extents_of
+from tracer.analysis.views.flushes import flushes
 from tracer.store.trace import Trace
 
 KINDS = ("ext4", "xfs", "btrfs")

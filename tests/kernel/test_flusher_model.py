@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.flushlayer.flusher import knobs, pairing
-from analysis.flushlayer.flusher.check import compared
-from analysis.flushlayer.flusher.recorded import prepared
-from analysis.flushlayer.flusher.regenerate import regenerate
 from tests.support.file_systems import FileSystems
 from tests.support.sysctls import settings
+from tracer.analysis.flushlayer.flusher import knobs, paired
+from tracer.analysis.flushlayer.flusher.check import compared
+from tracer.analysis.flushlayer.flusher.recorded import prepared
+from tracer.analysis.flushlayer.flusher.regenerate import regenerate
 
 NEAR_S = 0.02
 """Times closer than this have no certain order: the scheduler decides."""
@@ -149,7 +149,7 @@ def test_the_model_writes_what_the_flusher_wrote(flushed, age):
     periodic = found.own(made.writes[made.writes["reason"] == "periodic"])
     assert set(periodic["ino"]) == {found.files[name] for name in ("left", "again", "appended")}
     gone = found.dirtied.pieces.merge(found.dirtied.inodes, left_on="inode", right_index=True)
-    gone = gone[(gone["dev"] == found.dev) & (gone["how"] == pairing.DROPPED)]
+    gone = gone[(gone["dev"] == found.dev) & (gone["how"] == paired.DROPPED)]
     assert 31 in gone.groupby("ino")["pages"].sum().to_list()
     # At the same looks, or calls.
     then = found.times(found.written)

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from analysis.views.steps import steps
 from tests.support.loads import finished
+from tracer.analysis.views.steps import steps
 from tracer.store.trace import Trace
 
 for package in ("torch", "transformers", "accelerate", "lightning"):
@@ -19,7 +19,7 @@ EPOCHS, STEPS, EVALUATED = 2, 7, 3
 COMMON = """
 import json, os, sys, time
 os.environ["HF_HUB_OFFLINE"] = "1"
-from workloads.models import vision
+from tracer.workloads.models import vision
 vision.models()  # both frameworks import torchvision, whose compiled part may not load
 import torch
 said = []

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from probes.backends.choice import kernel_headers
-from probes.backends.ebpf import library
-from probes.kernel import find_tracefs
+from tracer.probes.backends.choice import kernel_headers
+from tracer.probes.backends.ebpf import library
+from tracer.probes.kernel import find_tracefs
 
 TRACEFS = str(find_tracefs())
 READ_ONLY = f"mount -o remount,bind,ro {TRACEFS}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.backends.ftrace.instance import Instance
+from tracer.probes.backends.ftrace.instance import Instance
 
 RENAMED = "task:task_rename"
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from probes.kernel import CAPABILITIES, find_tracefs, process_start_time
 from tests.conftest import tracer_command
 from tests.support.backends import every_backend
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.probes.kernel import CAPABILITIES, find_tracefs, process_start_time
 from tracer.store.trace import Trace
 
 CALLS = ("-e", "syscalls")

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from probes.workers.opening import open_aside
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tracer.phases import MARKS_ENV
+from tracer.probes.workers.opening import open_aside
 from tracer.session import marks
 from tracer.session.marks import Marks
 from tracer.targets.processes import from_pids

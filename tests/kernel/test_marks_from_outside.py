@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from probes.backends.uprobes import events
-from probes.kernel import find_tracefs
 from tests.support.backends import every_backend
 from tests.support.loads import finished
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.phases import MARKS_ENV
+from tracer.probes.backends.uprobes import events
+from tracer.probes.kernel import find_tracefs
 from tracer.store.trace import Trace
 
 pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -12,12 +12,12 @@ import pytest
 from tests.support.loads import finished
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
-from workloads.containers.limits import Speed
-from workloads.errors import JobError
-from workloads.studies import media, throttle
-from workloads.studies.scratch import Scratch, drop_caches
-from workloads.studies.speeds import Measured, SpeedTest, require_as_fast, require_limited
-from workloads.studies.throttle import Throttle
+from tracer.workloads.containers.limits import Speed
+from tracer.workloads.errors import JobError
+from tracer.workloads.studies import media, throttle
+from tracer.workloads.studies.scratch import Scratch, drop_caches
+from tracer.workloads.studies.speeds import Measured, SpeedTest, require_as_fast, require_limited
+from tracer.workloads.studies.throttle import Throttle
 
 SIZE = 256 << 20
 MIB = 1 << 20

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from probes.errors import TracerError
 from tests.support.attacker import BY_SUDO, NOBODY, SECRET
 from tests.support.compared import make_run
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.probes.errors import TracerError
 from tracer.session.output import Output
 from tracer.store.trace import Trace
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.studies.extracts import read_extracts
-from analysis.studies.facts import keep
-from analysis.studies.runs import read_runs
 from tests.support.attacker import BY_SUDO, NOBODY, SECRET
 from tests.support.studies import make_study
-from workloads.errors import JobError
-from workloads.studies import media
-from workloads.studies.runner import run_study
-from workloads.studies.scratch import Scratch
-from workloads.studies.speeds import SpeedTest
-from workloads.studies.study import Study
+from tracer.analysis.studies.extracts import read_extracts
+from tracer.analysis.studies.facts import keep
+from tracer.analysis.studies.runs import read_runs
+from tracer.workloads.errors import JobError
+from tracer.workloads.studies import media
+from tracer.workloads.studies.runner import run_study
+from tracer.workloads.studies.scratch import Scratch
+from tracer.workloads.studies.speeds import SpeedTest
+from tracer.workloads.studies.study import Study
 
 
 @pytest.fixture

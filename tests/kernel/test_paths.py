@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from probes.dirty import TABLE as DIRTY
-from probes.file_writes import TABLE as FILE_WRITES
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tests.support.traces import rows_of
+from tracer.probes.dirty import TABLE as DIRTY
+from tracer.probes.file_writes import TABLE as FILE_WRITES
 from tracer.session import environment, paths
 from tracer.session.paths import find_files
 from tracer.store.tables import write_table

@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from probes.backends.perf_tools import command
 from tests.conftest import tracer_command
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.probes.backends.perf_tools import command
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.usefixtures("perfs")
@@ -202,7 +202,7 @@ def test_several_perfs_of_one_recorder_end_with_it(tmp_path, perfs):
     """The last one that holds the pipe decides; none holds another's."""
     source = (
         "import os\n"
-        "from probes.backends.perf_tools import command, record\n"
+        "from tracer.probes.backends.perf_tools import command, record\n"
         "perf = command.find()\n"
         "outs = [os.open(str(n), os.O_CREAT | os.O_WRONLY) for n in range(3)]\n"
         f"ran = [record.record(perf, [{INSERT!r}], [], 64, out) for out in outs]\n"

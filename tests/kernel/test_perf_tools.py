@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.views.call_graphs import WRITE_BACK, call_graphs
-from analysis.views.flushes import flushes
-from probes.backends.perf_tools import command, stat
 from tests.support.backends import every_backend
 from tests.support.file_systems import FileSystems
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.analysis.views.call_graphs import WRITE_BACK, call_graphs
+from tracer.analysis.views.flushes import flushes
+from tracer.probes.backends.perf_tools import command, stat
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies
 

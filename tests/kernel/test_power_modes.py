@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import wait_for
-from workloads.errors import JobError
-from workloads.modes.cgroups import Share, entering, find, make, plan, remove
-from workloads.modes.mode import PowerMode
-from workloads.modes.setting import PowerModes
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.cgroups import Share, entering, find, make, plan, remove
+from tracer.workloads.modes.mode import PowerMode
+from tracer.workloads.modes.setting import PowerModes
 
 SPIN = "import os, time; print(len(os.sched_getaffinity(0)), flush=True)\nwhile True: pass"
 HALF = PowerMode(cores=1, cpu_quota=0.5)
@@ -21,8 +21,8 @@ HALF = PowerMode(cores=1, cpu_quota=0.5)
 KILLED = """
 import sys, time
 from pathlib import Path
-from workloads.modes.mode import PowerMode
-from workloads.modes.setting import PowerModes
+from tracer.workloads.modes.mode import PowerMode
+from tracer.workloads.modes.setting import PowerModes
 with PowerModes(True, Path(sys.argv[1])) as modes:
     with modes.applied(PowerMode(cores=1, cpu_quota=0.5), containers=False) as setting:
         print(*setting.cgroups, flush=True)

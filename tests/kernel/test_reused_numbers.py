@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from analysis.views.flushes import flushes
+from tracer.analysis.views.flushes import flushes
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from probes.sampler import residency
-from probes.sampler.catalogue import COUNTERS
 from tests.conftest import do_without
 from tests.support.backends import every_backend
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
+from tracer.probes.sampler import residency
+from tracer.probes.sampler.catalogue import COUNTERS
 from tracer.store.trace import Trace
 from tracer.targets.cgroups import hierarchies
 

@@ -7,7 +7,7 @@ import sys
 def test_phases_steps_and_epochs_equal_the_workloads_own(tracer, tmp_path):
     ran = tracer(
         "record", "-o", "x.trace", "--",
-        sys.executable, "-m", "workloads", "train", "lenet",
+        sys.executable, "-m", "tracer.workloads", "train", "lenet",
         "--steps", "23", "--samples", "160", "--batch-size", "16", "--workers", "1",
         "--output", tmp_path / "run",
     )  # fmt: skip

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.views.view import View
 from tests.support.traces import make_trace
+from tracer.analysis.views.view import View
 
 CASES = int(os.environ.get("TRACER_ORACLE_STREAMS", "200"))
 """Cases that each test compares."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from analysis.views.calls_by_kind import SUBMIT, SYNC
+from tracer.analysis.views.calls_by_kind import SUBMIT, SYNC
 
 Row = dict[str, Any]
 NEVER = 1 << 62

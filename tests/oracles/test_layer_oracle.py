@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.flushlayer.curves.curve import curve, improvements
-from analysis.flushlayer.devices.device import catalogue
-from analysis.flushlayer.paper import simulate
-from analysis.flushlayer.trace.accesses import Accesses, page_writebacks
 from tests.oracles.drawing import batches
 from tests.oracles.layer import improvement, lru, pages_of
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.curves.curve import curve, improvements
+from tracer.analysis.flushlayer.devices.device import catalogue
+from tracer.analysis.flushlayer.paper import simulate
+from tracer.analysis.flushlayer.trace.accesses import Accesses, page_writebacks
 
 pytestmark = pytest.mark.slow
 

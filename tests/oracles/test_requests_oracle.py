@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.views.requests import REQUESTS, requests
 from tests.oracles.block_layer import Disk
 from tests.oracles.requests import requests_of
 from tests.support.traces import make_trace
+from tracer.analysis.views.requests import REQUESTS, requests
 
 pytestmark = pytest.mark.slow
 

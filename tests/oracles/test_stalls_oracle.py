@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from analysis.views.stalls import STALLS
 from tests.oracles.drawing import batches, grouped, rows_of_view
 from tests.oracles.stalls import stalls_of
+from tracer.analysis.views.stalls import STALLS
 
 pytestmark = pytest.mark.slow
 

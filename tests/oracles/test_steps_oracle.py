@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from analysis.views.steps import STEPS
 from tests.oracles.drawing import batches, grouped, rows_of_view
 from tests.oracles.steps import PARTS, steps_of
+from tracer.analysis.views.steps import STEPS
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from analysis.views.catalogue import VIEWS
 from tests.oracles.drawing import batches, rows_of_view
 from tests.oracles.write_waits import joined, write_waits_of
+from tracer.analysis.views.catalogue import VIEWS
 
 pytestmark = pytest.mark.slow
 

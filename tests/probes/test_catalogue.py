@@ -2,9 +2,9 @@
 
 import pytest
 
-from probes.catalogue import PROBES, TABLES
-from probes.schema import Type
 from tests.support.traces import make_trace
+from tracer.probes.catalogue import PROBES, TABLES
+from tracer.probes.schema import Type
 from tracer.store.trace import ALL_TABLES
 
 

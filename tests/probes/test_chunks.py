@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.backends import chunks, event_format
-from probes.backends.chunks import ChunkStream
-from probes.backends.ebpf import records as bpf
-from probes.backends.perf_events import records as perf
-from probes.backends.timeline import Timeline
-from probes.errors import BadTrace
+from tracer.probes.backends import chunks, event_format
+from tracer.probes.backends.chunks import ChunkStream
+from tracer.probes.backends.ebpf import records as bpf
+from tracer.probes.backends.perf_events import records as perf
+from tracer.probes.backends.timeline import Timeline
+from tracer.probes.errors import BadTrace
 
 MINOR_ID = event_format.parse(perf.MINOR, perf.format_text(perf.MINOR)).id
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from probes.errors import BadTrace, TracerError
-from probes.symbols.reading import UnreadableSymbols
+from tracer.probes.errors import BadTrace, TracerError
+from tracer.probes.symbols.reading import UnreadableSymbols
 
 
 def test_an_error_says_what_happened_and_the_mend():
@@ -37,8 +37,8 @@ def test_a_cut_message_is_not_cut_again():
 
 _READ_IT = """
 import pathlib, sys
-from analysis.exchange.reading import opened
-from probes.errors import PermissionMissing
+from tracer.analysis.exchange.reading import opened
+from tracer.probes.errors import PermissionMissing
 try:
     opened(pathlib.Path(sys.argv[1]))
 except PermissionMissing as error:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from probes.backends.event_format import parse, parse_page
-from probes.errors import BadTrace
 from tests.support.budget import within_budget
 from tests.support.pages import HEADER_PAGE, SYS_ENTER, format_text
+from tracer.probes.backends.event_format import parse, parse_page
+from tracer.probes.errors import BadTrace
 
 WRITEBACK = format_text(
     "writeback_start",

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probes.symbols.mappings import (
+from tracer.probes.symbols.mappings import (
     CLEAR,
     FAULT,
     MAP,

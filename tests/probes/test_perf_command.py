@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from probes.backends.perf_tools import command
-from probes.backends.perf_tools.command import Perf, Running, failure, find
-from probes.backends.perf_tools.record import split
-from probes.errors import (
+from tracer.probes.backends.perf_tools import command
+from tracer.probes.backends.perf_tools.command import Perf, Running, failure, find
+from tracer.probes.backends.perf_tools.record import split
+from tracer.probes.errors import (
     FeatureMissing,
     PermissionMissing,
     TargetGone,

@@ -5,10 +5,10 @@ import struct
 
 import pytest
 
-from probes.backends.perf_tools.perf_data import SAMPLE, PerfData
-from probes.errors import BadTrace
-from probes.loss import Gap
 from tests.support.perf_stream import DUMMY, PerfStream
+from tracer.probes.backends.perf_tools.perf_data import SAMPLE, PerfData
+from tracer.probes.errors import BadTrace
+from tracer.probes.loss import Gap
 
 
 def opened(stream, tmp_path):

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from probes.backends.perf_tools import stacks
-from probes.backends.perf_tools.stacks import CallGraphs, Place
-from probes.symbols.kernel import kernel_symbols
-from probes.symbols.mappings import MappedFile
 from tests.support.perf_stream import DUMMY, KERNEL, USER, PerfStream
+from tracer.probes.backends.perf_tools import stacks
+from tracer.probes.backends.perf_tools.stacks import CallGraphs, Place
+from tracer.probes.symbols.kernel import kernel_symbols
+from tracer.probes.symbols.mappings import MappedFile
 
 BASE = 0xFFFFFFFF81000000
 KALLSYMS = b"""\

@@ -2,8 +2,8 @@
 
 import pytest
 
-from probes.backends.perf_tools.stat import Value, parse, rows
-from probes.counters import COUNTERS, TABLE
+from tracer.probes.backends.perf_tools.stat import Value, parse, rows
+from tracer.probes.counters import COUNTERS, TABLE
 
 # Output of perf 6.1, with an event of a hybrid CPU that shared its counter.
 OUTPUT = """\

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from probes.kernel import find_tracefs
-from probes.proc import lines, parse_maps, read_maps, read_mounts
 from tests.conftest import do_without
+from tracer.probes.kernel import find_tracefs
+from tracer.probes.proc import lines, parse_maps, read_maps, read_mounts
 
 ODD = "a\x0b\x0c\x1c\r\x85 \u2028b c\\012d"
 """Characters that Python takes for ends of lines or blanks, and text that looks like an escape."""

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.backends.event_format import CommonFields, parse_page
-from probes.backends.ftrace.page_stream import PageStream
-from probes.backends.timeline import Timeline
 from tests.support.pages import HEADER_PAGE, PAGE, Page, enter, payload
+from tracer.probes.backends.event_format import CommonFields, parse_page
+from tracer.probes.backends.ftrace.page_stream import PageStream
+from tracer.probes.backends.timeline import Timeline
 
 LAYOUT = parse_page(HEADER_PAGE)
 COMMON = CommonFields(0, 1)
@@ -97,7 +97,7 @@ def test_batches_of_any_size_give_the_same_events(decode, monkeypatch):
             pages.append(page)
         streams.append(pages)
     whole, _ = decode(*streams)
-    monkeypatch.setattr("probes.backends.timeline._BATCH_BYTES", 3 * PAGE)
+    monkeypatch.setattr("tracer.probes.backends.timeline._BATCH_BYTES", 3 * PAGE)
     pieces, timeline = decode(*streams)
     assert len(whole) > 300
     assert sorted(pieces) == sorted(whole)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from probes.sampler.processes import Processes
+from tracer.probes.sampler.processes import Processes
 
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 

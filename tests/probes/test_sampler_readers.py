@@ -8,17 +8,17 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from probes.sampler.catalogue import MACHINE, READERS, find
-from probes.sampler.cgroup import CgroupReader
-from probes.sampler.cpu import Cpu
-from probes.sampler.disks import Disks
-from probes.sampler.frequency import Frequency
-from probes.sampler.gpu import Gpu
-from probes.sampler.jetson import Jetson
-from probes.sampler.pressure import Pressure
-from probes.sampler.rapl import Rapl
-from probes.sampler.reading import NotAvailable
 from tests.conftest import ROOT
+from tracer.probes.sampler.catalogue import MACHINE, READERS, find
+from tracer.probes.sampler.cgroup import CgroupReader
+from tracer.probes.sampler.cpu import Cpu
+from tracer.probes.sampler.disks import Disks
+from tracer.probes.sampler.frequency import Frequency
+from tracer.probes.sampler.gpu import Gpu
+from tracer.probes.sampler.jetson import Jetson
+from tracer.probes.sampler.pressure import Pressure
+from tracer.probes.sampler.rapl import Rapl
+from tracer.probes.sampler.reading import NotAvailable
 
 TREES = ROOT / "fixtures/sysfs"
 POWERCAP = "sys/class/powercap"

@@ -5,8 +5,8 @@ import struct
 import numpy as np
 import pytest
 
-from probes.backends.event_format import CommonFields
-from probes.backends.perf_events.tracepoints import decoder
+from tracer.probes.backends.event_format import CommonFields
+from tracer.probes.backends.perf_events.tracepoints import decoder
 
 SAMPLE, LOST, COMM = 9, 2, 3
 DECODE = decoder(CommonFields(0, 1))

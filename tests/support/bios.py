@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.flushlayer.devices import Device, Parameter
-from analysis.flushlayer.devices.parameters import base_unit
-from analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.devices import Device, Parameter
+from tracer.analysis.flushlayer.devices.parameters import base_unit
+from tracer.analysis.flushlayer.timed.requests import Requests
 
 _OPS = {"write": 0, "read": 1, "flush": 2}
 

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from probes.errors import TracerError
 from tests.support.warm import context
+from tracer.probes.errors import TracerError
 
 MEMORY_BYTES = 1 << 30
 CPU_SECONDS = 10

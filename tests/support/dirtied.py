@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.flushlayer.flusher import pairing
-from analysis.flushlayer.flusher.dirtying import Dirtyings
-from analysis.flushlayer.flusher.knobs import Knobs
-from analysis.flushlayer.flusher.recorded import LAST_PAGE, Recorded
-from analysis.flushlayer.flusher.regenerate import Regenerated, regenerate
+from tracer.analysis.flushlayer.flusher import paired
+from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
+from tracer.analysis.flushlayer.flusher.knobs import Knobs
+from tracer.analysis.flushlayer.flusher.recorded import LAST_PAGE, Recorded
+from tracer.analysis.flushlayer.flusher.regenerate import Regenerated, regenerate
 
 S = 10**9
 DEV = "254:0"
@@ -42,7 +42,7 @@ def dirtyings(
             {
                 "ts": ns(row[0]), "inode": row[1], "index": row[2], "pages": row[3],
                 "dirtier": row[4] if len(row) > 4 else 7, "page": 1000 * row[1] + row[2],
-                "until": ns(row[5] if len(row) > 5 else end), "how": pairing.UNWRITTEN,
+                "until": ns(row[5] if len(row) > 5 else end), "how": paired.UNWRITTEN,
             }
             for row in dirtied
         ],

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from analysis.views.catalogue import make_named
-from probes.schema import Table, Type
 from tests.support.traces import make_trace
+from tracer.analysis.views.catalogue import make_named
+from tracer.probes.schema import Table, Type
 from tracer.store.trace import ALL_TABLES
 
 

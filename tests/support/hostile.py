@@ -6,9 +6,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from probes.catalogue import TABLES
-from probes.schema import Type
 from tests.support.traces import make_trace
+from tracer.probes.catalogue import TABLES
+from tracer.probes.schema import Type
 from tracer.store.trace import Trace
 
 FORMULA = "=cmd|' /C calc'!A0"

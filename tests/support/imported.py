@@ -11,23 +11,15 @@ import pkgutil
 
 from numba.core.registry import cpu_target
 
-import analysis
-import probes
 import tracer
 
-_NOT_NEEDED = ("analysis.cluster", "tracer.phases.automatic.startup")
-"""A cluster's scheduler is a process of its own; the start-up code runs in the traced job."""
+_NOT_NEEDED = ("tracer.workloads", "tracer.phases.automatic.startup")
+"""The jobs need PyTorch; the start-up code runs in the traced job."""
 
 
-def _import_all(package: object) -> None:
-    prefix = f"{package.__name__}."
-    for found in pkgutil.walk_packages(package.__path__, prefix):
-        if not found.name.startswith(_NOT_NEEDED):
-            importlib.import_module(found.name)
-
-
-for _package in (probes, tracer, analysis):
-    _import_all(_package)
+for _found in pkgutil.walk_packages(tracer.__path__, "tracer."):
+    if not _found.name.startswith(_NOT_NEEDED):
+        importlib.import_module(_found.name)
 # Numba registers its implementations when the first kernel is loaded, which takes half a second.
 cpu_target.typing_context.refresh()
 cpu_target.target_context.refresh()

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from probes.backends.perf_events import records
+from tracer.probes.backends.perf_events import records
 
 PAGE = 4096
 HEADER = 16

@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from probes.catalogue import TABLES
 from tests.support.traces import make_trace
+from tracer.probes.catalogue import TABLES
 from tracer.store.trace import Trace
 
 S, MS = 10**9, 10**6

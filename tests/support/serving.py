@@ -11,7 +11,7 @@ from pathlib import Path
 
 import urllib3
 
-from workloads.data.sets import SampleSet
+from tracer.workloads.data.sets import SampleSet
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.timed.requests import Requests
 
 
 def response_times(

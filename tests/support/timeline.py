@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analysis.timeline.axis import Axis
 from tests.support.traces import make_trace
+from tracer.analysis.timeline.axis import Axis
 
 MS, S = 10**6, 10**9
 TENTHS = Axis(0, S - 1, S // 10)

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from analysis.views.flushes import flushes
 from tests.support.loads import Recorded
+from tracer.analysis.views.flushes import flushes
 
 SETUP = """\
 import ctypes, fcntl, mmap, os, sys

@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.policies.catalogue import POLICIES
-from analysis.flushlayer.timed import destage
-from probes.catalogue import PROBES
-from probes.sampler.catalogue import COUNTERS, SERIES
 from tests.conftest import ROOT, tracer_command
 from tests.support.pages import Page, enter, leave, raw_trace
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.policies.catalogue import POLICIES
+from tracer.analysis.flushlayer.timed import destage
+from tracer.probes.catalogue import PROBES
+from tracer.probes.sampler.catalogue import COUNTERS, SERIES
 
 FIXTURE = ROOT / "fixtures" / "lenet.trace"
 READERS = [("info",), ("report",), ("simulate",), ("query", "SELECT 1")]
@@ -218,8 +218,8 @@ class TestNobody:
             source = (
                 "import os, sys\n"
                 "import duckdb, numba, numpy, pandas, psutil, pyarrow.parquet, rich.console\n"
-                "import analysis.report.tables, tracer.session.recording, tracer.cli.record\n"
-                "import tracer.cli.doctor, tracer.cli.clean, tracer.cli.info, probes.doctor\n"
+                "from tracer.analysis.report import tables; from tracer.session import recording\n"
+                "from tracer.cli import clean, doctor, info, record; import tracer.probes.doctor\n"
                 "from tracer.cli.main import main\n"
                 "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
                 f"sys.argv = ['tracer', *{[str(a) for a in arguments]!r}]\n"

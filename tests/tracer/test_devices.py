@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 from tracer.store.devices import EVERYWHERE, Devices, Names, Place
 
 DISK, FIRST, SECOND, LOOP = "8:0", "8:1", "8:2", "7:0"

@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from probes.errors import BadTrace, UsageError
-from probes.kernel import boot_id, process_start_time
 from tests.support.pages import NEWTASK, Page, enter, execed, leave, newtask, raw_trace
 from tests.support.waiting import wait_for
+from tracer.probes.errors import BadTrace, UsageError
+from tracer.probes.kernel import boot_id, process_start_time
 from tracer.store.files import is_held
 from tracer.store.trace import Trace
 
@@ -328,7 +328,7 @@ def test_a_query_reads_nothing_but_the_trace(tmp_path):
 
 
 def test_damage_within_a_table_is_one_clear_error(tmp_path):
-    from analysis.report.tables import all_tables
+    from tracer.analysis.report.tables import all_tables
 
     page = Page(0)
     for i in range(30):

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from probes.errors import UsageError
-from probes.kernel import boot_id, process_start_time
 from tests.support.pages import Page, raw_trace
+from tracer.probes.errors import UsageError
+from tracer.probes.kernel import boot_id, process_start_time
 from tracer.store.files import hold
 from tracer.store.trace import Trace
 

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from probes.errors import BadTrace
-from probes.loss import Gap
 from tests.support.budget import run_within
 from tests.support.pages import Page, enter, leave, raw_trace
 from tests.support.traces import make_trace
+from tracer.probes.errors import BadTrace
+from tracer.probes.loss import Gap
 from tracer.session import sampler
 from tracer.session.marks import Marks
 from tracer.store import loss

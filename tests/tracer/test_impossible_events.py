@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from probes.backends import chunks
-from probes.limits import PID_LIMIT
 from tests.support.budget import within_budget
 from tests.support.pages import FAULT_FORMATS, Page, enter, exited, fault, raw_trace
+from tracer.probes.backends import chunks
+from tracer.probes.limits import PID_LIMIT
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow

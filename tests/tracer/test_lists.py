@@ -2,8 +2,8 @@
 
 import pytest
 
-from probes.errors import BadTrace
 from tests.support.pages import Page, enter, leave, raw_trace
+from tracer.probes.errors import BadTrace
 from tracer.store import left_out, listed
 from tracer.store.lists import MemberFacts
 from tracer.store.trace import Trace

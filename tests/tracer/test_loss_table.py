@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from probes.loss import Gap
+from tracer.probes.loss import Gap
 from tracer.store.loss import uncounted
 
 WHOLE = {"damaged": 0, "torn_bytes": 0, "full": []}

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 from tracer.session import address_spaces
 from tracer.store import maps
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from probes.errors import BadTrace
-from probes.rows.slots import NOBODY, Slots
 from tests.support.pages import Page, attached, enter, exited, leave, newtask, raw_trace
+from tracer.probes.errors import BadTrace
+from tracer.probes.rows.slots import NOBODY, Slots
 from tracer.store.trace import Trace
 
 GETPID = 39

@@ -1,6 +1,6 @@
 """The mounts that a path still leads to."""
 
-from probes.proc import read_mounts
+from tracer.probes.proc import read_mounts
 from tracer.session.mount_tree import reachable
 
 DISK = "254:0"

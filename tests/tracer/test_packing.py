@@ -11,9 +11,9 @@ import tarfile
 import pyarrow as pa
 import pytest
 
-from probes.errors import BadTrace, TracerError, UsageError
 from tests.support.budget import within_budget
 from tests.support.traces import make_trace
+from tracer.probes.errors import BadTrace, TracerError, UsageError
 from tracer.store.packing import LIST, open_pack, pack, unpack
 from tracer.store.trace import Trace
 

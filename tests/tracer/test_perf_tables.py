@@ -3,9 +3,9 @@ trusted."""
 
 import pytest
 
-from probes.errors import BadTrace
 from tests.support.pages import Page, raw_trace
 from tests.support.perf_stream import DUMMY, KERNEL, PerfStream
+from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 INSERT = "block:block_rq_insert"

@@ -5,7 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 from tracer.store.samples import FILE, decode
 
 S = 1_000_000_000

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from probes.catalogue import TABLES
-from probes.errors import BadTrace
-from probes.loss import TABLE as LOSS
 from tests.support.budget import run_within
 from tests.support.traces import make_trace, rows_of
+from tracer.probes.catalogue import TABLES
+from tracer.probes.errors import BadTrace
+from tracer.probes.loss import TABLE as LOSS
 from tracer.store.trace import Trace
 
 PHASES = TABLES["phases"]

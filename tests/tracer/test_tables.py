@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from probes.schema import Column, Table, Type
 from tests.support.budget import run_within
+from tracer.probes.schema import Column, Table, Type
 from tracer.store.tables import TableWriter, batch_of
 
 NAMED = Table(

@@ -5,17 +5,17 @@ import subprocess
 
 import pytest
 
-from probes.backends.uprobes.library import Library
-from probes.backends.uprobes.places import find_places
-from probes.errors import FeatureMissing
-from probes.kernel import CAPABILITIES
-from probes.openat import known
-from probes.symbols.elf import open_elf
-from probes.torch_calls import LIBRARY, Place
 from tests.conftest import do_without
 from tests.support.binaries import compile_c, needs_binutils
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tests.support.loads import PYTHON
+from tracer.probes.backends.uprobes.library import Library
+from tracer.probes.backends.uprobes.places import find_places
+from tracer.probes.errors import FeatureMissing
+from tracer.probes.kernel import CAPABILITIES
+from tracer.probes.openat import known
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.torch_calls import LIBRARY, Place
 from tracer.session.privileges import keep
 from tracer.session.torch_libraries import open_libraries
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support.in_memory import tmp_path, tmp_path_factory  # noqa: F401
 from tracer import phases
 from tracer.phases import format as marks_format
-from workloads.cli import main
+from tracer.workloads.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,7 +99,7 @@ class Answer:
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Answer]:
-    """Runs `python -m workloads ARGUMENTS` in this process, which has already imported torch."""
+    """Runs `python -m tracer.workloads ARGUMENTS` in this process, which has imported torch."""
 
     def run(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["workloads", *map(str, arguments)])
@@ -112,12 +112,12 @@ def command(
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `python -m workloads ARGUMENTS` as a separate process."""
+    """Starts `python -m tracer.workloads ARGUMENTS` as a separate process."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: object, **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "workloads", *map(str, arguments)],
+            [sys.executable, "-m", "tracer.workloads", *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

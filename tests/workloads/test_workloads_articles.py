@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-from workloads.data import articles, jsonl
-from workloads.data.vocabulary import split
+from tracer.workloads.data import articles, jsonl
+from tracer.workloads.data.vocabulary import split
 
 
 def drawn(seed: int, part: int, count: int) -> list[jsonl.Article]:

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from workloads import checkpoint
-from workloads.errors import JobError
-from workloads.models.lenet import LeNet5
+from tracer.workloads import checkpoint
+from tracer.workloads.errors import JobError
+from tracer.workloads.models.lenet import LeNet5
 
 CPU = torch.device("cpu")
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from workloads.data import cifar10
-from workloads.data.sets import DataRequest, DataSets
-from workloads.errors import JobError
+from tracer.workloads.data import cifar10
+from tracer.workloads.data.sets import DataRequest, DataSets
+from tracer.workloads.errors import JobError
 
 TRAIN = [f"data_batch_{number}.bin" for number in range(1, 6)]
 TEST = "test_batch.bin"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from workloads import models
-from workloads.data import catalogue
-from workloads.data.sets import DataRequest, DataSets, SampleSet
-from workloads.infer import infer
-from workloads.options import InferOptions, TrainOptions
-from workloads.train import train
+from tracer.workloads import models
+from tracer.workloads.data import catalogue
+from tracer.workloads.data.sets import DataRequest, DataSets, SampleSet
+from tracer.workloads.infer import infer
+from tracer.workloads.options import InferOptions, TrainOptions
+from tracer.workloads.train import train
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from workloads.progress import Progress
+from tracer.workloads.progress import Progress
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ SUMMARY_KEYS = [
 def test_help_and_the_list_need_no_torch():
     code = """
 import sys
-from workloads.cli import main
+from tracer.workloads.cli import main
 VERBS = ("train", "infer", "serve", "request")
 for arguments in (["--help"], ["list"], *([verb, "--help"] for verb in VERBS)):
     sys.argv = ["workloads", *arguments]
@@ -40,8 +40,8 @@ assert "torch" not in sys.modules
 
 
 def test_the_error_without_torch_names_the_remedy(command, monkeypatch, tmp_path: Path):
-    for name in [name for name in sys.modules if name.startswith("workloads.")]:
-        if name != "workloads.cli":
+    for name in [name for name in sys.modules if name.startswith("tracer.workloads.")]:
+        if name != "tracer.workloads.cli":
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     answer = command("train", "lenet", "--output", tmp_path)
@@ -50,7 +50,7 @@ def test_the_error_without_torch_names_the_remedy(command, monkeypatch, tmp_path
 
 
 def test_the_error_without_transformers_names_the_remedy(command, monkeypatch, tmp_path: Path):
-    monkeypatch.delitem(sys.modules, "workloads.models.mobilebert", raising=False)
+    monkeypatch.delitem(sys.modules, "tracer.workloads.models.mobilebert", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
     answer = command("train", "mobilebert", "--output", tmp_path / "a")
     assert answer.status == 2

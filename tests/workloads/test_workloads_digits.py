@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from workloads.data import digits
+from tracer.workloads.data import digits
 
 
 def drawn(seed: int, split: int, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,11 +7,11 @@ import os
 import pytest
 import torch
 
-from workloads import checkpoint
-from workloads.errors import JobError
-from workloads.files import open_unbuffered, write_anew
-from workloads.modes.setting import PowerModes
-from workloads.train import _open_log
+from tracer.workloads import checkpoint
+from tracer.workloads.errors import JobError
+from tracer.workloads.files import open_unbuffered, write_anew
+from tracer.workloads.modes.setting import PowerModes
+from tracer.workloads.train import _open_log
 
 SECRET = b"root's own"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workloads.data import idx
-from workloads.data.folder import MEND
-from workloads.errors import JobError
+from tracer.workloads.data import idx
+from tracer.workloads.data.folder import MEND
+from tracer.workloads.errors import JobError
 
 SHAPE = (5, 2, 3)
 DATA = np.arange(30, dtype=np.uint8)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from workloads.data import imagenet
-from workloads.data.sets import DataRequest, DataSets
-from workloads.errors import JobError
+from tracer.workloads.data import imagenet
+from tracer.workloads.data.sets import DataRequest, DataSets
+from tracer.workloads.errors import JobError
 
 Open = Callable[..., DataSets]
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from workloads import sessions
-from workloads.interrupt import Interruptible, held, terminable
+from tracer.workloads import sessions
+from tracer.workloads.interrupt import Interruptible, held, terminable
 
 
 def press_ctrl_c() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from workloads.data import jsonl
-from workloads.errors import JobError
+from tracer.workloads.data import jsonl
+from tracer.workloads.errors import JobError
 
 GOOD = b'{"title": "A", "text": "b c", "topic": "d"}\n'
 

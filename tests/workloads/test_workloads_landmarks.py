@@ -17,10 +17,10 @@ import pytest
 import torch
 from PIL import Image
 
-from workloads.data import image_files, landmarks
-from workloads.data.image_folder import Drawn
-from workloads.data.sets import DataRequest, DataSets
-from workloads.errors import JobError
+from tracer.workloads.data import image_files, landmarks
+from tracer.workloads.data.image_folder import Drawn
+from tracer.workloads.data.sets import DataRequest, DataSets
+from tracer.workloads.errors import JobError
 
 Open = Callable[..., DataSets]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from probes.errors import ExitCode
-from workloads.data import idx
-from workloads.data.folder import MEND
-from workloads.data.loader import Batches
-from workloads.data.mnist import MnistSplit
-from workloads.data.sets import Sample, SampleSet
-from workloads.errors import BrokenJobError, JobError
+from tracer.probes.errors import ExitCode
+from tracer.workloads.data import idx
+from tracer.workloads.data.folder import MEND
+from tracer.workloads.data.loader import Batches
+from tracer.workloads.data.mnist import MnistSplit
+from tracer.workloads.data.sets import Sample, SampleSet
+from tracer.workloads.errors import BrokenJobError, JobError
 
 # Python 3.12 and later warn of a fork while torch has threads; DataLoader forks nevertheless.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from workloads.data import idx, mnist
-from workloads.data.sets import DataRequest, DataSets
-from workloads.errors import JobError
+from tracer.workloads.data import idx, mnist
+from tracer.workloads.data.sets import DataRequest, DataSets
+from tracer.workloads.errors import JobError
 
 TRAIN_IMAGES = "train-images-idx3-ubyte"
 TRAIN_LABELS = "train-labels-idx1-ubyte"

@@ -9,15 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from workloads.errors import JobError
-from workloads.modes import frequency
-from workloads.modes.cgroups import Share, entering, plan
-from workloads.modes.machine import Machine
-from workloads.modes.mechanism import Lacking
-from workloads.modes.mode import PowerMode, parse
-from workloads.modes.nvml import GpuClock
-from workloads.modes.online import Online
-from workloads.modes.setting import PowerModes
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes import frequency
+from tracer.workloads.modes.cgroups import Share, entering, plan
+from tracer.workloads.modes.machine import Machine
+from tracer.workloads.modes.mechanism import Lacking
+from tracer.workloads.modes.mode import PowerMode, parse
+from tracer.workloads.modes.nvml import GpuClock
+from tracer.workloads.modes.online import Online
+from tracer.workloads.modes.setting import PowerModes
 
 CPU = "sys/devices/system/cpu"
 UNIFIED = {

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from workloads.data.pictures import Painter
+from tracer.workloads.data.pictures import Painter
 
 
 def painted(seed: int, split: int, number: int, label: int = 0, size: tuple[int, int] = (30, 40)):

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from probes.kernel import boot_id, process_alive, process_start_time
 from tests.support.waiting import wait_for
-from workloads.errors import JobError
-from workloads.session_notes import Noted
-from workloads.sessions import SESSION_ENV, end_left
+from tracer.probes.kernel import boot_id, process_alive, process_start_time
+from tracer.workloads.errors import JobError
+from tracer.workloads.session_notes import Noted
+from tracer.workloads.sessions import SESSION_ENV, end_left
 
 NOBODY = 65534
 GONE = (1, 0)

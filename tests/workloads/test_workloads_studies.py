@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from workloads.errors import JobError
-from workloads.modes.machine import Machine
-from workloads.modes.mode import PowerMode
-from workloads.studies import media, study
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.machine import Machine
+from tracer.workloads.modes.mode import PowerMode
+from tracer.workloads.studies import media, study
 
 TWO = """
 name = "mine"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from workloads import models
-from workloads.data.sets import DataSets, SampleSet
-from workloads.infer import infer
-from workloads.options import InferOptions, TrainOptions
-from workloads.train import train
+from tracer.workloads import models
+from tracer.workloads.data.sets import DataSets, SampleSet
+from tracer.workloads.infer import infer
+from tracer.workloads.options import InferOptions, TrainOptions
+from tracer.workloads.train import train
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +104,7 @@ def test_other_models_do_not_import_transformers():
     run(
         """
 import sys
-from workloads import models
+from tracer.workloads import models
 models.load("lenet"), models.load("lstm")
 assert "torch" in sys.modules and "transformers" not in sys.modules
 """
@@ -118,8 +118,8 @@ import sys
 asked = []
 sys.addaudithook(lambda event, _: asked.append(event) if event.startswith("socket.") else None)
 import torch
-from workloads import models
-from workloads.data.sets import DataSets
+from tracer.workloads import models
+from tracer.workloads.data.sets import DataSets
 model = models.load("mobilebert").build(DataSets("", None, None, classes=2, vocabulary=30_522))
 print(sum(weight.numel() for weight in model.parameters()))
 model(torch.ones(1, 4, dtype=torch.int64)).sum().backward()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from workloads.infer import infer
-from workloads.options import InferOptions, TrainOptions
-from workloads.train import train
+from tracer.workloads.infer import infer
+from tracer.workloads.options import InferOptions, TrainOptions
+from tracer.workloads.train import train
 
 pytestmark = pytest.mark.slow
 

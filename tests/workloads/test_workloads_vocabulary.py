@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from workloads.data import vocabulary
-from workloads.data.vocabulary import Vocabulary, build, split
+from tracer.workloads.data import vocabulary
+from tracer.workloads.data.vocabulary import Vocabulary, build, split
 
 
 @pytest.mark.parametrize(

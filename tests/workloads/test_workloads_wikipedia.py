@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from workloads.data import idx, wikipedia
-from workloads.data.sets import DataRequest, DataSets
-from workloads.errors import JobError
+from tracer.workloads.data import idx, wikipedia
+from tracer.workloads.data.sets import DataRequest, DataSets
+from tracer.workloads.errors import JobError
 
 NAMES = ("test.jsonl", "train.jsonl")
 PREPARED = (

@@ -27,8 +27,8 @@ def clean(
 
       sudo tracer clean --dry-run
     """
-    from probes.backends.ftrace import instance
-    from probes.backends.uprobes import events
+    from tracer.probes.backends.ftrace import instance
+    from tracer.probes.backends.uprobes import events
     from tracer.store.trace import dump
 
     removed, kept = [], []

@@ -16,7 +16,7 @@ def doctor(json: AsJson = False) -> None:
 
       tracer doctor --json | jq '.checks[] | select(.ok | not)'
     """
-    from probes.doctor import check, verdict
+    from tracer.probes.doctor import check, verdict
 
     found = check()
     code = verdict(found)

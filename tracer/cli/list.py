@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from probes.catalogue import PROBES
-from probes.samples import TABLE as SAMPLES
-from probes.schema import Event, Probe, Table
 from tracer.cli.opening import AsJson
+from tracer.probes.catalogue import PROBES
+from tracer.probes.samples import TABLE as SAMPLES
+from tracer.probes.schema import Event, Probe, Table
 
 _SAMPLED = "Values read periodically, of each target and of the machine (docs/samples.md)."
 
@@ -25,9 +25,9 @@ def list_probes(json: AsJson = False) -> None:
 
       tracer list --json | jq .block.columns
     """
-    from probes.backends.perf_events.attributes import perf_events
-    from probes.kernel import find_tracefs
-    from probes.schema import Feed
+    from tracer.probes.backends.perf_events.attributes import perf_events
+    from tracer.probes.kernel import find_tracefs
+    from tracer.probes.schema import Feed
 
     tracefs = find_tracefs()
 
@@ -85,7 +85,7 @@ def _columns(table: Table) -> dict[str, dict[str, str]]:
 
 def _series() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Returns every series by name, and why some readers are not available here."""
-    from probes.sampler.catalogue import READERS, find
+    from tracer.probes.sampler.catalogue import READERS, find
 
     listed = {
         told.name: {"unit": told.unit, "doc": told.doc, "reader": reader.name}

@@ -16,8 +16,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from probes.errors import ExitCode, TracerError
-from probes.text import printable
+from tracer.probes.errors import ExitCode, TracerError
+from tracer.probes.text import printable
 from tracer.version import VERSION
 
 GROUP = "tracer.commands"

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from probes.text import printable
+from tracer.probes.text import printable
 from tracer.sizes import show_number
 
 WIDTH = 80

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from probes.text import printable
+from tracer.probes.text import printable
 from tracer.session.options import Listener, Status
 from tracer.sizes import show_size
 from tracer.targets import Target

@@ -21,7 +21,7 @@ _TARGETS, _WHAT, _LIMITS, _OUTPUT = "Targets", "What to record", "How to record"
 
 
 def _lists() -> dict[str, str]:
-    from probes.backends.choice import ABOUT
+    from tracer.probes.backends.choice import ABOUT
 
     return {"backends": one_of(f"{name} ({about})" for name, about in ABOUT.items())}
 
@@ -248,7 +248,7 @@ def record(
 
       tracer record --perf-stat --callgraph block:block_rq_insert -- python train.py
     """
-    from probes.errors import UsageError
+    from tracer.probes.errors import UsageError
     from tracer.session.options import Options, exit_status
     from tracer.session.recording import record as run
     from tracer.sizes import parse_size
@@ -299,7 +299,7 @@ def record(
         outcome = run(options, progress)
     _say(outcome)
     if fail_on_loss and (code := exit_status(outcome, fail_on_loss)) == 7:
-        from probes.errors import EventsLost
+        from tracer.probes.errors import EventsLost
 
         raise EventsLost(
             f"{outcome.manifest['loss']['events']} events were lost (exit code {code})",

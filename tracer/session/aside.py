@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from probes.sampler.reading import NotAvailable, Reader, Reading
-from probes.workers.process import Channel, Unanswered, Worker
+from tracer.probes.sampler.reading import NotAvailable, Reader, Reading
+from tracer.probes.workers.process import Channel, Unanswered, Worker
 from tracer.store.checked import encoded
 
 _FIND_S = 30.0

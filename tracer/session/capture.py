@@ -11,19 +11,19 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from probes.backends.backend import Backend
-from probes.backends.choice import EBPF, FTRACE, PERF
-from probes.backends.drain import Drain, Source
-from probes.backends.ebpf.backend import EbpfBackend
-from probes.backends.ebpf.programs import Programs
-from probes.backends.ftrace.backend import FtraceBackend
-from probes.backends.ftrace.instance import ours, remove
-from probes.backends.perf_events.backend import PerfBackend
-from probes.backends.perf_events.rings import FaultRings
-from probes.backends.uprobes import events
-from probes.backends.uprobes.backend import Together, Uprobes
-from probes.errors import FeatureMissing, TargetGone, TracerError
-from probes.schema import Feed, Probe, Scope
+from tracer.probes.backends.backend import Backend
+from tracer.probes.backends.choice import EBPF, FTRACE, PERF
+from tracer.probes.backends.drain import Drain, Source
+from tracer.probes.backends.ebpf.backend import EbpfBackend
+from tracer.probes.backends.ebpf.programs import Programs
+from tracer.probes.backends.ftrace.backend import FtraceBackend
+from tracer.probes.backends.ftrace.instance import ours, remove
+from tracer.probes.backends.perf_events.backend import PerfBackend
+from tracer.probes.backends.perf_events.rings import FaultRings
+from tracer.probes.backends.uprobes import events
+from tracer.probes.backends.uprobes.backend import Together, Uprobes
+from tracer.probes.errors import FeatureMissing, TargetGone, TracerError
+from tracer.probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
 from tracer.store.files import allow_open_files
 from tracer.store.manifest import Ftrace, StreamFacts

@@ -7,8 +7,8 @@ import resource
 import time
 from pathlib import Path
 
-from probes.backends.backend import CLOCK
-from probes.kernel import (
+from tracer.probes.backends.backend import CLOCK
+from tracer.probes.kernel import (
     boot_id,
     compat_syscall_names,
     jiffies,

@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Collection, Iterator
 
-from probes.proc import read_mounts
+from tracer.probes.proc import read_mounts
 from tracer.session.mount_tree import reachable
 from tracer.store.manifest import FileSystem
 

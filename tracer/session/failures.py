@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from probes.errors import TracerError
+from tracer.probes.errors import TracerError
 
 DISK, ERROR = "disk", "error"
 """Values of `ended_by` in the manifest: no disk space, or another error of a file."""

@@ -8,7 +8,7 @@ import fcntl
 import os
 import struct
 
-from probes.libc import checked, libc, os_error
+from tracer.probes.libc import checked, libc, os_error
 
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from probes.backends.ftrace.instance import Instance
+from tracer.probes.backends.ftrace.instance import Instance
 
 _EVENT = "cgroup:cgroup_attach_task"
 _BUFFER_KIB = 64

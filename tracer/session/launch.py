@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 from tracer.session.signals import HANDLED
 
 _NOT_STARTED = 127

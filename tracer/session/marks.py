@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from probes.openat import known as known_of
-from probes.openat import open_in_root
-from probes.workers.opening import open_aside
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import STARTUP, SYNCHRONIZE_ENV
 from tracer.phases.format import RECORD_BYTES
+from tracer.probes.openat import known as known_of
+from tracer.probes.openat import open_in_root
+from tracer.probes.workers.opening import open_aside
 from tracer.session.marks_folder import (
     MOST_ENTRIES,
     MOST_FILES,

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probes.kernel import process_start_ns
 from tracer.phases.format import NOTE_SUFFIX, SUFFIX
+from tracer.probes.kernel import process_start_ns
 from tracer.targets import Target
 
 MOST_FILES = 100_000

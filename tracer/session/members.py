@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from probes.errors import FeatureMissing, PermissionMissing
-from probes.proc import read_stat
+from tracer.probes.errors import FeatureMissing, PermissionMissing
+from tracer.probes.proc import read_stat
 from tracer.session.capture import Capture
 from tracer.session.joins import Joins
 from tracer.store.finalize import MEMBERS

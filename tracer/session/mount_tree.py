@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from probes.proc import MountPoint, lines, read_mounts
+from tracer.probes.proc import MountPoint, lines, read_mounts
 
 ANSWERED_BY_OTHERS = (b"fuse", b"nfs", b"cifs", b"smb", b"autofs", b"9p", b"ceph", b"afs")
 """Beginnings of file system types that depend on another host or process and may never answer."""

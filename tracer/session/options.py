@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probes.backends.choice import AUTO
-from probes.catalogue import PROBES
-from probes.errors import ExitCode
+from tracer.probes.backends.choice import AUTO
+from tracer.probes.catalogue import PROBES
+from tracer.probes.errors import ExitCode
 from tracer.store.manifest import Manifest
 from tracer.targets import Target
 

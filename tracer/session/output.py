@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
+from tracer.probes.errors import BadTrace, PermissionMissing, TracerError, UsageError
 from tracer.store import manifest as manifests
 from tracer.store.files import (
     as_invoking_user,

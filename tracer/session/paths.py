@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from probes.catalogue import TABLES
-from probes.openat import open_beneath
-from probes.proc import MountPoint, read_mounts
-from probes.workers.process import Channel, Unanswered, Worker
+from tracer.probes.catalogue import TABLES
+from tracer.probes.openat import open_beneath
+from tracer.probes.proc import MountPoint, read_mounts
+from tracer.probes.workers.process import Channel, Unanswered, Worker
 from tracer.session import extent_maps
 from tracer.session.file_handles import birth_ns, open_inode
 from tracer.session.mount_tree import ANSWERED_BY_OTHERS, reachable

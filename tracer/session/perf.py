@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from probes.backends.perf_tools import command, stat
-from probes.backends.perf_tools import record as perf_record
-from probes.backends.perf_tools.command import Running
-from probes.schema import Scope
-from probes.symbols.kernel import kallsyms
+from tracer.probes.backends.perf_tools import command, stat
+from tracer.probes.backends.perf_tools import record as perf_record
+from tracer.probes.backends.perf_tools.command import Running
+from tracer.probes.schema import Scope
+from tracer.probes.symbols.kernel import kallsyms
 from tracer.session.capture import default_kib
 from tracer.store.files import create, write_whole
 from tracer.store.manifest import CounterFile, Perf

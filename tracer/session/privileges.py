@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from probes.capabilities import keep_capabilities
-from probes.kernel import CAPABILITIES
+from tracer.probes.capabilities import keep_capabilities
+from tracer.probes.kernel import CAPABILITIES
 
 _FILES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER")
 _COMMAND = ("CAP_KILL",)
 _NAMES = ("CAP_SYSLOG",)
 """Needed for the addresses of kernel functions."""
 _WORKERS = ("CAP_SETGID", "CAP_SETUID")
-"""Needed by the process that reads the targets' files: it becomes nobody (probes.workers)."""
+"""Needed by the worker that reads the targets' files and becomes nobody (`probes/workers`)."""
 
 CAPTURE = (
     *_FILES,

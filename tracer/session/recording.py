@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from probes import summaries
-from probes.backends.choice import AUTO, EBPF, Choice, choose
-from probes.catalogue import ALWAYS, PROBES
-from probes.errors import TracerError, UsageError
-from probes.proc import runs_32_bits
-from probes.torch_calls import PROBE as TORCH_PROBE
 from tracer import targets as target_finder
 from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import SYNCHRONIZE_ENV
+from tracer.probes import summaries
+from tracer.probes.backends.choice import AUTO, EBPF, Choice, choose
+from tracer.probes.catalogue import ALWAYS, PROBES
+from tracer.probes.errors import TracerError, UsageError
+from tracer.probes.proc import runs_32_bits
+from tracer.probes.torch_calls import PROBE as TORCH_PROBE
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import write_mappings
 from tracer.session.capture import Capture, Stats

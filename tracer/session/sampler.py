@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from probes.backends.drain import write_all
-from probes.errors import UsageError
-from probes.sampler import processes
-from probes.sampler.catalogue import find
-from probes.sampler.cgroup import CgroupReader
-from probes.sampler.processes import Processes
-from probes.sampler.reading import NotAvailable, Reader, Reading
-from probes.sampler.residency import Residency
+from tracer.probes.backends.drain import write_all
+from tracer.probes.errors import UsageError
+from tracer.probes.sampler import processes
+from tracer.probes.sampler.catalogue import find
+from tracer.probes.sampler.cgroup import CgroupReader
+from tracer.probes.sampler.processes import Processes
+from tracer.probes.sampler.reading import NotAvailable, Reader, Reading
+from tracer.probes.sampler.residency import Residency
 from tracer.session.aside import Aside
 from tracer.store.checked import encoded
 from tracer.store.files import create

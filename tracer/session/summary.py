@@ -7,8 +7,8 @@ import os
 import time
 from pathlib import Path
 
-from probes.backends.ebpf.programs import Programs
-from probes.backends.ebpf.summary import Sum
+from tracer.probes.backends.ebpf.programs import Programs
+from tracer.probes.backends.ebpf.summary import Sum
 from tracer.store.files import create
 from tracer.store.lists import SummaryFacts
 

@@ -8,10 +8,10 @@ import stat
 from collections.abc import Iterable
 from functools import partial
 
-from probes.openat import known, open_in_root
-from probes.proc import Mapped, read_maps
-from probes.torch_calls import LIBRARY
-from probes.workers.opening import open_aside
+from tracer.probes.openat import known, open_in_root
+from tracer.probes.proc import Mapped, read_maps
+from tracer.probes.torch_calls import LIBRARY
+from tracer.probes.workers.opening import open_aside
 from tracer.session.mount_tree import in_user_space
 
 _MOST = 16

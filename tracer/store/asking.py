@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 
 if TYPE_CHECKING:
     import duckdb

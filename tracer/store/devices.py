@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 from tracer.store.manifest import Disk, Manifest
 
 EVERYWHERE = 1 << 54

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from probes.errors import PermissionMissing
+from tracer.probes.errors import PermissionMissing
 
 _OTHER_FILES = 256
 _AT_ONCE = 10_000

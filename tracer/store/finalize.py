@@ -18,29 +18,29 @@ from typing import Any
 
 import numpy as np
 
-from probes.backends import event_format
-from probes.backends.choice import PERF
-from probes.backends.chunks import ChunkStream
-from probes.backends.ebpf import records as bpf_records
-from probes.backends.event_format import EventFormat, common_fields
-from probes.backends.ftrace.page_stream import PageStream
-from probes.backends.perf_events import records, tracepoints
-from probes.backends.timeline import RawStream, Timeline, no_events
-from probes.catalogue import ALWAYS, PROBES
-from probes.errors import BadTrace, TracerError
-from probes.extents import EXTENT_MAP
-from probes.files import TABLE as FILES_TABLE
-from probes.kernel import boot_id, process_start_time
-from probes.loss import TABLE as LOSS_TABLE
-from probes.loss import Gap
-from probes.page_faults import TABLE as FAULTS_TABLE
-from probes.phases import TABLE as PHASES
-from probes.rows.event_rows import Assembler, EventRows
-from probes.rows.membership import Membership
-from probes.rows.threads import Threads
-from probes.schema import AssemblyContext, Probe, Scope
-from probes.symbols.mappings import MappedFile
-from probes.symbols.resolver import Resolver
+from tracer.probes.backends import event_format
+from tracer.probes.backends.choice import PERF
+from tracer.probes.backends.chunks import ChunkStream
+from tracer.probes.backends.ebpf import records as bpf_records
+from tracer.probes.backends.event_format import EventFormat, common_fields
+from tracer.probes.backends.ftrace.page_stream import PageStream
+from tracer.probes.backends.perf_events import records, tracepoints
+from tracer.probes.backends.timeline import RawStream, Timeline, no_events
+from tracer.probes.catalogue import ALWAYS, PROBES
+from tracer.probes.errors import BadTrace, TracerError
+from tracer.probes.extents import EXTENT_MAP
+from tracer.probes.files import TABLE as FILES_TABLE
+from tracer.probes.kernel import boot_id, process_start_time
+from tracer.probes.loss import TABLE as LOSS_TABLE
+from tracer.probes.loss import Gap
+from tracer.probes.page_faults import TABLE as FAULTS_TABLE
+from tracer.probes.phases import TABLE as PHASES
+from tracer.probes.rows.event_rows import Assembler, EventRows
+from tracer.probes.rows.membership import Membership
+from tracer.probes.rows.threads import Threads
+from tracer.probes.schema import AssemblyContext, Probe, Scope
+from tracer.probes.symbols.mappings import MappedFile
+from tracer.probes.symbols.resolver import Resolver
 from tracer.store import left_out, listed, loss, perf, phases, samples, summary
 from tracer.store import manifest as manifests
 from tracer.store.checked import Pid

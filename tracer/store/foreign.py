@@ -18,13 +18,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends import chunks
-from probes.backends.event_format import parse_page
-from probes.catalogue import ALWAYS, PROBES
-from probes.errors import BadTrace
-from probes.kernel import syscall_names
-from probes.loss import TABLE as LOSS
-from probes.loss import Gap, fitting
+from tracer.probes.backends import chunks
+from tracer.probes.backends.event_format import parse_page
+from tracer.probes.catalogue import ALWAYS, PROBES
+from tracer.probes.errors import BadTrace
+from tracer.probes.kernel import syscall_names
+from tracer.probes.loss import TABLE as LOSS
+from tracer.probes.loss import Gap, fitting
 from tracer.store import listed, loss
 from tracer.store import manifest as manifests
 from tracer.store.files import create, make_folder

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from probes.errors import UsageError
-from probes.loss import TABLE as LOSS
-from probes.schema import Table
+from tracer.probes.errors import UsageError
+from tracer.probes.loss import TABLE as LOSS
+from tracer.probes.schema import Table
 from tracer.store import manifest as manifests
 from tracer.store.files import make_folder
 from tracer.store.tables import TableWriter, write_table

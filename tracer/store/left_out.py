@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from probes.loss import Gap
+from tracer.probes.loss import Gap
 from tracer.store.checked import Count, encoded, read_json
 from tracer.store.files import write_whole
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 from tracer.store import left_out
 from tracer.store.checked import Listed, encoded, parsed, what_is_wrong
 from tracer.store.files import create, read_bounded, write_whole

@@ -36,10 +36,10 @@ MapFacts = tuple[Pid, Count, Listed[MappedFacts], Listed[tuple[Count, Count, Cou
 (start, end, offset in the file, number of the file among the files of all lines))."""
 
 FileFacts = tuple[str, Inode | None, Inode, str, Whole | None, str]
-"""A written file at the recording's end: the columns of `probes.files.TABLE`."""
+"""A written file at the recording's end: the columns of `tracer.probes.files.TABLE`."""
 
 ExtentFacts = tuple[str, Inode, Count, Count, Count]
-"""An extent of such a file: the columns of `probes.extents.EXTENT_MAP`."""
+"""An extent of such a file: the columns of `tracer.probes.extents.EXTENT_MAP`."""
 
 
 SampleFacts = tuple[
@@ -52,7 +52,7 @@ SampleFacts = tuple[
 
 @with_config(STRICT)
 class SummaryFacts(TypedDict):
-    """The counts of one interval; see `probes.backends.ebpf.summary`."""
+    """The counts of one interval; see `tracer.probes.backends.ebpf.summary`."""
 
     start: Count
     end: Count

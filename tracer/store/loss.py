@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from probes.backends.timeline import RawStream
-from probes.loss import TABLE, Gap, fitting
-from probes.symbols.budget import Reason
+from tracer.probes.backends.timeline import RawStream
+from tracer.probes.loss import TABLE, Gap, fitting
+from tracer.probes.symbols.budget import Reason
 from tracer.store.manifest import LossFacts
 
 _SYMBOLS = "symbols"

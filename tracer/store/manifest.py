@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from probes.errors import BadTrace, PermissionMissing
+from tracer.probes.errors import BadTrace, PermissionMissing
 from tracer.store.checked import (
     STRICT,
     Count,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from probes.errors import BadTrace
+from tracer.probes.errors import BadTrace
 from tracer.store.checked import parsed, what_is_wrong
 from tracer.store.files import open_regular
 from tracer.store.lists import MapFacts, MappedFacts

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from probes.errors import BadTrace, PermissionMissing, UsageError
+from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
 from tracer.store import manifest as manifests
 from tracer.store.checked import Count, Listed, parsed, what_is_wrong
 from tracer.store.files import create, make_folder, open_regular

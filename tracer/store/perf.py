@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from probes import call_graphs, counters
-from probes.backends.perf_tools import stat
-from probes.backends.perf_tools.stacks import CallGraphs, Place, Resolve, unresolved
-from probes.errors import BadTrace
-from probes.loss import Gap
-from probes.symbols.kernel import KernelSymbols, kernel_symbols
-from probes.symbols.mappings import MappedFile
-from probes.symbols.reading import UnreadableSymbols
-from probes.symbols.resolver import Resolver
+from tracer.probes import call_graphs, counters
+from tracer.probes.backends.perf_tools import stat
+from tracer.probes.backends.perf_tools.stacks import CallGraphs, Place, Resolve, unresolved
+from tracer.probes.errors import BadTrace
+from tracer.probes.loss import Gap
+from tracer.probes.symbols.kernel import KernelSymbols, kernel_symbols
+from tracer.probes.symbols.mappings import MappedFile
+from tracer.probes.symbols.reading import UnreadableSymbols
+from tracer.probes.symbols.resolver import Resolver
 from tracer.store.files import read_bounded
 from tracer.store.manifest import Manifest, TableFacts
 from tracer.store.tables import TableWriter, write_table

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from probes.phases import TABLE
+from tracer.probes.phases import TABLE
 from tracer.store.files import create, open_regular
 from tracer.store.lists import MarkFacts
 from tracer.store.marks import Marked, marked

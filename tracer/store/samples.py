@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from probes.errors import BadTrace
-from probes.sampler.catalogue import SERIES
-from probes.samples import TABLE
+from tracer.probes.errors import BadTrace
+from tracer.probes.sampler.catalogue import SERIES
+from tracer.probes.samples import TABLE
 from tracer.store.checked import json_lines, what_is_wrong
 from tracer.store.lists import SampleFacts
 from tracer.store.manifest import Manifest, TableFacts

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probes.backends import event_format
-from probes.backends.ebpf.summary import FAULT, REQUEST, SYSCALL, WRITEBACK
-from probes.errors import BadTrace
-from probes.loss import Gap, fitting
-from probes.summaries import HISTOGRAMS, SUMS
+from tracer.probes.backends import event_format
+from tracer.probes.backends.ebpf.summary import FAULT, REQUEST, SYSCALL, WRITEBACK
+from tracer.probes.errors import BadTrace
+from tracer.probes.loss import Gap, fitting
+from tracer.probes.summaries import HISTOGRAMS, SUMS
 from tracer.store.checked import json_lines, what_is_wrong
 from tracer.store.lists import SummaryFacts
 from tracer.store.manifest import Manifest, TableFacts

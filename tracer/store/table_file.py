@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from probes.errors import BadTrace
-from probes.schema import Column, Table, Type
+from tracer.probes.errors import BadTrace
+from tracer.probes.schema import Column, Table, Type
 from tracer.store.files import open_regular
 
 SQL_TYPES = {

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from probes.schema import Table
+from tracer.probes.schema import Table
 from tracer.store.files import create
 
 _ROW_GROUP = 512 * 1024

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probes.catalogue import TABLES
-from probes.errors import BadTrace, PermissionMissing, UsageError
-from probes.kernel import boot_id, process_alive
-from probes.loss import TABLE as LOSS_TABLE
+from tracer.probes.catalogue import TABLES
+from tracer.probes.errors import BadTrace, PermissionMissing, UsageError
+from tracer.probes.kernel import boot_id, process_alive
+from tracer.probes.loss import TABLE as LOSS_TABLE
 from tracer.store import manifest as manifests
 from tracer.store.checked import encoded
 from tracer.store.files import is_held

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import psutil
 
-from probes.errors import TargetGone, UsageError
-from probes.folders import walk
-from probes.proc import lines, read_mounts
+from tracer.probes.errors import TargetGone, UsageError
+from tracer.probes.folders import walk
+from tracer.probes.proc import lines, read_mounts
 from tracer.store.manifest import CgroupFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.target import Target

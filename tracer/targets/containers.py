@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from probes.errors import FeatureMissing, TargetGone, TracerError, UsageError
+from tracer.probes.errors import FeatureMissing, TargetGone, TracerError, UsageError
 from tracer.store.manifest import ContainerFacts, TargetFacts
 from tracer.targets import containerd
 from tracer.targets.cgroups import Cgroup, hierarchies, of_process

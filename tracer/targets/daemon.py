@@ -6,9 +6,9 @@ import os
 
 import psutil
 
-from probes.cgroups import BY_DESCENT, container_id
-from probes.errors import FeatureMissing
-from probes.kernel import process_start_time
+from tracer.probes.cgroups import BY_DESCENT, container_id
+from tracer.probes.errors import FeatureMissing
+from tracer.probes.kernel import process_start_time
 from tracer.store.manifest import TargetFacts
 from tracer.targets import containerd, engine
 from tracer.targets.cgroups import of_process

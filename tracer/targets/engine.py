@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probes.errors import FeatureMissing, PermissionMissing, TracerError
+from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError
 
 _DEFAULT = "unix:///var/run/docker.sock"
 _UNIX = "unix://"

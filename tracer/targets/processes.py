@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 
-from probes.cgroups import BY_DESCENT
-from probes.errors import PermissionMissing, TargetGone, UsageError
-from probes.kernel import process_alive, process_start_time
+from tracer.probes.cgroups import BY_DESCENT
+from tracer.probes.errors import PermissionMissing, TargetGone, UsageError
+from tracer.probes.kernel import process_alive, process_start_time
 from tracer.targets.target import Target
 
 

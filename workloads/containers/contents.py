@@ -26,8 +26,8 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
-from workloads.containers.versions import PACKAGES, SOURCE, TRAINING, own_files
-from workloads.errors import JobError
+from tracer.workloads.containers.versions import PACKAGES, SOURCE, TRAINING, own_files
+from tracer.workloads.errors import JobError
 
 LIBRARY = "/opt/traintrace"
 """Folder of the packages and of our own code in the image."""

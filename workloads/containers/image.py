@@ -21,9 +21,9 @@ import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
-from workloads.containers import contents
-from workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, versions
-from workloads.errors import BrokenJobError, JobError
+from tracer.workloads.containers import contents
+from tracer.workloads.containers.versions import DEPLOYMENT, TRAINING, Versions, versions
+from tracer.workloads.errors import BrokenJobError, JobError
 
 REPOSITORY = "traintrace"
 BASE = "base"
@@ -80,7 +80,7 @@ def versions_in(client: docker.DockerClient, image: str) -> Versions:
         raise JobError(
             f"there is no image {image} here", "build or pull it, or name no image to have one made"
         )
-    command = [*python_command(client, image), "-m", "workloads", "versions"]
+    command = [*python_command(client, image), "-m", "tracer.workloads", "versions"]
     try:
         said = client.containers.run(
             image, command, entrypoint="", remove=True, network_mode="none", stderr=False
@@ -164,7 +164,7 @@ def _make_base(client: docker.DockerClient, name: str) -> None:
 
 def _make_own(client: docker.DockerClient, base: str, kind: str, name: str) -> None:
     """Adds this machine's version of our own code to the base."""
-    entry = json.dumps([str(contents.python()), "-m", "workloads", _COMMAND[kind]])
+    entry = json.dumps([str(contents.python()), "-m", "tracer.workloads", _COMMAND[kind]])
     dockerfile = f"FROM {base}\nCOPY own/ {contents.LIBRARY}/\nENTRYPOINT {entry}\n"
     with tempfile.TemporaryFile() as context:
         contents.write_own(context, dockerfile, kind)

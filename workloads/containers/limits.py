@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from workloads.errors import JobError
+from tracer.workloads.errors import JobError
 
 _MEBI = 1 << 20
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

@@ -19,9 +19,9 @@ import docker
 import psutil
 from docker.errors import APIError, DockerException, NotFound
 
-from workloads.containers.image import python_command, told
-from workloads.containers.limits import Limits
-from workloads.errors import BrokenJobError, took_too_long
+from tracer.workloads.containers.image import python_command, told
+from tracer.workloads.containers.limits import Limits
+from tracer.workloads.errors import BrokenJobError, took_too_long
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -40,7 +40,8 @@ _LOG_LINES = 40
 class ContainerJob:
     """One container.
 
-    `arguments` are those of `python -m workloads`; `folders` are paths inside by path on the host.
+    `arguments` are those of `python -m tracer.workloads`; `folders` are paths inside by path on the
+    host.
     """
 
     name: str
@@ -94,7 +95,7 @@ class Containers:
         os.mkfifo(self._gates / job.name, 0o666)
         volumes = {str(here): {"bind": there, "mode": "rw"} for here, there in job.folders.items()}
         volumes[str(self._gates)] = {"bind": "/gate", "mode": "ro"}
-        command = [*interpreter, "-m", "workloads", *job.arguments]
+        command = [*interpreter, "-m", "tracer.workloads", *job.arguments]
         container = self._client.containers.create(
             self._image,
             [*interpreter, "-S", "-c", _GATE, f"/gate/{job.name}", *_absolute(command)],
@@ -118,7 +119,7 @@ class Containers:
                 if container.status == "exited" or time.monotonic() > deadline:
                     raise BrokenJobError(
                         f"container {job.name} did not start: {_last_words(container)}",
-                        "check that the image runs `python -m workloads versions`",
+                        "check that the image runs `python -m tracer.workloads versions`",
                     )
                 time.sleep(_ROUND_S)
 

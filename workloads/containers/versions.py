@@ -8,10 +8,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypedDict
 
-from workloads.errors import JobError
+from tracer.workloads.errors import JobError
 
-SOURCE = Path(__file__).parents[2]
-"""Folder of our own code."""
+SOURCE = Path(__file__).parents[3]
+"""Folder of our package."""
 
 TRAINING = "training"
 DEPLOYMENT = "deployment"
@@ -19,15 +19,24 @@ DEPLOYMENT = "deployment"
 PACKAGES = ("torch", "torchvision", "transformers", "numpy", "pillow", "waitress", "urllib3")
 """Packages that the jobs use."""
 
-_OURS = ("workloads", "tracer/phases")
-_FILES = ("tracer/__init__.py", "probes/__init__.py", "probes/errors.py")
+_OURS = ("tracer/workloads", "tracer/phases")
+_FILES = ("tracer/__init__.py", "tracer/probes/__init__.py", "tracer/probes/errors.py")
 """Folders and files of our own code that jobs import."""
 _NOT_DEPLOYED = (
-    *("workloads/train.py", "workloads/infer.py", "workloads/prepare.py", "workloads/launch.py"),
-    *("workloads/verb.py", "workloads/sessions.py", "workloads/studies/"),
-    "workloads/modes/",
-    *("workloads/serving/load.py", "workloads/serving/endpoint.py", "workloads/serving/unix.py"),
-    "workloads/serving/drive.py",
+    *(
+        "tracer/workloads/train.py",
+        "tracer/workloads/infer.py",
+        "tracer/workloads/prepare.py",
+        "tracer/workloads/launch.py",
+    ),
+    *("tracer/workloads/verb.py", "tracer/workloads/sessions.py", "tracer/workloads/studies/"),
+    "tracer/workloads/modes/",
+    *(
+        "tracer/workloads/serving/load.py",
+        "tracer/workloads/serving/endpoint.py",
+        "tracer/workloads/serving/unix.py",
+    ),
+    "tracer/workloads/serving/drive.py",
 )
 """Files that the deployment image lacks: training, studies and the client."""
 _PACKAGES_NOT_DEPLOYED = ("urllib3",)

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.jsonl import Article
+from tracer.workloads.data.jsonl import Article
 
 TOPICS = (
     *("art", "biology", "economics", "geography", "history"),

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workloads.errors import JobError
+from tracer.workloads.errors import JobError
 
 if TYPE_CHECKING:
-    from workloads.data.sets import DataRequest, DataSets
+    from tracer.workloads.data.sets import DataRequest, DataSets
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,21 @@ class Source:
 CATALOGUE = {
     source.name: source
     for source in (
-        Source("mnist", "28x28 grey images of ten digits", "workloads.data.mnist", 60_000),
-        Source("cifar10", "32x32 images of ten classes", "workloads.data.cifar10", 50_000),
-        Source("imagenet", "JPEGs, prepared to 256x256 on disk", "workloads.data.imagenet", 50_000),
+        Source("mnist", "28x28 grey images of ten digits", "tracer.workloads.data.mnist", 60_000),
+        Source("cifar10", "32x32 images of ten classes", "tracer.workloads.data.cifar10", 50_000),
         Source(
-            "landmarks", "large JPEGs, decoded when fetched", "workloads.data.landmarks", 23_080
+            "imagenet",
+            "JPEGs, prepared to 256x256 on disk",
+            "tracer.workloads.data.imagenet",
+            50_000,
         ),
-        Source("wikipedia", "articles of ten topics", "workloads.data.wikipedia", 50_000),
+        Source(
+            "landmarks",
+            "large JPEGs, decoded when fetched",
+            "tracer.workloads.data.landmarks",
+            23_080,
+        ),
+        Source("wikipedia", "articles of ten topics", "tracer.workloads.data.wikipedia", 50_000),
     )
 }
 

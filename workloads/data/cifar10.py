@@ -2,7 +2,7 @@
 
 A record is a label, then the red, the green and the blue values of 32 x 32 pixels, one byte each. A
 folder with the six files of cifar-10-binary.tar.gz is used unchanged. In an absent or empty folder
-a set is drawn from the seed (`workloads.data.pictures`).
+a set is drawn from the seed (`tracer.workloads.data.pictures`).
 Source: https://www.cs.toronto.edu/~kriz/cifar.html.
 """
 
@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose, open_regular
-from workloads.data.idx import Bytes
-from workloads.data.pictures import Painter
-from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
-from workloads.errors import JobError, explained
-from workloads.files import open_anew, write_anew
-from workloads.progress import Progress
+from tracer.workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose, open_regular
+from tracer.workloads.data.idx import Bytes
+from tracer.workloads.data.pictures import Painter
+from tracer.workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.files import open_anew, write_anew
+from tracer.workloads.progress import Progress
 
 SIDE = 32
 SAMPLES = 4096

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.idx import Bytes
+from tracer.workloads.data.idx import Bytes
 
 SIDE = 28
 CLASSES = 10

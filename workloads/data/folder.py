@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workloads.data.sets import DataRequest
-from workloads.errors import JobError
+from tracer.workloads.data.sets import DataRequest
+from tracer.workloads.errors import JobError
 
 MEND = "get the file again, or name an empty --data folder to have a set made there"
 UNFINISHED = ".part"

@@ -10,10 +10,10 @@ import math
 import zlib
 from pathlib import Path
 
-from workloads.data import idx
-from workloads.data.folder import MEND
-from workloads.errors import JobError
-from workloads.files import open_anew
+from tracer.workloads.data import idx
+from tracer.workloads.data.folder import MEND
+from tracer.workloads.errors import JobError
+from tracer.workloads.files import open_anew
 
 _AT_ONCE = 1 << 20
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.folder import MEND, open_regular
-from workloads.errors import JobError, explained
+from tracer.workloads.data.folder import MEND, open_regular
+from tracer.workloads.errors import JobError, explained
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]

@@ -17,9 +17,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from workloads.data.folder import MEND, open_regular
-from workloads.errors import JobError, explained
-from workloads.files import write_anew
+from tracer.workloads.data.folder import MEND, open_regular
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.files import write_anew
 
 FORMATS = ("JPEG", "PNG")
 MOST_BYTES = 64 << 20

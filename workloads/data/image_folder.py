@@ -1,7 +1,7 @@
 """Sets of image files in torchvision's ImageFolder layout: train/CLASS/*.jpg and val/CLASS/*.jpg.
 
 A folder with such a set is used unchanged. In an absent or empty folder a set is drawn from the
-seed (`workloads.data.pictures`). The classes are the folders in train/, sorted by name.
+seed (`tracer.workloads.data.pictures`). The classes are the folders in train/, sorted by name.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
-from workloads.data.image_files import write_jpeg
-from workloads.data.pictures import Painter
-from workloads.data.sets import DataRequest
-from workloads.errors import JobError, explained
-from workloads.progress import Progress
+from tracer.workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
+from tracer.workloads.data.image_files import write_jpeg
+from tracer.workloads.data.pictures import Painter
+from tracer.workloads.data.sets import DataRequest
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.progress import Progress
 
 SPLITS = ("train", "val")
 SUFFIXES = (".jpg", ".jpeg", ".png")

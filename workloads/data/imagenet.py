@@ -13,13 +13,13 @@ import os
 import shutil
 from pathlib import Path
 
-from workloads.data.folder import MEND, UNFINISHED, alone, check_space, open_regular
-from workloads.data.image_files import read_square, to_tensor, write_jpeg
-from workloads.data.image_folder import Drawn, Listing, open_folder
-from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
-from workloads.errors import MEND_WRITE, JobError, explained
-from workloads.files import write_anew
-from workloads.progress import Progress
+from tracer.workloads.data.folder import MEND, UNFINISHED, alone, check_space, open_regular
+from tracer.workloads.data.image_files import read_square, to_tensor, write_jpeg
+from tracer.workloads.data.image_folder import Drawn, Listing, open_folder
+from tracer.workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
+from tracer.workloads.errors import MEND_WRITE, JobError, explained
+from tracer.workloads.files import write_anew
+from tracer.workloads.progress import Progress
 
 SIDE = 256
 _QUALITY = 90

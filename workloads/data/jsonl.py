@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from workloads.data.folder import open_regular
-from workloads.errors import JobError, explained
-from workloads.progress import Progress
+from tracer.workloads.data.folder import open_regular
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.progress import Progress
 
 LINE = 8 << 20
 """Maximum bytes per line; Wikipedia's longest article has about 1 MB."""

@@ -8,9 +8,9 @@ GLD-23k is the federated subset of Google Landmarks v2: 203 landmarks, 23,080 tr
 
 from __future__ import annotations
 
-from workloads.data.image_files import read_square, to_tensor
-from workloads.data.image_folder import Drawn, Listing, open_folder
-from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
+from tracer.workloads.data.image_files import read_square, to_tensor
+from tracer.workloads.data.image_folder import Drawn, Listing, open_folder
+from tracer.workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
 
 SIDE = 224
 _DRAWN = Drawn(

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler
 
-from workloads.data.sets import Sample, SampleSet
-from workloads.errors import BrokenJobError, JobError
+from tracer.workloads.data.sets import Sample, SampleSet
+from tracer.workloads.errors import BrokenJobError, JobError
 
 Batch = tuple[Tensor, Tensor]
 """Inputs and targets, each with the samples along its first dimension."""

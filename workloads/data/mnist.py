@@ -1,7 +1,7 @@
 """MNIST, or a similar set: a folder of four IDX files, read image by image by offset.
 
 A folder with MNIST's own files, plain or as .gz, is used unchanged. In an absent or empty folder a
-set is drawn from the seed (`workloads.data.digits`).
+set is drawn from the seed (`tracer.workloads.data.digits`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from workloads.data import digits, idx
-from workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
-from workloads.data.gzipped import unpack_idx
-from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
-from workloads.errors import JobError, explained
-from workloads.files import open_anew
+from tracer.workloads.data import digits, idx
+from tracer.workloads.data.folder import MEND, UNFINISHED, alone, check_space, choose
+from tracer.workloads.data.gzipped import unpack_idx
+from tracer.workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.files import open_anew
 
 CLASSES = digits.CLASSES
 SAMPLES = 4096

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.data.idx import Bytes
+from tracer.workloads.data.idx import Bytes
 
 _Field = NDArray[np.uint16]
 

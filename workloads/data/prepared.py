@@ -21,12 +21,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from workloads.data import jsonl, vocabulary
-from workloads.data.folder import alone, check_space, open_regular
-from workloads.data.idx import INT, header_bytes, pack_header
-from workloads.data.vocabulary import Vocabulary
-from workloads.errors import MEND_WRITE, JobError, explained
-from workloads.files import open_anew, write_anew
+from tracer.workloads.data import jsonl, vocabulary
+from tracer.workloads.data.folder import alone, check_space, open_regular
+from tracer.workloads.data.idx import INT, header_bytes, pack_header
+from tracer.workloads.data.vocabulary import Vocabulary
+from tracer.workloads.errors import MEND_WRITE, JobError, explained
+from tracer.workloads.files import open_anew, write_anew
 
 LENGTH = 128
 TOPICS = 1000

@@ -1,9 +1,10 @@
 """Wikipedia articles with their topics, or a similar set: two files of JSON lines.
 
-A folder with train.jsonl and test.jsonl (`workloads.data.jsonl`) is used unchanged. In an absent or
-empty folder a set is drawn from the seed (`workloads.data.articles`). The job converts the articles
-to rows of numbers of equal length in its own folder (`workloads.data.prepared`), and reads them row
-by row. The papers give no number of articles; the catalogue's 50,000 is our choice.
+A folder with train.jsonl and test.jsonl (`tracer.workloads.data.jsonl`) is used unchanged. In an
+absent or empty folder a set is drawn from the seed (`tracer.workloads.data.articles`). The job
+converts the articles to rows of numbers of equal length in its own folder
+(`tracer.workloads.data.prepared`), and reads them row by row. The papers give no number of
+articles; the catalogue's 50,000 is our choice.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from workloads.data import articles, idx, jsonl
-from workloads.data.folder import UNFINISHED, alone, check_space, choose
-from workloads.data.prepared import LENGTH, Prepared, prepare
-from workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
-from workloads.errors import JobError, explained
-from workloads.files import open_anew
-from workloads.progress import Progress
+from tracer.workloads.data import articles, idx, jsonl
+from tracer.workloads.data.folder import UNFINISHED, alone, check_space, choose
+from tracer.workloads.data.prepared import LENGTH, Prepared, prepare
+from tracer.workloads.data.sets import DataRequest, DataSets, Sample, SampleSet
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.files import open_anew
+from tracer.workloads.progress import Progress
 
 SAMPLES = 4096
 """Default number of training samples of a drawn set; the test split has a quarter as many."""

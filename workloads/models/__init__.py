@@ -1,8 +1,8 @@
 """The models that can be trained.
 
 This file lists them without importing torch, so that the command line answers at once. The module
-of a model declares a `workloads.models.workload.Workload` as WORKLOAD; a module of several models
-declares one constant per model.
+of a model declares a `tracer.workloads.models.workload.Workload` as WORKLOAD; a module of several
+models declares one constant per model.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workloads.errors import JobError
+from tracer.workloads.errors import JobError
 
 if TYPE_CHECKING:
-    from workloads.models.workload import Workload
+    from tracer.workloads.models.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Entry:
 
 
 def _classifier(name: str, about: str) -> Entry:
-    return Entry(name, about, "workloads.models.classifiers", name.upper())
+    return Entry(name, about, "tracer.workloads.models.classifiers", name.upper())
 
 
 CATALOGUE = {
@@ -37,7 +37,7 @@ CATALOGUE = {
         Entry(
             "lenet",
             "LeNet-5: 61,706 weights, 28x28 grey images (MNIST)",
-            "workloads.models.lenet",
+            "tracer.workloads.models.lenet",
         ),
         _classifier("squeezenet", "SqueezeNet 1.1: 1.2 M weights (ImageNet)"),
         _classifier("alexnet", "AlexNet: 61 M weights (ImageNet)"),
@@ -48,12 +48,12 @@ CATALOGUE = {
         Entry(
             "lstm",
             "LSTM of two layers: 5 M weights, texts (Wikipedia)",
-            "workloads.models.lstm",
+            "tracer.workloads.models.lstm",
         ),
         Entry(
             "mobilebert",
             "MobileBERT: 25 M weights, texts (Wikipedia)",
-            "workloads.models.mobilebert",
+            "tracer.workloads.models.mobilebert",
         ),
     )
 }

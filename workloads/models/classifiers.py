@@ -11,9 +11,9 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.data.sets import DataShape
-from workloads.models import vision
-from workloads.models.workload import Workload
+from tracer.workloads.data.sets import DataShape
+from tracer.workloads.models import vision
+from tracer.workloads.models.workload import Workload
 
 _SMALL = 64
 """Images with a smaller side are small images, such as CIFAR-10's."""

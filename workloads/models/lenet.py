@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.models.workload import Workload
+from tracer.workloads.models.workload import Workload
 
 
 class LeNet5(nn.Module):

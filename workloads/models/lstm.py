@@ -8,8 +8,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.data.vocabulary import PADDING
-from workloads.models.workload import Workload
+from tracer.workloads.data.vocabulary import PADDING
+from tracer.workloads.models.workload import Workload
 
 _EMBEDDED = 128
 _HIDDEN = 256

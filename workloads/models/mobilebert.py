@@ -13,9 +13,9 @@ from types import ModuleType
 from torch import Tensor, nn
 from torch.nn import functional
 
-from workloads.data.vocabulary import PADDING
-from workloads.models import vision
-from workloads.models.workload import Workload
+from tracer.workloads.data.vocabulary import PADDING
+from tracer.workloads.models import vision
+from tracer.workloads.models.workload import Workload
 
 
 def _import() -> ModuleType:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from workloads.data.sets import DataShape
+from tracer.workloads.data.sets import DataShape
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class Workload:
     """A model with its data sets and its training parameters.
 
     `build` makes the model for data of a shape, with fresh weights from torch's seeded generator.
-    `datasets` names the data sets it can be trained on (`workloads.data.catalogue`), the papers'
-    own first. `loss` maps the model's outputs and the targets of a batch to a scalar. `predict`
-    maps the outputs to one class per sample.
+    `datasets` names the data sets it can be trained on (`tracer.workloads.data.catalogue`), the
+    papers' own first. `loss` maps the model's outputs and the targets of a batch to a scalar.
+    `predict` maps the outputs to one class per sample.
     """
 
     name: str

@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.errors import JobError, explained
-from workloads.modes.mechanism import ROOT, Before, read, write
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.modes.mechanism import ROOT, Before, read, write
 
 PERIOD_US = 100_000
 """Period of a quota of CPU time in microseconds: the default of the kernel and of Docker."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workloads.errors import JobError
-from workloads.modes.frequency import Limits, put_back
-from workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.frequency import Limits, put_back
+from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism
 
 _KHZ = 1e3
 

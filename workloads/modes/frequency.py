@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.errors import JobError
-from workloads.modes.mechanism import Before, read, write
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.mechanism import Before, read, write
 
 _NEAR = 0.02
 """Tolerance for rounded frequencies in papers and data sheets: 1200 MHz is 1190.4 on a Jetson."""

@@ -8,15 +8,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import JobError
-from workloads.modes.cgroups import find
-from workloads.modes.cpufreq import Cpufreq
-from workloads.modes.mechanism import ROOT, Lacking, Mechanism
-from workloads.modes.mode import PowerMode
-from workloads.modes.nvml import GpuClock, MemoryClock
-from workloads.modes.nvpmodel import Nvpmodel
-from workloads.modes.online import Online
-from workloads.modes.tegra import TegraGpu, TegraMemory
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.cgroups import find
+from tracer.workloads.modes.cpufreq import Cpufreq
+from tracer.workloads.modes.mechanism import ROOT, Lacking, Mechanism
+from tracer.workloads.modes.mode import PowerMode
+from tracer.workloads.modes.nvml import GpuClock, MemoryClock
+from tracer.workloads.modes.nvpmodel import Nvpmodel
+from tracer.workloads.modes.online import Online
+from tracer.workloads.modes.tegra import TegraGpu, TegraMemory
 
 MECHANISMS: tuple[type[Mechanism], ...] = (
     Nvpmodel, Online, Cpufreq, TegraGpu, TegraMemory, GpuClock, MemoryClock,

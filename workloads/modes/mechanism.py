@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
-from workloads.errors import explained
+from tracer.workloads.errors import explained
 
 ROOT = Path("/")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workloads.errors import JobError
+from tracer.workloads.errors import JobError
 
 DEFAULT = "default"
 """Name of the mode that sets nothing and leaves the machine as it is."""

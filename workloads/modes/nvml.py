@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import JobError
-from workloads.modes.frequency import spread
-from workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.frequency import spread
+from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism
 
 _NAMED = 4
 

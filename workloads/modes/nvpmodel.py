@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from workloads.errors import BrokenJobError, JobError
-from workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read
+from tracer.workloads.errors import BrokenJobError, JobError
+from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read
 
 _MODE = re.compile(r"<\s*POWER_MODEL\s+ID=(\d+)\s+NAME=(\S+)\s*>")
 _STATUS = re.compile(r"pmode:(\d+)")

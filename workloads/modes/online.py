@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from workloads.errors import JobError
-from workloads.modes.cgroups import mounts
-from workloads.modes.frequency import put_back
-from workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read, write
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.cgroups import mounts
+from tracer.workloads.modes.frequency import put_back
+from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read, write
 
 _CPU = re.compile(r"cpu(\d+)$")
 

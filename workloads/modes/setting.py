@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import JobError, explained
-from workloads.files import write_anew
-from workloads.modes import cgroups, machine
-from workloads.modes.cgroups import Share
-from workloads.modes.machine import Machine
-from workloads.modes.mechanism import ROOT, Lacking
-from workloads.modes.mode import DEFAULT, PowerMode
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.files import write_anew
+from tracer.workloads.modes import cgroups, machine
+from tracer.workloads.modes.cgroups import Share
+from tracer.workloads.modes.machine import Machine
+from tracer.workloads.modes.mechanism import ROOT, Lacking
+from tracer.workloads.modes.mode import DEFAULT, PowerMode
 
 STATE = Path("/var/lib/traintrace")
 """Folder of the note. It survives a reboot, as a mode set by nvpmodel does."""

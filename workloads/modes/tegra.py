@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from workloads.errors import JobError
-from workloads.modes.frequency import Limits, put_back
-from workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read, write
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.frequency import Limits, put_back
+from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read, write
 
 _HZ = 1e6
 _GPU = re.compile(r"gv11b|gp10b|ga10b|gb10b|gm20b|gpu")

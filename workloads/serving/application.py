@@ -1,4 +1,4 @@
-"""The WSGI application: it answers the requests of `workloads.serving.protocol` with a model.
+"""The WSGI application. A model answers the requests of `tracer.workloads.serving.protocol`.
 
 Each complete POST to /predict is marked as an `eval` with its number, on the thread that answers.
 Inside it, a `fetch` marks the reading of the body.
@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from tracer import phases
-from workloads.checkpoint import Checkpoint
-from workloads.data.sets import SampleShape
-from workloads.models.workload import Workload
-from workloads.serving.protocol import RequestError, decode
+from tracer.workloads.checkpoint import Checkpoint
+from tracer.workloads.data.sets import SampleShape
+from tracer.workloads.models.workload import Workload
+from tracer.workloads.serving.protocol import RequestError, decode
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment

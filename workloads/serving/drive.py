@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads import sessions
-from workloads.errors import BrokenJobError, JobError
-from workloads.serving import unix
-from workloads.serving.endpoint import Endpoint
+from tracer.workloads import sessions
+from tracer.workloads.errors import BrokenJobError, JobError
+from tracer.workloads.serving import unix
+from tracer.workloads.serving.endpoint import Endpoint
 
 SOCKET = "server.sock"
 _ANSWER_S = 300

@@ -12,8 +12,8 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import HTTPError, LocationParseError, NewConnectionError
 from urllib3.exceptions import TimeoutError as TooLate
 
-from workloads.errors import JobError
-from workloads.serving import unix
+from tracer.workloads.errors import JobError
+from tracer.workloads.serving import unix
 
 _MAX_ANSWER = 4 << 20
 _AT_ONCE = 64 << 10
@@ -59,7 +59,7 @@ class Endpoint:
     def check(self, model: str) -> None:
         """Raises JobError unless a server of `model` answers at this URL."""
         what = f"no server of {model} answers at {self.url}"
-        mend = f"start one with `python -m workloads serve {model} --checkpoint FILE`"
+        mend = f"start one with `python -m tracer.workloads serve {model} --checkpoint FILE`"
         try:
             health = self._ask("GET", "/health", None, _HEALTH_S)
         except AnswerError as error:

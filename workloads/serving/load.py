@@ -26,14 +26,14 @@ import torch
 from numpy.typing import NDArray
 
 from tracer import phases
-from workloads import models
-from workloads.data.loader import Batch
-from workloads.errors import JobError
-from workloads.job import make_batches, open_data
-from workloads.options import Arrivals, RequestOptions
-from workloads.progress import Progress
-from workloads.serving.endpoint import AnswerError, Endpoint
-from workloads.serving.protocol import MAX_BODY, encode
+from tracer.workloads import models
+from tracer.workloads.data.loader import Batch
+from tracer.workloads.errors import JobError
+from tracer.workloads.job import make_batches, open_data
+from tracer.workloads.options import Arrivals, RequestOptions
+from tracer.workloads.progress import Progress
+from tracer.workloads.serving.endpoint import AnswerError, Endpoint
+from tracer.workloads.serving.protocol import MAX_BODY, encode
 
 MAX_REQUESTS = 10_000_000
 _WAITING = 10_000

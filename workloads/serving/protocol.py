@@ -17,7 +17,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
-from workloads.data.sets import SampleShape
+from tracer.workloads.data.sets import SampleShape
 
 MAX_BODY = 8 << 20
 """Maximum bytes of a request: two samples of 3 x 224 x 224 numbers with all digits."""

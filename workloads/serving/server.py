@@ -22,12 +22,12 @@ from waitress.server import BaseWSGIServer, create_server
 from waitress.task import ErrorTask
 
 from tracer import phases
-from workloads import checkpoint, models
-from workloads.errors import JobError, explained
-from workloads.job import build_model, choose_device, load_checkpoint, set_threads
-from workloads.options import ServeOptions
-from workloads.serving.application import Application
-from workloads.serving.protocol import MAX_BODY
+from tracer.workloads import checkpoint, models
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.job import build_model, choose_device, load_checkpoint, set_threads
+from tracer.workloads.options import ServeOptions
+from tracer.workloads.serving.application import Application
+from tracer.workloads.serving.protocol import MAX_BODY
 
 _CONNECTIONS = 100
 _HEADER_BYTES = 16 << 10

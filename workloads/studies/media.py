@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from workloads.containers.limits import Speed
-from workloads.errors import JobError
+from tracer.workloads.containers.limits import Speed
+from tracer.workloads.errors import JobError
 
 DISK = "disk"
 RAM = "ram"

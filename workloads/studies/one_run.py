@@ -13,16 +13,16 @@ from typing import Any
 
 from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, write_whole
-from workloads.containers.limits import Limits, parse_bytes
-from workloads.errors import JobError
-from workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
-from workloads.modes.mode import DEFAULT
-from workloads.modes.setting import PowerModes, Setting
-from workloads.studies import media
-from workloads.studies.scratch import Scratch, drop_caches, fill_cache
-from workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
-from workloads.studies.study import Factors, Run, Study
-from workloads.studies.throttle import Throttle
+from tracer.workloads.containers.limits import Limits, parse_bytes
+from tracer.workloads.errors import JobError
+from tracer.workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
+from tracer.workloads.modes.mode import DEFAULT
+from tracer.workloads.modes.setting import PowerModes, Setting
+from tracer.workloads.studies import media
+from tracer.workloads.studies.scratch import Scratch, drop_caches, fill_cache
+from tracer.workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
+from tracer.workloads.studies.study import Factors, Run, Study
+from tracer.workloads.studies.throttle import Throttle
 
 RUNS = "runs"
 NOTE = "running.json"

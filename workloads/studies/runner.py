@@ -23,13 +23,13 @@ from typing import Any
 
 from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, invoking_user
-from workloads.errors import JobError, explained
-from workloads.modes.setting import PowerModes
-from workloads.sessions import end_left
-from workloads.studies import media
-from workloads.studies.one_run import NOTE, RUNS, make, read, write
-from workloads.studies.scratch import Scratch, require_root
-from workloads.studies.study import Run, Study
+from tracer.workloads.errors import JobError, explained
+from tracer.workloads.modes.setting import PowerModes
+from tracer.workloads.sessions import end_left
+from tracer.workloads.studies import media
+from tracer.workloads.studies.one_run import NOTE, RUNS, make, read, write
+from tracer.workloads.studies.scratch import Scratch, require_root
+from tracer.workloads.studies.study import Run, Study
 
 STUDY = "study.json"
 _MAX_BYTES = 16 << 20
@@ -111,8 +111,8 @@ def _declare(study: Study, folder: Path) -> None:
 
 def _sweep() -> None:
     """Removes containers of killed runners if a Docker daemon answers."""
-    from workloads.containers import image
-    from workloads.containers.run import remove_leftovers
+    from tracer.workloads.containers import image
+    from tracer.workloads.containers.run import remove_leftovers
 
     with contextlib.suppress(JobError), image.daemon() as client, image.told("clean up"):
         remove_leftovers(client)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from workloads.errors import BrokenJobError, JobError, explained
-from workloads.studies import throttle
-from workloads.studies.media import RAM, Medium
+from tracer.workloads.errors import BrokenJobError, JobError, explained
+from tracer.workloads.studies import throttle
+from tracer.workloads.studies.media import RAM, Medium
 
 IMAGE = "scratch.img"
 MOUNT = "scratch"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracer.store.files import create
-from workloads.containers.limits import Speed
-from workloads.errors import BrokenJobError
+from tracer.workloads.containers.limits import Speed
+from tracer.workloads.errors import BrokenJobError
 
 _NAME = "speed-test"
 _BLOCK = 1 << 20

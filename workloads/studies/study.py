@@ -31,12 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from tracer.store.files import read_bounded
-from workloads import models
-from workloads.errors import JobError
-from workloads.modes.machine import Machine
-from workloads.modes.mode import PowerMode
-from workloads.modes.mode import parse as parse_mode
-from workloads.studies import media
+from tracer.workloads import models
+from tracer.workloads.errors import JobError
+from tracer.workloads.modes.machine import Machine
+from tracer.workloads.modes.mode import PowerMode
+from tracer.workloads.modes.mode import parse as parse_mode
+from tracer.workloads.studies import media
 
 FOLDER = Path(__file__).parent
 _MAX_BYTES = 1 << 20
@@ -69,8 +69,8 @@ class Factors:
 
     `where`: host, or the number of containers. `cache`: dropped (the page cache is dropped before
     the run) or kept (the data is read into it). `medium`: the storage of data and output
-    (`workloads.studies.media`). `rate`, `requests`: with the mode serve, requests per second to
-    each server, and their number. `power_mode` None: the machine's current one.
+    (`tracer.workloads.studies.media`). `rate`, `requests`: with the mode serve, requests per second
+    to each server, and their number. `power_mode` None: the machine's current one.
     """
 
     model: str
@@ -96,7 +96,7 @@ class Factors:
         return 0 if self.where == "host" else int(self.where)
 
     def options(self) -> list[str]:
-        """Returns the options of `python -m workloads`."""
+        """Returns the options of `python -m tracer.workloads`."""
         found = []
         for name in _OPTIONS:
             value = getattr(self, name)

@@ -3,7 +3,7 @@
 The runner moves into a control group of its own, and its child processes start there. With cgroup
 v2 the limits also apply to the group's write-back. With v1 the root group does the write-back, so
 its writes to this device are limited, too. Containers have groups of their own, which Docker limits
-(`workloads.containers.limits`).
+(`tracer.workloads.containers.limits`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.proc import read_mounts
-from workloads.containers.limits import Speed
-from workloads.errors import BrokenJobError, JobError
+from tracer.probes.proc import read_mounts
+from tracer.workloads.containers.limits import Speed
+from tracer.workloads.errors import BrokenJobError, JobError
 
 _V1 = {
     "read_bytes_per_s": "blkio.throttle.read_bps_device",

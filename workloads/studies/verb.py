@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workloads.containers.limits import parse_bytes
-from workloads.studies import study as studies
+from tracer.workloads.containers.limits import parse_bytes
+from tracer.workloads.studies import study as studies
 
 if TYPE_CHECKING:
-    from workloads.studies.runner import Progress
+    from tracer.workloads.studies.runner import Progress
 
 study = typer.Typer(help="List and run the papers' studies: whole experiments, one trace per run.")
 
@@ -67,8 +67,8 @@ def run(
     """
     loaded = studies.load(name, scale, repeats, seed)
     folder = output or Path(f"{loaded.name}.study")
-    from workloads.interrupt import terminable
-    from workloads.studies.runner import run_study
+    from tracer.workloads.interrupt import terminable
+    from tracer.workloads.studies.runner import run_study
 
     with terminable():
         result = run_study(loaded, folder, parse_bytes(scratch), _show)

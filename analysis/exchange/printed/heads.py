@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from probes.limits import CPU_LIMIT, PID_LIMIT
+from tracer.probes.limits import CPU_LIMIT, PID_LIMIT
 
 _MOST_SECONDS = 9_000_000_000
 _TIME = rb"(\d{1,12})\.(\d{1,9})\d*+"

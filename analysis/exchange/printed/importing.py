@@ -11,13 +11,13 @@ from typing import BinaryIO
 
 import numpy as np
 
-from analysis.exchange.printed.heads import Head, blkparse_head, event_head
-from analysis.exchange.printed.patterns import Patterns, compile_patterns
-from analysis.exchange.printed.prints import BLKPARSE_EVENTS, BLKPARSE_PRINTS, PRINTS
-from analysis.exchange.reading import opened, text
-from probes.errors import BadTrace
-from probes.limits import CPU_LIMIT
-from probes.loss import Gap
+from tracer.analysis.exchange.printed.heads import Head, blkparse_head, event_head
+from tracer.analysis.exchange.printed.patterns import Patterns, compile_patterns
+from tracer.analysis.exchange.printed.prints import BLKPARSE_EVENTS, BLKPARSE_PRINTS, PRINTS
+from tracer.analysis.exchange.reading import opened, text
+from tracer.probes.errors import BadTrace
+from tracer.probes.limits import CPU_LIMIT
+from tracer.probes.loss import Gap
 from tracer.store.foreign import ForeignRecording, Records
 from tracer.store.importing import Source
 from tracer.store.manifest import Manifest

@@ -15,8 +15,8 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from analysis.exchange.printed.heads import Head
-from analysis.exchange.printed.prints import OPTIONAL, TEXT_BYTES
+from tracer.analysis.exchange.printed.heads import Head
+from tracer.analysis.exchange.printed.prints import OPTIONAL, TEXT_BYTES
 from tracer.store.foreign import COMMON_BYTES, record_format, record_number
 
 _PART = re.compile(r"\{(?:(\w+):(\w+))?\}")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.flushlayer import paper
-from analysis.flushlayer.answers.paper import PAPERS, known
-from analysis.flushlayer.answers.question import Question, about_input, input_facts
-from analysis.flushlayer.curves import curve as model
-from analysis.flushlayer.policies import find
-from analysis.flushlayer.trace.accesses import Accesses
+from tracer.analysis.flushlayer import paper
+from tracer.analysis.flushlayer.answers.paper import PAPERS, known
+from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
+from tracer.analysis.flushlayer.curves import curve as model
+from tracer.analysis.flushlayer.policies import find
+from tracer.analysis.flushlayer.trace.accesses import Accesses
 
 
 def answer(question: Question, accesses: Accesses, wanted: float | None = None) -> dict[str, Any]:

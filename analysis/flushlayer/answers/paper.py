@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.flushlayer import paper
-from analysis.flushlayer.answers.question import Question, about_input, input_facts
-from analysis.flushlayer.curves.curve import (
+from tracer.analysis.flushlayer import paper
+from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
+from tracer.analysis.flushlayer.curves.curve import (
     PAGE_BYTES,
     curve,
     improvements,
     smallest_capacity,
     thinned,
 )
-from analysis.flushlayer.trace.accesses import Accesses, Identity
+from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
 from tracer.sizes import show_share
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)

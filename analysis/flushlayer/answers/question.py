@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.flushlayer.curves.curve import PAGE_BYTES
-from analysis.flushlayer.devices import Device
-from analysis.flushlayer.policies import Operations, find
-from analysis.flushlayer.policies.operations import BUFFERS, operations
-from analysis.flushlayer.trace.accesses import Accesses, Identity
-from analysis.views.submissions import SECTORS_PER_PAGE
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.flushlayer.devices import Device
+from tracer.analysis.flushlayer.policies import Operations, find
+from tracer.analysis.flushlayer.policies.operations import BUFFERS, operations
+from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
+from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.probes.errors import UsageError
 
 DEFAULT_SHARE = 0.25
 _MOST_PAGES = 1 << 40

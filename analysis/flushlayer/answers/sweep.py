@@ -15,21 +15,21 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.flushlayer.answers.question import Capacity, Question
-from analysis.flushlayer.answers.timed import layer_of, of_job
-from analysis.flushlayer.curves.curve import PAGE_BYTES, curve, improvements
-from analysis.flushlayer.devices import Device, find
-from analysis.flushlayer.timed import simulate
-from analysis.flushlayer.timed.destage import policy_called
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.nvm import wear
-from analysis.flushlayer.timed.outcome import Outcome, results
-from analysis.flushlayer.timed.requests import Requests
-from analysis.flushlayer.toml_file import read_toml
-from analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
-from analysis.flushlayer.trace.recorded import recorded
-from analysis.flushlayer.trace.writers import EVERYBODY
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.answers.question import Capacity, Question
+from tracer.analysis.flushlayer.answers.timed import layer_of, of_job
+from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES, curve, improvements
+from tracer.analysis.flushlayer.devices import Device, find
+from tracer.analysis.flushlayer.timed import simulate
+from tracer.analysis.flushlayer.timed.destage import policy_called
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.nvm import wear
+from tracer.analysis.flushlayer.timed.outcome import Outcome, results
+from tracer.analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.toml_file import read_toml
+from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
+from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.writers import EVERYBODY
+from tracer.probes.errors import UsageError
 from tracer.sizes import parse_size
 from tracer.store.trace import Trace
 
@@ -221,10 +221,10 @@ def run(
 def _regenerated(
     trace: Trace, parts: Sequence[dict[str, Any]], devices: list[str] | None
 ) -> dict[Key, Accesses]:
-    from analysis.flushlayer.flusher import knobs
-    from analysis.flushlayer.flusher.accesses import regenerated_accesses
-    from analysis.flushlayer.flusher.recorded import prepared
-    from analysis.flushlayer.flusher.regenerate import regenerate
+    from tracer.analysis.flushlayer.flusher import knobs
+    from tracer.analysis.flushlayer.flusher.accesses import regenerated_accesses
+    from tracer.analysis.flushlayer.flusher.recorded import prepared
+    from tracer.analysis.flushlayer.flusher.regenerate import regenerate
 
     if devices:
         raise UsageError("write-back is regenerated for all devices together", "leave out --dev")

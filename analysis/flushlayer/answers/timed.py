@@ -10,21 +10,21 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from analysis.findings.ceiling import ceiling
-from analysis.flushlayer.answers.question import Question, about_input, input_facts
-from analysis.flushlayer.curves.curve import PAGE_BYTES
-from analysis.flushlayer.policies import outcomes
-from analysis.flushlayer.timed import Layer, Replay, electronic, is_ready, nvm, simulate
-from analysis.flushlayer.timed.destage import Destage
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.outcome import Outcome, improvement, replay_gap, results
-from analysis.flushlayer.timed.requests import Requests
-from analysis.flushlayer.timed.state import WRITE
-from analysis.flushlayer.trace.accesses import Accesses
-from analysis.flushlayer.trace.recorded import recorded
-from analysis.flushlayer.trace.sync_calls import sync_calls
-from analysis.flushlayer.trace.writers import TARGETS
-from analysis.views.write_waits import KINDS
+from tracer.analysis.findings.ceiling import ceiling
+from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
+from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.flushlayer.policies import outcomes
+from tracer.analysis.flushlayer.timed import Layer, Replay, electronic, is_ready, nvm, simulate
+from tracer.analysis.flushlayer.timed.destage import Destage
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.outcome import Outcome, improvement, replay_gap, results
+from tracer.analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.timed.state import WRITE
+from tracer.analysis.flushlayer.trace.accesses import Accesses
+from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
+from tracer.analysis.flushlayer.trace.writers import TARGETS
+from tracer.analysis.views.write_waits import KINDS
 from tracer.store.trace import Trace
 
 GROUPS = ("phase", "tenant", "reason")

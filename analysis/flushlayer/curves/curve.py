@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer.curves.stack_distances import lru_counts
-from analysis.flushlayer.flat_latencies import improvement
-from analysis.flushlayer.policies.catalogue import find
-from analysis.flushlayer.policies.operations import PAST, WRITE
-from analysis.flushlayer.policies.simulation import Operations, Pages, check, run
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.curves.stack_distances import lru_counts
+from tracer.analysis.flushlayer.flat_latencies import improvement
+from tracer.analysis.flushlayer.policies.catalogue import find
+from tracer.analysis.flushlayer.policies.operations import PAST, WRITE
+from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check, run
+from tracer.probes.errors import UsageError
 
 PAGE_BYTES = 4096
 

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.policies.bits import bit, ones
-from analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.simulation import Operations, Pages, check
-from probes.compiled import compiled
+from tracer.analysis.flushlayer.policies.bits import bit, ones
+from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
+from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check
+from tracer.probes.compiled import compiled
 
 _ABSENT = -1
 _WORD = 6  # bits of a place's number within its word

@@ -5,7 +5,7 @@ parameters.py   the list of parameters, for which kinds of device, and their uni
 calibrate.py    a catalogue entry of the user's own device, measured by fio
 """
 
-from analysis.flushlayer.devices.device import (
+from tracer.analysis.flushlayer.devices.device import (
     PAGE,
     Device,
     Parameter,

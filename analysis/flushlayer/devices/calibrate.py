@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from analysis.flushlayer.devices import PAGE
-from probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
+from tracer.analysis.flushlayer.devices import PAGE
+from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError, UsageError
 
 Kind = Literal["disk", "ssd", "nvm"]
 KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}

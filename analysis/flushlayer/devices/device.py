@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from analysis.flushlayer.devices.parameters import MOST, MOST_ELSE, PARAMETERS, UNITS
-from analysis.flushlayer.toml_file import read_toml
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.devices.parameters import MOST, MOST_ELSE, PARAMETERS, UNITS
+from tracer.analysis.flushlayer.toml_file import read_toml
+from tracer.probes.errors import UsageError
 
 Kind = Literal["disk", "ssd", "nvm", "destage"]
 Bound = Literal["low", "middle", "high"]

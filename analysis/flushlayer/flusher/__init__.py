@@ -6,7 +6,7 @@
 
 knobs.py       the sysctls dirty_*, and the thresholds that they set
 dirtying.py    the dirtyings of a trace: time, pages, dirtier
-pairing.py     the dirtying of each written page (numba)
+pairing.py     the dirtying of each written page (numba); paired.py: its state and results
 recorded.py    the events that no knob moves: fsync, sync, ended inodes
 machine.py     the dirty state: pages, and inodes on their lists (numba)
 model.py       the rules of the flusher, each with its kernel function (numba)

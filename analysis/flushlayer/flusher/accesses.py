@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer.flusher.dirtying import Dirtyings
-from analysis.flushlayer.flusher.regenerate import Regenerated
-from analysis.flushlayer.trace.accesses import Accesses, Identity
+from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
+from tracer.analysis.flushlayer.flusher.regenerate import Regenerated
+from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
 
 
 def regenerated_accesses(found: Dirtyings, made: Regenerated) -> Accesses:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer.flusher.dirtying import Dirtyings
-from analysis.flushlayer.flusher.knobs import recorded as recorded_knobs
-from analysis.flushlayer.flusher.recorded import prepared
-from analysis.flushlayer.flusher.regenerate import Regenerated, regenerate
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
+from tracer.analysis.flushlayer.flusher.knobs import recorded as recorded_knobs
+from tracer.analysis.flushlayer.flusher.recorded import prepared
+from tracer.analysis.flushlayer.flusher.regenerate import Regenerated, regenerate
+from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
 
 MOST_BINS = 2000

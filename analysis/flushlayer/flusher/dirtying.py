@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer.flusher import pairing
-from analysis.flushlayer.trace.file_pages import file_pages
-from analysis.flushlayer.trace.page_count import BYTES_A_PAGE, check_pages
-from analysis.views.flushes import flushes
-from analysis.views.view import apart
-from analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of_files
+from tracer.analysis.flushlayer.flusher import paired, pairing
+from tracer.analysis.flushlayer.trace.file_pages import file_pages
+from tracer.analysis.flushlayer.trace.page_count import BYTES_A_PAGE, check_pages
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.view import apart
+from tracer.analysis.views.volumes import make_device_inodes, make_volumes, of_bios, of_files
 from tracer.store.trace import Trace
 
 _BYTES_A_PAGE = 2 * BYTES_A_PAGE
@@ -34,8 +34,8 @@ class Dirtyings:
     `inodes`: dev (as write-back events name it), ino, device_page (for the inode of a block device:
     its first page on the disk; -1: the inode of a file). `pieces`, one row per run of pages that
     became dirty at once: ts (ns), inode (row of `inodes`), index (first page in the file; from
-    pairing.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page written on
-    the disk; -1: not written), until (ns: written, or no longer dirty), how (pairing.HOW). `marks`:
+    paired.NOWHERE on: not known), pages, dirtier (pid, -1: not known), page (first page written on
+    the disk; -1: not written), until (ns: written, or no longer dirty), how (paired.HOW). `marks`:
     ts and inode of each event that made an inode dirty, with pages or without. `written`, one row
     per bio of dirtied pages: ts, inode, reason, pages. `passed`: rows of the view flushes without a
     dirtied page (journal, direct, unknown inode): no knob moves them. `counts`: numbers of what was
@@ -56,14 +56,14 @@ class Dirtyings:
         """Sentences about what was inferred."""
         how = self.pieces.groupby("how")["pages"].sum()
         total = int(self.written["pages"].sum())
-        earlier = int(how.get(pairing.EARLIER, 0))
+        earlier = int(how.get(paired.EARLIER, 0))
         said = [
             f"the file system gave the position in the file of {self.counts['pages_told']} of"
             f" {total} pages; the positions of the others are inferred (record the probe extents)",
             f"{earlier} of {total} pages were written without an event of dirtying: they count as"
             " dirty since their inode was, or since the start",
-            f"{int(how.get(pairing.UNWRITTEN, 0))} pages were still dirty at the end and"
-            f" {int(how.get(pairing.DROPPED, 0))} were dropped unwritten: their number is inferred"
+            f"{int(how.get(paired.UNWRITTEN, 0))} pages were still dirty at the end and"
+            f" {int(how.get(paired.DROPPED, 0))} were dropped unwritten: their number is inferred"
             " from their neighbours in the file",
             "a write to a page that is already dirty leaves no event: settings that write sooner"
             " than the recorded ones get too few pages, never too many",
@@ -149,7 +149,7 @@ def _name_devices(trace: Trace) -> None:
         f"""
         CREATE OR REPLACE TEMP TABLE dirtied_folios AS
         SELECT ts, row, pid, tid, dev, ino, "index" FROM dirty_rows ANTI JOIN own USING (dev, ino)
-        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {pairing.NOWHERE}
+        WHERE event = 'dirty_folio' AND ino IS NOT NULL AND "index" < {paired.NOWHERE}
         """
     )
     trace.execute(
@@ -176,7 +176,7 @@ WITH cached AS (
     SELECT dev, ino, ts, max(since) AS since FROM begun GROUP BY ALL
 )
 SELECT c.*, CASE WHEN {apart("c.ts", "b.ts")} < 60000000000 THEN b.ts ELSE c.ts END AS started,
-    coalesce(b.since, {pairing.NEVER}) AS since
+    coalesce(b.since, {paired.NEVER}) AS since
 FROM cached c ASOF LEFT JOIN last_begun b ON c.dev = b.dev AND c.ino = b.ino AND c.ts >= b.ts
 ORDER BY c.ts, c.row
 """
@@ -277,23 +277,23 @@ def _pieces(
     first_block, base, blocks = _dense(cached)
     events = _in_order(cached, folios, visits, codes, number.to_numpy(np.int64), first_block)
     rows = pairing.pair(
-        events, first_folio, index, pairing.folio_room(index),
+        events, first_folio, index, paired.folio_room(index),
         base(np.arange(blocks)), inodes["device_page"].to_numpy(), told, start_ns, end_ns,
     )  # fmt: skip
-    block = rows[:, pairing.BLOCK]
+    block = rows[:, paired.BLOCK]
     page = np.full(len(rows), -1, np.int64)
     there = block >= 0
     page[there] = base(block[there])
     return pd.DataFrame(
         {
-            "ts": rows[:, pairing.TS],
-            "inode": rows[:, pairing.INODE].astype(np.int32),
-            "index": rows[:, pairing.INDEX],
-            "pages": rows[:, pairing.PAGES],
-            "dirtier": rows[:, pairing.WHO],
+            "ts": rows[:, paired.TS],
+            "inode": rows[:, paired.INODE].astype(np.int32),
+            "index": rows[:, paired.INDEX],
+            "pages": rows[:, paired.PAGES],
+            "dirtier": rows[:, paired.WHO],
             "page": page,
-            "until": rows[:, pairing.UNTIL],
-            "how": rows[:, pairing.KIND].astype(np.int8),
+            "until": rows[:, paired.UNTIL],
+            "how": rows[:, paired.KIND].astype(np.int8),
         }
     )
 
@@ -319,7 +319,7 @@ def _told(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
             }
         ),
     )
-    return np.where((files >= 0) & (index < pairing.NOWHERE), index, nothing)
+    return np.where((files >= 0) & (index < paired.NOWHERE), index, nothing)
 
 
 def _dense(cached: pd.DataFrame) -> tuple[NDArray[np.int64], Any, int]:
@@ -381,7 +381,7 @@ def _in_order(
             columns("first", 0, np.cumsum(cached["pages"]) - cached["pages"], 0),
             columns("who", folios["who"], -1, -1),
             columns("started", 0, cached["started"], visits["started"]),
-            columns("since", pairing.NEVER, cached["since"], pairing.NEVER),
+            columns("since", paired.NEVER, cached["since"], paired.NEVER),
         ]
     )
     order = np.lexsort((events["kind"], events["ts"], events["inode"]))

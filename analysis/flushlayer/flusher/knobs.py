@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace
 
 PAGE_BYTES = 4096

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 DROP, FREE, MARK, DIRTY, WRITE_PAGES, SYNC_INODE, SYNC_DEVICE = range(7)
 """Kinds of events, in the order in which events of the same time are played. DROP: pages are no

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.flusher.machine import (
+from tracer.analysis.flushlayer.flusher.machine import (
     ABSORBED,
     B_DIRTY,
     B_IO,
@@ -80,7 +80,7 @@ from analysis.flushlayer.flusher.machine import (
     write_inode,
     write_range,
 )
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 
 def run(machine: Machine, events: dict[str, NDArray[Any]], end_ns: int) -> tuple[Any, Any]:

@@ -18,43 +18,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
+from tracer.analysis.flushlayer.flusher.paired import (
+    AT_INODE,
+    COLUMNS,
+    CURRENT,
+    CURRENT_BY,
+    CURRENT_TS,
+    DROPPED,
+    EARLIER,
+    GOES_ON,
+    HIGH,
+    INDEX,
+    KIND,
+    LAST_BLOCK,
+    LAST_INDEX,
+    LAST_STARTED,
+    LAST_TS,
+    LOW,
+    LOWEST,
+    NEVER,
+    NOWHERE,
+    PAGES,
+    PIECE,
+    ROWS,
+    SAME_WRITE_OUT_NS,
+    SCALARS,
+    SEEN,
+    TS,
+    UNWRITTEN,
+    WHO,
+    State,
+    add,
+    covering,
+    give_up,
+    give_up_earlier,
+    near_blocks,
+    with_rows,
+)
+from tracer.probes.compiled import compiled, compiled_lean
 
 DIRTIED, WRITTEN, VISITED, FREED = 0, 1, 2, 3
 """Kinds of an inode's events: a folio is dirtied, a bio writes its pages, the flusher completes a
 write-out, the inode ends."""
-
-SEEN, EARLIER, UNWRITTEN, DROPPED = 0, 1, 2, 3
-"""Kinds of pieces. SEEN: dirtied and written. EARLIER: written, but no dirtying was recorded.
-UNWRITTEN: dirtied and not written until the end. DROPPED: dirtied, and no longer dirty although it
-was not written."""
-HOW = ("seen", "earlier", "unwritten", "dropped")
-
-LARGEST_FOLIO = 512
-"""Most pages of a folio: MAX_PAGECACHE_ORDER of include/linux/pagemap.h is the order of a huge
-page, 2 MiB on x86."""
-READ_AHEAD = 32
-"""Pages of the folios of a default read-ahead: VM_READAHEAD_PAGES of include/linux/mm.h."""
-NOWHERE = 1 << 52
-"""First index of blocks whose place in the file is not known: index = NOWHERE + block."""
-NEVER = -(1 << 62)
-SAME_WRITE_OUT_NS = 1_000_000_000
-"""Longest time between two bios of one write-out that are consecutive on the disk."""
-
-_COLUMNS = 8
-TS, INODE, INDEX, PAGES, WHO, BLOCK, UNTIL, KIND = range(_COLUMNS)
-"""Columns of pieces: time of the dirtying, inode, first page in the file, pages, dirtier, dense
-number of the first block (-1: none), time at which it was written or dropped, and kind."""
-
-
-def folio_room(index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns the most pages that a folio at each index can have.
-
-    A folio lies at a multiple of its size (mm/filemap.c __filemap_add_folio()), a power of 2, and
-    is no larger than LARGEST_FOLIO.
-    """
-    aligned = np.where(index == 0, LARGEST_FOLIO, index & -index)
-    return np.minimum(aligned, LARGEST_FOLIO).astype(np.int64)
 
 
 def pair(
@@ -79,291 +84,231 @@ def pair(
     page on (-1: the inode is a file). `told` is the reported index in the file of each page of
     each bio; -1: not reported. Every page of every bio is in exactly one piece.
     """
+    folios, blocks = len(folio_index), len(block_page)
+    state = State(
+        folio_index=folio_index,
+        room=room,
+        block_page=block_page,
+        device_page=device_page,
+        told=told,
+        waits=np.full(folios, NEVER, np.int64),
+        by=np.full(folios, -1, np.int64),
+        waited=np.full(folios, NEVER, np.int64),
+        waited_by=np.full(folios, -1, np.int64),
+        anchor=np.full(folios, -1, np.int64),
+        anchored_at=np.zeros(folios, np.int64),
+        size=np.zeros(folios, np.int64),
+        owner=np.full(blocks, -1, np.int32),
+        place=np.zeros(blocks, np.int64),
+        at=np.zeros(SCALARS, np.int64),
+        out=np.empty((max(16, folios), COLUMNS), np.int64),
+    )
     pieces = _pair(
-        events["inode"], events["kind"], events["ts"], events["x"], events["pages"], events["who"],
-        events["started"], events["since"], first_folio, folio_index, room, block_page,
-        device_page, events["first"], told, start_ns,
+        state, events["inode"], events["kind"], events["ts"], events["x"], events["pages"],
+        events["who"], events["started"], events["since"], events["first"], first_folio, start_ns,
         end_ns,
     )  # fmt: skip
     return np.asarray(pieces)
 
 
 @compiled
-def _add(out: Any, n: int, ts: int, inode: int, index: int, pages: int, who: int, block: int,
-         until: int, kind: int) -> Any:  # fmt: skip
-    if n == len(out):
-        more = np.empty((2 * n + 16, out.shape[1]), np.int64)
-        more[:n] = out
-        out = more
-    out[n, TS] = ts
-    out[n, INODE] = inode
-    out[n, INDEX] = index
-    out[n, PAGES] = pages
-    out[n, WHO] = who
-    out[n, BLOCK] = block
-    out[n, UNTIL] = until
-    out[n, KIND] = kind
-    return out
-
-
-@compiled
-def _covering(folio_index: Any, room: Any, waits: Any, low: int, high: int, index: int,
-              current: int) -> Any:  # fmt: skip
-    """Returns the waiting or current folio that can contain a page of the file; -1: none.
-
-    Smaller folios from the file's past may lie between.
-    """
-    s = low + np.searchsorted(folio_index[low:high], index, side="right") - 1
-    while s >= low and index - folio_index[s] < LARGEST_FOLIO:
-        if index < folio_index[s] + room[s] and (waits[s] != NEVER or s == current):
-            return s
-        s -= 1
-    return -1
-
-
-@compiled
-def _near(folio_index: Any, room: Any, s: int, last: int) -> Any:
-    """Returns the distance in pages below which two blocks belong to one folio and were not
-    allocated anew."""
-    if s + 1 < last:
-        return min(room[s], folio_index[s + 1] - folio_index[s])
-    return min(room[s], READ_AHEAD)
-
-
-@compiled
-def _typical(size: Any, room: Any, folio_index: Any, s: int, last: int, device: bool) -> Any:
-    """Returns the likely pages of a folio that was not written: the number last written, or the
-    distance to the next folio, or 1."""
-    if device:
-        return 1
-    if size[s] > 0:
-        return size[s]
-    if s + 1 < last:
-        gap = folio_index[s + 1] - folio_index[s]
-        if gap <= room[s] and gap & (gap - 1) == 0:
-            return gap
-    return 1
-
-
-@compiled
-def _pair(inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started: Any, since: Any,
-          first_folio: Any, folio_index: Any, room: Any, block_page: Any, device_page: Any,
-          first: Any, told: Any, start_ns: int, end_ns: int) -> Any:  # fmt: skip
-    folios = len(folio_index)
-    out = np.empty((max(16, folios), _COLUMNS), np.int64)
-    n = 0
-    owner = np.full(len(block_page), -1, np.int32)
-    place = np.zeros(len(block_page), np.int64)
-    # For each folio that waits to be written: the time and the dirtier of its last dirtying
-    # (`waits`, `by`), and of the dirtying before it, if the folio was dirtied again before its bio
-    # was recorded (`waited`, `waited_by`).
-    waits = np.full(folios, NEVER, np.int64)
-    by = np.full(folios, -1, np.int64)
-    waited = np.full(folios, NEVER, np.int64)
-    waited_by = np.full(folios, -1, np.int64)
-    anchor = np.full(folios, -1, np.int64)
-    anchored_at = np.zeros(folios, np.int64)
-    size = np.zeros(folios, np.int64)
-    i = -1
-    low = high = lowest = 0
-    current, current_ts, current_by = -1, NEVER, -1
-    last_index = last_block = -2
-    last_ts = last_started = NEVER
-    for e in range(len(kind) + 1):
-        if e == len(kind) or inode[e] != i:
-            for s in range(low, high):
-                if waited[s] != NEVER:
-                    out = _add(
-                        out,
-                        n,
-                        waited[s],
-                        i,
-                        folio_index[s],
-                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
-                        waited_by[s],
-                        -1,
-                        waits[s],
-                        DROPPED,
-                    )
-                    n += 1
-                if waits[s] != NEVER:
-                    out = _add(
-                        out,
-                        n,
-                        waits[s],
-                        i,
-                        folio_index[s],
-                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
-                        by[s],
-                        -1,
-                        end_ns,
-                        UNWRITTEN,
-                    )
-                    n += 1
-            if e == len(kind):
-                break
-            i = inode[e]
-            low, high = first_folio[i], first_folio[i + 1]
-            lowest = high
-            current, last_index, last_block = -1, -2, -2
-            last_ts = last_started = NEVER
+def _pair(s: Any, inode: Any, kind: Any, ts: Any, x: Any, pages: Any, who: Any, started: Any,
+          since: Any, first: Any, first_folio: Any, start_ns: int, end_ns: int) -> Any:  # fmt: skip
+    _open(s, -1, 0, 0)
+    for e in range(len(kind)):
+        if inode[e] != s.at[AT_INODE]:
+            s = with_rows(s, 2 * (s.at[HIGH] - s.at[LOW]))
+            _close(s, end_ns)
+            _open(s, inode[e], first_folio[inode[e]], first_folio[inode[e] + 1])
         if kind[e] == DIRTIED:
-            s = x[e]
-            if waits[s] != NEVER:
-                if waited[s] != NEVER:
-                    out = _add(
-                        out,
-                        n,
-                        waited[s],
-                        i,
-                        folio_index[s],
-                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
-                        waited_by[s],
-                        -1,
-                        waits[s],
-                        DROPPED,
-                    )
-                    n += 1
-                waited[s] = waits[s]
-                waited_by[s] = by[s]
-            waits[s] = ts[e]
-            by[s] = who[e]
-            lowest = min(lowest, s)
-            continue
-        if kind[e] >= VISITED:
-            # A folio that waited before the write-out, which did not write it, is no longer dirty.
-            for s in range(low, high):
-                if waited[s] != NEVER and waited[s] < started[e]:
-                    out = _add(
-                        out,
-                        n,
-                        waited[s],
-                        i,
-                        folio_index[s],
-                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
-                        waited_by[s],
-                        -1,
-                        min(started[e], waits[s]),
-                        DROPPED,
-                    )
-                    n += 1
-                    waited[s] = NEVER
-                if waits[s] != NEVER and waits[s] < started[e]:
-                    out = _add(
-                        out,
-                        n,
-                        waits[s],
-                        i,
-                        folio_index[s],
-                        _typical(size, room, folio_index, s, high, device_page[i] >= 0),
-                        by[s],
-                        -1,
-                        started[e],
-                        DROPPED,
-                    )
-                    n += 1
-                    waits[s] = NEVER
-            current = -1
-            continue
-        goes_on = (
-            x[e] == last_block + 1
-            and (started[e] == last_started or started[e] == ts[e])
-            and ts[e] - last_ts < SAME_WRITE_OUT_NS
-        )
-        if not goes_on and started[e] != last_started:
-            current = -1
-        piece = -1
-        for j in range(pages[e]):
-            block = x[e] + j
-            target, index = -1, -1
-            if device_page[i] >= 0:
-                owner[block] = i
-                place[block] = block_page[block] - device_page[i]
-            elif told[first[e] + j] >= 0:
-                owner[block] = i
-                place[block] = told[first[e] + j]
-            if owner[block] == i:
-                s = _covering(folio_index, room, waits, low, high, place[block], current)
-                if s >= 0:
-                    target, index = s, place[block]
-                if target < 0 and (device_page[i] >= 0 or told[first[e] + j] >= 0):
-                    index = place[block]
-            if index < 0 and (goes_on or j > 0):
-                following = last_index + 1
-                s = _covering(folio_index, room, waits, low, high, following, current)
-                if s >= 0:
-                    target, index = s, following
-            if index < 0:
-                s = lowest
-                if current >= 0 and (goes_on or j > 0):
-                    s = current + 1
-                while s < high and (waits[s] == NEVER or waits[s] > ts[e]):
-                    s += 1
-                if s < high:
-                    target, index = s, folio_index[s]
-                    near = _near(folio_index, room, s, high)
-                    if anchor[s] >= 0 and abs(block - anchor[s]) < near:
-                        index += (block - anchor[s] + anchored_at[s]) % near
-            if index < 0:
-                if owner[block] == i:
-                    index = place[block]
-                elif (goes_on or j > 0) and last_index >= NOWHERE:
-                    index = NOWHERE + block
-                elif goes_on or j > 0:
-                    index = last_index + 1
-                else:
-                    index = NOWHERE + block
-            if target < 0:
-                current = -1
-                first_known = since[e] if since[e] != NEVER and since[e] <= ts[e] else start_ns
-                current_ts, current_by = min(first_known, ts[e]), -1
-            elif target != current:
-                current = target
-                if waited[target] != NEVER and waits[target] >= started[e]:
-                    current_ts, current_by = waited[target], waited_by[target]
-                else:
-                    if waited[target] != NEVER:
-                        out = _add(
-                            out,
-                            n,
-                            waited[target],
-                            i,
-                            folio_index[target],
-                            _typical(size, room, folio_index, target, high, device_page[i] >= 0),
-                            waited_by[target],
-                            -1,
-                            waits[target],
-                            DROPPED,
-                        )
-                        n += 1
-                        piece = -1
-                    current_ts, current_by = waits[target], by[target]
-                    waits[target] = NEVER
-                waited[target] = NEVER
-                size[target] = 0
-                while lowest < high and waits[lowest] == NEVER:
-                    lowest += 1
-            if target >= 0:
-                size[target] += 1
-                near = _near(folio_index, room, target, high)
-                if anchor[target] < 0 or abs(block - anchor[target]) >= near:
-                    anchor[target] = block
-                    anchored_at[target] = index - folio_index[target]
-            known = SEEN if target >= 0 else EARLIER
-            if (
-                piece >= 0
-                and out[piece, TS] == current_ts
-                and out[piece, KIND] == known
-                and out[piece, INDEX] + out[piece, PAGES] == index
-                and out[piece, WHO] == current_by
-            ):
-                out[piece, PAGES] += 1
-            else:
-                piece = n
-                out = _add(out, n, current_ts, i, index, 1, current_by, block, ts[e], known)
-                n += 1
-            owner[block] = i
-            place[block] = index
-            last_index, last_block = index, block
-        last_ts, last_started = ts[e], started[e]
-    return out[:n].copy()
+            s = with_rows(s, 1)
+            _dirty(s, x[e], ts[e], who[e])
+        elif kind[e] == WRITTEN:
+            s = with_rows(s, 2 * pages[e])
+            known = since[e] if since[e] != NEVER and since[e] <= ts[e] else start_ns
+            _write(s, x[e], pages[e], first[e], ts[e], started[e], min(known, ts[e]))
+        else:
+            s = with_rows(s, 2 * (s.at[HIGH] - s.at[LOW]))
+            _visit(s, started[e])
+    s = with_rows(s, 2 * (s.at[HIGH] - s.at[LOW]))
+    _close(s, end_ns)
+    return s.out[: s.at[ROWS]].copy()
+
+
+@compiled_lean
+def _open(s: Any, inode: int, low: int, high: int) -> None:
+    """Begins with the events of an inode, whose folios are `low` to `high`."""
+    s.at[AT_INODE] = inode
+    s.at[LOW] = low
+    s.at[HIGH] = high
+    s.at[LOWEST] = high
+    s.at[CURRENT] = -1
+    s.at[LAST_INDEX] = s.at[LAST_BLOCK] = -2
+    s.at[LAST_TS] = s.at[LAST_STARTED] = NEVER
+
+
+@compiled_lean
+def _close(s: Any, end_ns: int) -> None:
+    """Ends with the events of the inode: folios that still wait were not written."""
+    for f in range(s.at[LOW], s.at[HIGH]):
+        if s.waited[f] != NEVER:
+            give_up_earlier(s, f, s.waits[f])
+        if s.waits[f] != NEVER:
+            give_up(s, f, end_ns, UNWRITTEN)
+
+
+@compiled_lean
+def _dirty(s: Any, f: int, ts: int, who: int) -> None:
+    """Folio `f` is dirtied."""
+    if s.waits[f] != NEVER:
+        if s.waited[f] != NEVER:
+            give_up_earlier(s, f, s.waits[f])
+        s.waited[f] = s.waits[f]
+        s.waited_by[f] = s.by[f]
+    s.waits[f] = ts
+    s.by[f] = who
+    s.at[LOWEST] = min(s.at[LOWEST], f)
+
+
+@compiled_lean
+def _visit(s: Any, started: int) -> None:
+    """A write-out ends. Folios that waited before it, and that it did not write, are not dirty."""
+    for f in range(s.at[LOW], s.at[HIGH]):
+        if s.waited[f] != NEVER and s.waited[f] < started:
+            give_up_earlier(s, f, min(started, s.waits[f]))
+            s.waited[f] = NEVER
+        if s.waits[f] != NEVER and s.waits[f] < started:
+            give_up(s, f, started, DROPPED)
+            s.waits[f] = NEVER
+    s.at[CURRENT] = -1
+
+
+@compiled_lean
+def _write(s: Any, block: int, pages: int, first: int, ts: int, started: int,
+           first_known: int) -> None:  # fmt: skip
+    """A bio writes `pages` from `block` on.
+
+    `first`: its first entry in `told`. `first_known`: the earliest time at which pages whose
+    dirtying was not recorded were dirty.
+    """
+    same = started == s.at[LAST_STARTED]
+    s.at[GOES_ON] = (
+        block == s.at[LAST_BLOCK] + 1
+        and (same or started == ts)
+        and ts - s.at[LAST_TS] < SAME_WRITE_OUT_NS
+    )
+    if not s.at[GOES_ON] and not same:
+        s.at[CURRENT] = -1
+    s.at[PIECE] = -1
+    for j in range(pages):
+        known = _known_place(s, block + j, first + j)
+        if j > 0:
+            s.at[GOES_ON] = 1
+        target, index = _find(s, block + j, known, ts)
+        if target < 0:
+            s.at[CURRENT] = -1
+            s.at[CURRENT_TS] = first_known
+            s.at[CURRENT_BY] = -1
+        else:
+            if target != s.at[CURRENT]:
+                _begin(s, target, started)
+            s.size[target] += 1
+            near = near_blocks(s, target)
+            if s.anchor[target] < 0 or abs(block + j - s.anchor[target]) >= near:
+                s.anchor[target] = block + j
+                s.anchored_at[target] = index - s.folio_index[target]
+        _written(s, block + j, index, ts, SEEN if target >= 0 else EARLIER)
+        s.owner[block + j] = s.at[AT_INODE]
+        s.place[block + j] = index
+        s.at[LAST_INDEX] = index
+        s.at[LAST_BLOCK] = block + j
+    s.at[LAST_TS] = ts
+    s.at[LAST_STARTED] = started
+
+
+@compiled_lean
+def _known_place(s: Any, block: int, entry: int) -> bool:
+    """Stores the place of a block in the file if it is known, and returns whether it is."""
+    i = s.at[AT_INODE]
+    if s.device_page[i] >= 0:
+        s.place[block] = s.block_page[block] - s.device_page[i]
+    elif s.told[entry] >= 0:
+        s.place[block] = s.told[entry]
+    else:
+        return False
+    s.owner[block] = i
+    return True
+
+
+@compiled_lean
+def _find(s: Any, block: int, known: bool, ts: int) -> Any:
+    """Returns the folio (-1: none that was dirtied) and the index in the file of a written page.
+
+    `known`: the block's place in the file is known. The first of these answers counts: a waiting
+    folio at the block's place; that place, if it is known; a folio at the page after the last one;
+    the next waiting folio; the block's place in earlier writes; the page after the last one.
+    """
+    here = s.owner[block] == s.at[AT_INODE]
+    if here:
+        f = covering(s, s.place[block])
+        if f >= 0 or known:
+            return f, s.place[block]
+    following = s.at[LAST_INDEX] + 1
+    if s.at[GOES_ON]:
+        f = covering(s, following)
+        if f >= 0:
+            return f, following
+    f = s.at[LOWEST]
+    if s.at[CURRENT] >= 0 and s.at[GOES_ON]:
+        f = s.at[CURRENT] + 1
+    while f < s.at[HIGH] and (s.waits[f] == NEVER or s.waits[f] > ts):
+        f += 1
+    if f < s.at[HIGH]:
+        index = s.folio_index[f]
+        near = near_blocks(s, f)
+        if s.anchor[f] >= 0 and abs(block - s.anchor[f]) < near:
+            index += (block - s.anchor[f] + s.anchored_at[f]) % near
+        return f, index
+    if here:
+        return -1, s.place[block]
+    if s.at[GOES_ON] and s.at[LAST_INDEX] < NOWHERE:
+        return -1, following
+    return -1, NOWHERE + block
+
+
+@compiled_lean
+def _begin(s: Any, f: int, started: int) -> None:
+    """The write-out reaches folio `f`, and so ends its dirtying, or the one before if it was
+    dirtied again since the start."""
+    s.at[CURRENT] = f
+    if s.waited[f] != NEVER and s.waits[f] >= started:
+        s.at[CURRENT_TS] = s.waited[f]
+        s.at[CURRENT_BY] = s.waited_by[f]
+    else:
+        if s.waited[f] != NEVER:
+            give_up_earlier(s, f, s.waits[f])
+            s.at[PIECE] = -1
+        s.at[CURRENT_TS] = s.waits[f]
+        s.at[CURRENT_BY] = s.by[f]
+        s.waits[f] = NEVER
+    s.waited[f] = NEVER
+    s.size[f] = 0
+    while s.at[LOWEST] < s.at[HIGH] and s.waits[s.at[LOWEST]] == NEVER:
+        s.at[LOWEST] += 1
+
+
+@compiled_lean
+def _written(s: Any, block: int, index: int, ts: int, kind: int) -> None:
+    """Adds a written page to the piece before it, or begins a piece."""
+    piece = s.at[PIECE]
+    if (
+        piece >= 0
+        and s.out[piece, TS] == s.at[CURRENT_TS]
+        and s.out[piece, KIND] == kind
+        and s.out[piece, INDEX] + s.out[piece, PAGES] == index
+        and s.out[piece, WHO] == s.at[CURRENT_BY]
+    ):
+        s.out[piece, PAGES] += 1
+    else:
+        s.at[PIECE] = s.at[ROWS]
+        add(s, s.at[CURRENT_TS], index, 1, s.at[CURRENT_BY], block, ts, kind)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer.flusher import pairing
-from analysis.flushlayer.flusher.dirtying import Dirtyings, dirtyings
-from analysis.views.volumes import of_files
+from tracer.analysis.flushlayer.flusher import paired
+from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings, dirtyings
+from tracer.analysis.views.volumes import of_files
 from tracer.store.trace import Trace
 
-LAST_PAGE = pairing.NOWHERE << 1
+LAST_PAGE = paired.NOWHERE << 1
 """An index after every page of a file, also after pages of unknown place."""
 
 
@@ -144,7 +144,7 @@ def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) 
     pieces = found.pieces.copy()
     device = found.inodes["dev"].to_numpy(str)[pieces["inode"]]
     disks_own = found.inodes["device_page"].to_numpy()[pieces["inode"]] >= 0
-    unwritten = pieces["how"].isin((pairing.UNWRITTEN, pairing.DROPPED)).to_numpy() & ~disks_own
+    unwritten = pieces["how"].isin((paired.UNWRITTEN, paired.DROPPED)).to_numpy() & ~disks_own
     for dev, syncs in ended.groupby("dev"):
         mine = np.flatnonzero(unwritten & (device == dev))
         begun, end = syncs["begun"].to_numpy(np.int64), syncs["ended"].to_numpy(np.int64)
@@ -154,14 +154,14 @@ def _gone_by_syncs(found: Dirtyings, synced: pd.DataFrame, ended: pd.DataFrame) 
         there = following < len(begun)
         following = np.minimum(following, len(begun) - 1)
         # The piece was dropped during the sync or later, or the sync ended and did not write it.
-        found_gone = (pieces["how"].to_numpy()[mine] == pairing.DROPPED) & (
+        found_gone = (pieces["how"].to_numpy()[mine] == paired.DROPPED) & (
             begun[following] <= until
         )
         gone = there & (found_gone | (end[following] < until))
         sign = np.searchsorted(signs, ts[gone], side="right")
         rows = pieces.index[mine[gone]]
         pieces.loc[rows, "until"] = signs[np.minimum(sign, len(signs) - 1)]
-        pieces.loc[rows, "how"] = np.int8(pairing.DROPPED)
+        pieces.loc[rows, "how"] = np.int8(paired.DROPPED)
     return pieces
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer.flusher import machine, model, pairing
-from analysis.flushlayer.flusher.dirtying import Dirtyings
-from analysis.flushlayer.flusher.knobs import Knobs
-from analysis.flushlayer.flusher.recorded import Recorded
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.flusher import machine, model, paired
+from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
+from tracer.analysis.flushlayer.flusher.knobs import Knobs
+from tracer.analysis.flushlayer.flusher.recorded import Recorded
+from tracer.probes.errors import UsageError
 
 _OWN_REASONS = ("periodic", "background")
 
@@ -141,7 +141,7 @@ def _events(
         ),
         _blank(dirtyings.marks["ts"], machine.MARK, dirtyings.marks["inode"]),
     ]  # fmt: skip
-    gone = pieces["how"] == pairing.DROPPED
+    gone = pieces["how"] == paired.DROPPED
     dropped = _blank(pieces["until"][gone], machine.DROP, pieces["inode"][gone])
     frames.append(dropped.assign(page=first[gone], pages=pieces["pages"][gone].to_numpy()))
     frames.append(_blank(recorded.freed["ts"], machine.FREE, recorded.freed["inode"]))
@@ -161,7 +161,7 @@ def _events(
     )
     # Pages that were not written by periodic or background write-back are written at their recorded
     # time, if they are dirty then.
-    written = pieces[pieces["how"].isin((pairing.SEEN, pairing.EARLIER))]
+    written = pieces[pieces["how"].isin((paired.SEEN, paired.EARLIER))]
     why = written.merge(
         dirtyings.written.drop_duplicates(["ts", "inode"])[["ts", "inode", "reason"]],
         left_on=["until", "inode"], right_on=["ts", "inode"], how="left",
@@ -260,7 +260,7 @@ def _frame(
             "ts": out[:, machine.OUT_TS],
             "dev": dirtyings.inodes["dev"].to_numpy()[inode],
             "ino": dirtyings.inodes["ino"].to_numpy()[inode],
-            "index": index.mask(index >= pairing.NOWHERE),
+            "index": index.mask(index >= paired.NOWHERE),
             "page": page.mask(page < 0),
             "pages": out[:, machine.OUT_PAGES],
             "reason": np.array(reasons, object)[out[:, machine.OUT_REASON]],

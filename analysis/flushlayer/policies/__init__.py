@@ -8,8 +8,8 @@ queue.py        the queue that most policies use
 bits.py         words of bits: the order of recency, for LRU and its curve
 """
 
-from analysis.flushlayer.policies.catalogue import POLICIES, Policy, find
-from analysis.flushlayer.policies.simulation import (
+from tracer.analysis.flushlayer.policies.catalogue import POLICIES, Policy, find
+from tracer.analysis.flushlayer.policies.simulation import (
     Counts,
     Operations,
     Outcomes,

@@ -12,8 +12,8 @@ and a call for each access was six times slower than the repeated lines.
 
 from __future__ import annotations
 
-from analysis.flushlayer.policies.operations import WRITE
-from probes.compiled import compiled
+from tracer.analysis.flushlayer.policies.operations import WRITE
+from tracer.probes.compiled import compiled
 
 RESIDENT, DIRTY = 1, 2
 COPY = RESIDENT | DIRTY

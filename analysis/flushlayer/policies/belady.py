@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
-from analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
-from probes.compiled import compiled
+from tracer.analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
+from tracer.probes.compiled import compiled
 
 
 @compiled

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 
 @compiled

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.policies.arc import arc
-from analysis.flushlayer.policies.belady import belady
-from analysis.flushlayer.policies.clock import clock
-from analysis.flushlayer.policies.fifo import fifo
-from analysis.flushlayer.policies.lfu import lfu
-from analysis.flushlayer.policies.lru import lru
-from analysis.flushlayer.policies.s3_fifo import s3_fifo
-from analysis.flushlayer.policies.sieve import sieve
-from analysis.flushlayer.policies.slru import slru
-from analysis.flushlayer.policies.two_q import two_q
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.policies.arc import arc
+from tracer.analysis.flushlayer.policies.belady import belady
+from tracer.analysis.flushlayer.policies.clock import clock
+from tracer.analysis.flushlayer.policies.fifo import fifo
+from tracer.analysis.flushlayer.policies.lfu import lfu
+from tracer.analysis.flushlayer.policies.lru import lru
+from tracer.analysis.flushlayer.policies.s3_fifo import s3_fifo
+from tracer.analysis.flushlayer.policies.sieve import sieve
+from tracer.analysis.flushlayer.policies.slru import slru
+from tracer.analysis.flushlayer.policies.two_q import two_q
+from tracer.probes.errors import UsageError
 
 
 @dataclass(frozen=True)

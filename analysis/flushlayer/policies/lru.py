@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, admitted
-from analysis.flushlayer.policies.bits import bit, lowest
-from analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
-from probes.compiled import compiled
+from tracer.analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, admitted
+from tracer.analysis.flushlayer.policies.bits import bit, lowest
+from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
+from tracer.probes.compiled import compiled
 
 _NEVER = -1
 

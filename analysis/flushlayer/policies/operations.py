@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 
 WRITE = 0
 """A write into the layer: the page becomes dirty, and takes a slot if it is not resident."""

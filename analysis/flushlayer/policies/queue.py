@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 GONE = -1
 

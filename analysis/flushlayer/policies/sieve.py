@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
-from analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
-from analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
-from probes.compiled import compiled
+from tracer.analysis.flushlayer.policies.accounting import COPY, DIRTY, EVICTED, RESIDENT, admitted
+from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, WRITE
+from tracer.analysis.flushlayer.policies.queue import GONE, ring_size, squeeze
+from tracer.probes.compiled import compiled
 
 _USED = 4
 _AT_TAIL = -1

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.policies.accounting import DIRTY, EVICTED, RESIDENT
-from analysis.flushlayer.policies.catalogue import Policy, find
-from analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
-from probes.errors import BadTrace, UsageError
+from tracer.analysis.flushlayer.policies.accounting import DIRTY, EVICTED, RESIDENT
+from tracer.analysis.flushlayer.policies.catalogue import Policy, find
+from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
+from tracer.probes.errors import BadTrace, UsageError
 
 Pages = NDArray[np.int32]
 Operations = NDArray[np.uint8]

@@ -9,6 +9,6 @@ volatile_cache.py    the disk's own cache, flushes and FUA; completion.py: the e
 outcome.py           response times by group, use of devices, comparisons; nvm.py: wear, energy
 """
 
-from analysis.flushlayer.timed.simulation import Layer, Replay, is_ready, simulate
+from tracer.analysis.flushlayer.timed.simulation import Layer, Replay, is_ready, simulate
 
 __all__ = ["Layer", "Replay", "is_ready", "simulate"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer.timed.queueing import push
-from analysis.flushlayer.timed.state import (
+from tracer.analysis.flushlayer.timed.queueing import push
+from tracer.analysis.flushlayer.timed.state import (
     ARRIVE,
     BLOCKERS,
     CLOSED,
@@ -16,7 +16,7 @@ from analysis.flushlayer.timed.state import (
     NOW,
     RELEASES,
 )
-from probes.compiled import compiled_lean
+from tracer.probes.compiled import compiled_lean
 
 
 @compiled_lean

@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.devices import Device
-from analysis.flushlayer.timed.queueing import push
-from analysis.flushlayer.timed.residency import oldest_dirty, send
-from analysis.flushlayer.timed.state import (
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.devices import Device
+from tracer.analysis.flushlayer.timed.queueing import push
+from tracer.analysis.flushlayer.timed.residency import oldest_dirty, send
+from tracer.analysis.flushlayer.timed.state import (
     ACTIVE,
     AGE,
     AGE_ARMED,
@@ -37,8 +37,8 @@ from analysis.flushlayer.timed.state import (
     WRITES,
     WRITTEN,
 )
-from probes.compiled import compiled_lean
-from probes.errors import UsageError
+from tracer.probes.compiled import compiled_lean
+from tracer.probes.errors import UsageError
 
 When = Literal["lazy", "eager", "watermark", "idle", "age", "phase"]
 

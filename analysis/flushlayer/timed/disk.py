@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.devices import Device, missing, page_ns
-from analysis.flushlayer.timed import service
-from analysis.flushlayer.timed.electronic import electronic
-from analysis.flushlayer.timed.state import READ, WRITE
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.devices import Device, missing, page_ns
+from tracer.analysis.flushlayer.timed import service
+from tracer.analysis.flushlayer.timed.electronic import electronic
+from tracer.analysis.flushlayer.timed.state import READ, WRITE
+from tracer.probes.errors import UsageError
 
 OPS: tuple[tuple[int, Literal["write", "read"]], ...] = ((WRITE, "write"), (READ, "read"))
 MERGE_SECTORS = 2560

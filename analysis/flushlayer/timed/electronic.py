@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.devices import PAGE, Device, missing, page_ns
-from analysis.flushlayer.timed import service
-from analysis.flushlayer.timed.state import READ, WRITE
+from tracer.analysis.flushlayer.devices import PAGE, Device, missing, page_ns
+from tracer.analysis.flushlayer.timed import service
+from tracer.analysis.flushlayer.timed.state import READ, WRITE
 
 _NAMES = ((WRITE, "write"), (READ, "read"))
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer.timed import service
-from analysis.flushlayer.timed.completion import finish, unblock
-from analysis.flushlayer.timed.destage import destage, destage_idle, written
-from analysis.flushlayer.timed.queueing import count, free_server, pop, release, start, submit
-from analysis.flushlayer.timed.residency import (
+from tracer.analysis.flushlayer.timed import service
+from tracer.analysis.flushlayer.timed.completion import finish, unblock
+from tracer.analysis.flushlayer.timed.destage import destage, destage_idle, written
+from tracer.analysis.flushlayer.timed.queueing import (
+    count,
+    free_server,
+    pop,
+    release,
+    start,
+    submit,
+)
+from tracer.analysis.flushlayer.timed.residency import (
     PAGE_SECTORS,
     clean,
     enter,
@@ -18,7 +25,7 @@ from analysis.flushlayer.timed.residency import (
     touch,
     write_page,
 )
-from analysis.flushlayer.timed.state import (
+from tracer.analysis.flushlayer.timed.state import (
     ACKNOWLEDGE,
     AGE,
     AGE_ARMED,
@@ -85,8 +92,8 @@ from analysis.flushlayer.timed.state import (
     WRITE,
     WRITES,
 )
-from analysis.flushlayer.timed.volatile_cache import end_epochs, flush, to_disk
-from probes.compiled import compiled_lean
+from tracer.analysis.flushlayer.timed.volatile_cache import end_epochs, flush, to_disk
+from tracer.probes.compiled import compiled_lean
 
 FINISHED_ALL, NO_ROOM, PAUSED = 0, 1, 2
 """The reasons for which `run` returns."""

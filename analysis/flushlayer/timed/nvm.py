@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from analysis.flushlayer.devices import Device
-from analysis.flushlayer.timed.outcome import DeviceUse
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.devices import Device
+from tracer.analysis.flushlayer.timed.outcome import DeviceUse
+from tracer.probes.errors import UsageError
 
 YEAR_S = 365.25 * 86400
 DAY_S = 86400

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer.timed import service
-from analysis.flushlayer.timed.requests import Requests
-from analysis.flushlayer.timed.state import (
+from tracer.analysis.flushlayer.timed import service
+from tracer.analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.timed.state import (
     BUSY,
     BYTES_READ,
     BYTES_WRITTEN,
@@ -28,7 +28,7 @@ from analysis.flushlayer.timed.state import (
     WRITES,
     Rows,
 )
-from probes.errors import UsageError
+from tracer.probes.errors import UsageError
 
 QUANTILES = {"p50_ns": 0.5, "p95_ns": 0.95, "p99_ns": 0.99, "p99_9_ns": 0.999}
 GROUPS = ("op", "device", "tenant", "reason", "phase", "waited")

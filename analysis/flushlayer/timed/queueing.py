@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer.timed import service
-from analysis.flushlayer.timed.state import (
+from tracer.analysis.flushlayer.timed import service
+from tracer.analysis.flushlayer.timed.state import (
     AT_SECTOR,
     AT_TIME,
     BUS_FREE,
@@ -49,7 +49,7 @@ from analysis.flushlayer.timed.state import (
     TOUCHES,
     WAITING,
 )
-from probes.compiled import compiled_lean
+from tracer.probes.compiled import compiled_lean
 
 MERGE_WINDOW = 64
 """Most of the youngest waiting requests that a merge considers."""

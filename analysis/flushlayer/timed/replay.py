@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.timed.state import BLOCKERS, GAP, NEXT, RELEASES, TS, Rows
-from probes.compiled import compiled
+from tracer.analysis.flushlayer.timed.state import BLOCKERS, GAP, NEXT, RELEASES, TS, Rows
+from tracer.probes.compiled import compiled
 
 
 def chain_up(bio: Rows, chain: NDArray[np.int64], done: NDArray[np.int64]) -> int:

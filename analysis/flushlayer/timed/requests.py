@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.timed.residency import PAGE_SECTORS
-from analysis.flushlayer.timed.state import FLUSH, READ
-from probes.errors import BadTrace
+from tracer.analysis.flushlayer.timed.residency import PAGE_SECTORS
+from tracer.analysis.flushlayer.timed.state import FLUSH, READ
+from tracer.probes.errors import BadTrace
 
 _LATEST = 1 << 62
 _SECTORS = 1 << 54

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer.timed.queueing import submit
-from analysis.flushlayer.timed.state import (
+from tracer.analysis.flushlayer.timed.queueing import submit
+from tracer.analysis.flushlayer.timed.state import (
     BACKGROUND,
     DESTAGED,
     DIRTIES,
@@ -33,7 +33,7 @@ from analysis.flushlayer.timed.state import (
     WRITES,
     WRITTEN,
 )
-from probes.compiled import compiled_lean
+from tracer.probes.compiled import compiled_lean
 
 PAGE_SECTORS = 8
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from analysis.flushlayer.timed.state import FLUSH, READ
-from probes.compiled import compiled_lean
+from tracer.analysis.flushlayer.timed.state import FLUSH, READ
+from tracer.probes.compiled import compiled_lean
 
 FLAT, MECHANICAL, ELECTRONIC = 0, 1, 2
 

@@ -20,17 +20,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.devices import Device
-from analysis.flushlayer.timed import events, service
-from analysis.flushlayer.timed.destage import Destage, watermarks
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.electronic import electronic
-from analysis.flushlayer.timed.outcome import DeviceUse, LayerUse, Outcome
-from analysis.flushlayer.timed.queueing import push
-from analysis.flushlayer.timed.replay import chain_up
-from analysis.flushlayer.timed.requests import Requests
-from analysis.flushlayer.timed.residency import PAGE_SECTORS
-from analysis.flushlayer.timed.state import (
+from tracer.analysis.flushlayer.devices import Device
+from tracer.analysis.flushlayer.timed import events, service
+from tracer.analysis.flushlayer.timed.destage import Destage, watermarks
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.electronic import electronic
+from tracer.analysis.flushlayer.timed.outcome import DeviceUse, LayerUse, Outcome
+from tracer.analysis.flushlayer.timed.queueing import push
+from tracer.analysis.flushlayer.timed.replay import chain_up
+from tracer.analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.timed.residency import PAGE_SECTORS
+from tracer.analysis.flushlayer.timed.state import (
     ARRIVE,
     ARRIVED,
     BIO_CLOSED,
@@ -89,7 +89,7 @@ from analysis.flushlayer.timed.state import (
     WRITE,
     World,
 )
-from probes.errors import BadTrace, UsageError
+from tracer.probes.errors import BadTrace, UsageError
 
 Buffer = Literal["write-only", "read-write", "sync-only"]
 Replay = Literal["open", "closed"]

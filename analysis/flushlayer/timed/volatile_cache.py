@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.flushlayer.timed import service
-from analysis.flushlayer.timed.completion import finish
-from analysis.flushlayer.timed.destage import commit
-from analysis.flushlayer.timed.queueing import push, submit
-from analysis.flushlayer.timed.state import (
+from tracer.analysis.flushlayer.timed import service
+from tracer.analysis.flushlayer.timed.completion import finish
+from tracer.analysis.flushlayer.timed.destage import commit
+from tracer.analysis.flushlayer.timed.queueing import push, submit
+from tracer.analysis.flushlayer.timed.state import (
     ACKNOWLEDGE,
     CACHE_OUT,
     CACHE_USED,
@@ -32,7 +32,7 @@ from analysis.flushlayer.timed.state import (
     SECTORS,
     WRITE,
 )
-from probes.compiled import compiled_lean
+from tracer.probes.compiled import compiled_lean
 
 
 @compiled_lean

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
-from analysis.flushlayer.trace.page_count import check_pages
-from analysis.flushlayer.trace.writers import Writers, taken, writers
-from analysis.views.flushes import flushes
-from analysis.views.requests import OPERATION
-from analysis.views.submissions import SECTORS_PER_PAGE
-from analysis.views.threads import make_threads, owns
-from analysis.views.volumes import on_devices
-from analysis.views.whose import everybody_because
+from tracer.analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
+from tracer.analysis.flushlayer.trace.page_count import check_pages
+from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
+from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.volumes import on_devices
+from tracer.analysis.views.whose import everybody_because
 from tracer.store.trace import Trace
 
 _SECTOR, _PAGE = 512, 4096

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
-from probes.errors import BadTrace
+from tracer.probes.compiled import compiled
+from tracer.probes.errors import BadTrace
 from tracer.store.devices import Devices
 from tracer.store.manifest import FileSystem
 from tracer.store.trace import Trace

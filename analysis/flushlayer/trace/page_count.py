@@ -10,8 +10,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from analysis.exchange.block_rows import MOST_BYTES
-from probes.errors import BadTrace, UsageError
+from tracer.analysis.exchange.block_rows import MOST_BYTES
+from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 
 MOST_PAGES = MOST_BYTES // 4096

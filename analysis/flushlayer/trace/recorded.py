@@ -14,13 +14,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.flushlayer.timed.requests import Requests
-from analysis.flushlayer.trace.accesses import Accesses, Bios
-from analysis.flushlayer.trace.next_end import next_ends
-from analysis.views.requests import OPERATION, REQUESTS
-from analysis.views.stalls import STALLS
-from analysis.views.submissions import SECTORS_PER_PAGE
-from analysis.views.volumes import make_partitions
+from tracer.analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.flushlayer.trace.accesses import Accesses, Bios
+from tracer.analysis.flushlayer.trace.next_end import next_ends
+from tracer.analysis.views.requests import OPERATION, REQUESTS
+from tracer.analysis.views.stalls import STALLS
+from tracer.analysis.views.submissions import SECTORS_PER_PAGE
+from tracer.analysis.views.volumes import make_partitions
 from tracer.store.trace import Trace
 
 _WRITE, _READ, _FLUSH = 0, 1, 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.flushlayer.timed.outcome import Outcome
-from analysis.flushlayer.timed.requests import Requests
-from analysis.views.stalls import STALLS
+from tracer.analysis.flushlayer.timed.outcome import Outcome
+from tracer.analysis.flushlayer.timed.requests import Requests
+from tracer.analysis.views.stalls import STALLS
 from tracer.store.trace import Trace
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.views.whose import MINE
+from tracer.analysis.views.whose import MINE
 
 TARGETS, EVERYBODY = "targets", "everybody"
 _UNKNOWN = "unknown"

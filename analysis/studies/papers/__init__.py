@@ -1,8 +1,8 @@
 """The papers' tables and figures, made from our runs, beside the papers' numbers.
 
-There is one file per paper. Each function takes a frame of `analysis.studies.extracts`, or of runs
-and their measures, and returns a frame: our value, its 95 % interval over repeats and models, and
-the paper's value. Null: not measured, or not given by the paper.
+There is one file per paper. Each function takes a frame of `tracer.analysis.studies.extracts`, or
+of runs and their measures, and returns a frame: our value, its 95 % interval over repeats and
+models, and the paper's value. Null: not measured, or not given by the paper.
 
 park2023.py          Park & Bahn 2023, Tables 5 to 10, Figures 3, 4, 6
 prashanthi2023.py    Prashanthi et al. 2023, Figures 1 to 5 and 7

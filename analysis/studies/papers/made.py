@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis.report.lost import lost_in_words
-from analysis.report.tables import records
-from analysis.studies.papers.parts import Part
+from tracer.analysis.report.lost import lost_in_words
+from tracer.analysis.report.tables import records
+from tracer.analysis.studies.papers.parts import Part
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

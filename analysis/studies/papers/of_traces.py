@@ -1,6 +1,6 @@
 """The papers' tables and figures for any traces: one, or several of different places.
 
-The identity of a trace comes from `analysis.studies.identity`. Tables that compare places or
+The identity of a trace comes from `tracer.analysis.studies.identity`. Tables that compare places or
 repeats have no ratios and no intervals if there is only one trace.
 """
 
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.page.paper import PaperTable
-from analysis.studies.extracts import Extracts, gathered
-from analysis.studies.extracts import of_trace as extracts_of
-from analysis.studies.identity import Identity, identity
-from analysis.studies.measures import of_trace as measures_of
-from analysis.studies.papers.made import made, said_lost
-from analysis.studies.papers.parts import FACTS, RUNS, Part, parts
-from analysis.studies.runs import FACTORS
-from analysis.studies.spread import place
-from analysis.views.energy import all_of, energy
+from tracer.analysis.page.paper import PaperTable
+from tracer.analysis.studies.extracts import Extracts, gathered
+from tracer.analysis.studies.extracts import of_trace as extracts_of
+from tracer.analysis.studies.identity import Identity, identity
+from tracer.analysis.studies.measures import of_trace as measures_of
+from tracer.analysis.studies.papers.made import made, said_lost
+from tracer.analysis.studies.papers.parts import FACTS, RUNS, Part, parts
+from tracer.analysis.studies.runs import FACTORS
+from tracer.analysis.studies.spread import place
+from tracer.analysis.views.energy import all_of, energy
 from tracer.store.trace import Trace
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import re
 
 import pandas as pd
 
-from analysis.flushlayer.curves.curve import PAGE_BYTES
-from analysis.studies.papers.numbers import numbers
-from analysis.studies.spread import in_order, over_runs, without_limits
+from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.studies.papers.numbers import numbers
+from tracer.analysis.studies.spread import in_order, over_runs, without_limits
 
 _TOP = 10
 _CPU_TIME = "task-clock"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis.studies.papers import park2023, prashanthi2022, prashanthi2023
+from tracer.analysis.studies.papers import park2023, prashanthi2022, prashanthi2023
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -47,7 +47,7 @@ def parts(paper: str | None) -> list[Part]:
 
 
 def _park2023() -> list[Part]:
-    from analysis.figures import park2023 as draw
+    from tracer.analysis.figures import park2023 as draw
 
     return [
         Part(
@@ -144,7 +144,7 @@ def _park2023() -> list[Part]:
 
 
 def _prashanthi2023() -> list[Part]:
-    from analysis.figures import prashanthi2023 as draw
+    from tracer.analysis.figures import prashanthi2023 as draw
 
     return [
         Part(
@@ -196,7 +196,7 @@ def _prashanthi2023() -> list[Part]:
 
 
 def _prashanthi2022() -> list[Part]:
-    from analysis.figures import prashanthi2022 as draw
+    from tracer.analysis.figures import prashanthi2022 as draw
 
     return [
         Part(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.studies.power_modes import power_modes
-from analysis.studies.spread import over_runs, settings, without_limits
+from tracer.analysis.studies.power_modes import power_modes
+from tracer.analysis.studies.spread import over_runs, settings, without_limits
 
 _HOST = "host"
 _TIMES = ["stall_s", "compute_s", "overhead_s", "epoch_s"]
@@ -49,7 +49,7 @@ def stall_by_medium(epochs: pd.DataFrame, where: str = _HOST) -> pd.DataFrame:
 def mode_times(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns Figures 8 and 10: time and energy of an epoch by power mode, measured and predicted.
 
-    Columns: those of `modes` in `analysis.studies.power_modes.PowerModes`.
+    Columns: those of `modes` in `tracer.analysis.studies.power_modes.PowerModes`.
     """
     found = power_modes(runs)
     return pd.DataFrame(columns=["job", "power_mode"]) if found is None else found.modes

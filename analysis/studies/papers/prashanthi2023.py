@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.studies.papers.numbers import numbers
-from analysis.studies.spread import increase, over_runs, place, settings
-from analysis.views.energy import all_of
+from tracer.analysis.studies.papers.numbers import numbers
+from tracer.analysis.studies.spread import increase, over_runs, place, settings
+from tracer.analysis.views.energy import all_of
 
 _KEYS = ["mode", "model", "settings"]
 _STAGES = {"train": "train", "infer": "inference"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.studies.claims import Verdict
+from tracer.analysis.studies.claims import Verdict
 
 COLUMNS = [
     *("id", "claim", "measured", "paper", "here", "here_low", "here_high", "n", "verdict"),

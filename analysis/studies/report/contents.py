@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis.page.cells import rows
-from analysis.report.tables import records
-from analysis.studies.claims import Verdict, judge
-from analysis.studies.extracts import Extracts, keep_extracts, read_extracts
-from analysis.studies.facts import Budget, RunFacts, StudyFacts, read_run
-from analysis.studies.papers.made import made, said_lost
-from analysis.studies.papers.parts import FACTS, RUNS, Part, parts
-from analysis.studies.runs import name_of, place_of, read_runs, said_runs
+from tracer.analysis.page.cells import rows
+from tracer.analysis.report.tables import records
+from tracer.analysis.studies.claims import Verdict, judge
+from tracer.analysis.studies.extracts import Extracts, keep_extracts, read_extracts
+from tracer.analysis.studies.facts import Budget, RunFacts, StudyFacts, read_run
+from tracer.analysis.studies.papers.made import made, said_lost
+from tracer.analysis.studies.papers.parts import FACTS, RUNS, Part, parts
+from tracer.analysis.studies.runs import name_of, place_of, read_runs, said_runs
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from analysis.page.cells import cell, rows
-from analysis.studies.report.claim_rows import COLUMNS, claim_rows
-from analysis.studies.report.contents import Contents
+from tracer.analysis.page.cells import cell, rows
+from tracer.analysis.studies.report.claim_rows import COLUMNS, claim_rows
+from tracer.analysis.studies.report.contents import Contents
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#!@$])")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.page.base import render
-from analysis.page.cells import rows
-from analysis.studies.report.claim_rows import COLUMNS, claim_rows
-from analysis.studies.report.contents import Contents
+from tracer.analysis.page.base import render
+from tracer.analysis.page.cells import rows
+from tracer.analysis.studies.report.claim_rows import COLUMNS, claim_rows
+from tracer.analysis.studies.report.contents import Contents
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _PAGE = "study.html.j2"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from probes.backends.backend import Filter
-from probes.backends.ebpf.programs import Programs
-from probes.backends.ebpf.ring import BpfRing
-from probes.schema import Probe, Scope
+from tracer.probes.backends.backend import Filter
+from tracer.probes.backends.ebpf.programs import Programs
+from tracer.probes.backends.ebpf.ring import BpfRing
+from tracer.probes.schema import Probe, Scope
 
 
 class EbpfBackend:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from probes.errors import FeatureMissing
+from tracer.probes.errors import FeatureMissing
 
 _SYSTEM = "/usr/lib/python3/dist-packages"
 _MEND = "run `apt-get install python3-bpfcc`"

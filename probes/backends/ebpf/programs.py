@@ -12,16 +12,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from probes.backends import event_format
-from probes.backends.backend import available
-from probes.backends.ebpf import summary
-from probes.backends.ebpf.library import bcc
-from probes.backends.ebpf.ring import BpfRing
-from probes.backends.event_format import EventFormat
-from probes.errors import FeatureMissing
-from probes.kernel import tracefs
-from probes.limits import PID_LIMIT
-from probes.schema import Event, Probe, Scope
+from tracer.probes.backends import event_format
+from tracer.probes.backends.backend import available
+from tracer.probes.backends.ebpf import summary
+from tracer.probes.backends.ebpf.library import bcc
+from tracer.probes.backends.ebpf.ring import BpfRing
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.errors import FeatureMissing
+from tracer.probes.kernel import tracefs
+from tracer.probes.limits import PID_LIMIT
+from tracer.probes.schema import Event, Probe, Scope
 
 _SOURCE = "capture.bpf.c"
 _SOFTWARE = 1
@@ -57,7 +57,7 @@ class Programs:
         self._faults: dict[str, int] = {}
         if summed_up:
             self._sum_up(summed_up, functions)
-        folder = resources.files("probes.backends.ebpf")
+        folder = resources.files("tracer.probes.backends.ebpf")
         sources = [_SOURCE, summary.SOURCE] if summed_up else [_SOURCE]
         text = "\n".join(folder.joinpath(source).read_text() for source in sources)
         lines = [f"int {name}(void *ctx) {{ {body} }}" for name, body in functions.items()]

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from probes.backends import chunks
-from probes.backends.drain import new_file, write_all
-from probes.backends.ebpf.records import whole_records
+from tracer.probes.backends import chunks
+from tracer.probes.backends.drain import new_file, write_all
+from tracer.probes.backends.ebpf.records import whole_records
 
 _LOOK_NS = 50_000_000
 """Interval in ns between reads of the counts of lost records: the time resolution of losses."""

@@ -9,8 +9,8 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from probes.backends.event_format import EventFormat
-from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
 
 SOURCE = "summary.bpf.c"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from probes.backends.backend import CLOCK, Filter, available
-from probes.backends.drain import WAKE_PERCENT
-from probes.backends.event_format import parse_page
-from probes.backends.ftrace.instance import Instance
-from probes.backends.ftrace.page_source import PageSource
-from probes.schema import Probe, Scope
+from tracer.probes.backends.backend import CLOCK, Filter, available
+from tracer.probes.backends.drain import WAKE_PERCENT
+from tracer.probes.backends.event_format import parse_page
+from tracer.probes.backends.ftrace.instance import Instance
+from tracer.probes.backends.ftrace.page_source import PageSource
+from tracer.probes.schema import Probe, Scope
 
 
 class FtraceBackend:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.backends.backend import all_but
-from probes.errors import FeatureMissing, PermissionMissing
-from probes.kernel import process_alive, process_start_time, tracefs
+from tracer.probes.backends.backend import all_but
+from tracer.probes.errors import FeatureMissing, PermissionMissing
+from tracer.probes.kernel import process_alive, process_start_time, tracefs
 
 _PIDS_A_WRITE = 500
 """Pids per write. At 8 bytes each at most, they fit in a page, the limit of older kernels."""

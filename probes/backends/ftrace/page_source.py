@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probes.backends.drain import LONGEST_WOKEN_S, new_file, write_all
-from probes.backends.ftrace.instance import Instance
+from tracer.probes.backends.drain import LONGEST_WOKEN_S, new_file, write_all
+from tracer.probes.backends.ftrace.instance import Instance
 
 _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.event_format import CommonFields, PageFormat
-from probes.backends.ftrace.ring_buffer import (
+from tracer.probes.backends.event_format import CommonFields, PageFormat
+from tracer.probes.backends.ftrace.ring_buffer import (
     MIN_EVENT_BYTES,
     decode_pages,
     header_index,
     missed_count,
     missed_events,
 )
-from probes.backends.timeline import Batch, open_raw
-from probes.errors import BadTrace
-from probes.loss import Gap
+from tracer.probes.backends.timeline import Batch, open_raw
+from tracer.probes.errors import BadTrace
+from tracer.probes.loss import Gap
 
 _INDEX_BYTES = 4 << 20
 """Bytes of pages that are read at a time to index their headers."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.compiled import compiled
+from tracer.probes.compiled import compiled
 
 _COMMIT_MASK = (1 << 20) - 1
 _MISSED_EVENTS = 1 << 31

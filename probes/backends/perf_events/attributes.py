@@ -7,8 +7,8 @@ import errno
 import os
 import time
 
-from probes.errors import FeatureMissing, PermissionMissing, TracerError
-from probes.kernel import syscall_names
+from tracer.probes.errors import FeatureMissing, PermissionMissing, TracerError
+from tracer.probes.kernel import syscall_names
 
 _TYPE_SOFTWARE, _TYPE_TRACEPOINT = 1, 2
 MINOR_FAULTS, MAJOR_FAULTS, DUMMY = 5, 6, 9

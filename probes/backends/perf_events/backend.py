@@ -11,11 +11,11 @@ import mmap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from probes.backends import event_format
-from probes.backends.backend import Filter, available
-from probes.backends.perf_events.tracepoints import TracepointRing
-from probes.kernel import tracefs
-from probes.schema import Probe, Scope
+from tracer.probes.backends import event_format
+from tracer.probes.backends.backend import Filter, available
+from tracer.probes.backends.perf_events.tracepoints import TracepointRing
+from tracer.probes.kernel import tracefs
+from tracer.probes.schema import Probe, Scope
 
 
 class PerfBackend:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.chunks import Losses
-from probes.backends.timeline import Batch, room_for, rows_of
-from probes.compiled import compiled
+from tracer.probes.backends.chunks import Losses
+from tracer.probes.backends.timeline import Batch, room_for, rows_of
+from tracer.probes.compiled import compiled
 
 MINOR, MAJOR = "perf:minor-faults", "perf:major-faults"
 MAPPING, EXEC, FORK, EXIT = "perf:mmap", "perf:exec", "perf:fork", "perf:exit"

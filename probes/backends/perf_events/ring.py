@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probes.backends import chunks
-from probes.backends.drain import WAKE_PERCENT, new_file, write_all
-from probes.backends.perf_events.attributes import open_event
-from probes.errors import FeatureMissing
+from tracer.probes.backends import chunks
+from tracer.probes.backends.drain import WAKE_PERCENT, new_file, write_all
+from tracer.probes.backends.perf_events.attributes import open_event
+from tracer.probes.errors import FeatureMissing
 
 _HEAD, _TAIL = 1024 // 8, 1032 // 8
 _ENABLE, _DISABLE = 0x2400, 0x2401

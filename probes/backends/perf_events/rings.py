@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probes.backends.perf_events import records
-from probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
-from probes.backends.perf_events.ring import Ring
-from probes.errors import FeatureMissing, PermissionMissing
+from tracer.probes.backends.perf_events import records
+from tracer.probes.backends.perf_events.attributes import MAJOR_FAULTS, MINOR_FAULTS
+from tracer.probes.backends.perf_events.ring import Ring
+from tracer.probes.errors import FeatureMissing, PermissionMissing
 
 _MAPS_BYTES = 1 << 20
 _LEAST_BYTES = 64 << 10

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.backends.backend import all_but
-from probes.backends.chunks import Losses
-from probes.backends.event_format import CommonFields
-from probes.backends.perf_events.attributes import DUMMY, open_tracepoint
-from probes.backends.perf_events.records import little
-from probes.backends.perf_events.ring import Ring
-from probes.backends.timeline import Batch, room_for, rows_of
-from probes.compiled import compiled
+from tracer.probes.backends.backend import all_but
+from tracer.probes.backends.chunks import Losses
+from tracer.probes.backends.event_format import CommonFields
+from tracer.probes.backends.perf_events.attributes import DUMMY, open_tracepoint
+from tracer.probes.backends.perf_events.records import little
+from tracer.probes.backends.perf_events.ring import Ring
+from tracer.probes.backends.timeline import Batch, room_for, rows_of
+from tracer.probes.compiled import compiled
 
 SAMPLES = "tracepoints"
 """The name of the rings' content in a manifest."""

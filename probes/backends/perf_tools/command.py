@@ -21,7 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from probes.errors import FeatureMissing, PermissionMissing, TargetGone, TracerError, UsageError
+from tracer.probes.errors import (
+    FeatureMissing,
+    PermissionMissing,
+    TargetGone,
+    TracerError,
+    UsageError,
+)
 
 MEND = "apt-get install linux-perf"
 _WAITER = "cat"

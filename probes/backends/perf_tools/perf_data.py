@@ -18,8 +18,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from probes.errors import BadTrace
-from probes.loss import Gap
+from tracer.probes.errors import BadTrace
+from tracer.probes.loss import Gap
 
 MMAP, LOST, COMM, EXIT, FORK, SAMPLE, MMAP2, LOST_SAMPLES = 1, 2, 3, 4, 7, 9, 10, 13
 _ATTR, _TRACING_DATA, _FINISHED_ROUND, _ID_INDEX = 64, 66, 68, 69

@@ -12,9 +12,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probes.backends.perf_tools.perf_data import COMM, EXIT, FORK, MMAP, MMAP2, Record, text
-from probes.limits import PID_LIMIT
-from probes.symbols.mappings import CLEAR, FAULT, MAP, NOWHERE, AddressSpaces, MappedFile, Steps
+from tracer.probes.backends.perf_tools.perf_data import COMM, EXIT, FORK, MMAP, MMAP2, Record, text
+from tracer.probes.limits import PID_LIMIT
+from tracer.probes.symbols.mappings import (
+    CLEAR,
+    FAULT,
+    MAP,
+    NOWHERE,
+    AddressSpaces,
+    MappedFile,
+    Steps,
+)
 
 _COMM_EXEC = 1 << 13
 _BUILD_ID = 1 << 14

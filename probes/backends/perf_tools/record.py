@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from probes.backends.backend import all_but
-from probes.backends.perf_tools.command import Perf, Running
-from probes.errors import FeatureMissing, UsageError
-from probes.kernel import tracefs
+from tracer.probes.backends.backend import all_but
+from tracer.probes.backends.perf_tools.command import Perf, Running
+from tracer.probes.errors import FeatureMissing, UsageError
+from tracer.probes.kernel import tracefs
 
 MOST_EVENTS = 64
 _COUNTABLE = frozenset(

@@ -16,12 +16,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pyarrow as pa
 
-from probes.backends.perf_tools.perf_data import SAMPLE, PerfData, Record
-from probes.backends.perf_tools.processes import Processes
-from probes.call_graphs import KERNEL, TABLE, TRUNCATED, UNKNOWN
-from probes.loss import Gap
-from probes.symbols.kernel import KernelSymbols
-from probes.symbols.mappings import MappedFile
+from tracer.probes.backends.perf_tools.perf_data import SAMPLE, PerfData, Record
+from tracer.probes.backends.perf_tools.processes import Processes
+from tracer.probes.call_graphs import KERNEL, TABLE, TRUNCATED, UNKNOWN
+from tracer.probes.loss import Gap
+from tracer.probes.symbols.kernel import KernelSymbols
+from tracer.probes.symbols.mappings import MappedFile
 
 MAX_DEPTH = 127
 """Frames kept of a stack: the kernel's default (kernel.perf_event_max_stack)."""

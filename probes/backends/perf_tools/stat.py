@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from probes.backends.perf_tools.command import Perf, Running
-from probes.counters import COUNTED, COUNTERS, NOT_COUNTED, NOT_SUPPORTED, TABLE, Counter
-from probes.errors import TargetGone
-from probes.kernel import tracefs
+from tracer.probes.backends.perf_tools.command import Perf, Running
+from tracer.probes.counters import COUNTED, COUNTERS, NOT_COUNTED, NOT_SUPPORTED, TABLE, Counter
+from tracer.probes.errors import TargetGone
+from tracer.probes.kernel import tracefs
 
 _SEPARATOR = ";"
 """Stands in no event's name."""

@@ -6,15 +6,15 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 
-from probes.backends.backend import CLOCK, Filter
-from probes.backends.drain import WAKE_PERCENT
-from probes.backends.event_format import parse_page
-from probes.backends.ftrace.instance import Instance
-from probes.backends.ftrace.page_source import PageSource
-from probes.backends.uprobes.events import Group
-from probes.backends.uprobes.places import find_places
-from probes.errors import FeatureMissing, PermissionMissing
-from probes.torch_calls import GROUP, PLACES
+from tracer.probes.backends.backend import CLOCK, Filter
+from tracer.probes.backends.drain import WAKE_PERCENT
+from tracer.probes.backends.event_format import parse_page
+from tracer.probes.backends.ftrace.instance import Instance
+from tracer.probes.backends.ftrace.page_source import PageSource
+from tracer.probes.backends.uprobes.events import Group
+from tracer.probes.backends.uprobes.places import find_places
+from tracer.probes.errors import FeatureMissing, PermissionMissing
+from tracer.probes.torch_calls import GROUP, PLACES
 
 SCOPE = "uprobes"
 _KIB = 512
@@ -27,7 +27,7 @@ class Uprobes:
     """
 
     def __init__(self, raw: Path, cpus: list[int], libraries: Iterable[int]) -> None:
-        """Puts the events of `probes.torch_calls` into each of the files (descriptors)."""
+        """Puts the events of `tracer.probes.torch_calls` into each of the files (descriptors)."""
         self.sources: list[PageSource] = []
         self.formats: dict[str, str] = {}
         self.layout: dict[str, str] = {}

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.errors import FeatureMissing, PermissionMissing
-from probes.kernel import find_tracefs, process_alive, process_start_time, tracefs
+from tracer.probes.errors import FeatureMissing, PermissionMissing
+from tracer.probes.kernel import find_tracefs, process_alive, process_start_time, tracefs
 
 _GROUP = re.compile(
     r"^[pr]\d*:(?P<group>tracer_(?P<pid>\d{1,10})_(?P<start>\d{1,20}))/(?P<name>\w+)"

@@ -12,11 +12,11 @@ import platform
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.errors import FeatureMissing
-from probes.symbols.elf_file import ElfImage, Section
-from probes.symbols.elf_symbols import symbol_columns
-from probes.symbols.plt import stub_columns
-from probes.symbols.table import SymbolColumns, SymbolTable
+from tracer.probes.errors import FeatureMissing
+from tracer.probes.symbols.elf_file import ElfImage, Section
+from tracer.probes.symbols.elf_symbols import symbol_columns
+from tracer.probes.symbols.plt import stub_columns
+from tracer.probes.symbols.table import SymbolColumns, SymbolTable
 
 _MAX_FUNCTION_BYTES = 1 << 20
 MOST_PLACES = 64

@@ -7,13 +7,13 @@ import struct
 from collections.abc import Mapping
 from functools import partial
 
-from probes.backends.uprobes.library import MOST_PLACES, Library
-from probes.errors import FeatureMissing, TracerError
-from probes.symbols.elf_file import ElfImage
-from probes.text import printable
-from probes.torch_calls import Place
-from probes.workers.confinement import Limits, confine
-from probes.workers.process import Channel, Unanswered, Worker
+from tracer.probes.backends.uprobes.library import MOST_PLACES, Library
+from tracer.probes.errors import FeatureMissing, TracerError
+from tracer.probes.symbols.elf_file import ElfImage
+from tracer.probes.text import printable
+from tracer.probes.torch_calls import Place
+from tracer.probes.workers.confinement import Limits, confine
+from tracer.probes.workers.process import Channel, Unanswered, Worker
 
 _LIMITS = Limits(memory_bytes=1 << 31, cpu_s=30)
 _SECONDS = 30.0

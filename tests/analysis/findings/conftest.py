@@ -2,9 +2,9 @@
 
 import pytest
 
-from analysis.findings.catalogue import ALWAYS, TRIVIAL, findings
 from tests.support.findings import S
 from tests.support.traces import make_trace
+from tracer.analysis.findings.catalogue import ALWAYS, TRIVIAL, findings
 
 
 @pytest.fixture

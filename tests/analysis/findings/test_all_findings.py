@@ -6,10 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis.cli.query import query as query_verb
-from analysis.findings.catalogue import TOPICS, findings
-from analysis.findings.finding import file_name, name, percent, seconds
-from probes.catalogue import TABLES
 from tests.support.findings import (
     CONTAINERS,
     GAP,
@@ -31,6 +27,10 @@ from tests.support.findings import (
     sample,
     start,
 )
+from tracer.analysis.cli.query import query as query_verb
+from tracer.analysis.findings.catalogue import TOPICS, findings
+from tracer.analysis.findings.finding import file_name, name, percent, seconds
+from tracer.probes.catalogue import TABLES
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.findings.ceiling import ceiling
-from analysis.findings.writes import CEILING, writes
 from tests.support.traces import make_trace
+from tracer.analysis.findings.ceiling import ceiling
+from tracer.analysis.findings.writes import CEILING, writes
 
 S = 10**9
 JOB = [

@@ -2,9 +2,9 @@
 
 import pytest
 
-from analysis.flushlayer.trace.accesses import page_writebacks
-from probes.errors import BadTrace
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.probes.errors import BadTrace
 
 
 def bio(ts, sector, nr_sector, rwbs="W", dev="254:0", tid=1):

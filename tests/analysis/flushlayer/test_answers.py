@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.flushlayer.answers import curve, paper, sweep, timed
-from analysis.flushlayer.answers.question import Capacity, Question
-from analysis.flushlayer.devices import find
-from analysis.flushlayer.timed.destage import Destage
-from analysis.flushlayer.trace.accesses import Identity, page_writebacks
-from probes.errors import UsageError
 from tests.conftest import ROOT
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.answers import curve, paper, sweep, timed
+from tracer.analysis.flushlayer.answers.question import Capacity, Question
+from tracer.analysis.flushlayer.devices import find
+from tracer.analysis.flushlayer.timed.destage import Destage
+from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
+from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace, dump
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer.policies.bits import bit, lowest, ones
+from tracer.analysis.flushlayer.policies.bits import bit, lowest, ones
 
 words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 63).map(lambda place: 1 << place))
 

@@ -7,13 +7,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.devices import PAGE
-from analysis.flushlayer.devices.calibrate import Point, calibrate, entry
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.disk import Disk
-from probes.errors import FeatureMissing, TracerError, UsageError
 from tests.support.bios import bios
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.devices import PAGE
+from tracer.analysis.flushlayer.devices.calibrate import Point, calibrate, entry
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.probes.errors import FeatureMissing, TracerError, UsageError
 
 pytestmark = pytest.mark.slow
 

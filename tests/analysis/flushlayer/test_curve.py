@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity, spread, thinned
-from analysis.flushlayer.policies import POLICIES, simulate
-from probes.errors import UsageError
 from tests.support.streams import numbered, zipf
+from tracer.analysis.flushlayer.curves.curve import (
+    curve,
+    improvements,
+    smallest_capacity,
+    spread,
+    thinned,
+)
+from tracer.analysis.flushlayer.policies import POLICIES, simulate
+from tracer.probes.errors import UsageError
 
 pytestmark = pytest.mark.slow
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.destage import DOCS, Destage, preset
-from analysis.flushlayer.timed.disk import Disk
-from probes.errors import UsageError
 from tests.support.bios import bios
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.destage import DOCS, Destage, preset
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.probes.errors import UsageError
 
 MS = 1_000_000
 HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)

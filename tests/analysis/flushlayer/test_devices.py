@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.devices.parameters import PARAMETERS, UNITS, base_unit
-from probes.errors import UsageError
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.devices.parameters import PARAMETERS, UNITS, base_unit
+from tracer.probes.errors import UsageError
 
 GOOD = '{ value = 8, unit = "ms", confidence = "measured", source = "here" }'
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.timed import service, simulate
-from analysis.flushlayer.timed.disk import Disk, seek_curve
-from analysis.flushlayer.timed.service import positioning_ns, seek_ns, service_ns
-from analysis.flushlayer.timed.state import READ, WRITE
-from probes.errors import UsageError
 from tests.support.bios import bios, flat
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.timed import service, simulate
+from tracer.analysis.flushlayer.timed.disk import Disk, seek_curve
+from tracer.analysis.flushlayer.timed.service import positioning_ns, seek_ns, service_ns
+from tracer.analysis.flushlayer.timed.state import READ, WRITE
+from tracer.probes.errors import UsageError
 
 MS = 1_000_000
 HDD = devices.find("hdd-7200", "disk")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 
 PAGES = 2_000
 ROUNDS = 3

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis.flushlayer.flusher.accesses import regenerated_accesses
-from analysis.flushlayer.policies import simulate
 from tests.support.dirtied import S, dirtyings, regenerated
+from tracer.analysis.flushlayer.flusher.accesses import regenerated_accesses
+from tracer.analysis.flushlayer.policies import simulate
 
 pytestmark = pytest.mark.slow
 

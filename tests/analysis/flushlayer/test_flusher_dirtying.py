@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer.flusher import pairing
-from analysis.flushlayer.flusher.check import check
-from analysis.flushlayer.flusher.recorded import prepared
-from probes.errors import BadTrace, UsageError
 from tests.support.recordings import make_hostile, make_recording
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.flusher import paired, pairing
+from tracer.analysis.flushlayer.flusher.check import check
+from tracer.analysis.flushlayer.flusher.recorded import prepared
+from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ class Story:
 def pieces(found, *columns):
     """Pieces as tuples, in order of time and file: by default with second, pages and their fate."""
     rows = found.pieces.sort_values(["ts", "index"])
-    how = rows["how"].map(lambda number: pairing.HOW[number])
+    how = rows["how"].map(lambda number: paired.HOW[number])
     rows = rows.assign(ts=rows["ts"] / S, until=rows["until"] // S, how=how)
     return list(
         rows[list(columns or ("ts", "index", "pages", "how"))].itertuples(index=False, name=None)
@@ -219,7 +219,7 @@ def test_a_training_run_is_regenerated(tmp_path):
         found, _ = prepared(trace)
         result = check(trace)
     assert found.pieces["pages"].min() >= 1
-    written = found.pieces[found.pieces["how"].isin((pairing.SEEN, pairing.EARLIER))]
+    written = found.pieces[found.pieces["how"].isin((paired.SEEN, paired.EARLIER))]
     assert written["pages"].sum() == found.written["pages"].sum() > 0
     assert result.by_reason["recorded"].sum() == found.written["pages"].sum()
 
@@ -254,30 +254,30 @@ def test_every_written_page_is_in_one_piece(folios, bios):
         {
             "inode": nothing.astype(np.int32), "kind": kind.astype(np.int8), "ts": ts, "x": x,
             "pages": pages, "first": np.cumsum(pages) - pages, "who": nothing + JOB,
-            "started": ts, "since": nothing + pairing.NEVER,
+            "started": ts, "since": nothing + paired.NEVER,
         },
         np.array([0, len(index)]),
         np.array(index, np.int64),
-        pairing.folio_room(np.array(index, np.int64)),
+        paired.folio_room(np.array(index, np.int64)),
         np.arange(100),
         np.full(1, -1),
         np.full(pages.sum(), -1),
         0,
         100,
     )  # fmt: skip
-    written = found[found[:, pairing.BLOCK] >= 0]
+    written = found[found[:, paired.BLOCK] >= 0]
     blocks = Counter(
-        (row[pairing.UNTIL], block)
+        (row[paired.UNTIL], block)
         for row in written
-        for block in range(row[pairing.BLOCK], row[pairing.BLOCK] + row[pairing.PAGES])
+        for block in range(row[paired.BLOCK], row[paired.BLOCK] + row[paired.PAGES])
     )
     assert blocks == Counter(
         (at, block) for at, first, many in bios for block in range(first, first + many)
     )
-    assert (found[:, pairing.UNTIL] >= found[:, pairing.TS]).all()
+    assert (found[:, paired.UNTIL] >= found[:, paired.TS]).all()
     # A dirtying gives each page of its folio once at most, and none is thought up.
-    seen = found[found[:, pairing.KIND] != pairing.EARLIER]
-    assert {row[pairing.TS] for row in seen} == {at for at, _ in folios}
+    seen = found[found[:, paired.KIND] != paired.EARLIER]
+    assert {row[paired.TS] for row in seen} == {at for at, _ in folios}
 
 
 def test_a_page_lies_where_the_file_system_says(tmp_path):

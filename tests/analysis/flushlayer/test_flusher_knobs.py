@@ -2,11 +2,11 @@
 
 import pytest
 
-from analysis.flushlayer.flusher import knobs
-from analysis.flushlayer.flusher.knobs import NAMES
-from probes.errors import UsageError
 from tests.support.dirtied import DEFAULTS
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.flusher import knobs
+from tracer.analysis.flushlayer.flusher.knobs import NAMES
+from tracer.probes.errors import UsageError
 
 GIB = 1 << 30
 

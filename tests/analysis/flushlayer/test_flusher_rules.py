@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probes.errors import UsageError
 from tests.support.dirtied import DEFAULTS, regenerated, said
+from tracer.probes.errors import UsageError
 
 pytestmark = pytest.mark.slow
 

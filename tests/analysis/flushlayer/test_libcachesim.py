@@ -6,9 +6,9 @@ import libcachesim
 import numpy as np
 import pytest
 
-from analysis.flushlayer.policies import outcomes, simulate
-from analysis.flushlayer.trace.accesses import page_writebacks
 from tests.support.streams import zipf
+from tracer.analysis.flushlayer.policies import outcomes, simulate
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.store.trace import Trace
 
 pytestmark = pytest.mark.slow

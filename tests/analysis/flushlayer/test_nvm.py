@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.electronic import assumptions
-from analysis.flushlayer.timed.nvm import DAY_S, YEAR_S, energy_j, wear
-from probes.errors import UsageError
 from tests.support.bios import bios, flat
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.electronic import assumptions
+from tracer.analysis.flushlayer.timed.nvm import DAY_S, YEAR_S, energy_j, wear
+from tracer.probes.errors import UsageError
 
 HDD = Disk(devices.find("hdd-paper", "disk"))
 GIB = 1 << 30

@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
-from analysis.flushlayer.policies.operations import BUFFERS, LOOK, PAST, READ, WRITE, operations
-from probes.errors import UsageError
+from tracer.analysis.flushlayer.policies.operations import (
+    BUFFERS,
+    LOOK,
+    PAST,
+    READ,
+    WRITE,
+    operations,
+)
+from tracer.probes.errors import UsageError
 
 IS_WRITE = np.array([True, True, False, False])
 WAITED = np.array([True, False, True, False])

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer import devices, paper
-from analysis.flushlayer.policies import POLICIES
-from analysis.flushlayer.trace.accesses import Accesses
-from probes.errors import UsageError
 from tests.support.streams import numbered
+from tracer.analysis.flushlayer import devices, paper
+from tracer.analysis.flushlayer.policies import POLICIES
+from tracer.analysis.flushlayer.trace.accesses import Accesses
+from tracer.probes.errors import UsageError
 
 PCM = devices.find("pcm-paper", "nvm")
 HDD = devices.find("hdd-paper", "disk")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer.policies import POLICIES, catalogue, lru, outcomes, simulate
-from probes.errors import BadTrace, UsageError
 from tests.support.slow_policies import SLOW, run
 from tests.support.streams import every_stream, numbered, zipf
+from tracer.analysis.flushlayer.policies import POLICIES, catalogue, lru, outcomes, simulate
+from tracer.probes.errors import BadTrace, UsageError
 
 pytestmark = pytest.mark.slow
 

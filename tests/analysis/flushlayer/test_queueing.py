@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.timed import simulate
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.requests import Requests
 from tests.support.bios import bios, flat
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.timed import simulate
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.requests import Requests
 
 pytestmark = pytest.mark.slow
 

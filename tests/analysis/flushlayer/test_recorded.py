@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.flushlayer.devices import find
-from analysis.flushlayer.timed import simulate
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.trace.accesses import page_writebacks
-from analysis.flushlayer.trace.next_end import next_ends
-from analysis.flushlayer.trace.recorded import recorded
-from analysis.flushlayer.trace.sync_calls import sync_calls
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer.devices import find
+from tracer.analysis.flushlayer.timed import simulate
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.flushlayer.trace.next_end import next_ends
+from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 
 MS = 10**6
 JOB, JBD2 = 7, 99

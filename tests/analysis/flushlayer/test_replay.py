@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.destage import DOCS, Destage
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.outcome import replay_gap
-from probes.errors import UsageError
 from tests.support.bios import bios, flat
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.destage import DOCS, Destage
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.outcome import replay_gap
+from tracer.probes.errors import UsageError
 
 MS = 1_000_000
 HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)

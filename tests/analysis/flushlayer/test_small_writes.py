@@ -2,16 +2,16 @@
 
 import pytest
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.answers import timed as answers
-from analysis.flushlayer.answers.question import Capacity, Question
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.destage import Destage
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.trace.accesses import page_writebacks
-from analysis.flushlayer.trace.recorded import recorded
-from probes.errors import BadTrace
 from tests.support.traces import make_trace
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.answers import timed as answers
+from tracer.analysis.flushlayer.answers.question import Capacity, Question
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.destage import Destage
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.probes.errors import BadTrace
 
 DEV, JOB, SECOND, JOURNAL = "254:0", 7, 8, 60
 HDD = devices.find("hdd-paper", "disk")

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer.curves.stack_distances import lru_counts
-from analysis.flushlayer.policies import simulate
-from probes.errors import BadTrace
 from tests.support.streams import every_stream, numbered, zipf
+from tracer.analysis.flushlayer.curves.stack_distances import lru_counts
+from tracer.analysis.flushlayer.policies import simulate
+from tracer.probes.errors import BadTrace
 
 
 def assert_same(page, unique, op=None, capacities=None):

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.policies import lru
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.destage import DOCS, Destage
-from analysis.flushlayer.timed.disk import Disk
-from analysis.flushlayer.timed.outcome import improvement, results
-from analysis.flushlayer.timed.simulation import _world
-from analysis.flushlayer.timed.state import TENANT
-from probes.errors import BadTrace, UsageError
 from tests.support.bios import bios, flat
 from tests.support.slow_layer import response_times
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.policies import lru
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.destage import DOCS, Destage
+from tracer.analysis.flushlayer.timed.disk import Disk
+from tracer.analysis.flushlayer.timed.outcome import improvement, results
+from tracer.analysis.flushlayer.timed.simulation import _world
+from tracer.analysis.flushlayer.timed.state import TENANT
+from tracer.probes.errors import BadTrace, UsageError
 
 MS = 1_000_000
 HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)

@@ -1,9 +1,9 @@
 """Volatile caches of disks, flushes and FUA in the timed model: known answers by hand."""
 
-from analysis.flushlayer import devices
-from analysis.flushlayer.timed import Layer, simulate
-from analysis.flushlayer.timed.disk import Disk
 from tests.support.bios import bios, flat
+from tracer.analysis.flushlayer import devices
+from tracer.analysis.flushlayer.timed import Layer, simulate
+from tracer.analysis.flushlayer.timed.disk import Disk
 
 MS = 1_000_000
 HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)

@@ -8,9 +8,9 @@ import re
 import pandas as pd
 import pytest
 
-from analysis.figures import what_if as draw
-from analysis.page.what_if import answer_page, sweep_page
 from tests.conftest import ROOT
+from tracer.analysis.figures import what_if as draw
+from tracer.analysis.page.what_if import answer_page, sweep_page
 
 pytestmark = pytest.mark.slow
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from analysis.findings.writeback import waited_for
-from analysis.flushlayer.trace.accesses import page_writebacks
-from analysis.report.writeback import flushed_pages
-from analysis.views.flushes import flushes
 from tests.support.traces import make_trace
+from tracer.analysis.findings.writeback import waited_for
+from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.report.writeback import flushed_pages
+from tracer.analysis.views.flushes import flushes
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ from random import Random
 
 import pyarrow.parquet as pq
 
-from analysis.exchange.formats import import_file
 from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
 from tests.fuzz.targets.rings import FIXTURES, format_texts, ring_page
 from tests.support import foreign
+from tracer.analysis.exchange.formats import import_file
 from tracer.store import manifest as manifests
 
 _EXCHANGE = FIXTURES / "exchange"

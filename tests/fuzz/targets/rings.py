@@ -8,20 +8,20 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from probes.backends import chunks, event_format
-from probes.backends.chunks import ChunkStream
-from probes.backends.ebpf import records as bpf
-from probes.backends.event_format import EventFormat
-from probes.backends.ftrace.page_stream import PageStream
-from probes.backends.perf_events import records, tracepoints
-from probes.backends.perf_tools.stacks import CallGraphs
-from probes.backends.timeline import RawStream, Timeline
-from probes.errors import BadTrace
-from probes.limits import CPU_LIMIT, PID_LIMIT, TIME_LIMIT
 from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
 from tests.support import pages
 from tests.support.perf_stream import KERNEL, USER, PerfStream
+from tracer.probes.backends import chunks, event_format
+from tracer.probes.backends.chunks import ChunkStream
+from tracer.probes.backends.ebpf import records as bpf
+from tracer.probes.backends.event_format import EventFormat
+from tracer.probes.backends.ftrace.page_stream import PageStream
+from tracer.probes.backends.perf_events import records, tracepoints
+from tracer.probes.backends.perf_tools.stacks import CallGraphs
+from tracer.probes.backends.timeline import RawStream, Timeline
+from tracer.probes.errors import BadTrace
+from tracer.probes.limits import CPU_LIMIT, PID_LIMIT, TIME_LIMIT
 from tracer.store.trace import Trace
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent.parent / "fixtures"

@@ -9,17 +9,17 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from analysis.flushlayer.answers import sweep
-from analysis.flushlayer.devices import device
-from analysis.studies import measures
-from probes.errors import UsageError
 from tests.fuzz.json_mutation import mutated_json, mutated_toml
 from tests.fuzz.parts import joined, mutated_parts, parted
 from tests.fuzz.target import target
 from tests.fuzz.verbs import called
 from tests.support.studies import make_study
-from workloads.errors import JobError
-from workloads.studies import one_run, runner, study
+from tracer.analysis.flushlayer.answers import sweep
+from tracer.analysis.flushlayer.devices import device
+from tracer.analysis.studies import measures
+from tracer.probes.errors import UsageError
+from tracer.workloads.errors import JobError
+from tracer.workloads.studies import one_run, runner, study
 
 _RUNS = ("host-0", "host-1", "1-0", "1-1", "failed")
 

@@ -9,12 +9,6 @@ from random import Random
 
 import numpy as np
 
-from probes.symbols.debug_files import belongs, wanted
-from probes.symbols.elf import open_elf
-from probes.symbols.elf_file import ElfImage
-from probes.symbols.kernel import kernel_symbols
-from probes.symbols.perf_map import perf_map
-from probes.symbols.table import SymbolTable
 from tests.fuzz.mutation import NUMBERS, mutated, mutated_text
 from tests.fuzz.parts import joined, mutated_parts, parted
 from tests.fuzz.target import target
@@ -38,6 +32,12 @@ from tests.support.elf_images import (
     stubs,
     symbol,
 )
+from tracer.probes.symbols.debug_files import belongs, wanted
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.symbols.elf_file import ElfImage
+from tracer.probes.symbols.kernel import kernel_symbols
+from tracer.probes.symbols.perf_map import perf_map
+from tracer.probes.symbols.table import SymbolTable
 
 _ADDRESSES = np.array(
     [0, 1, 0x1000, 0x1001, 0x1008, 0x2000, 1 << 63, (1 << 64) - 1, 0xFFFFFFFF81000000], np.uint64

@@ -14,15 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.views.catalogue import VIEWS
-from analysis.views.in_phase import IN_PHASE, SUFFIX
-from probes.schema import Column, Table, Type
 from tests.fuzz.mutation import NUMBERS, mutated
 from tests.fuzz.parts import joined, parted
 from tests.fuzz.target import target
 from tests.fuzz.verbs import called
 from tests.support.hostile import NAMES, make_harmful
 from tests.support.studies import make_study
+from tracer.analysis.views.catalogue import VIEWS
+from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX
+from tracer.probes.schema import Column, Table, Type
 from tracer.store.trace import ALL_TABLES, Trace
 
 _BITS = {Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}

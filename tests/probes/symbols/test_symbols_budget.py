@@ -7,13 +7,13 @@ import signal
 import numpy as np
 import pytest
 
-from probes.symbols.budget import Budget, Reason
-from probes.symbols.elf import open_elf
-from probes.symbols.files import SymbolCache
 from tests.support.binaries import PROGRAM, compile_c, needs_binutils
 from tests.support.budget import CPU_SECONDS, run_within
 from tests.support.dead_file_system import dead_file_system  # noqa: F401 a fixture
 from tests.support.elf_images import linked_to, pyramid, stubs
+from tracer.probes.symbols.budget import Budget, Reason
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.symbols.files import SymbolCache
 
 pytestmark = [needs_binutils, pytest.mark.slow]
 

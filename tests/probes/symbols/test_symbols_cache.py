@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probes.symbols.budget import Budget
-from probes.symbols.elf import open_elf
-from probes.symbols.files import FileIdentity, SymbolCache
 from tests.support.binaries import PROGRAM, compile_c, functions_of, needs_binutils
+from tracer.probes.symbols.budget import Budget
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.symbols.files import FileIdentity, SymbolCache
 
 pytestmark = needs_binutils
 

@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from probes.symbols.elf import open_elf
-from probes.symbols.files import SymbolCache
 from tests.support.binaries import PROGRAM, compile_c, functions_of, needs_binutils, run
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.symbols.files import SymbolCache
 
 pytestmark = needs_binutils
 

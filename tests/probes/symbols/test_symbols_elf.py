@@ -13,10 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probes.symbols.elf import open_elf
-from probes.symbols.elf_symbols import symbol_columns
-from probes.symbols.reading import UnreadableSymbols
-from probes.symbols.table import build_table, readable_names
 from tests.support.binaries import (
     PROGRAM,
     assemble,
@@ -25,6 +21,10 @@ from tests.support.binaries import (
     needs_binutils,
     run,
 )
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.symbols.elf_symbols import symbol_columns
+from tracer.probes.symbols.reading import UnreadableSymbols
+from tracer.probes.symbols.table import build_table, readable_names
 
 pytestmark = needs_binutils
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probes.symbols.elf import open_elf
-from probes.symbols.go import go_functions
-from probes.symbols.table import build_table
 from tests.support.binaries import assemble, functions_of, needs_binutils, run
 from tests.support.go_tables import CODE, NAMES, table_source
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.symbols.go import go_functions
+from tracer.probes.symbols.table import build_table
 
 pytestmark = [needs_binutils, pytest.mark.slow]
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from probes.symbols.elf import open_elf
-from probes.symbols.reading import UnreadableSymbols
 from tests.support.binaries import PROGRAM, assemble, compile_c, needs_binutils, run
 from tests.support.elf_images import pyramid
 from tests.support.go_tables import CODE, table_source
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.symbols.reading import UnreadableSymbols
 
 pytestmark = [needs_binutils, pytest.mark.slow]
 
@@ -152,8 +152,8 @@ def test_bytes_that_only_begin_like_an_elf_file(tail):
 HUGE = """
 import os, resource, struct, sys
 import numpy as np
-from probes.symbols.elf import open_elf
-from probes.symbols.table import build_table
+from tracer.probes.symbols.elf import open_elf
+from tracer.probes.symbols.table import build_table
 
 build_table([])
 path, size = sys.argv[1], 1 << 36

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probes.symbols.kernel import kernel_symbols
-from probes.symbols.reading import UnreadableSymbols
-from probes.symbols.vdso import open_vdso, vdso_image
+from tracer.probes.symbols.kernel import kernel_symbols
+from tracer.probes.symbols.reading import UnreadableSymbols
+from tracer.probes.symbols.vdso import open_vdso, vdso_image
 
 LISTING = """\
 0000000000000000 A fixed_percpu_data

@@ -5,9 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from probes.symbols.budget import MAX_MAP_BYTES, MAX_MAP_LINES, Budget, Reason
-from probes.symbols.files import SymbolCache
-from probes.symbols.perf_map import perf_map
+from tracer.probes.symbols.budget import MAX_MAP_BYTES, MAX_MAP_LINES, Budget, Reason
+from tracer.probes.symbols.files import SymbolCache
+from tracer.probes.symbols.perf_map import perf_map
 
 US = os.geteuid()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probes.symbols.elf import open_elf
 from tests.support.binaries import compile_c, needs_binutils, run
+from tracer.probes.symbols.elf import open_elf
 
 pytestmark = needs_binutils
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probes.symbols.demangle import Demangler, shared_demangler
-from probes.symbols.table import MAX_NAME, SymbolColumns, build_table, readable_names
+from tracer.probes.symbols.demangle import Demangler, shared_demangler
+from tracer.probes.symbols.table import MAX_NAME, SymbolColumns, build_table, readable_names
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.serving import Server, Trained
-from workloads.data.mnist import open_sets
-from workloads.data.sets import DataRequest
-from workloads.options import TrainOptions
-from workloads.train import train
+from tracer.workloads.data.mnist import open_sets
+from tracer.workloads.data.sets import DataRequest
+from tracer.workloads.options import TrainOptions
+from tracer.workloads.train import train
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = 160
@@ -49,7 +49,7 @@ def serve(trained: Trained) -> Iterator[Callable[..., Server]]:
     def start(*arguments: object, **environment: str) -> Server:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "workloads", "serve", "lenet", "--device", "cpu"),
+                *(sys.executable, "-m", "tracer.workloads", "serve", "lenet", "--device", "cpu"),
                 *("--port", "0", "--threads", "1", "--checkpoint", str(trained.checkpoint)),
                 *map(str, arguments),
             ],

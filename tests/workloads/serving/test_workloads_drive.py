@@ -16,11 +16,11 @@ import pytest
 from tests.conftest import Ran
 from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
-from workloads import launch
-from workloads.errors import BrokenJobError
-from workloads.serving import unix
-from workloads.serving.drive import SOCKET, Server, drive
-from workloads.serving.endpoint import AnswerError, Endpoint
+from tracer.workloads import launch
+from tracer.workloads.errors import BrokenJobError
+from tracer.workloads.serving import unix
+from tracer.workloads.serving.drive import SOCKET, Server, drive
+from tracer.workloads.serving.endpoint import AnswerError, Endpoint
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_a_server_is_driven_at_its_rate_and_both_tell(run, tmp_path: Path):
     assert (job["server"]["answered"], job["server"]["handlers"]) == (23, 2)
     assert (job["client"]["answered"], job["client"]["rate"]) == (23, 100.0)
     assert job["client"]["latency_ms"]["p99"] >= job["client"]["latency_ms"]["p50"] > 0
-    assert running("workloads", str(tmp_path)) == []
+    assert running("tracer.workloads", str(tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_ctrl_c_ends_server_and_client(tmp_path: Path):
             assert process.wait(60) == 130
         finally:
             process.kill()
-    assert running("workloads", str(tmp_path)) == []
+    assert running("tracer.workloads", str(tmp_path)) == []
 
 
 def test_a_server_that_dies_under_load_is_a_failed_run(tmp_path: Path):

@@ -19,10 +19,10 @@ import torch
 
 from tests.support.serving import Server, Trained
 from tests.support.waiting import wait_for
-from workloads.errors import JobError
-from workloads.options import Arrivals, RequestOptions
-from workloads.serving.endpoint import Endpoint
-from workloads.serving.load import Call, arrivals, draw_calls, offer
+from tracer.workloads.errors import JobError
+from tracer.workloads.options import Arrivals, RequestOptions
+from tracer.workloads.serving.endpoint import Endpoint
+from tracer.workloads.serving.load import Call, arrivals, draw_calls, offer
 
 pytestmark = pytest.mark.slow
 
@@ -215,7 +215,7 @@ def test_another_server_is_told_in_a_line(ask, status: int, body: bytes, reason:
     assert (answer.status, answer.out) == (2, "")
     assert answer.err == (
         f"error: no server of lenet answers at {url}{reason}; "
-        "start one with `python -m workloads serve lenet --checkpoint FILE`\n"
+        "start one with `python -m tracer.workloads serve lenet --checkpoint FILE`\n"
     )
 
 

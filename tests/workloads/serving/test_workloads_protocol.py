@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from workloads.data.sets import SampleShape
-from workloads.serving.protocol import RequestError, decode, encode
+from tracer.workloads.data.sets import SampleShape
+from tracer.workloads.serving.protocol import RequestError, decode, encode
 
 PAIR = SampleShape(classes=10, dimensions=(2,), dtype=torch.float32)
 TEXT = SampleShape(classes=2, vocabulary=100, dimensions=(3,), dtype=torch.int64)

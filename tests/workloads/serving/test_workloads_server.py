@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.support.serving import Server, Trained, receive_all
-from workloads.serving.protocol import encode
+from tracer.workloads.serving.protocol import encode
 
 pytestmark = pytest.mark.slow
 

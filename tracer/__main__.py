@@ -1,0 +1,6 @@
+"""`python -m tracer`."""
+
+from tracer.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -43,7 +43,7 @@ from tracer.analysis.flushlayer.timed.outcome import Outcome
 from tracer.analysis.flushlayer.timed.requests import Requests
 from tracer.analysis.flushlayer.timed.state import FLUSH, WRITE
 from tracer.analysis.flushlayer.trace.accesses import Accesses, page_writebacks
-from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.store.trace import Trace
 
@@ -70,7 +70,7 @@ def measure(folder: Path, lines: int, request_ms: float) -> dict[str, dict[str, 
     with Trace(trace) as opened:
         dev = _device(opened)
         accesses = page_writebacks(opened, [dev], reads=True, flushes_too=True)
-        requests = recorded(opened, accesses)
+        requests = recorded_requests(opened, accesses)
         disk = Disk(_disk(requests, bare), merge=False)
         runs = {
             "baseline": (None, bare),
@@ -129,7 +129,7 @@ def _memory(trace: Path) -> Device:
     """Makes a medium with times of a page, 1 MiB and a flush from a recording of bursts.py."""
     with Trace(trace) as opened:
         dev = _device(opened)
-        asked = recorded(opened, page_writebacks(opened, [dev], flushes_too=True))
+        asked = recorded_requests(opened, page_writebacks(opened, [dev], flushes_too=True))
     assert asked.done is not None
     took = np.where(asked.done > 0, asked.done - asked.ts, np.nan)
     write = asked.op == WRITE

@@ -29,7 +29,7 @@ from parts.generate import generate
 from tracer.analysis.report.gathered import gather
 from tracer.analysis.report.together import Together, together
 from tracer.analysis.scale.mapping import connected, map_traces, results
-from tracer.analysis.scale.sources import Source, find
+from tracer.analysis.scale.sources import Source, find_traces
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -42,7 +42,7 @@ def measure(folder: Path, traces: int, events: int, rounds: int) -> dict[str, An
     for number in range(traces):
         generate(folder / f"{number}.trace", events, seed=number)
     os.sync()  # so that write-back does not run while workers read
-    sources = find([str(folder)])
+    sources = find_traces([str(folder)])
     with contextlib.ExitStack() as stack:
         one = stack.enter_context(connected("local:1"))
         begun = time.perf_counter()

@@ -160,7 +160,7 @@ def train(
 
     Example: python -m tracer.workloads train lenet --steps 200 --output /tmp/lenet
     """
-    models.find(model)
+    models.find_model(model)
     options = TrainOptions(
         model=model,
         output=output or Path("runs") / f"{model}-{seed}",
@@ -207,7 +207,7 @@ def infer(
 
     Example: python -m tracer.workloads infer lenet --checkpoint runs/lenet-0/checkpoint.pt
     """
-    models.find(model)
+    models.find_model(model)
     options = InferOptions(
         model=model,
         output=output or Path("runs") / f"{model}-{seed}-infer",
@@ -258,7 +258,7 @@ def serve(
 
     Example: python -m tracer.workloads serve lenet --checkpoint runs/lenet-0/checkpoint.pt
     """
-    models.find(model)
+    models.find_model(model)
     options = ServeOptions(
         model=model,
         checkpoint=checkpoint,
@@ -315,7 +315,7 @@ def request(
 
     Example: python -m tracer.workloads request lenet --rate 100 --seconds 10
     """
-    models.find(model)
+    models.find_model(model)
     options = RequestOptions(
         model=model,
         output=Path("runs") / f"{model}-{seed}-request",
@@ -358,7 +358,7 @@ def prepare(
 
     Example: python -m tracer.workloads prepare lenet --output /tmp/lenet --scale 0.1
     """
-    models.find(model)
+    models.find_model(model)
     options = JobOptions(
         model=model,
         output=output or Path("runs") / f"{model}-{seed}",

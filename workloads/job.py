@@ -55,7 +55,7 @@ def set_threads(threads: int | None) -> None:
 def open_data(options: JobOptions, workload: Workload) -> DataSets:
     """Opens the data sets of the job; makes a set that does not exist. Raises JobError."""
     name = options.dataset or workload.datasets[0]
-    source = catalogue.find(name)
+    source = catalogue.find_source(name)
     if name not in workload.datasets:
         raise JobError(
             f"{workload.name} cannot be trained on {name}",

@@ -120,7 +120,7 @@ def run(
 
       tracer workload run lenet --mode serve --rate 50 --seconds 10
     """
-    models.find(model)
+    models.find_model(model)
     load = _load(mode, rate, requests, seconds)
     limits = Limits(cpus, None if memory is None else parse_bytes(memory), seccomp)
     if not containers and (image or limits != Limits()):

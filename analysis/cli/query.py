@@ -89,7 +89,7 @@ def query(
     from tracer.analysis.report.tables import records
     from tracer.analysis.report.together import TRACE, beside
     from tracer.analysis.scale.mapping import results
-    from tracer.analysis.scale.sources import find
+    from tracer.analysis.scale.sources import find_traces
     from tracer.probes.errors import UsageError
     from tracer.store.trace import dump
 
@@ -98,7 +98,7 @@ def query(
     text = sys.stdin.read() if sql == "-" else sql
     if not text.strip():
         raise UsageError("the query is empty", "e.g. SELECT count(*) FROM syscalls")
-    sources = find([trace])
+    sources = find_traces([trace])
     if len(sources) > 1:
         with shown_reading() as done:
             each = results(partial(_answer, sql=text), sources, scheduler, done)

@@ -93,12 +93,12 @@ def report(
     from tracer.analysis.report.text_together import print_together
     from tracer.analysis.report.together import together
     from tracer.analysis.scale.mapping import results
-    from tracer.analysis.scale.sources import find
+    from tracer.analysis.scale.sources import find_traces
     from tracer.probes.errors import UsageError
 
     if html is not None:
         check_output(html, force, json)
-    sources = find(traces)
+    sources = find_traces(traces)
     if html is not None and (len(sources) > 1 or scheduler is not None):
         raise UsageError(
             "--html makes a page of one trace, on this machine",
@@ -148,12 +148,12 @@ def _page(trace: Trace, one: Gathered, tables: dict[str, pd.DataFrame]) -> str:
 
 
 def _idle(location: str | None) -> Source | None:
-    from tracer.analysis.scale.sources import find
+    from tracer.analysis.scale.sources import find_traces
     from tracer.probes.errors import UsageError
 
     if location is None:
         return None
-    found = find([location])
+    found = find_traces([location])
     if len(found) > 1:
         raise UsageError(f"{location} holds {len(found)} traces", "name one trace as --baseload")
     return found[0].absolute()

@@ -209,12 +209,12 @@ def simulate(
     from tracer.analysis.cli.page_output import check_output, write_page
     from tracer.analysis.cli.simulate_text import print_answer
     from tracer.analysis.flushlayer.timed.destage import policy_called
-    from tracer.analysis.scale.sources import find
+    from tracer.analysis.scale.sources import find_traces
     from tracer.probes.errors import UsageError
 
     if html is not None:
         check_output(html, force, json)
-    sources = find(traces)
+    sources = find_traces(traces)
     if config is not None:
         _refuse_set_by_file(context)
         _sweep(sources, config, dev, all_writers, scheduler, html, json)
@@ -341,14 +341,14 @@ def _question(
     devices: Path | None,
 ) -> Question:
     from tracer.analysis.flushlayer.answers.question import Capacity, Question
-    from tracer.analysis.flushlayer.devices import find
+    from tracer.analysis.flushlayer.devices import find_device
     from tracer.analysis.flushlayer.trace.accesses import Identity
     from tracer.sizes import parse_size
 
     size, pages, share = capacities
     return Question(
-        find(medium, "nvm", devices),
-        find(disk, "disk", devices),
+        find_device(medium, "nvm", devices),
+        find_device(disk, "disk", devices),
         Capacity(None if size is None else parse_size(size), pages, share),
         policy,
         buffer,

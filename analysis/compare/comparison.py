@@ -21,7 +21,7 @@ from tracer.analysis.compare.measured import Measured, measured
 from tracer.analysis.compare.ratio import Values, ratio
 from tracer.analysis.report.lost import lost_in_words
 from tracer.analysis.scale.mapping import results
-from tracer.analysis.scale.sources import Source, find
+from tracer.analysis.scale.sources import Source, find_traces
 from tracer.analysis.studies.identity import Identity, identity
 from tracer.probes.errors import UsageError
 from tracer.store.manifest import recording
@@ -132,7 +132,7 @@ def compare(
 
 def _unique(locations: Sequence[str | Path], notes: list[str]) -> list[Source]:
     found: dict[str, Source] = {}
-    for source in find([str(location) for location in locations]):
+    for source in find_traces([str(location) for location in locations]):
         if found.setdefault(source.place(), source) is not source:
             notes.append(f"{source.location} is named twice, but counts once")
     return list(found.values())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tracer.analysis.flushlayer.devices import Device
 from tracer.analysis.flushlayer.flat_latencies import improvement
-from tracer.analysis.flushlayer.policies import Operations, find
+from tracer.analysis.flushlayer.policies import Operations, find_policy
 from tracer.analysis.flushlayer.policies import simulate as run
 from tracer.analysis.flushlayer.policies.operations import BUFFERS
 from tracer.analysis.flushlayer.trace.accesses import Accesses
@@ -75,8 +75,8 @@ def assumptions(
         f"a page of 4096 bytes is a request; {disk.name}: {disk.write_ns / 1e6:g} ms for every"
         f" write, {medium.name}: {medium.write_ns} ns for every write",
         "serial: times are summed; no overlap, queueing, merging or seeking",
-        f"{buffer} buffer ({BUFFERS[buffer]}), {policy} ({find(policy).description}); a page is"
-        " destaged only to make room; the time of reads does not count",
+        f"{buffer} buffer ({BUFFERS[buffer]}), {policy} ({find_policy(policy).description});"
+        " a page is destaged only to make room; the time of reads does not count",
         "improvement: pages left in the layer at the end are not written to the disk;"
         " improvement_with_drain: all of them are written",
     ]

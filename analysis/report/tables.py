@@ -63,7 +63,7 @@ ROLES = ("target", "child", "daemon", "flusher", "journal", "other")
 def _events_of(trace: Trace) -> pd.DataFrame:
     trace.require("processes")
     make_threads(trace)
-    recorded = trace.manifest["ftrace"].get("formats") or {}
+    recorded = trace.manifest["capture"].get("formats") or {}
     at = moment(trace)
     parts = []
     for probe in PROBES.values():

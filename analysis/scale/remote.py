@@ -43,7 +43,7 @@ def is_url(location: str) -> bool:
     return "://" in location
 
 
-def find(url: str, deepest: int) -> list[tuple[str, str]]:
+def list_remote(url: str, deepest: int) -> list[tuple[str, str]]:
     """Returns URL and name of each trace and pack at a URL, or at most `deepest` folders below it.
 
     Raises BadTrace if there is none or the URL cannot be read, UsageError if this kind of URL is

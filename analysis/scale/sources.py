@@ -43,7 +43,7 @@ class Source:
         return self.location if remote.is_url(self.location) else str(Path(self.location).resolve())
 
 
-def find(locations: Sequence[str]) -> list[Source]:
+def find_traces(locations: Sequence[str]) -> list[Source]:
     """Returns the traces at these locations, in their order. Traces of a folder are sorted by name.
 
     Raises BadTrace if a location contains no trace or cannot be read, UsageError if its kind of URL
@@ -52,7 +52,7 @@ def find(locations: Sequence[str]) -> list[Source]:
     found: list[tuple[str, str]] = []
     for location in locations:
         if remote.is_url(location):
-            found += remote.find(location, _DEEPEST)
+            found += remote.list_remote(location, _DEEPEST)
         else:
             found += _find_in_folder(Path(location))
         if len(found) > _MOST:

@@ -39,8 +39,8 @@ def layer_curve(trace: Trace, dev: str | None = None) -> pd.DataFrame:
 
 
 def _layer_curve(trace: Trace, dev: str | None) -> pd.DataFrame:
-    medium = devices.find("pcm-paper", "nvm")
-    disk = devices.find("hdd-paper", "disk")
+    medium = devices.find_device("pcm-paper", "nvm")
+    disk = devices.find_device("hdd-paper", "disk")
     parts = []
     for identity in Identity:
         accesses = run_writebacks(trace, dev, identity)

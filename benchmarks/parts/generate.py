@@ -395,7 +395,7 @@ def _manifest(end: int, rows: dict[str, int]) -> Any:
         "targets": [{"name": "job", "role": "target", "kind": "command", "pid": JOB}],
         "probes": list(rows),
         "backend": "ftrace",
-        "ftrace": {},
+        "capture": {},
         "vm": {},
         "disks": [{"name": "vda", "dev": DISK}],
         "own_files": {},

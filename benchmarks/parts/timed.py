@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from tracer.analysis.flushlayer.devices import find
+from tracer.analysis.flushlayer.devices import find_device
 from tracer.analysis.flushlayer.timed import Layer, simulate
 from tracer.analysis.flushlayer.timed.destage import Destage
 from tracer.analysis.flushlayer.timed.disk import Disk
@@ -39,8 +39,8 @@ def timed_speed(bios: int = 1_000_000) -> dict[str, float]:
     seek and rotation), timed_layer_bios_per_s (a layer of a quarter of the pages, watermark),
     timed_layer_pages_per_s (the same with bios of 16 pages).
     """
-    flat, disk = Disk(find("hdd-paper", "disk")), Disk(find("hdd-7200", "disk"))
-    layer = Layer(1 << 16, find("pcm-paper", "nvm"), Destage("watermark"))
+    flat, disk = Disk(find_device("hdd-paper", "disk")), Disk(find_device("hdd-7200", "disk"))
+    layer = Layer(1 << 16, find_device("pcm-paper", "nvm"), Destage("watermark"))
     small, large = made_up(bios, 1, 1 << 18), made_up(bios // 16, 16, 1 << 18)
     cases = {
         "timed_flat_bios_per_s": (small, flat, None),

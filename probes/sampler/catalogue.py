@@ -45,7 +45,7 @@ COUNTERS: dict[str, Series] = {
 """The counter behind each rate, by the rate's name."""
 
 
-def find(root: Path = ROOT) -> tuple[list[Reader], dict[str, str]]:
+def find_readers(root: Path = ROOT) -> tuple[list[Reader], dict[str, str]]:
     """Returns the readers that work on this machine, and for each other one the reason."""
     readers: list[Reader] = []
     missing: dict[str, str] = {}

@@ -33,7 +33,7 @@ def test_a_thinned_curve_keeps_the_capacities_that_the_papers_numbers_need(writt
     found = layer_curve(written).query("identity == 'block'")
     assert len(found) < 200
     accesses = page_writebacks(written)
-    medium, disk = devices.find("pcm-paper", "nvm"), devices.find("hdd-paper", "disk")
+    medium, disk = devices.find_device("pcm-paper", "nvm"), devices.find_device("hdd-paper", "disk")
     whole = improvements(
         curve("lru", accesses.page, accesses.unique), medium.write_ns, disk.write_ns
     )

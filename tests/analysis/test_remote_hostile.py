@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.scale import remote
-from tracer.analysis.scale.sources import find, opened
+from tracer.analysis.scale.sources import find_traces, opened
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.packing import pack
 
@@ -90,13 +90,13 @@ def test_a_trace_and_a_pack_over_http(tmp_path: Path, serve) -> None:
     make_trace(tmp_path / "there/a.trace", {"block": []}).close()
     pack(tmp_path / "there/a.trace", tmp_path / "there/b.tar.zst")
     url = serve(partial(_Quiet, directory=str(tmp_path / "there")))
-    (there,) = find([f"{url}/b.tar.zst"])
+    (there,) = find_traces([f"{url}/b.tar.zst"])
     with opened(there) as trace:
         assert trace.tables == ["block", "loss"]
-    (there,) = find([f"{url}/a.trace"])
+    (there,) = find_traces([f"{url}/a.trace"])
     with opened(there) as trace:
         assert trace.tables == ["block", "loss"]
-    assert [one.name for one in find([f"{url}/"])] == ["a.trace", "b.tar.zst"]
+    assert [one.name for one in find_traces([f"{url}/"])] == ["a.trace", "b.tar.zst"]
 
 
 def test_more_than_was_announced_is_not_copied(serve, tmp_path: Path, monkeypatch) -> None:
@@ -105,7 +105,7 @@ def test_more_than_was_announced_is_not_copied(serve, tmp_path: Path, monkeypatc
     url = serve(_Endless)
     with (
         pytest.raises(BadTrace, match="longer than the 100 bytes"),
-        opened(find([f"{url}/x.tar.zst"])[0]),
+        opened(find_traces([f"{url}/x.tar.zst"])[0]),
     ):
         pass
     assert _Endless.sent < 64 << 20
@@ -124,7 +124,7 @@ def test_a_file_without_an_announced_size_is_copied_as_far_as_there_is_room(
     monkeypatch.setattr(remote, "MOST_BYTES", 3 << 20)
     with (
         pytest.raises(UsageError, match="room for"),
-        opened(find([f"{serve(Silent)}/x.tar.zst"])[0]),
+        opened(find_traces([f"{serve(Silent)}/x.tar.zst"])[0]),
     ):
         pass
 
@@ -141,15 +141,15 @@ def test_a_listing_without_end_is_refused(serve) -> None:
                 super().do_GET()
 
     with pytest.raises(BadTrace, match="cannot be read: its answer is longer"):
-        find([serve(Listing)])
+        find_traces([serve(Listing)])
 
 
 def test_folders_without_end_are_refused(serve, monkeypatch) -> None:
     monkeypatch.setattr(remote, "_MOST_ENTRIES", 500)
     with pytest.raises(UsageError, match="holds more than 500 files and folders"):
-        find([serve(_Links)])
+        find_traces([serve(_Links)])
 
 
 def test_a_url_within_a_url_is_refused() -> None:
     with pytest.raises(UsageError, match="contains another URL"):
-        find(["simplecache::http://127.0.0.1:1/runs"])
+        find_traces(["simplecache::http://127.0.0.1:1/runs"])

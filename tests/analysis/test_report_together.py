@@ -17,7 +17,7 @@ from tracer.analysis.report.gathered import Gathered, gather
 from tracer.analysis.report.tables import MERGED, TABLES, all_tables, loss
 from tracer.analysis.report.together import SAME, Together, beside, together
 from tracer.analysis.scale.mapping import map_traces, results
-from tracer.analysis.scale.sources import Source, find
+from tracer.analysis.scale.sources import Source, find_traces
 from tracer.probes.errors import BadTrace
 from tracer.store.packing import pack
 from tracer.store.trace import Trace
@@ -49,7 +49,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
     make_trace(
         folder / "lossy.trace", {"syscalls": [call(1, "read", 5)], "loss": [gap, gap]}
     ).close()
-    return find([str(folder), str(FIXTURE)])
+    return find_traces([str(folder), str(FIXTURE)])
 
 
 def report(traces: list[Source], scheduler: str | None = None) -> Together:
@@ -139,7 +139,7 @@ def test_a_table_that_not_all_have_says_of_which_it_is(here: Together) -> None:
 
 
 def test_a_recording_that_is_there_twice_is_said_to_count_twice() -> None:
-    (one,) = map_traces(gather, find([str(FIXTURE)]))
+    (one,) = map_traces(gather, find_traces([str(FIXTURE)]))
     found = together([("a", one), ("b", one)])
     assert "a, b are the same recording, which is counted 2 times" in found.notes
     assert not any("the same recording" in note for note in together([("a", one)]).notes)
@@ -213,4 +213,4 @@ def test_one_damaged_trace_of_many_is_named(tmp_path: Path, workers: str) -> Non
     (tmp_path / "b.tar.zst").write_bytes(packed[: len(packed) // 2])
     for scheduler in (None, workers):
         with pytest.raises(BadTrace, match=r"b\.tar\.zst"):
-            report(find([str(tmp_path)]), scheduler)
+            report(find_traces([str(tmp_path)]), scheduler)

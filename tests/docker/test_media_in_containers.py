@@ -21,7 +21,7 @@ print(time.monotonic() - began)
 
 def test_a_container_reads_no_faster_than_its_medium(dockerd, tmp_path):
     speed = Speed(16 * MIB, 16 * MIB, 100_000, 100_000)
-    with Scratch(tmp_path, 256 * MIB, media.find("disk")) as scratch:
+    with Scratch(tmp_path, 256 * MIB, media.find_medium("disk")) as scratch:
         (scratch.mount / "file").write_bytes(os.urandom(16 * MIB))
         drop_caches()
         limits = Limits(device=scratch.node, speed=speed.shared(2)).options()

@@ -64,7 +64,7 @@ class Flushed:
 
     def __init__(self, trace, mount, dev):
         self.dirtied, self.recorded = prepared(trace)
-        self.knobs = knobs.recorded(trace)
+        self.knobs = knobs.recorded_knobs(trace)
         self.dev = dev
         self.files = {path.name: path.stat().st_ino for path in mount.iterdir() if path.is_file()}
         written = self.dirtied.written

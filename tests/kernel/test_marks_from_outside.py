@@ -171,7 +171,7 @@ def test_without_uprobes_the_rest_is_recorded_and_that_is_said(job, hidden, tmp_
     ran = hidden(read_only, "record", "-d", "0.5", "-o", "x.trace", "-p", process.pid)
     assert ran.status == 0, ran.err
     with Trace(tmp_path / "x.trace") as trace:
-        (why,) = trace.manifest["ftrace"]["missing"]["torch_calls"]
+        (why,) = trace.manifest["capture"]["missing"]["torch_calls"]
         assert "uprobe" in why
         assert trace.manifest["tables"]["syscalls"]["rows"] > 0
         assert rows(trace, "SELECT count(*) FROM phases") == [(0,)]

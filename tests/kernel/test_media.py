@@ -29,7 +29,7 @@ KEPT = 0.75
 
 @pytest.fixture
 def scratch(tmp_path):
-    with Scratch(tmp_path, SIZE, media.find("disk")) as mounted:
+    with Scratch(tmp_path, SIZE, media.find_medium("disk")) as mounted:
         yield mounted
 
 
@@ -53,7 +53,7 @@ def limits_on(device):
     return [
         line
         for name in ("blkio.throttle.*_device", "io.max")
-        for path in throttle.find().root.rglob(name)
+        for path in throttle.find_hierarchy().root.rglob(name)
         for line in path.read_text().splitlines()
         if line.split()[0] == device
     ]
@@ -61,7 +61,7 @@ def limits_on(device):
 
 @pytest.fixture(scope="module", autouse=True)
 def limits():
-    if throttle.find() is None:
+    if throttle.find_hierarchy() is None:
         pytest.skip("this kernel cannot limit devices")
 
 
@@ -104,7 +104,7 @@ def test_the_test_of_speed_sees_the_limit_and_its_lack(scratch):
 
 
 def test_nothing_is_left_of_a_limit(scratch):
-    device, hierarchy = scratch.device, throttle.find()
+    device, hierarchy = scratch.device, throttle.find_hierarchy()
     before, groups = hierarchy.own(), set(hierarchy.root.glob("traintrace-*"))
     with Throttle(device, SLOW, scratch.mount.parent):
         assert limits_on(device)
@@ -115,17 +115,17 @@ def test_nothing_is_left_of_a_limit(scratch):
 
 
 def test_memory_and_a_folder_hold_the_image(tmp_path):
-    with Scratch(tmp_path, SIZE, media.find("ram")) as scratch:
+    with Scratch(tmp_path, SIZE, media.find_medium("ram")) as scratch:
         assert os.path.ismount(scratch.mount)
         assert os.path.ismount(tmp_path / "memory")
         assert scratch.image.parent == tmp_path / "memory"
     assert not os.path.ismount(tmp_path / "memory")
     card = tmp_path / "card"
     card.mkdir()
-    with Scratch(tmp_path, SIZE, media.find(str(card))) as scratch:
+    with Scratch(tmp_path, SIZE, media.find_medium(str(card))) as scratch:
         (scratch.mount / "kept").touch()
         assert [path.suffix for path in card.iterdir()] == [".img"]
-    with Scratch(tmp_path, SIZE, media.find(str(card))) as scratch:
+    with Scratch(tmp_path, SIZE, media.find_medium(str(card))) as scratch:
         assert (scratch.mount / "kept").exists()
     scratch.remove()
     assert list(card.iterdir()) == []
@@ -180,7 +180,7 @@ def studied(tmp_path_factory):
 
 
 def throttle_groups():
-    return set(throttle.find().root.glob("traintrace-*"))
+    return set(throttle.find_hierarchy().root.glob("traintrace-*"))
 
 
 def test_a_study_runs_on_each_medium_and_says_which(studied):

@@ -26,7 +26,7 @@ def scratch(place):
     """A study's scratch disk whose image lies in the attacker's folder."""
     study = place / "study"
     study.mkdir()
-    return Scratch(study, 32 << 20, media.find(str(place / "theirs")))
+    return Scratch(study, 32 << 20, media.find_medium(str(place / "theirs")))
 
 
 def test_an_image_that_somebody_else_prepared_is_not_mounted(scratch, attack):
@@ -52,7 +52,7 @@ def test_a_file_of_a_scratch_disk_lends_no_rights(scratch):
 
 def test_no_memory_is_mounted_over_what_a_link_names(place, attack):
     assert attack(f'mkdir s && ln -s "{place}/root\'s" s/memory')
-    scratch = Scratch(place / "theirs/s", 32 << 20, media.find("ram"))
+    scratch = Scratch(place / "theirs/s", 32 << 20, media.find_medium("ram"))
     with pytest.raises(JobError, match="cannot use"), scratch:
         pass
     assert not os.path.ismount(place / "root's")
@@ -65,7 +65,7 @@ def test_a_link_for_an_image_frees_no_loop_device_of_another_study(place, attack
     device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     try:
         assert attack(f'mkdir s && ln -s "{image}" s/scratch.img')
-        Scratch(place / "theirs/s", 32 << 20, media.find("disk")).close()
+        Scratch(place / "theirs/s", 32 << 20, media.find_medium("disk")).close()
         said = subprocess.run(["losetup", "-j", image], capture_output=True, text=True, check=True)
         assert device in said.stdout
     finally:
@@ -74,7 +74,7 @@ def test_a_link_for_an_image_frees_no_loop_device_of_another_study(place, attack
 
 def test_a_speed_test_writes_over_no_file_that_a_link_names(place):
     (place / "speed-test").symlink_to(place / "root's/secret")
-    with SpeedTest(place, media.find("sd-card").speed) as test:
+    with SpeedTest(place, media.find_medium("sd-card").speed) as test:
         assert test.measure().read_iops > 0
     assert (place / "root's/secret").read_text() == SECRET
 

@@ -115,7 +115,9 @@ def test_a_killed_perf_costs_its_last_samples_and_is_said(tmp_path, load, perfs)
 def test_the_end_of_a_killed_perf_is_noticed_and_no_answer_of_it_awaited(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_ACK_S", 600)
     with (tmp_path / "counters").open("wb") as output:
-        perf = command.Running(command.find(), ["stat", "-a", "-e", "task-clock"], output.fileno())
+        perf = command.Running(
+            command.find_perf(), ["stat", "-a", "-e", "task-clock"], output.fileno()
+        )
     perf.wait_ready()
     perf.enable()
     os.kill(perf.pid, signal.SIGSTOP)  # it takes the next command into its pipe, not in hand
@@ -171,7 +173,7 @@ class TestRefusals:
         assert "tracer list" in ran.err
 
     def test_cycles_where_the_machine_has_none(self, tracer, tmp_path):
-        if command.find().counts("cycles"):
+        if command.find_perf().counts("cycles"):
             pytest.skip("this machine counts cycles")
         ran = tracer("record", "-o", "x.trace", "--callgraph", "cycles", "--", "true", status=5)
         assert "cannot count cycles" in self.refused(ran, tmp_path)
@@ -203,7 +205,7 @@ def test_several_perfs_of_one_recorder_end_with_it(tmp_path, perfs):
     source = (
         "import os\n"
         "from tracer.probes.backends.perf_tools import command, record\n"
-        "perf = command.find()\n"
+        "perf = command.find_perf()\n"
         "outs = [os.open(str(n), os.O_CREAT | os.O_WRONLY) for n in range(3)]\n"
         f"ran = [record.record(perf, [{INSERT!r}], [], 64, out) for out in outs]\n"
         "for one in ran: one.wait_ready()\n"

@@ -64,7 +64,7 @@ def test_exactly_so_many_calls_are_counted_and_children_too(load, tmp_path):
         os.wait()
     """
     events = ["syscalls:sys_enter_getppid", "cycles", "page-faults"]
-    perf = command.find()
+    perf = command.find_perf()
     with (
         (tmp_path / "out").open("wb") as output,
         subprocess.Popen(load(source), stdin=subprocess.PIPE) as job,
@@ -99,7 +99,7 @@ def test_calls_before_the_counters_began_are_not_counted(load, tmp_path):
         ) as job,
     ):
         event = "syscalls:sys_enter_getppid"
-        counters = stat.count(command.find(), [event], output.fileno(), lambda: [job.pid])
+        counters = stat.count(command.find_perf(), [event], output.fileno(), lambda: [job.pid])
         for let_in in (False, True):
             if let_in:
                 counters.enable()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.waiting import wait_for
 from tracer.workloads.errors import JobError
-from tracer.workloads.modes.cgroups import Share, entering, find, make, plan, remove
+from tracer.workloads.modes.cgroups import Share, entering, find_mount, make, plan, remove
 from tracer.workloads.modes.mode import PowerMode
 from tracer.workloads.modes.setting import PowerModes
 
@@ -87,4 +87,4 @@ def test_a_share_that_the_kernel_refuses_fails_and_leaves_nothing(tmp_path):
     with pytest.raises(JobError, match="cannot write '4096' to"):
         make(planned)
     remove(planned)
-    assert not (find("cpuset").path / f"traintrace-test-{os.getpid()}").exists()
+    assert not (find_mount("cpuset").path / f"traintrace-test-{os.getpid()}").exists()

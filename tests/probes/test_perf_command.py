@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tracer.probes.backends.perf_tools import command
-from tracer.probes.backends.perf_tools.command import Perf, Running, failure, find
+from tracer.probes.backends.perf_tools.command import Perf, Running, failure, find_perf
 from tracer.probes.backends.perf_tools.record import split
 from tracer.probes.errors import (
     FeatureMissing,
@@ -33,13 +33,13 @@ def path(tmp_path, monkeypatch):
 
 def test_no_perf(path):
     with pytest.raises(FeatureMissing, match="no perf command; apt-get install linux-perf"):
-        find()
+        find_perf()
 
 
 def test_a_script_that_looks_for_a_perf_of_this_kernel_and_finds_none(path):
     script(path, "echo 'WARNING: perf not found for kernel 6.1' >&2; echo try this >&2; exit 2")
     with pytest.raises(FeatureMissing, match="does not run: try this"):
-        find()
+        find_perf()
 
 
 def test_the_options_that_we_use_are_in_perfs_help(path):
@@ -49,7 +49,7 @@ def test_the_options_that_we_use_are_in_perfs_help(path):
         "echo '    -k, --clockid <clockid>' >&2; echo '        --control <fd:ctl>' >&2\n"
         "echo '    -g                    enables --not-an-option' >&2; exit 129",
     )
-    perf = find()
+    perf = find_perf()
     assert perf == Perf(str(where), "9.9.g1")
     known = {"-k", "--clockid", "--control", "-g"}
     assert {o for o in (*known, "--not-an-option", "-x") if perf.knows("record", o)} == known

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tests.conftest import ROOT
-from tracer.probes.sampler.catalogue import MACHINE, READERS, find
+from tracer.probes.sampler.catalogue import MACHINE, READERS, find_readers
 from tracer.probes.sampler.cgroup import CgroupReader
 from tracer.probes.sampler.cpu import Cpu
 from tracer.probes.sampler.disks import Disks
@@ -120,7 +120,7 @@ def test_a_jetson_without_its_gpu_says_so_and_gives_the_rails(tree):
 
 def test_an_empty_machine_gives_nothing_and_says_why_of_each_reader(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    readers, missing = find(tmp_path)
+    readers, missing = find_readers(tmp_path)
     assert {reader.name for reader in readers} == {"cpu"}  # that has nothing to find out
     assert missing.keys() == {kind.name for kind in MACHINE} - {"cpu"}
     assert all(missing.values())

@@ -218,7 +218,7 @@ def raw_trace(
         "targets": [],
         "probes": ["syscalls"],
         "backend": "ftrace",
-        "ftrace": {
+        "capture": {
             "header_page": HEADER_PAGE,
             "header_event": "",
             "formats": FORMATS | (formats or {}),

@@ -55,7 +55,7 @@ def make_trace(folder: Path, tables: dict[str, list[dict[str, Any]]], **manifest
         "targets": [],
         "probes": list(tables),
         "backend": "ftrace",
-        "ftrace": {},
+        "capture": {},
         "vm": {},
         "disks": [],
         "own_files": {},

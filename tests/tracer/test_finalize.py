@@ -182,7 +182,7 @@ def test_the_kernels_own_count_of_losses_is_kept_where_pages_do_not_tell(tmp_pat
     page = Page(200).missed(17).event(210, enter(7, GETPID)).event(230, leave(7, GETPID))
     stats = {"target-cpu0": {"overrun": 20, "dropped events": 3, "entries": 0}}
     made = raw_trace(tmp_path / "t", {0: [page]}, state="captured")
-    made["ftrace"]["stats"] = stats
+    made["capture"]["stats"] = stats
     (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
     with Trace(tmp_path / "t") as trace:
         loss = trace.connection.execute("SELECT cause, count FROM loss ORDER BY ALL").fetchall()
@@ -247,7 +247,7 @@ def test_a_manifest_that_names_a_process_which_records_nothing_is_not_believed(t
         ({"own_files": {"8:0": [1 << 64]}}, r"own_files.8:0.0"),
         ({"kernel": {"release": 5}}, r"kernel.release"),
         ({"tables": {"block": 5}}, r"tables.block"),
-        ({"ftrace": {}}, "does not list its events and streams"),
+        ({"capture": {}}, "does not list its events and streams"),
     ],
 )
 def test_a_manifest_that_makes_no_sense_is_refused(tmp_path, change, said):
@@ -259,7 +259,7 @@ def test_a_manifest_that_makes_no_sense_is_refused(tmp_path, change, said):
 def test_an_event_without_the_field_that_is_needed_is_refused(tmp_path):
     page = Page(0).event(100, enter(7, GETPID))
     made = raw_trace(tmp_path / "t", {0: [page]})
-    formats = made["ftrace"]["formats"]
+    formats = made["capture"]["formats"]
     formats["raw_syscalls:sys_enter"] = formats["raw_syscalls:sys_enter"].replace("long id", "x y")
     (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
     with pytest.raises(BadTrace, match="raw_syscalls:sys_enter has no field id"):
@@ -276,7 +276,7 @@ def test_an_event_without_the_field_that_is_needed_is_refused(tmp_path):
 )
 def test_a_stream_outside_the_trace_is_refused(tmp_path, file, said):
     made = raw_trace(tmp_path / "t", {0: [Page(0)]})
-    made["ftrace"]["streams"][0]["file"] = file
+    made["capture"]["streams"][0]["file"] = file
     (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
     with pytest.raises(BadTrace, match=said):
         Trace(tmp_path / "t")
@@ -361,7 +361,7 @@ def test_losses_of_known_and_unknown_size_are_counted_once(tmp_path):
         Page(2000).missed(None).event(2001, enter(7, GETPID)),
     ]
     made = raw_trace(tmp_path / "t", {0: pages}, state="captured", ended_by="signal")
-    made["ftrace"]["stats"] = {"target-cpu0": {"overrun": 150}}
+    made["capture"]["stats"] = {"target-cpu0": {"overrun": 150}}
     (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
     with Trace(tmp_path / "t") as trace:
         assert trace.manifest["loss"]["events"] == 150
@@ -396,7 +396,7 @@ def test_a_launch_whose_exec_was_lost_does_not_hide_the_command(tmp_path):
         {0: pages},
         targets=[{"name": "job", "role": "target", "kind": "command", "pid": 7}],
     )
-    made["ftrace"]["streams"][0]["stream"] = "machine-cpu0"
+    made["capture"]["streams"][0]["stream"] = "machine-cpu0"
     (tmp_path / "t" / "manifest.json").write_text(json.dumps(made))
     assert (110, 7, "getpid", 10) in calls(tmp_path / "t")
 

@@ -113,7 +113,7 @@ class TestLosses:
         pages = {cpu: [Page(0).event(1, enter(7, 39)).event(2, leave(7, 39))] for cpu in (0, 1)}
         stats = {f"target-cpu{cpu}": {"overrun": MOST, "dropped events": MOST} for cpu in (0, 1)}
         made = raw_trace(tmp_path / "t", pages, state="captured")
-        made["ftrace"]["stats"] = stats
+        made["capture"]["stats"] = stats
         (tmp_path / "t/manifest.json").write_text(json.dumps(made))
         Trace(tmp_path / "t").close()
         with Trace(tmp_path / "t") as trace:

@@ -89,9 +89,9 @@ def test_threads_can_be_a_fair_share_of_the_cpus(declared, monkeypatch):
 
 
 def test_every_limited_medium_names_its_source():
-    limited = [media.find(name) for name in ("sd-card", "hdd", "nvme-ssd")]
+    limited = [media.find_medium(name) for name in ("sd-card", "hdd", "nvme-ssd")]
     assert all(medium.speed and medium.about and medium.source for medium in limited)
-    assert media.find("sd-card").speed.shared(4).read_iops == 419
+    assert media.find_medium("sd-card").speed.shared(4).read_iops == 419
 
 
 def test_a_power_mode_is_a_factor_and_an_empty_one_is_the_default(declared):

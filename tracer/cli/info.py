@@ -42,7 +42,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "backend": manifest["backend"],
         "backend_why": manifest.get("backend_why"),
         "imported": manifest.get("imported"),
-        "missing": manifest["ftrace"].get("missing") or {},
+        "missing": manifest["capture"].get("missing") or {},
         "cuda_sync": manifest.get("cuda_sync", False),
         "unmarked": manifest.get("unmarked", []),
         "probes": manifest["probes"],

@@ -85,7 +85,7 @@ def _columns(table: Table) -> dict[str, dict[str, str]]:
 
 def _series() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Returns every series by name, and why some readers are not available here."""
-    from tracer.probes.sampler.catalogue import READERS, find
+    from tracer.probes.sampler.catalogue import READERS, find_readers
 
     listed = {
         told.name: {"unit": told.unit, "doc": told.doc, "reader": reader.name}
@@ -94,7 +94,7 @@ def _series() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         for told in (one, one.rate)
         if told is not None
     }
-    return listed, find()[1]
+    return listed, find_readers()[1]
 
 
 def _print_series(listed: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from tracer.probes.errors import FeatureMissing, TargetGone, TracerError
 from tracer.probes.schema import Feed, Probe, Scope
 from tracer.session.guardian import Guardian
 from tracer.store.files import allow_open_files
-from tracer.store.manifest import Ftrace, StreamFacts
+from tracer.store.manifest import CaptureFacts, StreamFacts
 from tracer.targets import Target, threads_of
 
 Stats = dict[str, dict[str, int]]
@@ -230,7 +230,7 @@ class Capture:
     def _stats(self) -> Stats:
         return {source.path.stem: source.stats() for source in self._sources}
 
-    def describe(self) -> Ftrace:
+    def describe(self) -> CaptureFacts:
         """Returns the manifest's entry, as the decoder needs it."""
         missing = self._backend.missing
         formats = self._backend.formats

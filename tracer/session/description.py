@@ -59,7 +59,7 @@ def first_manifest(
         "probes": probes,
         "backend": capture.name,
         "backend_why": why,
-        "ftrace": capture.describe(),
+        "capture": capture.describe(),
         "compat_syscall_names": {str(nr): name for nr, name in compat_syscall_names().items()},
         "syscall_names": {str(nr): name for nr, name in syscall_names().items()},
         "vm": environment.vm(),
@@ -103,7 +103,7 @@ def note_end(folder: Path, manifest: Manifest, stats: Stats, ended_by: str, end_
     manifest["complete"] = ended_by not in (DISK, ERROR, "killed")
     manifest["ended_by"] = ended_by
     manifest["duration_s"] = manifests.duration_s(manifest)
-    manifest["ftrace"]["stats"] = stats
+    manifest["capture"]["stats"] = stats
     manifest["own_files"] = output.inodes(folder)
 
 

@@ -39,7 +39,7 @@ class PerfTools:
         events = perf_record.split(wanted) if wanted else []
         if not counters and not events:
             return
-        self._perf = command.find()
+        self._perf = command.find_perf()
         self._facts = {"version": self._perf.version}
         if counters:
             stat.check(self._perf)

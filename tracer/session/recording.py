@@ -152,7 +152,7 @@ def _plan(options: Options) -> _Plan:
             "--summary cannot separate the Docker daemon from its containers",
             "leave out --summary",
         )
-    targets = target_finder.find(
+    targets = target_finder.find_targets(
         options.pids, options.containers, options.daemon, options.cgroups, options.machine
     )
     if options.baseload == bool(targets or options.command):
@@ -305,7 +305,7 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         if running.summary is not None:
             running.summary.close()
     manifest["samples"] = sampler.describe()
-    manifest["ftrace"]["streams"] = capture.describe()["streams"]
+    manifest["capture"]["streams"] = capture.describe()["streams"]
     manifest["targets"] = [target.describe() for target in targets]
     add_containers(manifest)
     if launch is not None and launch.status is not None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from tracer.probes.backends.drain import write_all
 from tracer.probes.errors import UsageError
 from tracer.probes.sampler import processes
-from tracer.probes.sampler.catalogue import find
+from tracer.probes.sampler.catalogue import find_readers
 from tracer.probes.sampler.cgroup import CgroupReader
 from tracer.probes.sampler.processes import Processes
 from tracer.probes.sampler.reading import NotAvailable, Reader, Reading
@@ -62,7 +62,7 @@ class Sampler:
         self._answers = 0
         if not hz:
             return
-        self._asides.append(Aside("machine", lambda still_there: find()))
+        self._asides.append(Aside("machine", lambda still_there: find_readers()))
         if folders:
             self._asides.append(Aside(Residency.name, partial(_residency, folders)))
         self._trees = [Processes() for _ in targets]

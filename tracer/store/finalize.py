@@ -288,7 +288,7 @@ def _assembler(context: AssemblyContext) -> Assembler:
 def _blind(manifest: Manifest, streams: list[RawStream]) -> dict[str, list[tuple[int, int]]]:
     """Returns the time spans in which samples of perf's events may have been lost unnoticed."""
     spans: dict[str, list[tuple[int, int]]] = {}
-    for entry, stream in zip(manifest["ftrace"]["streams"], streams, strict=True):
+    for entry, stream in zip(manifest["capture"]["streams"], streams, strict=True):
         if isinstance(stream, ChunkStream) and (samples := entry.get("samples")):
             spans.setdefault(samples, []).extend(stream.blind)
     return spans
@@ -306,17 +306,17 @@ def _groups(probes: list[Probe], formats: dict[str, EventFormat]) -> Any:
 
 def raw_streams(folder: Path, manifest: Manifest) -> tuple[dict[str, EventFormat], list[RawStream]]:
     """Returns the event formats and the opened raw streams of a trace. Raises BadTrace."""
-    ftrace = manifest["ftrace"]
-    if "formats" not in ftrace or "streams" not in ftrace:
+    capture = manifest["capture"]
+    if "formats" not in capture or "streams" not in capture:
         raise BadTrace(f"{folder} does not list its events and streams", "record again")
-    formats = {name: event_format.parse(name, text) for name, text in ftrace["formats"].items()}
-    pages = any("samples" not in entry for entry in ftrace["streams"])
-    layout = event_format.parse_page(ftrace.get("header_page", "")) if pages else None
+    formats = {name: event_format.parse(name, text) for name, text in capture["formats"].items()}
+    pages = any("samples" not in entry for entry in capture["streams"])
+    layout = event_format.parse_page(capture.get("header_page", "")) if pages else None
     common = common_fields(formats)
     streams: list[RawStream] = []
-    allow_open_files(len(ftrace["streams"]))
+    allow_open_files(len(capture["streams"]))
     try:
-        for entry in ftrace["streams"]:
+        for entry in capture["streams"]:
             name = entry["file"]
             if not _FILE_NAME.match(name):
                 raise BadTrace(
@@ -351,7 +351,7 @@ def _launched(manifest: Manifest) -> int | None:
 
 def _gaps(manifest: Manifest, timeline: Timeline) -> list[Gap]:
     gaps = list(timeline.gaps)
-    stats = manifest["ftrace"].get("stats", {})
+    stats = manifest["capture"].get("stats", {})
     gaps += loss.uncounted(gaps, stats, timeline.streams)
     ended_by = manifest.get("ended_by")
     for stream in timeline.streams:

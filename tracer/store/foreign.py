@@ -139,7 +139,7 @@ class ForeignRecording:
             "host": {"machine": machine} if machine else {},
             "probes": probes,
             "syscall_names": names,
-            "ftrace": {
+            "capture": {
                 "header_page": header_page,
                 "formats": {name: formats[name] for name in sorted(known)},
                 "streams": self._streams,
@@ -157,7 +157,7 @@ class ForeignRecording:
                 "see the known events: tracer list",
             )
         manifest["probes"] = [p for p in probes if PROBES[p].table.name in manifest["tables"]]
-        manifest["ftrace"]["streams"] = []
+        manifest["capture"]["streams"] = []
         if gaps:
             self._add_gaps(manifest, gaps)
         end = manifest["clock"]["end_ns"]

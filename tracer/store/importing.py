@@ -88,7 +88,7 @@ def first_manifest(source: Source, start_ns: int, end_ns: int | None) -> manifes
         "probes": [],
         "backend": f"import {source.format}:{source.file}",
         "imported": source.facts(),
-        "ftrace": {},
+        "capture": {},
         "syscall_names": {},
         "vm": {},
         "mounts": [],

@@ -152,7 +152,7 @@ class StreamFacts(TypedDict):
     samples: NotRequired[Literal["ebpf", "tracepoints", "perf:minor-faults", "perf:major-faults"]]
 
 
-class Ftrace(TypedDict, total=False):
+class CaptureFacts(TypedDict, total=False):
     """Data for the decoder. `stats` are the kernel's counters of each stream at the end."""
 
     header_page: str
@@ -330,7 +330,7 @@ class Manifest(TypedDict):
     backend_why: NotRequired[str]
     imported: NotRequired[Imported]
     summed_up: NotRequired[Listed[str]]
-    ftrace: Ftrace
+    capture: CaptureFacts
     perf: NotRequired[Perf]
     samples: NotRequired[Sampling]
     syscall_names: NotRequired[dict[str, str]]

@@ -99,7 +99,7 @@ class _Names:
 
     def __init__(self, manifest: Manifest) -> None:
         self._calls = manifest.get("syscall_names", {})
-        start = manifest["ftrace"].get("formats", {}).get("writeback:writeback_start", "")
+        start = manifest["capture"].get("formats", {}).get("writeback:writeback_start", "")
         parsed = event_format.parse("writeback:writeback_start", start) if start else None
         self._reasons = parsed.symbols.get("reason", {}) if parsed else {}
         self.page_bytes = manifest["host"].get("page_size", 4096)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Target",
     "containers_since",
-    "find",
+    "find_targets",
     "from_command",
     "from_pids",
     "machine",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def find(
+def find_targets(
     pids: str | None, containers: list[str], daemon: bool, cgroups: list[str], machine_wide: bool
 ) -> list[Target]:
     """Returns the targets that the options of `tracer record` name, except the command.

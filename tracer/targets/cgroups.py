@@ -119,7 +119,7 @@ def of_process(pid: int) -> dict[int, str]:
     return {int(number): path.removesuffix(" (deleted)") for number, _, path in parts}
 
 
-def find(wanted: str) -> list[Cgroup]:
+def find_cgroups(wanted: str) -> list[Cgroup]:
     """Returns the cgroups that a path names: one, or the same name in several hierarchies.
 
     The path is a folder (/sys/fs/cgroup/memory/job) or a path from the root of the hierarchies as
@@ -205,6 +205,6 @@ def from_paths(paths: list[str]) -> list[Target]:
     """Returns targets from `--cgroup PATH`, each path once. Raises UsageError or TargetGone."""
     found: dict[tuple[Cgroup, ...], Target] = {}
     for path in paths:
-        cgroups = find(path)
+        cgroups = find_cgroups(path)
         found.setdefault(tuple(cgroups), CgroupTarget(cgroups[0].path, cgroups))
     return list(found.values())

@@ -52,7 +52,7 @@ CATALOGUE = {
 }
 
 
-def find(name: str) -> Source:
+def find_source(name: str) -> Source:
     """Returns the data set `name`. Raises JobError if the catalogue lacks it."""
     source = CATALOGUE.get(name)
     if source is None:
@@ -62,5 +62,7 @@ def find(name: str) -> Source:
 
 def open_sets(name: str, request: DataRequest) -> DataSets:
     """Opens the set `name`; draws it first if it does not exist. Raises JobError."""
-    opened: Callable[[DataRequest], DataSets] = importlib.import_module(find(name).module).open_sets
+    opened: Callable[[DataRequest], DataSets] = importlib.import_module(
+        find_source(name).module
+    ).open_sets
     return opened(request)

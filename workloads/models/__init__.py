@@ -59,7 +59,7 @@ CATALOGUE = {
 }
 
 
-def find(name: str) -> Entry:
+def find_model(name: str) -> Entry:
     """Returns the entry of the model `name`. Raises JobError if the catalogue lacks it."""
     entry = CATALOGUE.get(name)
     if entry is None:
@@ -69,6 +69,6 @@ def find(name: str) -> Entry:
 
 def load(name: str) -> Workload:
     """Imports and returns the workload of the model `name`. Raises JobError for an unknown name."""
-    entry = find(name)
+    entry = find_model(name)
     workload: Workload = getattr(importlib.import_module(entry.module), entry.attribute)
     return workload

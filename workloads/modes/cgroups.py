@@ -63,7 +63,7 @@ def mounts(root: Path = ROOT) -> list[Mount]:
     return found
 
 
-def find(controller: str, root: Path = ROOT) -> Mount:
+def find_mount(controller: str, root: Path = ROOT) -> Mount:
     """Returns the hierarchy of a controller. Raises JobError if no hierarchy has it."""
     for mount in mounts(root):
         if controller in mount.controllers:
@@ -84,7 +84,7 @@ def plan(share: Share, name: str, root: Path = ROOT) -> Before:
     enabled: list[list[str]] = []
 
     def cgroup(controller: str) -> tuple[Mount, dict[str, str]]:
-        mount = find(controller, root)
+        mount = find_mount(controller, root)
         control = mount.path / "cgroup.subtree_control"
         if mount.unified and controller not in read(control).split():
             enabled.append([str(control), controller])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tracer.workloads.errors import JobError
-from tracer.workloads.modes.cgroups import find
+from tracer.workloads.modes.cgroups import find_mount
 from tracer.workloads.modes.cpufreq import Cpufreq
 from tracer.workloads.modes.mechanism import ROOT, Lacking, Mechanism
 from tracer.workloads.modes.mode import PowerMode
@@ -74,7 +74,7 @@ class Machine:
     def has_quota(self) -> bool:
         """Returns whether a job's CPU time can be limited."""
         try:
-            find("cpu", self.root)
+            find_mount("cpu", self.root)
         except JobError:
             return False
         return True

@@ -30,7 +30,7 @@ class Medium:
     source: str = ""
 
 
-def find(name: str) -> Medium:
+def find_medium(name: str) -> Medium:
     """Returns the medium of this name: `disk`, `ram`, a name in reference/media.toml, or a path.
 
     A path is the absolute path of a folder. Raises JobError for any other name.

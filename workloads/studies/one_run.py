@@ -48,7 +48,7 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
         shutil.rmtree(place, ignore_errors=True)  # an interrupted run may have left it
         place.mkdir()
     factors = run.factors
-    scratch = Scratch(folder, scratch_bytes, media.find(factors.medium))
+    scratch = Scratch(folder, scratch_bytes, media.find_medium(factors.medium))
     output = scratch.mount / "output"
     seed = ["--seed", str(study.seed), "--scale", str(study.scale)]
     job = Job(

@@ -74,7 +74,7 @@ def run_study(
                     make(study, run, folder, scratch_bytes, modes)
                     took.append(time.monotonic() - began)
         for medium in {run.factors.medium for run in study.runs}:
-            Scratch(folder, scratch_bytes, media.find(medium)).remove()
+            Scratch(folder, scratch_bytes, media.find_medium(medium)).remove()
         show(_progress(study, folder, None, 0.0))
         ended = [read(folder, run) for run in study.runs]
     return {

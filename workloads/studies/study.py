@@ -258,8 +258,8 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
     for name, kind, said in _KINDS:
         if not isinstance(getattr(factors, name), kind):
             raise wrong(f"`{name}` is {said}, not {getattr(factors, name)!r}"[:200])
-    models.find(factors.model)
-    media.find(factors.medium)
+    models.find_model(factors.model)
+    media.find_medium(factors.medium)
     if not isinstance(factors.where, str) or not _WHERE.fullmatch(factors.where):
         raise wrong(f'`where` is "host" or "1" to "64", not {factors.where!r}')
     if factors.mode not in _MODES or factors.cache not in ("dropped", "kept"):

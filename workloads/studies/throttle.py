@@ -64,7 +64,7 @@ class Throttle:
 
     def __enter__(self) -> Hierarchy:
         """Sets the limits. Raises JobError if the kernel has none, BrokenJobError if it refuses."""
-        hierarchy = find()
+        hierarchy = find_hierarchy()
         if hierarchy is None:
             raise JobError(
                 "this kernel cannot limit the speed of a device for a control group",
@@ -106,7 +106,7 @@ class Throttle:
                 (hierarchy.root / file).write_text(line)
 
 
-def find() -> Hierarchy | None:
+def find_hierarchy() -> Hierarchy | None:
     """Returns the hierarchy that can limit devices on this machine; None if there is none."""
     for mount in read_mounts():
         root = Path(os.fsdecode(mount.path))
@@ -125,7 +125,7 @@ def find() -> Hierarchy | None:
 
 def take_down(key: Path, devices: Iterable[str]) -> None:
     """Removes the group of this key and all limits on the devices, even those a kill left."""
-    hierarchy = find()
+    hierarchy = find_hierarchy()
     if hierarchy is None:
         return
     if not hierarchy.unified:

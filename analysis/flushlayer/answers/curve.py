@@ -10,7 +10,7 @@ from tracer.analysis.flushlayer import paper
 from tracer.analysis.flushlayer.answers.paper import PAPERS, known
 from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
 from tracer.analysis.flushlayer.curves import curve as model
-from tracer.analysis.flushlayer.policies import find
+from tracer.analysis.flushlayer.policies import find_policy
 from tracer.analysis.flushlayer.trace.accesses import Accesses
 
 
@@ -27,7 +27,7 @@ def answer(question: Question, accesses: Accesses, wanted: float | None = None) 
     return {
         "requests": found.writes,
         **input_facts(accesses),
-        "exact": find(question.policy).one_pass,
+        "exact": find_policy(question.policy).one_pass,
         "curve": model.thinned(frame).to_dict("records"),
         "needed": [_needed(frame, target) for target in targets],
         "most": known(frame["improvement"].max()),

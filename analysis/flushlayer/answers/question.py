@@ -8,7 +8,7 @@ from typing import Any
 
 from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
 from tracer.analysis.flushlayer.devices import Device
-from tracer.analysis.flushlayer.policies import Operations, find
+from tracer.analysis.flushlayer.policies import Operations, find_policy
 from tracer.analysis.flushlayer.policies.operations import BUFFERS, operations
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
@@ -79,7 +79,7 @@ class Question:
 
     def __post_init__(self) -> None:
         """Raises UsageError for an unknown policy or buffer."""
-        find(self.policy)
+        find_policy(self.policy)
         if self.buffer not in BUFFERS:
             raise UsageError(f"there is no buffer {self.buffer!r}", f"known: {', '.join(BUFFERS)}")
 

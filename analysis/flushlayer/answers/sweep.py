@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tracer.analysis.flushlayer.answers.question import Capacity, Question
 from tracer.analysis.flushlayer.answers.timed import layer_of, of_job
 from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES, curve, improvements
-from tracer.analysis.flushlayer.devices import Device, find
+from tracer.analysis.flushlayer.devices import Device, find_device
 from tracer.analysis.flushlayer.timed import simulate
 from tracer.analysis.flushlayer.timed.destage import policy_called
 from tracer.analysis.flushlayer.timed.disk import Disk
@@ -27,7 +27,7 @@ from tracer.analysis.flushlayer.timed.outcome import Outcome, results
 from tracer.analysis.flushlayer.timed.requests import Requests
 from tracer.analysis.flushlayer.toml_file import read_toml
 from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity, page_writebacks
-from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.writers import EVERYBODY
 from tracer.probes.errors import UsageError
 from tracer.sizes import parse_size
@@ -130,8 +130,8 @@ def load(path: Path) -> Plan:
     extra = None if sweep.devices is None else path.parent / sweep.devices
     plan = Plan(
         sweep,
-        tuple(find(name, "nvm", extra) for name in dict.fromkeys(sweep.medium)),
-        tuple(find(name, "disk", extra) for name in dict.fromkeys(sweep.disk)),
+        tuple(find_device(name, "nvm", extra) for name in dict.fromkeys(sweep.medium)),
+        tuple(find_device(name, "disk", extra) for name in dict.fromkeys(sweep.disk)),
         tuple(
             Capacity(bytes=parse_size(text)) if isinstance(text, str) else Capacity(share=text)
             for text in dict.fromkeys(sweep.capacity)
@@ -197,7 +197,7 @@ def run(
     one: Callable[[dict[str, Any]], list[dict[str, Any]]]
     if timed:
         asked: dict[str, Requests] = {
-            name: recorded(trace, found) for (name, _), found in accesses.items()
+            name: recorded_requests(trace, found) for (name, _), found in accesses.items()
         }
         disks = {disk.name: disk for disk in plan.disks}
         bases: dict[tuple[str, str, str], Outcome] = {
@@ -229,7 +229,7 @@ def _regenerated(
     if devices:
         raise UsageError("write-back is regenerated for all devices together", "leave out --dev")
     found, fixed = prepared(trace)
-    now = knobs.recorded(trace)
+    now = knobs.recorded_knobs(trace)
     made: dict[Key, Accesses] = {}
     for setting in (part["knobs"] for part in parts):
         key = ("file", tuple(setting.items()))

@@ -21,7 +21,7 @@ from tracer.analysis.flushlayer.timed.outcome import Outcome, improvement, repla
 from tracer.analysis.flushlayer.timed.requests import Requests
 from tracer.analysis.flushlayer.timed.state import WRITE
 from tracer.analysis.flushlayer.trace.accesses import Accesses
-from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.analysis.views.write_waits import KINDS
@@ -54,7 +54,7 @@ def answer(
     (lifetime_years: None if there is no upper bound or no wear); energy_j; ceiling; assumptions.
     None: not known.
     """
-    requests = recorded(trace, accesses)
+    requests = recorded_requests(trace, accesses)
     names = {} if accesses.bios is None else accesses.bios.names
     disk = Disk(question.disk)
     shares = None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.curves.stack_distances import lru_counts
 from tracer.analysis.flushlayer.flat_latencies import improvement
-from tracer.analysis.flushlayer.policies.catalogue import find
+from tracer.analysis.flushlayer.policies.catalogue import find_policy
 from tracer.analysis.flushlayer.policies.operations import PAST, WRITE
 from tracer.analysis.flushlayer.policies.simulation import Operations, Pages, check, run
 from tracer.probes.errors import UsageError
@@ -58,7 +58,7 @@ def curve(
     `threads`: passes at a time; default: the processors of this process. Raises UsageError for an
     unknown policy or a negative capacity, BadTrace for a bad stream.
     """
-    chosen = find(policy)
+    chosen = find_policy(policy)
     check(page, unique, op)
     writes = len(page) if op is None else int(np.count_nonzero((op == WRITE) | (op == PAST)))
     past = 0 if op is None else int(np.count_nonzero(op == PAST))

@@ -172,7 +172,7 @@ def catalogue(extra: Path | None = None) -> dict[str, Device]:
     return _ours() | added
 
 
-def find(name: str, kind: str, extra: Path | None = None) -> Device:
+def find_device(name: str, kind: str, extra: Path | None = None) -> Device:
     """Returns a device for the role "disk", "nvm" or "destage".
 
     Raises UsageError, with the known names, if the role has no such device.

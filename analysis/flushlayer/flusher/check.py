@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
-from tracer.analysis.flushlayer.flusher.knobs import recorded as recorded_knobs
+from tracer.analysis.flushlayer.flusher.knobs import recorded_knobs
 from tracer.analysis.flushlayer.flusher.recorded import prepared
 from tracer.analysis.flushlayer.flusher.regenerate import Regenerated, regenerate
 from tracer.probes.errors import UsageError

@@ -121,7 +121,7 @@ class Knobs:
         return replace(self, **turned, assumed=assumed)  # type: ignore[arg-type]
 
 
-def recorded(trace: Trace) -> Knobs:
+def recorded_knobs(trace: Trace) -> Knobs:
     """Returns the knobs that were set during the recording of a trace.
 
     Dirtyable memory is the machine's memory less the median of the samples `memory_used`: the

@@ -8,7 +8,7 @@ queue.py        the queue that most policies use
 bits.py         words of bits: the order of recency, for LRU and its curve
 """
 
-from tracer.analysis.flushlayer.policies.catalogue import POLICIES, Policy, find
+from tracer.analysis.flushlayer.policies.catalogue import POLICIES, Policy, find_policy
 from tracer.analysis.flushlayer.policies.simulation import (
     Counts,
     Operations,
@@ -26,7 +26,7 @@ __all__ = [
     "Outcomes",
     "Pages",
     "Policy",
-    "find",
+    "find_policy",
     "lru",
     "outcomes",
     "simulate",

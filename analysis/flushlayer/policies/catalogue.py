@@ -97,7 +97,7 @@ POLICIES = {
 """Every policy, by name."""
 
 
-def find(name: str) -> Policy:
+def find_policy(name: str) -> Policy:
     """Returns the policy with this name; raises UsageError, with the known names, if none has."""
     policy = POLICIES.get(name)
     if policy is None:

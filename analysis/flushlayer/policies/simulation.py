@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.policies.accounting import DIRTY, EVICTED, RESIDENT
-from tracer.analysis.flushlayer.policies.catalogue import Policy, find
+from tracer.analysis.flushlayer.policies.catalogue import Policy, find_policy
 from tracer.analysis.flushlayer.policies.operations import LOOK, PAST, READ, WRITE
 from tracer.probes.errors import BadTrace, UsageError
 
@@ -75,7 +75,7 @@ def simulate(
     With capacity 0, every write goes to the disk. Raises UsageError for an unknown policy or a
     negative capacity, BadTrace for ids or operations out of range or of the wrong type.
     """
-    chosen = find(policy)
+    chosen = find_policy(policy)
     check(page, unique, op)
     return run(chosen, page, unique, capacity, op)
 
@@ -84,7 +84,7 @@ def outcomes(
     policy: str, page: Pages, unique: int, capacity: int, op: Operations | None = None
 ) -> Outcomes:
     """Does the same as `simulate` and returns the outcome of each access."""
-    chosen = find(policy)
+    chosen = find_policy(policy)
     check(page, unique, op)
     found = np.zeros(len(page), np.uint8)
     victim = np.full(len(page), -1, np.int32)

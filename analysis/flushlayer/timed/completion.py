@@ -5,35 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from tracer.analysis.flushlayer.timed.queueing import push
-from tracer.analysis.flushlayer.timed.state import (
-    ARRIVE,
-    BLOCKERS,
-    CLOSED,
-    DONE,
-    FINISHED,
-    GAP,
-    LAST_END,
-    NOW,
-    RELEASES,
-)
+from tracer.analysis.flushlayer.timed.state import ARRIVE
 from tracer.probes.compiled import compiled_lean
 
 
 @compiled_lean
 def finish(w: Any, m: int) -> None:
     """Completes bio m; in closed replay, releases the bio that waits for it."""
-    bio, clock = w.bio, w.clock
-    bio[m, FINISHED] = clock[NOW]
-    clock[DONE] += 1
-    clock[LAST_END] = clock[NOW]
-    if clock[CLOSED] and bio[m, RELEASES] >= 0:
-        unblock(w, bio[m, RELEASES])
+    bio, clock = w.bio, w.clock[0]
+    bio[m].finished = clock.now
+    clock.done += 1
+    clock.last_end = clock.now
+    if clock.closed and bio[m].releases >= 0:
+        unblock(w, bio[m].releases)
 
 
 @compiled_lean
 def unblock(w: Any, m: int) -> None:
     """Removes one blocker of bio m. After the last one, bio m arrives when its think time ends."""
     bio = w.bio
-    bio[m, BLOCKERS] -= 1
-    if bio[m, BLOCKERS] == 0:
-        push(w, w.clock[NOW] + bio[m, GAP], ARRIVE, m)
+    bio[m].blockers -= 1
+    if bio[m].blockers == 0:
+        push(w, w.clock[0].now + bio[m].gap, ARRIVE, m)

@@ -13,30 +13,7 @@ from tracer.analysis.flushlayer import devices
 from tracer.analysis.flushlayer.devices import Device
 from tracer.analysis.flushlayer.timed.queueing import push
 from tracer.analysis.flushlayer.timed.residency import oldest_dirty, send
-from tracer.analysis.flushlayer.timed.state import (
-    ACTIVE,
-    AGE,
-    AGE_ARMED,
-    CAPACITY,
-    COMMIT,
-    COMMIT_ARMED,
-    COMMITTED,
-    DIRTIES,
-    DISK,
-    DONE,
-    FLYING,
-    HIGH,
-    IDLE,
-    IDLE_ARMED,
-    IN_SYSTEM,
-    LAST_HOST,
-    LOW,
-    NOW,
-    NUMBER,
-    WAITING_TENANTS,
-    WRITES,
-    WRITTEN,
-)
+from tracer.analysis.flushlayer.timed.state import AGE, COMMIT, IDLE, RULE
 from tracer.probes.compiled import compiled_lean
 from tracer.probes.errors import UsageError
 
@@ -53,10 +30,6 @@ DOCS: dict[When, str] = {
 
 _LAZY, _EAGER, _WATERMARK, _IDLE, _AGE, _PHASE = range(6)
 _CODES: dict[str, int] = {name: code for code, name in enumerate(get_args(When))}
-
-# Columns of World.rule.
-WHEN, OUTSTANDING, IDLE_NS, AGE_NS, COMMIT_PAGES, COMMIT_NS = range(6)
-RULE = 6
 
 _LONGEST_NS = 1e18
 
@@ -110,17 +83,16 @@ class Destage:
                 "give a low watermark up to the high one",
             )
 
-    def rule(self) -> NDArray[np.int64]:
-        """Returns the policy as the row of numbers that the compiled loops read."""
-        numbers = [
-            _CODES[self.when],
-            self.outstanding,
-            self.idle_ns,
-            self.age_ns,
-            self.autocommit_pages,
-            self.autocommit_ns,
-        ]
-        return np.array(numbers, np.int64)
+    def rule(self) -> NDArray[np.void]:
+        """Returns the policy as one row of RULE, for the compiled loops."""
+        rule = np.zeros(1, RULE)
+        rule["when"] = _CODES[self.when]
+        rule["outstanding"] = self.outstanding
+        rule["age_ns"] = self.age_ns
+        rule["idle_ns"] = self.idle_ns
+        rule["commit_pages"] = self.autocommit_pages
+        rule["commit_ns"] = self.autocommit_ns
+        return rule
 
     def assumption(self) -> str:
         """Returns one sentence that describes the policy."""
@@ -142,7 +114,7 @@ def policy_called(name: str) -> Destage:
         if name == when:
             return Destage(when)
     if name in names():
-        return preset(devices.find(name, "destage"))
+        return preset(devices.find_device(name, "destage"))
     raise UsageError(f"there is no destage policy {name!r}", f"known: {', '.join(names())}")
 
 
@@ -170,10 +142,10 @@ def preset(device: Device) -> Destage:
 def _next(w: Any, layer: int, disk: int) -> int:
     """Returns the page to destage next, or -1 if the oldest dirty page is not committed or none
     is dirty."""
-    if w.layer[layer, DIRTIES] == 0:
+    if w.layer[layer].dirties == 0:
         return -1
     page = oldest_dirty(w, layer, disk)
-    if page >= 0 and w.rule[COMMIT_PAGES] and w.slot[page, NUMBER] >= w.layer[layer, COMMITTED]:
+    if page >= 0 and w.rule[0].commit_pages and w.slot[page].number >= w.layer[layer].committed:
         return -1
     return int(page)
 
@@ -181,38 +153,38 @@ def _next(w: Any, layer: int, disk: int) -> int:
 @compiled_lean
 def _due(w: Any, layer: int, page: int) -> bool:
     """Returns whether the policy destages this page now."""
-    when, layers = w.rule[WHEN], w.layer
+    when, layers = w.rule[0].when, w.layer
     if when == _EAGER:
         return True
     if when == _AGE:
-        return bool(w.slot[page, WRITTEN] + w.rule[AGE_NS] <= w.clock[NOW])
-    if when == _PHASE and w.clock[WAITING_TENANTS] == 0:
+        return bool(w.slot[page].written + w.rule[0].age_ns <= w.clock[0].now)
+    if when == _PHASE and w.clock[0].waiting_tenants == 0:
         return True
     if when not in (_WATERMARK, _PHASE):
         return False
-    used = layers[layer, DIRTIES] + layers[layer, FLYING]
-    if used >= layers[layer, HIGH]:
-        layers[layer, ACTIVE] = 1
-    elif used <= layers[layer, LOW]:
-        layers[layer, ACTIVE] = 0
-    return bool(layers[layer, ACTIVE])
+    used = layers[layer].dirties + layers[layer].flying
+    if used >= layers[layer].high:
+        layers[layer].active = 1
+    elif used <= layers[layer].low:
+        layers[layer].active = 0
+    return bool(layers[layer].active)
 
 
 @compiled_lean
 def destage(w: Any, layer: int) -> None:
     """Sends the pages of one layer that the policy destages now."""
-    when = w.rule[WHEN]
-    if when in (_LAZY, _IDLE) or w.clock[DONE] == w.bio.shape[0]:
+    when = w.rule[0].when
+    if when in (_LAZY, _IDLE) or w.clock[0].done == w.bio.shape[0]:
         return
     layers = w.layer
-    while layers[layer, FLYING] < w.rule[OUTSTANDING]:
+    while layers[layer].flying < w.rule[0].outstanding:
         page = _next(w, layer, -1)
         if page < 0:
             return
         if not _due(w, layer, page):
-            if when == _AGE and not layers[layer, AGE_ARMED]:
-                layers[layer, AGE_ARMED] = 1
-                push(w, w.slot[page, WRITTEN] + w.rule[AGE_NS], AGE, layer)
+            if when == _AGE and not layers[layer].age_armed:
+                layers[layer].age_armed = 1
+                push(w, w.slot[page].written + w.rule[0].age_ns, AGE, layer)
             return
         send(w, page)
 
@@ -220,22 +192,22 @@ def destage(w: Any, layer: int) -> None:
 @compiled_lean
 def destage_idle(w: Any, disk: int) -> None:
     """Sends dirty pages if the disk has been idle for long enough; if not, arms a later check."""
-    line, clock = w.line, w.clock
-    if w.rule[WHEN] != _IDLE or line[disk, IN_SYSTEM] > 0 or clock[DONE] == w.bio.shape[0]:
+    line, clock = w.line, w.clock[0]
+    if w.rule[0].when != _IDLE or line[disk].in_system > 0 or clock.done == w.bio.shape[0]:
         return
     waiting = False
     for layer in range(w.layer.shape[0]):
         waiting = waiting or _next(w, layer, disk) >= 0
     if not waiting:
         return
-    at = line[disk, LAST_HOST] + w.rule[IDLE_NS]
-    if at > clock[NOW]:
-        if not line[disk, IDLE_ARMED]:
-            line[disk, IDLE_ARMED] = 1
+    at = line[disk].last_host + w.rule[0].idle_ns
+    if at > clock.now:
+        if not line[disk].idle_armed:
+            line[disk].idle_armed = 1
             push(w, at, IDLE, disk)
         return
     for layer in range(w.layer.shape[0]):
-        while w.layer[layer, FLYING] < w.rule[OUTSTANDING]:
+        while w.layer[layer].flying < w.rule[0].outstanding:
             page = _next(w, layer, disk)
             if page < 0:
                 break
@@ -248,15 +220,15 @@ def written(w: Any, layer: int, page: int) -> None:
 
     `page` is the last page that the bio wrote. Then the policy destages.
     """
-    layers, rule = w.layer, w.rule
-    if rule[COMMIT_PAGES]:
-        if layers[layer, WRITES] - layers[layer, COMMITTED] >= rule[COMMIT_PAGES]:
-            layers[layer, COMMITTED] = layers[layer, WRITES]
-        elif not layers[layer, COMMIT_ARMED]:
-            layers[layer, COMMIT_ARMED] = 1
-            push(w, w.clock[NOW] + rule[COMMIT_NS], COMMIT, layer)
-    if rule[WHEN] == _IDLE:
-        destage_idle(w, w.slot[page, DISK])
+    layers, rule = w.layer, w.rule[0]
+    if rule.commit_pages:
+        if layers[layer].writes - layers[layer].committed >= rule.commit_pages:
+            layers[layer].committed = layers[layer].writes
+        elif not layers[layer].commit_armed:
+            layers[layer].commit_armed = 1
+            push(w, w.clock[0].now + rule.commit_ns, COMMIT, layer)
+    if rule.when == _IDLE:
+        destage_idle(w, w.slot[page].disk)
     else:
         destage(w, layer)
 
@@ -265,12 +237,12 @@ def written(w: Any, layer: int, page: int) -> None:
 def commit(w: Any) -> None:
     """Commits all pages written to all layers, as a flush does."""
     for layer in range(w.layer.shape[0]):
-        w.layer[layer, COMMITTED] = w.layer[layer, WRITES]
+        w.layer[layer].committed = w.layer[layer].writes
         destage(w, layer)
 
 
-def watermarks(policy: Destage, layers: NDArray[np.int64]) -> None:
+def watermarks(policy: Destage, layers: NDArray[np.void]) -> None:
     """Writes a policy's watermarks, in pages, into the rows of the layers."""
     for row in layers:
-        row[HIGH] = max(1, math.ceil(policy.high * int(row[CAPACITY])))
-        row[LOW] = math.floor(policy.low * int(row[CAPACITY]))
+        row["high"] = max(1, math.ceil(policy.high * int(row["capacity"])))
+        row["low"] = math.floor(policy.low * int(row["capacity"]))

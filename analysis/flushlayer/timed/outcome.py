@@ -11,23 +11,6 @@ from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.timed import service
 from tracer.analysis.flushlayer.timed.requests import Requests
-from tracer.analysis.flushlayer.timed.state import (
-    BUSY,
-    BYTES_READ,
-    BYTES_WRITTEN,
-    CAPACITY,
-    DESTAGED,
-    DIRTIES,
-    MERGED,
-    MOST,
-    OVERWRITTEN,
-    PARTS,
-    PEAK,
-    READ_HITS,
-    SERVED,
-    WRITES,
-    Rows,
-)
 from tracer.probes.errors import UsageError
 
 QUANTILES = {"p50_ns": 0.5, "p95_ns": 0.95, "p99_ns": 0.99, "p99_9_ns": 0.999}
@@ -62,23 +45,23 @@ class DeviceUse:
 
     @classmethod
     def of(
-        cls, name: str, line: Rows, area: float, model: NDArray[np.float64], passed: int
+        cls, name: str, line: np.void, area: float, model: NDArray[np.float64], passed: int
     ) -> DeviceUse:
         """Makes one from a row of World.line and its area; `passed` is the simulated time in ns."""
         servers = float(model[service.SERVERS])
-        busy = int(line[BUSY])
+        busy = int(line["busy"])
         return cls(
             name,
-            int(line[PARTS]),
-            int(line[SERVED]),
-            int(line[MERGED]),
+            int(line["parts"]),
+            int(line["served"]),
+            int(line["merged"]),
             busy,
             busy / (servers * passed) if passed else None,
             float(area) / passed if passed else None,
-            int(line[MOST]),
+            int(line["most"]),
             float(area),
-            int(line[BYTES_READ]),
-            int(line[BYTES_WRITTEN]),
+            int(line["bytes_read"]),
+            int(line["bytes_written"]),
             int(servers),
         )
 
@@ -102,9 +85,11 @@ class LayerUse:
     most_dirty: int
 
     @classmethod
-    def of(cls, row: Rows) -> LayerUse:
+    def of(cls, row: np.void) -> LayerUse:
         """Makes one from a row of World.layer."""
-        columns = (CAPACITY, WRITES, OVERWRITTEN, DESTAGED, DIRTIES, READ_HITS, PEAK)
+        columns = (
+            *("capacity", "writes", "overwritten", "destaged", "dirties", "read_hits", "peak"),
+        )
         return cls(*(int(row[c]) for c in columns))
 
 

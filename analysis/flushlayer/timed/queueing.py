@@ -5,50 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracer.analysis.flushlayer.timed import service
-from tracer.analysis.flushlayer.timed.state import (
-    AT_SECTOR,
-    AT_TIME,
-    BUS_FREE,
-    BUSY,
-    BYTES_READ,
-    BYTES_WRITTEN,
-    CHANGED,
-    EVENT_BITS,
-    FINISH_SERVICE,
-    FLUSH,
-    FREE,
-    FREE_PART,
-    FREE_PARTS,
-    HEAD,
-    HEAP_SIZE,
-    IN_SYSTEM,
-    MERGED,
-    MOST,
-    NOW,
-    P_AHEAD,
-    P_BEHIND,
-    P_CHAIN,
-    P_DEVICE,
-    P_FUA,
-    P_KIND,
-    P_LAST,
-    P_LAYER,
-    P_OP,
-    P_OWN_SECTORS,
-    P_OWNER,
-    P_SECTOR,
-    P_SECTORS,
-    P_SINCE,
-    PARTS,
-    PASSED,
-    READ,
-    SEQUENCE,
-    SERVED,
-    TAIL,
-    TOUCHED,
-    TOUCHES,
-    WAITING,
-)
+from tracer.analysis.flushlayer.timed.state import EVENT_BITS, FINISH_SERVICE, FLUSH, READ
 from tracer.probes.compiled import compiled_lean
 
 MERGE_WINDOW = 64
@@ -58,32 +15,32 @@ MERGE_WINDOW = 64
 @compiled_lean
 def push(w: Any, at: int, kind: int, row: int) -> None:
     """Adds an event. Events at the same time leave in the order in which they were added."""
-    heap, clock = w.heap, w.clock
-    here = clock[HEAP_SIZE]
-    clock[HEAP_SIZE] += 1
-    sequence = clock[SEQUENCE]
-    clock[SEQUENCE] += 1
+    heap, clock = w.heap, w.clock[0]
+    here = clock.heap_size
+    clock.heap_size += 1
+    sequence = clock.sequence
+    clock.sequence += 1
     while here > 0:
         above = (here - 1) >> 1
-        if heap[above, 0] <= at:
+        if heap[above].at <= at:
             break
-        heap[here, 0] = heap[above, 0]
-        heap[here, 1] = heap[above, 1]
-        heap[here, 2] = heap[above, 2]
+        heap[here].at = heap[above].at
+        heap[here].sequence = heap[above].sequence
+        heap[here].what = heap[above].what
         here = above
-    heap[here, 0] = at
-    heap[here, 1] = sequence
-    heap[here, 2] = kind | (row << EVENT_BITS)
+    heap[here].at = at
+    heap[here].sequence = sequence
+    heap[here].what = kind | (row << EVENT_BITS)
 
 
 @compiled_lean
 def pop(w: Any) -> int:
     """Removes the first event and returns its kind and row, packed."""
-    heap, clock = w.heap, w.clock
-    first = heap[0, 2]
-    clock[HEAP_SIZE] -= 1
-    last = clock[HEAP_SIZE]
-    at, sequence, what = heap[last, 0], heap[last, 1], heap[last, 2]
+    heap, clock = w.heap, w.clock[0]
+    first = heap[0].what
+    clock.heap_size -= 1
+    last = clock.heap_size
+    at, sequence, what = heap[last].at, heap[last].sequence, heap[last].what
     here = 0
     while True:
         below = 2 * here + 1
@@ -91,19 +48,19 @@ def pop(w: Any) -> int:
             break
         right = below + 1
         if right < last and (
-            heap[right, 0] < heap[below, 0]
-            or (heap[right, 0] == heap[below, 0] and heap[right, 1] < heap[below, 1])
+            heap[right].at < heap[below].at
+            or (heap[right].at == heap[below].at and heap[right].sequence < heap[below].sequence)
         ):
             below = right
-        if at < heap[below, 0] or (at == heap[below, 0] and sequence < heap[below, 1]):
+        if at < heap[below].at or (at == heap[below].at and sequence < heap[below].sequence):
             break
-        heap[here, 0] = heap[below, 0]
-        heap[here, 1] = heap[below, 1]
-        heap[here, 2] = heap[below, 2]
+        heap[here].at = heap[below].at
+        heap[here].sequence = heap[below].sequence
+        heap[here].what = heap[below].what
         here = below
-    heap[here, 0] = at
-    heap[here, 1] = sequence
-    heap[here, 2] = what
+    heap[here].at = at
+    heap[here].sequence = sequence
+    heap[here].what = what
     return int(first)
 
 
@@ -111,11 +68,11 @@ def pop(w: Any) -> int:
 def count(w: Any, device: int, change: int) -> None:
     """Adds `change` to the number of parts in a device from now on."""
     line = w.line
-    now = w.clock[NOW]
-    w.area[device] += float(line[device, IN_SYSTEM]) * float(now - line[device, CHANGED])
-    line[device, CHANGED] = now
-    line[device, IN_SYSTEM] += change
-    line[device, MOST] = max(line[device, MOST], line[device, IN_SYSTEM])
+    now = w.clock[0].now
+    w.area[device] += float(line[device].in_system) * float(now - line[device].changed)
+    line[device].changed = now
+    line[device].in_system += change
+    line[device].most = max(line[device].most, line[device].in_system)
 
 
 @compiled_lean
@@ -127,46 +84,46 @@ def submit(
     It does not start the part, because all parts that arrive at one time may merge first
     (`start`). Returns the row of the part.
     """
-    part, line, clock = w.part, w.line, w.clock
-    row = clock[FREE_PART]
-    clock[FREE_PART] = part[row, P_BEHIND]
-    clock[FREE_PARTS] -= 1
-    part[row, P_SECTOR] = sector
-    part[row, P_SECTORS] = sectors
-    part[row, P_OWN_SECTORS] = sectors
-    part[row, P_OP] = op
-    part[row, P_FUA] = fua
-    part[row, P_KIND] = kind
-    part[row, P_OWNER] = owner
-    part[row, P_SINCE] = clock[NOW]
-    part[row, P_CHAIN] = -1
-    part[row, P_LAST] = row
-    part[row, P_LAYER] = -1
-    part[row, P_DEVICE] = device
+    part, line, clock = w.part, w.line, w.clock[0]
+    row = clock.free_part
+    clock.free_part = part[row].behind
+    clock.free_parts -= 1
+    part[row].sector = sector
+    part[row].sectors = sectors
+    part[row].own_sectors = sectors
+    part[row].op = op
+    part[row].fua = fua
+    part[row].kind = kind
+    part[row].owner = owner
+    part[row].since = clock.now
+    part[row].chain = -1
+    part[row].last = row
+    part[row].layer = -1
+    part[row].device = device
     count(w, device, 1)
-    line[device, PARTS] += 1
-    if not line[device, TOUCHED]:
-        line[device, TOUCHED] = 1
-        w.touched[clock[TOUCHES]] = device
-        clock[TOUCHES] += 1
+    line[device].parts += 1
+    if not line[device].touched:
+        line[device].touched = 1
+        w.touched[clock.touches] = device
+        clock.touches += 1
     host = _neighbour(w, device, row)
     if host >= 0:
-        if sector < part[host, P_SECTOR]:
-            part[host, P_SECTOR] = sector
-        part[host, P_SECTORS] += sectors
-        part[part[host, P_LAST], P_CHAIN] = row
-        part[host, P_LAST] = row
-        line[device, MERGED] += 1
+        if sector < part[host].sector:
+            part[host].sector = sector
+        part[host].sectors += sectors
+        part[part[host].last].chain = row
+        part[host].last = row
+        line[device].merged += 1
         return int(row)
-    tail = line[device, TAIL]
-    part[row, P_AHEAD] = tail
-    part[row, P_BEHIND] = -1
+    tail = line[device].tail
+    part[row].ahead = tail
+    part[row].behind = -1
     if tail >= 0:
-        part[tail, P_BEHIND] = row
+        part[tail].behind = row
     else:
-        line[device, HEAD] = row
-    line[device, TAIL] = row
-    line[device, WAITING] += 1
+        line[device].head = row
+    line[device].tail = row
+    line[device].waiting += 1
     return int(row)
 
 
@@ -177,46 +134,46 @@ def _neighbour(w: Any, device: int, row: int) -> int:
     most = w.model[device, service.MERGE_SECTORS]
     if most <= 0:
         return -1
-    sector, sectors = part[row, P_SECTOR], part[row, P_SECTORS]
-    other = w.line[device, TAIL]
+    sector, sectors = part[row].sector, part[row].sectors
+    other = w.line[device].tail
     for _ in range(MERGE_WINDOW):
         if other < 0:
             return -1
         touches = (
-            part[other, P_SECTOR] + part[other, P_SECTORS] == sector
-            or sector + sectors == part[other, P_SECTOR]
+            part[other].sector + part[other].sectors == sector
+            or sector + sectors == part[other].sector
         )
         if (
             touches
-            and part[other, P_OP] == part[row, P_OP]
-            and part[other, P_FUA] == part[row, P_FUA]
-            and part[other, P_SECTORS] + sectors <= most
+            and part[other].op == part[row].op
+            and part[other].fua == part[row].fua
+            and part[other].sectors + sectors <= most
         ):
             return int(other)
-        other = part[other, P_AHEAD]
+        other = part[other].ahead
     return -1
 
 
 @compiled_lean
 def start(w: Any) -> None:
     """Starts waiting requests on every device that got a part or finished a request."""
-    clock, line = w.clock, w.line
-    for i in range(clock[TOUCHES]):
+    clock, line = w.clock[0], w.line
+    for i in range(clock.touches):
         device = w.touched[i]
-        line[device, TOUCHED] = 0
-        while line[device, FREE] > 0 and line[device, HEAD] >= 0:
+        line[device].touched = 0
+        while line[device].free > 0 and line[device].head >= 0:
             _serve(w, device, _choose(w, device))
-    clock[TOUCHES] = 0
+    clock.touches = 0
 
 
 @compiled_lean
 def _choose(w: Any, device: int) -> int:
     """Returns the waiting request that the device serves next, by the device's order."""
     part, line, model = w.part, w.line, w.model
-    first = line[device, HEAD]
+    first = line[device].head
     depth = int(model[device, service.DEPTH])
-    if not model[device, service.SHORTEST] or line[device, PASSED] >= depth:
-        line[device, PASSED] = 0
+    if not model[device, service.SHORTEST] or line[device].passed >= depth:
+        line[device].passed = 0
         return int(first)
     best, soonest = first, -1
     other = first
@@ -226,76 +183,79 @@ def _choose(w: Any, device: int) -> int:
         took = service.positioning_ns(
             model,
             device,
-            part[other, P_OP],
-            part[other, P_SECTOR],
-            line[device, AT_SECTOR],
-            line[device, AT_TIME],
-            w.clock[NOW],
+            part[other].op,
+            part[other].sector,
+            line[device].at_sector,
+            line[device].at_time,
+            w.clock[0].now,
         )
         if soonest < 0 or took < soonest:
             best, soonest = other, took
-        other = part[other, P_BEHIND]
-    line[device, PASSED] = 0 if best == first else line[device, PASSED] + 1
+        other = part[other].behind
+    line[device].passed = 0 if best == first else line[device].passed + 1
     return int(best)
 
 
 @compiled_lean
 def _serve(w: Any, device: int, row: int) -> None:
     part, line = w.part, w.line
-    ahead, behind = part[row, P_AHEAD], part[row, P_BEHIND]
+    ahead, behind = part[row].ahead, part[row].behind
     if ahead >= 0:
-        part[ahead, P_BEHIND] = behind
+        part[ahead].behind = behind
     else:
-        line[device, HEAD] = behind
+        line[device].head = behind
     if behind >= 0:
-        part[behind, P_AHEAD] = ahead
+        part[behind].ahead = ahead
     else:
-        line[device, TAIL] = ahead
-    line[device, WAITING] -= 1
-    line[device, FREE] -= 1
-    now = w.clock[NOW]
-    op, sector, sectors = part[row, P_OP], part[row, P_SECTOR], part[row, P_SECTORS]
+        line[device].tail = ahead
+    line[device].waiting -= 1
+    line[device].free -= 1
+    now = w.clock[0].now
+    op, sector, sectors = part[row].op, part[row].sector, part[row].sectors
     took, bus_free = service.service_ns(
         w.model,
         device,
         op,
         sector,
         sectors,
-        line[device, AT_SECTOR],
-        line[device, AT_TIME],
-        line[device, BUS_FREE],
+        line[device].at_sector,
+        line[device].at_time,
+        line[device].bus_free,
         now,
     )
-    if part[row, P_FUA]:
+    if part[row].fua:
         # The device has no FUA command of its own: a FUA write is a write and a flush.
         took += int(w.model[device, service.FLUSH_NS])
-    line[device, BUS_FREE] = bus_free
+    line[device].bus_free = bus_free
     if op != FLUSH:
-        line[device, AT_SECTOR] = sector + sectors
-        line[device, AT_TIME] = now + took
-    line[device, BUSY] += took
-    line[device, SERVED] += 1
-    line[device, BYTES_READ if op == READ else BYTES_WRITTEN] += sectors * service.SECTOR_BYTES
+        line[device].at_sector = sector + sectors
+        line[device].at_time = now + took
+    line[device].busy += took
+    line[device].served += 1
+    if op == READ:
+        line[device].bytes_read += sectors * service.SECTOR_BYTES
+    else:
+        line[device].bytes_written += sectors * service.SECTOR_BYTES
     push(w, now + took, FINISH_SERVICE, row)
 
 
 @compiled_lean
 def release(w: Any, row: int) -> int:
     """Frees the row of a finished part; returns the next part of its chain, or -1."""
-    part, clock = w.part, w.clock
-    following = part[row, P_CHAIN]
-    part[row, P_BEHIND] = clock[FREE_PART]
-    clock[FREE_PART] = row
-    clock[FREE_PARTS] += 1
+    part, clock = w.part, w.clock[0]
+    following = part[row].chain
+    part[row].behind = clock.free_part
+    clock.free_part = row
+    clock.free_parts += 1
     return int(following)
 
 
 @compiled_lean
 def free_server(w: Any, device: int) -> None:
     """Frees one server of a device that has finished a request, so that it can start another."""
-    line, clock = w.line, w.clock
-    line[device, FREE] += 1
-    if not line[device, TOUCHED]:
-        line[device, TOUCHED] = 1
-        w.touched[clock[TOUCHES]] = device
-        clock[TOUCHES] += 1
+    line, clock = w.line, w.clock[0]
+    line[device].free += 1
+    if not line[device].touched:
+        line[device].touched = 1
+        w.touched[clock.touches] = device
+        clock.touches += 1

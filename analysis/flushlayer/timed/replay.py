@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.analysis.flushlayer.timed.state import BLOCKERS, GAP, NEXT, RELEASES, TS, Rows
+from tracer.analysis.flushlayer.timed.state import Rows
 from tracer.probes.compiled import compiled
 
 
@@ -25,8 +25,7 @@ def chain_up(bio: Rows, chain: NDArray[np.int64], done: NDArray[np.int64]) -> in
     `chain[m]` is the issuer of bio m. `done[m]` is its recorded completion in ns; -1: not
     recorded, so the replay assumes that nobody waited for it. Bios are in time order.
     """
-    for column in (NEXT, RELEASES):
-        bio[:, column] = -1
+    bio["next"] = bio["releases"] = -1
     if len(bio) == 0:
         return 0
     _, codes = np.unique(chain, return_inverse=True)
@@ -41,23 +40,23 @@ def chain_up(bio: Rows, chain: NDArray[np.int64], done: NDArray[np.int64]) -> in
 def _link(bio: Any, order: Any, starts: Any, ends: Any, done: Any) -> None:
     for c in range(len(starts)):
         members = order[starts[c] : ends[c]]
-        times = bio[:, TS][members]
+        times = bio["ts"][members]
         latest = np.full(len(members), -1, np.int64)
         for i in range(len(members)):
             m = members[i]
             if i + 1 < len(members):
-                bio[m, NEXT] = members[i + 1]
-                bio[members[i + 1], BLOCKERS] += 1
+                bio[m].next = members[i + 1]
+                bio[members[i + 1]].blockers += 1
             if done[m] < 0:
                 continue
             after = max(i + 1, np.searchsorted(times, done[m]))
             if after < len(members):
-                bio[m, RELEASES] = members[after]
-                bio[members[after], BLOCKERS] += 1
+                bio[m].releases = members[after]
+                bio[members[after]].blockers += 1
                 latest[after] = max(latest[after], done[m])
         last = -1
         for i in range(len(members)):
             last = max(last, latest[i])
             if i > 0:
                 last = max(last, times[i - 1])
-                bio[members[i], GAP] = max(0, times[i] - last)
+                bio[members[i]].gap = max(0, times[i] - last)

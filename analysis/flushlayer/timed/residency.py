@@ -5,34 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracer.analysis.flushlayer.timed.queueing import submit
-from tracer.analysis.flushlayer.timed.state import (
-    BACKGROUND,
-    DESTAGED,
-    DIRTIES,
-    DIRTY,
-    DIRTY_NEWER,
-    DIRTY_OLDER,
-    DISK,
-    EVICTED,
-    FLIGHT,
-    FLYING,
-    HOME,
-    NEWER,
-    NOW,
-    NUMBER,
-    OLDER,
-    OVERWRITTEN,
-    P_KIND,
-    P_LAYER,
-    P_OWNER,
-    PEAK,
-    PLACE,
-    SPAN,
-    USED,
-    WRITE,
-    WRITES,
-    WRITTEN,
-)
+from tracer.analysis.flushlayer.timed.state import BACKGROUND, EVICTED, WRITE
 from tracer.probes.compiled import compiled_lean
 
 PAGE_SECTORS = 8
@@ -53,63 +26,84 @@ def dirty_head(w: Any, layer: int, disk: int) -> int:
 
 
 @compiled_lean
-def _unlink(slot: Any, newer: int, older: int, row: int) -> None:
-    slot[slot[row, newer], older] = slot[row, older]
-    slot[slot[row, older], newer] = slot[row, newer]
+def _unlink(slot: Any, page: int) -> None:
+    """Takes a page out of the list of its layer."""
+    newer, older = slot[page].newer, slot[page].older
+    slot[newer].older = older
+    slot[older].newer = newer
 
 
 @compiled_lean
-def _append(slot: Any, newer: int, older: int, head: int, row: int) -> None:
-    # A ring: the head's `older` is the newest page, its `newer` the oldest.
-    newest = slot[head, older]
-    slot[row, older] = newest
-    slot[row, newer] = head
-    slot[newest, newer] = row
-    slot[head, older] = row
+def _append(slot: Any, head: int, page: int) -> None:
+    """Makes a page the newest of the list with this head.
+
+    The list is a ring: the head's `older` is the newest page, its `newer` the oldest.
+    """
+    newest = slot[head].older
+    slot[page].older = newest
+    slot[page].newer = head
+    slot[newest].newer = page
+    slot[head].older = page
+
+
+@compiled_lean
+def _unlink_dirty(slot: Any, page: int) -> None:
+    newer, older = slot[page].dirty_newer, slot[page].dirty_older
+    slot[newer].dirty_older = older
+    slot[older].dirty_newer = newer
+
+
+@compiled_lean
+def _append_dirty(slot: Any, head: int, page: int) -> None:
+    newest = slot[head].dirty_older
+    slot[page].dirty_older = newest
+    slot[page].dirty_newer = head
+    slot[newest].dirty_newer = page
+    slot[head].dirty_older = page
 
 
 @compiled_lean
 def touch(w: Any, page: int) -> None:
     """Makes a resident page the most recently used."""
-    _unlink(w.slot, NEWER, OLDER, page)
-    _append(w.slot, NEWER, OLDER, first_head(w) + w.slot[page, HOME], page)
+    _unlink(w.slot, page)
+    _append(w.slot, first_head(w) + w.slot[page].home, page)
 
 
 @compiled_lean
 def enter(w: Any, layer: int, page: int) -> None:
     """Gives a page a slot of a layer, as a clean page."""
     slot = w.slot
-    slot[page, HOME] = layer
-    _append(slot, NEWER, OLDER, first_head(w) + layer, page)
-    w.layer[layer, USED] += 1
+    slot[page].home = layer
+    _append(w.slot, first_head(w) + layer, page)
+    w.layer[layer].used += 1
 
 
 @compiled_lean
 def leave(w: Any, page: int) -> None:
     """Frees the slot of a page; a destage in flight continues."""
     slot = w.slot
-    layer = slot[page, HOME]
-    if slot[page, DIRTY]:
+    layer = slot[page].home
+    if slot[page].dirty:
         clean(w, page)
-    _unlink(slot, NEWER, OLDER, page)
-    slot[page, HOME] = -1
-    slot[page, FLIGHT] = -1
-    w.layer[layer, USED] -= 1
+    _unlink(w.slot, page)
+    slot[page].home = -1
+    slot[page].flight = -1
+    w.layer[layer].used -= 1
 
 
 @compiled_lean
 def least_recent(w: Any, layer: int) -> int:
     """Returns the least recently used page of a layer; the layer must not be empty."""
-    return int(w.slot[first_head(w) + layer, NEWER])
+    return int(w.slot[first_head(w) + layer].newer)
 
 
 @compiled_lean
 def clean(w: Any, page: int) -> None:
     """Marks a dirty page clean."""
     slot = w.slot
-    _unlink(slot, DIRTY_NEWER, DIRTY_OLDER, page)
-    slot[page, DIRTY] = 0
-    w.layer[slot[page, HOME], DIRTIES] -= 1
+    _unlink_dirty(w.slot, page)
+    slot[page].dirty = 0
+    w.layer[slot[page].home].dirties -= 1
 
 
 @compiled_lean
@@ -120,27 +114,27 @@ def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
     Returns 1 if the page was dirty before, which saves a disk write, else 0.
     """
     slot, layers = w.slot, w.layer
-    layer = slot[page, HOME]
-    saved = slot[page, DIRTY]
+    layer = slot[page].home
+    saved = slot[page].dirty
     end = sector + sectors
     if saved:
-        before = slot[page, PLACE]
+        before = slot[page].place
         # If a file's page has moved on the disk, its old place is not written.
-        if slot[page, DISK] == disk and before // PAGE_SECTORS == sector // PAGE_SECTORS:
-            end = max(end, before + slot[page, SPAN])
+        if slot[page].disk == disk and before // PAGE_SECTORS == sector // PAGE_SECTORS:
+            end = max(end, before + slot[page].span)
             sector = min(sector, before)
         clean(w, page)
-        layers[layer, OVERWRITTEN] += 1
-    slot[page, DIRTY] = 1
-    slot[page, DISK] = disk
-    slot[page, PLACE] = sector
-    slot[page, SPAN] = end - sector
-    slot[page, WRITTEN] = w.clock[NOW]
-    slot[page, NUMBER] = layers[layer, WRITES]
-    layers[layer, WRITES] += 1
-    layers[layer, DIRTIES] += 1
-    layers[layer, PEAK] = max(layers[layer, PEAK], layers[layer, DIRTIES])
-    _append(slot, DIRTY_NEWER, DIRTY_OLDER, dirty_head(w, layer, disk), page)
+        layers[layer].overwritten += 1
+    slot[page].dirty = 1
+    slot[page].disk = disk
+    slot[page].place = sector
+    slot[page].span = end - sector
+    slot[page].written = w.clock[0].now
+    slot[page].number = layers[layer].writes
+    layers[layer].writes += 1
+    layers[layer].dirties += 1
+    layers[layer].peak = max(layers[layer].peak, layers[layer].dirties)
+    _append_dirty(w.slot, dirty_head(w, layer, disk), page)
     return int(saved)
 
 
@@ -148,19 +142,19 @@ def write_page(w: Any, page: int, disk: int, sector: int, sectors: int) -> int:
 def evict(w: Any, page: int, bio: int) -> int:
     """Evicts a page. Returns 1 if the bio has to wait until the page is on the disk, else 0."""
     slot, part = w.slot, w.part
-    layer = slot[page, HOME]
-    if slot[page, DIRTY]:
-        w.layer[layer, DESTAGED] += 1
+    layer = slot[page].home
+    if slot[page].dirty:
+        w.layer[layer].destaged += 1
         leave(w, page)
-        submit(w, slot[page, DISK], WRITE, slot[page, PLACE], slot[page, SPAN], 0, EVICTED, bio)
+        submit(w, slot[page].disk, WRITE, slot[page].place, slot[page].span, 0, EVICTED, bio)
         return 1
-    flight = slot[page, FLIGHT]
+    flight = slot[page].flight
     leave(w, page)
     if flight < 0:
         return 0
-    part[flight, P_KIND] = EVICTED
-    part[flight, P_OWNER] = bio
-    w.layer[layer, FLYING] -= 1
+    part[flight].kind = EVICTED
+    part[flight].owner = bio
+    w.layer[layer].flying -= 1
     return 1
 
 
@@ -174,8 +168,8 @@ def oldest_dirty(w: Any, layer: int, disk: int) -> int:
         if disk >= 0 and d != disk:
             continue
         head = dirty_head(w, layer, d)
-        page = slot[head, DIRTY_NEWER]
-        if page != head and (best < 0 or slot[page, NUMBER] < slot[best, NUMBER]):
+        page = w.slot[head].dirty_newer
+        if page != head and (best < 0 or slot[page].number < slot[best].number):
             best = page
     return int(best)
 
@@ -184,11 +178,11 @@ def oldest_dirty(w: Any, layer: int, disk: int) -> int:
 def send(w: Any, page: int) -> None:
     """Destages a dirty page to its disk; the page stays in the layer, clean."""
     slot = w.slot
-    layer = slot[page, HOME]
+    layer = slot[page].home
     clean(w, page)
-    w.layer[layer, DESTAGED] += 1
-    w.layer[layer, FLYING] += 1
-    place, span = slot[page, PLACE], slot[page, SPAN]
-    row = submit(w, slot[page, DISK], WRITE, place, span, 0, BACKGROUND, page)
-    w.part[row, P_LAYER] = layer
-    slot[page, FLIGHT] = row
+    w.layer[layer].destaged += 1
+    w.layer[layer].flying += 1
+    place, span = slot[page].place, slot[page].span
+    row = submit(w, slot[page].disk, WRITE, place, span, 0, BACKGROUND, page)
+    w.part[row].layer = layer
+    slot[page].flight = row

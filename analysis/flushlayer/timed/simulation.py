@@ -32,61 +32,18 @@ from tracer.analysis.flushlayer.timed.requests import Requests
 from tracer.analysis.flushlayer.timed.residency import PAGE_SECTORS
 from tracer.analysis.flushlayer.timed.state import (
     ARRIVE,
-    ARRIVED,
-    BIO_CLOSED,
-    BIO_OPEN,
-    BLOCKERS,
-    CAPACITY,
-    CHANGED,
+    BIO,
     CLOCK,
-    CLOSED,
-    DEVICE,
-    DIRTY_NEWER,
-    DIRTY_OLDER,
-    DONE,
-    E_FLUSH,
-    E_NEXT,
     EPOCH,
-    EPOCH_ROW,
-    EPOCHS,
-    EVICTIONS,
-    FINISHED,
-    FIRST,
-    FLIGHT,
+    EVENT,
     FLUSH,
-    FLUSHES_PASS,
-    FREE,
-    FREE_PART,
-    FREE_PARTS,
-    FUA,
-    HEAD,
-    HEAP_MARGIN,
-    HITS,
-    HOME,
-    HOME_LAYER,
-    LAST_END,
-    LAST_HOST,
     LAYER,
     LINE,
-    NEWER,
-    NOW,
-    OLDER,
-    OLDEST_EPOCH,
-    OP,
-    P_BEHIND,
-    PAGES,
+    PAGE,
     PART,
-    PART_MARGIN,
     READ,
-    READS_ENTER,
-    SECTOR,
-    SECTORS,
-    SLOT,
-    TAIL,
-    TENANT,
-    TS,
-    WAITS,
     WRITE,
+    Rows,
     World,
 )
 from tracer.probes.errors import BadTrace, UsageError
@@ -199,14 +156,14 @@ def simulate(
     while True:
         why = events.run(world, _EVENTS_A_TURN)
         if progress is not None:
-            progress(int(world.clock[DONE]))
+            progress(int(world.clock[0].done))
         if why == events.FINISHED_ALL:
             break
         if why == events.NO_ROOM:
             world = _roomier(world)
-    if world.clock[DONE] != len(requests):
+    if world.clock[0].done != len(requests):
         raise BadTrace(
-            f"{len(requests) - int(world.clock[DONE])} bios wait for one another",
+            f"{len(requests) - int(world.clock[0].done)} bios wait for one another",
             "the input is damaged",
         )
     return _outcome(requests, world, chosen, layer)
@@ -219,11 +176,11 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
         raise UsageError(
             f"{count} layers in front of {devices - 1} disks are too many", "give fewer shares"
         )
-    clock = np.zeros(CLOCK, np.int64)
-    clock[NOW] = requests.ts[0] if len(requests) else 0
-    clock[READS_ENTER] = layer is not None and layer.buffer == "read-write"
-    clock[FLUSHES_PASS] = layer is None or layer.flushes_pass
-    bio = np.zeros((len(requests), BIO_CLOSED if replay == "closed" else BIO_OPEN), np.int64)
+    clock = np.zeros(1, CLOCK)
+    clock[0].now = requests.ts[0] if len(requests) else 0
+    clock[0].reads_enter = layer is not None and layer.buffer == "read-write"
+    clock[0].flushes_pass = layer is None or layer.flushes_pass
+    bio = np.zeros(len(requests), BIO)
     _fill_bios(bio, requests, layer, count)
 
     model = np.zeros((devices, service.MODEL))
@@ -234,40 +191,39 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
     else:
         model[-1, service.SERVERS] = 1
     _check_length(requests, model)
-    line = np.zeros((devices, LINE), np.int64)
-    line[:, [HEAD, TAIL]] = -1
-    line[:, FREE] = model[:, service.SERVERS]
-    line[:, [EPOCH, OLDEST_EPOCH]] = np.arange(devices)[:, None]
-    line[:, LAST_HOST] = clock[NOW]
-    line[:, CHANGED] = clock[NOW]
-    epoch = np.zeros((devices + int((requests.op == FLUSH).sum()), EPOCH_ROW), np.int64)
-    epoch[:, [E_FLUSH, E_NEXT]] = -1
-    clock[EPOCHS] = devices
+    line = np.zeros(devices, LINE)
+    line["head"] = line["tail"] = -1
+    line["free"] = model[:, service.SERVERS]
+    line["epoch"] = line["oldest_epoch"] = np.arange(devices)
+    line["last_host"] = clock[0].now
+    line["changed"] = clock[0].now
+    epoch = np.zeros(devices + int((requests.op == FLUSH).sum()), EPOCH)
+    epoch["flush"] = epoch["next"] = -1
+    clock[0].epochs = devices
 
-    layers = np.zeros((count, LAYER), np.int64)
-    layers[:, CAPACITY] = capacities
+    layers = np.zeros(count, LAYER)
+    layers["capacity"] = capacities
     destage = Destage() if layer is None else layer.destage
     watermarks(destage, layers)
     heads = count * devices  # one for each layer, and one for each of its disks
-    slot = np.full((requests.unique + heads if count else 0, SLOT), 0, np.int64)
-    slot[:, [HOME, FLIGHT]] = -1
-    if count:
-        for column in (NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER):
-            slot[requests.unique :, column] = np.arange(requests.unique, requests.unique + heads)
+    slot = np.zeros(requests.unique + heads if count else 0, PAGE)
+    slot["home"] = slot["flight"] = -1
+    for links in ("newer", "older", "dirty_newer", "dirty_older"):
+        slot[links][requests.unique :] = np.arange(requests.unique, requests.unique + heads)
 
     chains = 0
     if replay == "closed":
         if requests.chain is None or requests.done is None:
             raise UsageError("closed replay needs issuers and completions", "choose open replay")
-        clock[CLOSED] = 1
+        clock[0].closed = 1
         chains = chain_up(bio, requests.chain, requests.done)
     elif replay != "open":
         raise UsageError(f"there is no replay {replay!r}", "known: open, closed")
     biggest = int(requests.pages.max(initial=0))
-    clock[PART_MARGIN] = biggest + 4 + count * destage.outstanding
-    clock[HEAP_MARGIN] = int(line[:, FREE].sum()) + chains + 3 * count + devices + _MERGED_PARTS
-    first = np.flatnonzero(bio[:, BLOCKERS] == 0) if replay == "closed" else np.zeros(0, np.int64)
-    heap = np.zeros((len(first) + 2 * int(clock[HEAP_MARGIN]), 3), np.int64)
+    clock[0].part_margin = biggest + 4 + count * destage.outstanding
+    clock[0].heap_margin = int(line["free"].sum()) + chains + 3 * count + devices + _MERGED_PARTS
+    first = np.flatnonzero(bio["blockers"] == 0) if replay == "closed" else np.zeros(0, np.int64)
+    heap = np.zeros(len(first) + 2 * int(clock[0].heap_margin), EVENT)
     world = World(
         page=requests.page,
         evicted=np.zeros(0, np.int32)
@@ -276,7 +232,7 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
         bio=bio,
         slot=slot,
         layer=layers,
-        part=np.zeros((0, PART), np.int64),
+        part=np.zeros(0, PART),
         line=line,
         epoch=epoch,
         heap=heap,
@@ -287,9 +243,9 @@ def _world(requests: Requests, disks: list[Disk], layer: Layer | None, replay: R
         area=np.zeros(devices),
         rule=destage.rule(),
     )
-    clock[FREE_PART] = -1
+    clock[0].free_part = -1
     for m in first:
-        push(world, int(bio[m, TS]), ARRIVE, int(m))
+        push(world, int(bio[m].ts), ARRIVE, int(m))
     return _roomier(world)
 
 
@@ -298,24 +254,24 @@ def _tenants(requests: Requests) -> int:
     return 0 if requests.tenant is None else int(requests.tenant.max(initial=-1)) + 1
 
 
-def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, count: int) -> None:
-    bio[:, TS] = requests.ts
-    bio[:, SECTOR] = requests.sector
-    bio[:, SECTORS] = requests.lengths()
-    bio[:, PAGES] = requests.pages
-    bio[:, FIRST] = requests.first
-    bio[:, DEVICE] = requests.device
-    bio[:, OP] = requests.op
+def _fill_bios(bio: Rows, requests: Requests, layer: Layer | None, count: int) -> None:
+    bio["ts"] = requests.ts
+    bio["sector"] = requests.sector
+    bio["sectors"] = requests.lengths()
+    bio["pages"] = requests.pages
+    bio["first"] = requests.first
+    bio["device"] = requests.device
+    bio["op"] = requests.op
     if requests.fua is not None:
-        bio[:, FUA] = requests.fua
+        bio["fua"] = requests.fua
     if requests.tenant is not None:
         # The last row stands for the unknown tenant.
-        bio[:, TENANT] = np.where(requests.tenant < 0, _tenants(requests), requests.tenant)
-    bio[:, HOME_LAYER] = -1
+        bio["tenant"] = np.where(requests.tenant < 0, _tenants(requests), requests.tenant)
+    bio["home_layer"] = -1
     if layer is None:
         return
     if layer.destage.waiting_phases and requests.phase is not None:
-        bio[:, WAITS] = np.isin(requests.phase, layer.destage.waiting_phases)
+        bio["waits"] = np.isin(requests.phase, layer.destage.waiting_phases)
     enters = requests.op == WRITE
     if layer.buffer == "sync-only" and requests.waited is not None:
         enters &= requests.waited
@@ -326,7 +282,7 @@ def _fill_bios(bio: NDArray[np.int64], requests: Requests, layer: Layer | None, 
         home[:] = requests.tenant
         enters &= (home >= 0) & (home < count)
         enters &= np.array([*layer.capacities(), 0])[np.clip(home, -1, count)] > 0
-    bio[:, HOME_LAYER] = np.where(enters, home, -1)
+    bio["home_layer"] = np.where(enters, home, -1)
 
 
 def _check_length(requests: Requests, model: NDArray[np.float64]) -> None:
@@ -355,14 +311,14 @@ def _check_length(requests: Requests, model: NDArray[np.float64]) -> None:
 def _roomier(world: World) -> World:
     """Returns the same world with more room for parts and events."""
     have = len(world.part)
-    more = max(have, 1024, 2 * int(world.clock[PART_MARGIN]))
-    part = np.zeros((have + more, PART), np.int64)
+    more = max(have, 1024, 2 * int(world.clock[0].part_margin))
+    part = np.zeros(have + more, PART)
     part[:have] = world.part
-    part[have:, P_BEHIND] = np.arange(have + 1, have + more + 1)
-    part[-1, P_BEHIND] = world.clock[FREE_PART]
-    world.clock[FREE_PART] = have
-    world.clock[FREE_PARTS] += more
-    heap = np.zeros((2 * len(world.heap), 3), np.int64)
+    part["behind"][have:] = np.arange(have + 1, have + more + 1)
+    part["behind"][-1] = world.clock[0].free_part
+    world.clock[0].free_part = have
+    world.clock[0].free_parts += more
+    heap = np.zeros(2 * len(world.heap), EVENT)
     heap[: len(world.heap)] = world.heap
     return world._replace(part=part, heap=heap)
 
@@ -370,12 +326,12 @@ def _roomier(world: World) -> World:
 def _outcome(requests: Requests, world: World, disks: list[Disk], layer: Layer | None) -> Outcome:
     names = [disk.device.name for disk in disks] + ([] if layer is None else [layer.medium.name])
     begin = int(requests.ts[0]) if len(requests) else 0
-    end = int(world.clock[LAST_END]) if len(requests) else 0
+    end = int(world.clock[0].last_end) if len(requests) else 0
     return Outcome(
-        arrived_ns=world.bio[:, ARRIVED].copy(),
-        response_ns=world.bio[:, FINISHED] - world.bio[:, ARRIVED],
-        hits=world.bio[:, HITS].astype(np.int32),
-        evictions=world.bio[:, EVICTIONS].astype(np.int32),
+        arrived_ns=world.bio["arrived"].copy(),
+        response_ns=world.bio["finished"] - world.bio["arrived"],
+        hits=world.bio["hits"].astype(np.int32),
+        evictions=world.bio["evictions"].astype(np.int32),
         begin_ns=begin,
         end_ns=end,
         disks=tuple(

@@ -1,70 +1,85 @@
-"""The state of a timed simulation: a few arrays of int64 rows, and the names of their columns.
+"""The state of a timed simulation: a few arrays, and the fields of their rows.
 
 All state is in arrays, so that a compiled loop can stop, get longer arrays, and continue. Numba's
-cache of compiled code contains these numbers, but does not notice when they change: after a change
-here, also change every file that uses the number. Times are in ns, places in sectors of 512 bytes;
--1 means none.
+cache of compiled code contains these types and numbers, but does not notice when they change: after
+a change here, also change every file that uses them. Times are in ns, places in sectors of 512
+bytes; -1 means none.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = NDArray[np.int64]
+Rows = NDArray[np.void]
+"""An array of one of the types below."""
+
+
+def _row(*fields: str) -> np.dtype[Any]:
+    """Returns the type of a row of int64 fields."""
+    return np.dtype((np.record, [(name, np.int64) for name in fields]))
+
 
 WRITE, READ, FLUSH = 0, 1, 2
 """The operation of a bio (`op`)."""
 
-# A bio. Only closed replay has NEXT .. GAP.
-TS, SECTOR, SECTORS, PAGES, FIRST, DEVICE, HOME_LAYER, OP, FUA, TENANT, WAITS = range(11)
-ARRIVED, FINISHED, PENDING, NEEDS_ROOM, HITS, EVICTIONS = range(11, 17)
-BIO_OPEN = 17
-NEXT, RELEASES, BLOCKERS, GAP = range(17, 21)
-BIO_CLOSED = 21
+BIO = _row(
+    *("ts", "sector", "sectors", "pages", "first", "device", "home_layer", "op", "fua", "tenant"),
+    *("waits", "arrived", "finished", "pending", "needs_room", "hits", "evictions"),
+    *("next", "releases", "blockers", "gap"),
+)
+"""A bio. The last four fields are used in closed replay only."""
 
-# A page. The last rows are list heads: one for each layer (its pages), then one for each layer and
-# disk (its dirty pages). PLACE and SPAN: first dirty sector, and sectors up to the last dirty one.
-HOME, NEWER, OLDER, DIRTY_NEWER, DIRTY_OLDER, DIRTY, PLACE, SPAN, DISK = range(9)
-WRITTEN, NUMBER, FLIGHT = range(9, 12)
-SLOT = 12
+PAGE = _row(
+    *("home", "newer", "older", "dirty_newer", "dirty_older", "dirty", "place", "span", "disk"),
+    *("written", "number", "flight"),
+)
+"""A page. place, span: the first dirty sector, and the sectors up to the last dirty one. The last
+rows are heads of lists: one for each layer (its pages), then one for each layer and disk (its dirty
+pages)."""
 
-# A layer.
-CAPACITY, USED, DIRTIES, FLYING, ACTIVE, WRITES, COMMITTED, OVERWRITTEN = range(8)
-DESTAGED, READ_HITS, AGE_ARMED, COMMIT_ARMED, HIGH, LOW, PEAK = range(8, 15)
-LAYER = 15
+LAYER = _row(
+    *("capacity", "used", "dirties", "flying", "active", "writes", "committed", "overwritten"),
+    *("destaged", "read_hits", "age_armed", "commit_armed", "high", "low", "peak"),
+)
 
-# A part of a device's request: the share of one bio or one page. Merged parts are chained to the
-# first one, which is in the device's queue.
-P_SECTOR, P_SECTORS, P_OP, P_FUA, P_KIND, P_OWNER, P_SINCE, P_CHAIN, P_LAST = range(9)
-P_AHEAD, P_BEHIND, P_EPOCH, P_LAYER, P_DEVICE, P_OWN_SECTORS = range(9, 15)
-PART = 15
+PART = _row(
+    *("sector", "sectors", "op", "fua", "kind", "owner", "since", "chain", "last", "ahead"),
+    *("behind", "epoch", "layer", "device", "own_sectors"),
+)
+"""A part of a device's request: the share of one bio or one page. Merged parts are chained to the
+first one, which is in the device's queue."""
 
 HOST, EVICTED, BACKGROUND, CACHED = 0, 1, 2, 3
 """Kinds of parts: of a bio; of a page that is evicted for a bio; of a page that the destage policy
 sends; of a write that the disk's cache has acknowledged."""
 
-# A device: the disks, then the medium of the layer.
-HEAD, TAIL, WAITING, FREE, IN_SYSTEM, MOST, AT_SECTOR, AT_TIME, BUS_FREE, BUSY = range(10)
-SERVED, MERGED, CHANGED, LAST_HOST, IDLE_ARMED, TOUCHED, PASSED = range(10, 17)
-CACHE_USED, CACHE_OUT, EPOCH, OLDEST_EPOCH, BYTES_READ, BYTES_WRITTEN, PARTS = range(17, 24)
-LINE = 24
+LINE = _row(
+    *("head", "tail", "waiting", "free", "in_system", "most", "at_sector", "at_time", "bus_free"),
+    *("busy", "served", "merged", "changed", "last_host", "idle_armed", "touched", "passed"),
+    *("cache_used", "cache_out", "epoch", "oldest_epoch", "bytes_read", "bytes_written", "parts"),
+)
+"""A device and its queue: the disks, then the medium of the layer."""
 
-# An epoch: the writes that a disk's cache accepted between two flushes.
-E_OUT, E_FLUSH, E_NEXT = range(3)
-EPOCH_ROW = 3
+EPOCH = _row("out", "flush", "next")
+"""An epoch: the writes that a disk's cache accepted between two flushes."""
 
-# Scalars.
-NOW, NEXT_BIO, HEAP_SIZE, SEQUENCE, FREE_PART, FREE_PARTS, DONE, LAST_END = range(8)
-CLOSED, HEAP_MARGIN, PART_MARGIN, TOUCHES, EPOCHS, WAITING_TENANTS, READS_ENTER = range(8, 15)
-FLUSHES_PASS = 15
-CLOCK = 16
+CLOCK = _row(
+    *("now", "next_bio", "heap_size", "sequence", "free_part", "free_parts", "done", "last_end"),
+    *("closed", "heap_margin", "part_margin", "touches", "epochs", "waiting_tenants"),
+    *("reads_enter", "flushes_pass"),
+)
+"""The scalars of a simulation: one row."""
 
-# Events, packed with the row they are about.
+RULE = _row("when", "outstanding", "idle_ns", "age_ns", "commit_pages", "commit_ns")
+"""The destage policy: one row."""
+
 ARRIVE, FINISH_SERVICE, ACKNOWLEDGE, AGE, COMMIT, IDLE = range(6)
+"""Kinds of events, packed with the row they are about."""
 EVENT_BITS = 3
+EVENT = _row("at", "sequence", "what")
 
 
 class World(NamedTuple):
@@ -81,14 +96,12 @@ class World(NamedTuple):
     line: Rows
     epoch: Rows
     heap: Rows
-    """Events: time, sequence, kind and row."""
     clock: Rows
-    touched: Rows
-    tenant: Rows
+    touched: NDArray[np.int64]
+    tenant: NDArray[np.int64]
     """1 if the tenant's last bio was in a phase that waits for the disk."""
     model: NDArray[np.float64]
     """One row per device; columns in service.py."""
     area: NDArray[np.float64]
     """Integral over time (ns) of the parts in each device."""
     rule: Rows
-    """The destage policy; columns in destage.py."""

@@ -8,30 +8,7 @@ from tracer.analysis.flushlayer.timed import service
 from tracer.analysis.flushlayer.timed.completion import finish
 from tracer.analysis.flushlayer.timed.destage import commit
 from tracer.analysis.flushlayer.timed.queueing import push, submit
-from tracer.analysis.flushlayer.timed.state import (
-    ACKNOWLEDGE,
-    CACHE_OUT,
-    CACHE_USED,
-    CACHED,
-    DEVICE,
-    E_FLUSH,
-    E_NEXT,
-    E_OUT,
-    EPOCH,
-    EPOCHS,
-    FLUSH,
-    FLUSHES_PASS,
-    FUA,
-    HOST,
-    LAST_HOST,
-    NOW,
-    OLDEST_EPOCH,
-    P_EPOCH,
-    PENDING,
-    SECTOR,
-    SECTORS,
-    WRITE,
-)
+from tracer.analysis.flushlayer.timed.state import ACKNOWLEDGE, CACHED, FLUSH, HOST, WRITE
 from tracer.probes.compiled import compiled_lean
 
 
@@ -39,26 +16,26 @@ from tracer.probes.compiled import compiled_lean
 def to_disk(w: Any, m: int) -> None:
     """Sends a write to the disk, whose cache may acknowledge it before it is on the medium."""
     bio, line = w.bio, w.line
-    device = bio[m, DEVICE]
-    sectors = bio[m, SECTORS]
+    device = bio[m].device
+    sectors = bio[m].sectors
     if sectors == 0:
         finish(w, m)
         return
-    line[device, LAST_HOST] = w.clock[NOW]
+    line[device].last_host = w.clock[0].now
     size = sectors * service.SECTOR_BYTES
-    room = w.model[device, service.CACHE_BYTES] - line[device, CACHE_USED]
-    if bio[m, FUA] or size > room:
-        bio[m, PENDING] = 1
-        submit(w, device, WRITE, bio[m, SECTOR], sectors, bio[m, FUA], HOST, m)
+    room = w.model[device, service.CACHE_BYTES] - line[device].cache_used
+    if bio[m].fua or size > room:
+        bio[m].pending = 1
+        submit(w, device, WRITE, bio[m].sector, sectors, bio[m].fua, HOST, m)
         return
-    row = submit(w, device, WRITE, bio[m, SECTOR], sectors, 0, CACHED, m)
-    epoch = line[device, EPOCH]
-    w.part[row, P_EPOCH] = epoch
-    w.epoch[epoch, E_OUT] += 1
-    line[device, CACHE_USED] += size
-    line[device, CACHE_OUT] += 1
+    row = submit(w, device, WRITE, bio[m].sector, sectors, 0, CACHED, m)
+    epoch = line[device].epoch
+    w.part[row].epoch = epoch
+    w.epoch[epoch].out += 1
+    line[device].cache_used += size
+    line[device].cache_out += 1
     took = round(size * w.model[device, service.CACHE_NS_PER_BYTE])
-    push(w, w.clock[NOW] + took, ACKNOWLEDGE, m)
+    push(w, w.clock[0].now + took, ACKNOWLEDGE, m)
 
 
 @compiled_lean
@@ -69,23 +46,23 @@ def flush(w: Any, m: int) -> None:
     latency."""
     commit(w)
     bio, line, epoch = w.bio, w.line, w.epoch
-    device = bio[m, DEVICE]
-    asked = device if w.clock[FLUSHES_PASS] else line.shape[0] - 1
-    empties = line[device, CACHE_OUT] > 0
+    device = bio[m].device
+    asked = device if w.clock[0].flushes_pass else line.shape[0] - 1
+    empties = line[device].cache_out > 0
     takes_time = w.model[asked, service.FLUSH_NS] > 0 and not (empties and asked == device)
-    bio[m, PENDING] = int(empties) + int(takes_time)
-    if bio[m, PENDING] == 0:
+    bio[m].pending = int(empties) + int(takes_time)
+    if bio[m].pending == 0:
         finish(w, m)
         return
     if takes_time:
-        submit(w, asked, FLUSH, bio[m, SECTOR], 0, 0, HOST, m)
+        submit(w, asked, FLUSH, bio[m].sector, 0, 0, HOST, m)
     if empties:
-        closed = line[device, EPOCH]
-        epoch[closed, E_FLUSH] = m
-        fresh = w.clock[EPOCHS]
-        w.clock[EPOCHS] += 1
-        epoch[closed, E_NEXT] = fresh
-        line[device, EPOCH] = fresh
+        closed = line[device].epoch
+        epoch[closed].flush = m
+        fresh = w.clock[0].epochs
+        w.clock[0].epochs += 1
+        epoch[closed].next = fresh
+        line[device].epoch = fresh
 
 
 @compiled_lean
@@ -94,11 +71,11 @@ def end_epochs(w: Any, device: int) -> None:
     the disk."""
     line, epoch = w.line, w.epoch
     while True:
-        oldest = line[device, OLDEST_EPOCH]
-        m = epoch[oldest, E_FLUSH]
-        if epoch[oldest, E_OUT] > 0 or m < 0:
+        oldest = line[device].oldest_epoch
+        m = epoch[oldest].flush
+        if epoch[oldest].out > 0 or m < 0:
             return
-        line[device, OLDEST_EPOCH] = epoch[oldest, E_NEXT]
-        w.bio[m, PENDING] -= 1
-        if w.bio[m, PENDING] == 0:
+        line[device].oldest_epoch = epoch[oldest].next
+        w.bio[m].pending -= 1
+        if w.bio[m].pending == 0:
             finish(w, m)

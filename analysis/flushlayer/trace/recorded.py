@@ -42,7 +42,7 @@ ORDER BY row
 """
 
 
-def recorded(trace: Trace, accesses: Accesses) -> Requests:
+def recorded_requests(trace: Trace, accesses: Accesses) -> Requests:
     """Returns the bios of `accesses` as requests; a write with a preflush becomes a flush and a
     write.
 

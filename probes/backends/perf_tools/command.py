@@ -72,7 +72,7 @@ class Perf:
         return ended.returncode == 0 and "<not supported>" not in ended.stderr
 
 
-def find() -> Perf:
+def find_perf() -> Perf:
     """The perf of this machine. FeatureMissing where there is none, or none that runs."""
     path = shutil.which("perf")
     if path is None:

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.answers import curve, paper, sweep, timed
 from tracer.analysis.flushlayer.answers.question import Capacity, Question
-from tracer.analysis.flushlayer.devices import find
+from tracer.analysis.flushlayer.devices import find_device
 from tracer.analysis.flushlayer.timed.destage import Destage
 from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.probes.errors import UsageError
@@ -22,7 +22,7 @@ from tracer.store.trace import Trace, dump
 pytestmark = pytest.mark.slow
 
 MS = 10**6
-PCM, HDD = find("pcm-paper", "nvm"), find("hdd-paper", "disk")
+PCM, HDD = find_device("pcm-paper", "nvm"), find_device("hdd-paper", "disk")
 EXT4 = {"dev": "254:0", "block_bytes": 4096}
 JOB = [{"tid": 7, "pid": 7, "target": "job", "role": "target", "comm": "python"}]
 

@@ -47,7 +47,7 @@ def test_a_device_is_measured_and_can_be_simulated(tmp_path):
     assert not target.exists()
     disk.cleanup()
     (tmp_path / "mine.toml").write_text(text)
-    mine = devices.find("mine", "disk", tmp_path / "mine.toml")
+    mine = devices.find_device("mine", "disk", tmp_path / "mine.toml")
     assert mine.confidence == "measured"
     assert mine.value("flush_latency") > 0
     assert "fio on " in mine.source
@@ -57,7 +57,7 @@ def test_a_device_is_measured_and_can_be_simulated(tmp_path):
 
 def test_an_entry_is_what_was_measured(tmp_path):
     (tmp_path / "mine.toml").write_text(entry("mine", "ssd", points(), 50_000, 8))
-    mine = devices.find("mine", "disk", tmp_path / "mine.toml")
+    mine = devices.find_device("mine", "disk", tmp_path / "mine.toml")
     assert (mine.read_ns, mine.write_ns) == (100_000, 200_000)
     assert mine.value("iops_read") == 40_000
     assert mine.value("bandwidth_write") == 131072 * 0.5 * 5000
@@ -74,20 +74,22 @@ def test_a_disk_that_slowed_while_it_was_measured_still_answers_one_access_in_it
     ]
     for kind in ("ssd", "nvm"):
         (tmp_path / "mine.toml").write_text(entry("mine", kind, slowed, 50_000, 8))
-        mine = devices.find("mine", kind if kind == "nvm" else "disk", tmp_path / "mine.toml")
+        mine = devices.find_device(
+            "mine", kind if kind == "nvm" else "disk", tmp_path / "mine.toml"
+        )
         assert mine.value("bandwidth_write") == pytest.approx(PAGE * 5000)
         if kind == "ssd":
             assert mine.value("iops_read") == pytest.approx(10_000)
             outcome = simulate(bios([(0, "write", 1, 1)]), Disk(mine))
         else:
-            slow = Disk(devices.find("hdd-paper", "disk"))
+            slow = Disk(devices.find_device("hdd-paper", "disk"))
             outcome = simulate(bios([(0, "write", 1, 1)]), slow, Layer(10, mine))
         assert outcome.response_ns[0] == pytest.approx(200_000, abs=2)
 
 
 def test_a_measured_disk_is_flat(tmp_path):
     (tmp_path / "mine.toml").write_text(entry("mine", "disk", points(), 50_000, 8))
-    mine = Disk(devices.find("mine", "disk", tmp_path / "mine.toml"))
+    mine = Disk(devices.find_device("mine", "disk", tmp_path / "mine.toml"))
     outcome = simulate(bios([(0, "write", 1, 1), (MS, "read", 900, 5)]), mine)
     assert outcome.response_ns.tolist() == [200_000, 100_000]
     assert simulate(bios([(0, "flush", 0, 0)]), mine).response_ns.tolist() == [50_000]
@@ -95,10 +97,12 @@ def test_a_measured_disk_is_flat(tmp_path):
 
 def test_a_measured_memory_adds_up_to_what_was_measured(tmp_path):
     (tmp_path / "mine.toml").write_text(entry("mine", "nvm", points(), 50_000, 8))
-    mine = devices.find("mine", "nvm", tmp_path / "mine.toml")
+    mine = devices.find_device("mine", "nvm", tmp_path / "mine.toml")
     assert mine.value("channels") == 4
     layer = Layer(10, mine)
-    outcome = simulate(bios([(0, "write", 1, 1)]), Disk(devices.find("hdd-paper", "disk")), layer)
+    outcome = simulate(
+        bios([(0, "write", 1, 1)]), Disk(devices.find_device("hdd-paper", "disk")), layer
+    )
     assert outcome.response_ns[0] == pytest.approx(200_000, abs=2)
 
 

@@ -12,8 +12,8 @@ from tracer.analysis.flushlayer.timed.disk import Disk
 from tracer.probes.errors import UsageError
 
 MS = 1_000_000
-HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
-PCM = devices.find("pcm-paper", "nvm")
+HDD = Disk(devices.find_device("hdd-paper", "disk"), merge=False)
+PCM = devices.find_device("pcm-paper", "nvm")
 FAR = (1000 * MS, "read", 999, 1)
 """Something that comes late, so that there is time to destage until then."""
 
@@ -157,10 +157,10 @@ def test_a_flush_commits():
 
 
 def test_the_presets_are_dm_writecaches():
-    policy = preset(devices.find("dm-writecache-pmem", "destage"))
+    policy = preset(devices.find_device("dm-writecache-pmem", "destage"))
     assert (policy.when, policy.high, policy.low) == ("watermark", 0.5, 0.45)
     assert (policy.autocommit_pages, policy.autocommit_ns) == (64, 1_000_000_000)
-    assert preset(devices.find("dm-writecache-ssd", "destage")).autocommit_pages == 65536
+    assert preset(devices.find_device("dm-writecache-ssd", "destage")).autocommit_pages == 65536
 
 
 @pytest.mark.parametrize(

@@ -26,28 +26,28 @@ def test_every_parameter_says_where_it_is_from():
 
 
 def test_the_papers_devices_are_the_papers():
-    assert devices.find("hdd-paper", "disk").write_ns == 8_000_000
-    assert devices.find("pcm-paper", "nvm").write_ns == 350
-    assert devices.find("pcm-paper", "nvm").confidence == "paper"
+    assert devices.find_device("hdd-paper", "disk").write_ns == 8_000_000
+    assert devices.find_device("pcm-paper", "nvm").write_ns == 350
+    assert devices.find_device("pcm-paper", "nvm").confidence == "paper"
 
 
 def test_a_random_write_of_a_disk_is_seek_half_a_turn_and_transfer():
     # 8.2 ms + 4.1667 ms + 4096 B / 150 MB/s
-    assert devices.find("hdd-7200", "disk").write_ns == 8_200_000 + 4_166_667 + 27_307 - 1
-    assert devices.find("hdd-7200", "disk").read_ns == 7_400_000 + 4_166_667 + 27_307 - 1
+    assert devices.find_device("hdd-7200", "disk").write_ns == 8_200_000 + 4_166_667 + 27_307 - 1
+    assert devices.find_device("hdd-7200", "disk").read_ns == 7_400_000 + 4_166_667 + 27_307 - 1
 
 
 def test_unknown_parameters_are_none_and_never_guessed():
-    toshiba = devices.find("dt01aca100", "disk")
+    toshiba = devices.find_device("dt01aca100", "disk")
     assert toshiba.value("seek_write") is None
     with pytest.raises(UsageError, match="dt01aca100 has no write_latency"):
         _ = toshiba.write_ns
     with pytest.raises(UsageError, match="pcm-paper has no read_latency"):
-        _ = devices.find("pcm-paper", "nvm").read_ns
+        _ = devices.find_device("pcm-paper", "nvm").read_ns
 
 
 def test_an_interval_has_two_ends_and_a_middle():
-    pcm = devices.find("pcm-generic", "nvm")
+    pcm = devices.find_device("pcm-generic", "nvm")
     assert pcm.interval("endurance") == (1e8, 1e12)
     assert pcm.interval("read_latency") == (50, 50)
     assert pcm.interval("grain") is None
@@ -57,28 +57,28 @@ def test_an_interval_has_two_ends_and_a_middle():
 
 
 def test_a_bound_is_open_on_its_side():
-    assert devices.find("stt-mram", "nvm").interval("endurance") == (1e16, math.inf)
-    assert devices.find("optane-ssd-p4800x", "nvm").interval("write_latency") == (0, 10_000)
+    assert devices.find_device("stt-mram", "nvm").interval("endurance") == (1e16, math.inf)
+    assert devices.find_device("optane-ssd-p4800x", "nvm").interval("write_latency") == (0, 10_000)
 
 
 def test_an_ssd_can_be_disk_and_medium():
-    assert devices.find("ssd-nvme", "disk") is devices.find("ssd-nvme", "nvm")
+    assert devices.find_device("ssd-nvme", "disk") is devices.find_device("ssd-nvme", "nvm")
 
 
 def test_unknown_devices_are_refused_with_those_there_are():
     with pytest.raises(UsageError, match=r"no disk 'floppy'; known: hdd-paper, hdd-7200"):
-        devices.find("floppy", "disk")
+        devices.find_device("floppy", "disk")
     with pytest.raises(UsageError, match="no disk 'pcm-paper'"):
-        devices.find("pcm-paper", "disk")
+        devices.find_device("pcm-paper", "disk")
     with pytest.raises(UsageError, match="no nvm 'dm-writecache-pmem'"):
-        devices.find("dm-writecache-pmem", "nvm")
+        devices.find_device("dm-writecache-pmem", "nvm")
 
 
 def test_units_become_one():
     assert base_unit("capacity") == "B"
     assert base_unit("high_watermark") == ""
-    assert devices.find("hdd-7200", "disk").value("bandwidth_read") == 150e6
-    assert devices.find("dm-writecache-ssd", "destage").value("high_watermark") == 0.5
+    assert devices.find_device("hdd-7200", "disk").value("bandwidth_read") == 150e6
+    assert devices.find_device("dm-writecache-ssd", "destage").value("high_watermark") == 0.5
     assert {p.quantity for p in PARAMETERS.values()} <= set(UNITS)
 
 
@@ -87,7 +87,7 @@ def test_a_users_device_is_one_of_the_catalogue(tmp_path):
     assert load(tmp_path, text)["mine"].write_ns == 8_000_000
     assert "hdd-paper" in load(tmp_path, text)
     assert "mine" not in devices.catalogue()
-    assert devices.find("mine", "disk", tmp_path / "mine.toml").read_ns == 8_000_000
+    assert devices.find_device("mine", "disk", tmp_path / "mine.toml").read_ns == 8_000_000
 
 
 def test_a_name_of_ours_is_not_taken(tmp_path):

@@ -16,7 +16,7 @@ from tracer.analysis.flushlayer.timed.state import READ, WRITE
 from tracer.probes.errors import UsageError
 
 MS = 1_000_000
-HDD = devices.find("hdd-7200", "disk")
+HDD = devices.find_device("hdd-7200", "disk")
 SHEET = {"capacity": 4e12, "rotation": 7200, "bandwidth": 150e6, "seek_read": 8 * MS}
 
 
@@ -130,13 +130,13 @@ def test_a_disk_of_which_too_little_is_known_is_refused(left_out):
     with pytest.raises(UsageError, match=f"mine has no {left_out}"):
         Disk(flat("mine", seek_write=8 * MS, **values)).model()
     with pytest.raises(UsageError, match="dt01aca100 has no write_latency"):
-        Disk(devices.find("dt01aca100", "disk")).model()
+        Disk(devices.find_device("dt01aca100", "disk")).model()
 
 
 @pytest.mark.parametrize("name", ["ssd-sata", "ssd-nvme", "optane-ssd-p4800x"])
 @pytest.mark.parametrize("op", ["read", "write"])
 def test_an_ssd_is_as_fast_as_rated_alone_and_together(name, op):
-    device = devices.find(name, "disk")
+    device = devices.find_device(name, "disk")
     alone = simulate(bios([(0, op, 0, 1)]), Disk(device)).response_ns[0]
     assert alone == pytest.approx(devices.page_ns(device, op), abs=2)
     many = simulate(bios([(0, op, 7 * i, 1) for i in range(50_000)]), Disk(device, merge=False))
@@ -147,6 +147,6 @@ def test_an_ssd_is_as_fast_as_rated_alone_and_together(name, op):
 
 @pytest.mark.parametrize("name", ["hdd-paper", "hdd-7200", "ssd-nvme"])
 def test_a_model_says_what_it_assumes(name):
-    said = Disk(devices.find(name, "disk")).assumptions()
+    said = Disk(devices.find_device(name, "disk")).assumptions()
     assert said
     assert all(line.startswith(f"{name}: ") for line in said)

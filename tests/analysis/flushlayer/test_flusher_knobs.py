@@ -66,7 +66,7 @@ def test_knobs_are_those_of_the_trace(tmp_path):
         for ts, used in enumerate([2e8, 1e8, 9e8])
     ]
     with make_trace(tmp_path / "t", {"samples": samples}, vm=vm) as trace:
-        found = knobs.recorded(trace)
+        found = knobs.recorded_knobs(trace)
     assert (found.dirty_ratio, found.dirty_expire_centisecs) == (40, 1000)
     assert found.dirtyable_bytes == GIB - 200_000_000
     assert found.assumed == ("dirty_bytes", "dirty_background_bytes", "dirty_writeback_centisecs")
@@ -78,7 +78,7 @@ def test_knobs_are_those_of_the_trace(tmp_path):
 
 def test_a_trace_that_tells_nothing_has_the_kernels_defaults(tmp_path):
     with make_trace(tmp_path / "t", {"block": []}) as trace:
-        found = knobs.recorded(trace)
+        found = knobs.recorded_knobs(trace)
     assert found.assumed == NAMES
     assert found.dirtyable_bytes is None
     assert found.changed(**{name: getattr(DEFAULTS, name) for name in NAMES[:2]}).dirty_ratio == 20
@@ -89,4 +89,4 @@ def test_values_of_a_trace_are_checked_too(tmp_path):
         make_trace(tmp_path / "t", {"block": []}, vm={"dirty_ratio": -5}) as trace,
         pytest.raises(UsageError, match="dirty_ratio cannot be -5"),
     ):
-        knobs.recorded(trace)
+        knobs.recorded_knobs(trace)

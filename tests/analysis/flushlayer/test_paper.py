@@ -12,8 +12,8 @@ from tracer.analysis.flushlayer.policies import POLICIES
 from tracer.analysis.flushlayer.trace.accesses import Accesses
 from tracer.probes.errors import UsageError
 
-PCM = devices.find("pcm-paper", "nvm")
-HDD = devices.find("hdd-paper", "disk")
+PCM = devices.find_device("pcm-paper", "nvm")
+HDD = devices.find_device("hdd-paper", "disk")
 MEDIA = 350 / 8_000_000
 
 

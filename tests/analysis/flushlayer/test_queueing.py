@@ -16,7 +16,7 @@ from tracer.analysis.flushlayer.timed.requests import Requests
 
 pytestmark = pytest.mark.slow
 
-HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
+HDD = Disk(devices.find_device("hdd-paper", "disk"), merge=False)
 MS = 1_000_000
 
 
@@ -147,7 +147,7 @@ def test_a_run_in_reverse_is_merged_too():
 
 
 def test_a_merged_run_costs_what_one_transfer_does():
-    disk = Disk(devices.find("hdd-7200", "disk"))
+    disk = Disk(devices.find_device("hdd-7200", "disk"))
     apart = simulate(bios([(0, "write", i, 1) for i in range(100)]), disk)
     whole = simulate(bios([(0, "write", 0, 100)]), disk)
     assert apart.disks[0].busy_ns == whole.disks[0].busy_ns
@@ -168,7 +168,7 @@ def test_the_soonest_reached_goes_first():
     # While the head writes at 0, three wait: it goes on upwards and leaves the far one for last.
     far = 700_000_000
     rows = [(0, "write", 0, 1), (1, "write", far, 1), (1, "write", 1000, 1), (1, "write", 2000, 1)]
-    device = devices.find("hdd-7200", "disk")
+    device = devices.find_device("hdd-7200", "disk")
     soonest = simulate(bios(rows), Disk(device, rotation="mean"))
     finish = soonest.arrived_ns + soonest.response_ns
     assert np.argsort(finish).tolist() == [0, 2, 3, 1]
@@ -181,10 +181,10 @@ def test_nobody_is_passed_over_for_ever():
     # One request far away, and near ones without end: it is passed over 32 times at most.
     near = [(1 + i, "write", 1000 + 64 * (i % 512), 1) for i in range(4000)]
     rows = [(0, "write", 0, 1), (0, "write", 900_000_000, 1), *near]
-    outcome = simulate(bios(rows), Disk(devices.find("hdd-7200", "disk"), merge=False))
+    outcome = simulate(bios(rows), Disk(devices.find_device("hdd-7200", "disk"), merge=False))
     finish = outcome.arrived_ns + outcome.response_ns
     assert (finish < finish[1]).sum() <= 34
 
 
 def flat_disk(merge):
-    return Disk(devices.find("hdd-paper", "disk"), merge=merge)
+    return Disk(devices.find_device("hdd-paper", "disk"), merge=merge)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.support.traces import make_trace
-from tracer.analysis.flushlayer.devices import find
+from tracer.analysis.flushlayer.devices import find_device
 from tracer.analysis.flushlayer.timed import simulate
 from tracer.analysis.flushlayer.timed.disk import Disk
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
 from tracer.analysis.flushlayer.trace.next_end import next_ends
-from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.analysis.flushlayer.trace.sync_calls import sync_calls
 
 MS = 10**6
@@ -73,7 +73,7 @@ def opened(tmp_path):
         tables = {"block": block, "processes": PROCESSES, "syscalls": calls}
         trace = make_trace(tmp_path / f"{len(traces)}.trace", tables, **manifest)
         traces.append(trace)
-        return trace, recorded(trace, page_writebacks(trace, reads=True, flushes_too=True))
+        return trace, recorded_requests(trace, page_writebacks(trace, reads=True, flushes_too=True))
 
     yield make
     for trace in traces:
@@ -171,7 +171,7 @@ def test_a_flush_alone_is_one_of_no_pages(opened):
 
 def test_a_sync_call_takes_what_its_bios_take_and_what_it_did_besides(opened):
     trace, found = opened(COMMIT, [fsync(0, 40 * MS), fsync(50 * MS, MS)])
-    disk = Disk(find("hdd-paper", "disk"))
+    disk = Disk(find_device("hdd-paper", "disk"))
     calls = sync_calls(trace, found, simulate(found, disk, replay="closed"))
     # 1 ms before, 8 for the data, 1 between, 8, 1 between, 8 for the commit, 1 after.
     assert calls["simulated_ns"].tolist() == [pytest.approx(28 * MS, abs=10)]

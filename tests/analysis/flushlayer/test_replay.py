@@ -14,8 +14,8 @@ from tracer.analysis.flushlayer.timed.outcome import replay_gap
 from tracer.probes.errors import UsageError
 
 MS = 1_000_000
-HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
-PCM = devices.find("pcm-paper", "nvm")
+HDD = Disk(devices.find_device("hdd-paper", "disk"), merge=False)
+PCM = devices.find_device("pcm-paper", "nvm")
 CACHED = Disk(flat("cached", read_latency=8 * MS, write_latency=8 * MS, write_cache=8192))
 
 

@@ -10,12 +10,12 @@ from tracer.analysis.flushlayer.timed import Layer, simulate
 from tracer.analysis.flushlayer.timed.destage import Destage
 from tracer.analysis.flushlayer.timed.disk import Disk
 from tracer.analysis.flushlayer.trace.accesses import page_writebacks
-from tracer.analysis.flushlayer.trace.recorded import recorded
+from tracer.analysis.flushlayer.trace.recorded import recorded_requests
 from tracer.probes.errors import BadTrace
 
 DEV, JOB, SECOND, JOURNAL = "254:0", 7, 8, 60
-HDD = devices.find("hdd-paper", "disk")
-PCM = devices.find("pcm-paper", "nvm")
+HDD = devices.find_device("hdd-paper", "disk")
+PCM = devices.find_device("pcm-paper", "nvm")
 MS = 1_000_000
 
 
@@ -29,7 +29,7 @@ def asked(tmp_path):
     def make(*block, **more):
         trace = make_trace(tmp_path / "t", {"block": list(block), **more})
         accesses = page_writebacks(trace, reads=True, flushes_too=True)
-        return trace, accesses, recorded(trace, accesses)
+        return trace, accesses, recorded_requests(trace, accesses)
 
     return make
 

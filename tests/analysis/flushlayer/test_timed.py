@@ -15,12 +15,11 @@ from tracer.analysis.flushlayer.timed.destage import DOCS, Destage
 from tracer.analysis.flushlayer.timed.disk import Disk
 from tracer.analysis.flushlayer.timed.outcome import improvement, results
 from tracer.analysis.flushlayer.timed.simulation import _world
-from tracer.analysis.flushlayer.timed.state import TENANT
 from tracer.probes.errors import BadTrace, UsageError
 
 MS = 1_000_000
-HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
-PCM = devices.find("pcm-paper", "nvm")
+HDD = Disk(devices.find_device("hdd-paper", "disk"), merge=False)
+PCM = devices.find_device("pcm-paper", "nvm")
 
 
 def responses(rows, layer=None, disk=HDD, **more):
@@ -162,7 +161,7 @@ def test_shares_divide_the_whole_capacity():
 @pytest.mark.parametrize("tenants", [[-1, -1], [-1, 0], [0, 1]])
 def test_the_tenant_that_is_not_known_has_a_row(tenants):
     world = _world(bios(writes([1, 2]), tenant=tenants), [HDD], None, "open")
-    assert world.bio[:, TENANT].max() < len(world.tenant)
+    assert world.bio["tenant"].max() < len(world.tenant)
 
 
 def test_a_tenant_without_a_share_goes_past():
@@ -239,7 +238,7 @@ def test_each_written_page_is_destaged_resident_or_overwritten(
         waiting_phases=(1,),
     )
     layer = Layer(capacity, PCM, destage, buffer, shares)
-    disk = Disk(devices.find(name, "disk"))
+    disk = Disk(devices.find_device(name, "disk"))
     outcome = simulate(requests, disk, layer, replay)
     assert (outcome.response_ns >= 0).all()
     for part in outcome.layers:

@@ -6,8 +6,8 @@ from tracer.analysis.flushlayer.timed import Layer, simulate
 from tracer.analysis.flushlayer.timed.disk import Disk
 
 MS = 1_000_000
-HDD = Disk(devices.find("hdd-paper", "disk"), merge=False)
-PCM = devices.find("pcm-paper", "nvm")
+HDD = Disk(devices.find_device("hdd-paper", "disk"), merge=False)
+PCM = devices.find_device("pcm-paper", "nvm")
 CACHED = Disk(flat("cached", read_latency=8 * MS, write_latency=8 * MS, write_cache=8192))
 
 

@@ -40,7 +40,7 @@ _FULL: dict[str, Any] = {
     "backend_why": "it is there",
     "imported": {"format": "csv", "file": "x", "notes": ["n"], "not_understood": {"lines": 3}},
     "summed_up": ["syscalls"],
-    "ftrace": {"missing": {"dirty": ["a:b"]}, "stats": {"cpu0": {"overrun": 3}}},
+    "capture": {"missing": {"dirty": ["a:b"]}, "stats": {"cpu0": {"overrun": 3}}},
     "perf": {"version": "6", "failures": {"a": "b"}, "cpu_s": 0.5, "pids": [9]},
     "samples": {"hz": 1.0, "file": "samples.jsonl", "not_available": {"rapl": "none"},
                 "facts": {"governor": "performance"}, "cpu_s": 0.1},

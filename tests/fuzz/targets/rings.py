@@ -34,7 +34,7 @@ _SAMPLES = ("ebpf", "tracepoints", records.MINOR, records.MAJOR)
 def format_texts() -> dict[str, str]:
     """Formats of a real kernel, and some by hand, by SYSTEM:EVENT."""
     manifest = json.loads((FIXTURES / "lenet.trace" / "manifest.json").read_text())
-    real: dict[str, str] = manifest["ftrace"]["formats"]
+    real: dict[str, str] = manifest["capture"]["formats"]
     return {**pages.FAULT_FORMATS, **pages.FORMATS, **real}
 
 

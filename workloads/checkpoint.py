@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 
 from tracer.workloads.data.sets import SampleShape
 from tracer.workloads.errors import MEND_WRITE, JobError, explained
-from tracer.workloads.files import open_unbuffered
+from tracer.workloads.files import open_in_place, open_unbuffered
+from tracer.workloads.options import CheckpointWay
 
 NAME = "checkpoint.pt"
 _MEND = "name a checkpoint.pt that `train` wrote for this model"
@@ -55,10 +56,12 @@ def save(
     epoch: int,
     step: int,
     sample: SampleShape | None = None,
+    way: CheckpointWay = CheckpointWay.TRUNCATE,
 ) -> None:
     """Writes model and optimizer to `path`. `epoch` counts from 0; `step` steps were done.
 
-    `sample` is the shape of the model's inputs and outputs; a file without it cannot be served.
+    `sample` is the shape of the model's inputs and outputs; a file without it cannot be served. A
+    checkpoint in the way NEW lies beside `path`, with its step in its name, until `keep_last`.
     """
     state: dict[str, object] = {
         "name": name,
@@ -76,15 +79,41 @@ def save(
             "dtype": str(sample.dtype).removeprefix("torch."),
         }
     try:
-        # torch opens a path itself; this is the path of the file that is already open.
-        with open_unbuffered(path) as file:
-            torch.save(state, f"/proc/self/fd/{file.fileno()}")
+        match way:
+            case CheckpointWay.TRUNCATE:
+                _write(path, state)
+            case CheckpointWay.OVERWRITE:
+                with open_in_place(path) as file:
+                    torch.save(state, file)
+                    file.truncate()
+            case CheckpointWay.RENAME:
+                beside = path.with_name(f"{path.name}.tmp")
+                _write(beside, state)
+                beside.replace(path)
+            case CheckpointWay.NEW:
+                _write(_numbered(path, step), state)
     except OSError as error:
         raise JobError(f"cannot write {path}: {error.strerror}", MEND_WRITE) from error
     except RuntimeError as error:
         # torch reports a failed write as a RuntimeError.
         reason = str(error).splitlines()[0]
         raise JobError(f"cannot write {path}: {reason}", MEND_WRITE) from error
+
+
+def keep_last(path: Path, step: int) -> None:
+    """Renames the checkpoint that was written in the way NEW after `step` steps to `path`."""
+    with explained(f"cannot write {path}", MEND_WRITE):
+        _numbered(path, step).replace(path)
+
+
+def _numbered(path: Path, step: int) -> Path:
+    return path.with_name(f"{path.stem}-{step:08}{path.suffix}")
+
+
+def _write(path: Path, state: dict[str, object]) -> None:
+    # torch opens a path itself; this is the path of the file that is already open.
+    with open_unbuffered(path) as file:
+        torch.save(state, f"/proc/self/fd/{file.fileno()}")
 
 
 def load(path: Path, device: torch.device) -> Checkpoint:

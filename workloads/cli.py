@@ -20,7 +20,10 @@ from tracer.workloads import models
 from tracer.workloads.data import catalogue
 from tracer.workloads.errors import JobError
 from tracer.workloads.options import (
+    CHECKPOINT_TIMES,
+    EACH_EPOCH,
     Arrivals,
+    CheckpointWay,
     Device,
     InferOptions,
     JobOptions,
@@ -54,6 +57,12 @@ def _positive(value: float | None) -> float | None:
     return value
 
 
+def _when(value: str) -> str:
+    if not CHECKPOINT_TIMES.fullmatch(value):
+        raise typer.BadParameter("give epoch, end, or a number of steps")
+    return value
+
+
 Model = Annotated[str, typer.Argument(help="Model name; `list` shows them.", metavar="MODEL")]
 Data = Annotated[
     Path | None,
@@ -83,7 +92,7 @@ Scale = Annotated[
     typer.Option(
         metavar="SHARE",
         callback=_positive,
-        help="Share of the papers' training samples and epochs to use, such as 0.01.",
+        help="Share of the papers' training samples to use, such as 0.01.",
     ),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, max=_MANY, help="Samples per step.")]
@@ -132,7 +141,7 @@ def train(
         typer.Option(
             min=1,
             max=_MANY,
-            help="Passes over the training samples. [default: 10, as in the papers, times --scale]",
+            help="Passes over the training samples. [default: 10, as in the papers]",
         ),
     ] = None,
     batch_size: BatchSize = JobOptions.batch_size,
@@ -153,10 +162,25 @@ def train(
         float | None,
         typer.Option(callback=_positive, help="Learning rate of SGD. [default: set by the model]"),
     ] = None,
+    checkpoint_every: Annotated[
+        str,
+        typer.Option(
+            metavar="WHEN",
+            callback=_when,
+            help="Time of checkpoints: epoch, end, or a number of steps.",
+        ),
+    ] = EACH_EPOCH,
+    checkpoint_way: Annotated[
+        CheckpointWay,
+        typer.Option(
+            help="truncate the file and write it again, overwrite it in place, write a new one and "
+            "rename it over the old one, or give each checkpoint a new name."
+        ),
+    ] = CheckpointWay.TRUNCATE,
     threads: Threads = None,
     device: DeviceOption = JobOptions.device,
 ) -> None:
-    """Train a model with one checkpoint per epoch, then test it.
+    """Train a model with checkpoints, then test it.
 
     Example: python -m tracer.workloads train lenet --steps 200 --output /tmp/lenet
     """
@@ -174,8 +198,10 @@ def train(
         threads=threads,
         device=device,
         steps=steps,
-        epochs=epochs or max(1, round(TrainOptions.epochs * (scale or 1))),
+        epochs=epochs or TrainOptions.epochs,
         lr=lr,
+        checkpoint_every=checkpoint_every,
+        checkpoint_way=checkpoint_way,
     )
     from tracer.workloads.train import train as run
 

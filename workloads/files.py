@@ -31,6 +31,14 @@ def open_unbuffered(path: Path) -> FileIO:
     return os.fdopen(_anew(path), "wb", buffering=0)
 
 
+def open_in_place(path: Path) -> FileIO:
+    """Opens a new or existing file from its beginning, without truncating it; unbuffered.
+
+    Raises the same OSError.
+    """
+    return os.fdopen(_regular(path), "wb", buffering=0)
+
+
 def write_anew(path: Path, data: bytes | memoryview) -> None:
     """Writes `data` as the whole content of a new or existing file. Raises the same OSError."""
     with open_anew(path) as file:
@@ -38,12 +46,21 @@ def write_anew(path: Path, data: bytes | memoryview) -> None:
 
 
 def _anew(path: Path) -> int:
+    fd = _regular(path)
+    try:
+        os.ftruncate(fd, 0)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _regular(path: Path) -> int:
     fd = os.open(path, _FLAGS, 0o666)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             raise OSError(errno.EEXIST, "it is not a regular file with a single link", str(path))
-        os.ftruncate(fd, 0)
     except BaseException:
         os.close(fd)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +21,26 @@ class Arrivals(StrEnum):
 
     POISSON = "poisson"
     UNIFORM = "uniform"
+
+
+class CheckpointWay(StrEnum):
+    """The way in which a checkpoint reaches its file.
+
+    truncate: the file is truncated and written again, as `torch.save` does. overwrite: it is
+    written again in place, so that it keeps its blocks. rename: a new file is written and then
+    takes the place of the old one. new: each checkpoint is a file of its own; the last one is
+    renamed to checkpoint.pt when the training ends.
+    """
+
+    TRUNCATE = "truncate"
+    OVERWRITE = "overwrite"
+    RENAME = "rename"
+    NEW = "new"
+
+
+EACH_EPOCH, AT_THE_END = "epoch", "end"
+CHECKPOINT_TIMES = re.compile(rf"{EACH_EPOCH}|{AT_THE_END}|[1-9]\d{{0,8}}")
+"""The times of checkpoints: after each epoch, at the end, or after each number of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +71,15 @@ class JobOptions:
 class TrainOptions(JobOptions):
     """The options of a training job. `steps`, if given, replaces `epochs`.
 
-    `lr` None: the model's own. The papers ran ten epochs with batches of 16.
+    `lr` None: the model's own. The papers ran ten epochs with batches of 16. `checkpoint_every`:
+    one of CHECKPOINT_TIMES; the last step is always followed by a checkpoint.
     """
 
     steps: int | None = None
     epochs: int = 10
     lr: float | None = None
+    checkpoint_every: str = EACH_EPOCH
+    checkpoint_way: CheckpointWay = CheckpointWay.TRUNCATE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""Training: epochs of steps, one log line per step, one checkpoint per epoch, then inference.
+"""Training: epochs of steps, one log line per step, checkpoints, then inference.
 
-The marks nest as `train` > `epoch` > `step` > `fetch`, `forward`, `backward`, `optimizer`, with a
-`checkpoint` at the end of each epoch. A step is longer than its four parts: it also reads back the
-loss and writes the log line. On CUDA the parts are the times of the host's calls; reading back the
-loss waits for the device.
+The marks nest as `train` > `epoch` > `step` > `fetch`, `forward`, `backward`, `optimizer`, with
+`checkpoint` beside the steps: after the last step of each epoch, or after any number of steps. A
+step is longer than its four parts: it also reads back the loss and writes the log line. On CUDA the
+parts are the times of the host's calls; reading back the loss waits for the device.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tracer.workloads.job import (
     seed_torch,
 )
 from tracer.workloads.models.workload import Workload
-from tracer.workloads.options import TrainOptions
+from tracer.workloads.options import AT_THE_END, EACH_EPOCH, CheckpointWay, TrainOptions
 from tracer.workloads.progress import Progress
 
 LOG_NAME = "train.log"
@@ -74,9 +74,21 @@ def train(options: TrainOptions) -> dict[str, object]:
                 lr=workload.lr if options.lr is None else options.lr,
                 momentum=workload.momentum,
             )
-        loop = _Loop(workload, model, optimizer, sets, batches, log, output / checkpoint.NAME)
+        steps = options.steps or options.epochs * len(batches)
+        every = {EACH_EPOCH: len(batches), AT_THE_END: steps}.get(options.checkpoint_every)
+        loop = _Loop(
+            workload,
+            model,
+            optimizer,
+            sets,
+            batches,
+            log,
+            output / checkpoint.NAME,
+            every=every or int(options.checkpoint_every),
+            way=options.checkpoint_way,
+        )
         started = time.monotonic()
-        trained = loop.run(options.steps or options.epochs * len(batches))
+        trained = loop.run(steps)
         train_s = time.monotonic() - started
     inferred = predict_all(workload, model, test, output)
     return {
@@ -106,6 +118,9 @@ class _Loop:
     batches: Batches
     log: FileIO
     checkpoint: Path
+    every: int
+    """Steps from one checkpoint to the next."""
+    way: CheckpointWay
     sample: SampleShape | None = None
 
     def run(self, steps: int) -> Trained:
@@ -120,15 +135,21 @@ class _Loop:
             while trained.steps < steps:
                 with phases.phase("epoch", epoch=trained.epochs):
                     left = min(len(self.batches), steps - trained.steps)
-                    self._epoch(trained, left, progress, interruptible)
-                    with phases.phase("checkpoint", epoch=trained.epochs):
-                        self._save(trained)
+                    self._epoch(trained, left, steps, progress, interruptible)
                 trained.epochs += 1
+        if self.way is CheckpointWay.NEW:
+            checkpoint.keep_last(self.checkpoint, trained.steps)
         return trained
 
     def _epoch(
-        self, trained: Trained, steps: int, progress: Progress, interruptible: Interruptible
+        self,
+        trained: Trained,
+        steps: int,
+        last: int,
+        progress: Progress,
+        interruptible: Interruptible,
     ) -> None:
+        """Trains for `steps` steps of one epoch. `last`: the number of all steps."""
         # A counted loop: a fetch that only finds the end would be marked as another step.
         batches = iter(self.batches)
         for _ in range(steps):
@@ -140,6 +161,9 @@ class _Loop:
             trained.last_loss = loss
             trained.steps += 1
             progress.show(trained.steps, f"loss {loss:.4f}")
+            if trained.steps % self.every == 0 or trained.steps == last:
+                with phases.phase("checkpoint", epoch=trained.epochs):
+                    self._save(trained)
             interruptible.check()
 
     def _step(self, batches: Iterator[Batch]) -> float:
@@ -169,6 +193,7 @@ class _Loop:
             sample=self.sample,
             epoch=trained.epochs,
             step=trained.steps,
+            way=self.way,
         )
 
 

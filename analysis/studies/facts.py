@@ -54,6 +54,8 @@ class Factors(TypedDict, total=False):
     workers: Count | None
     batch_size: Count | None
     epochs: Count | None
+    checkpoint_every: Text | None
+    checkpoint_way: Text | None
     threads: Count | None
     cpus: Number | None
     memory: Text | None

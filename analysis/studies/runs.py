@@ -35,8 +35,9 @@ _NO_BASELOAD = (
 )
 
 FACTORS = (
-    "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",
-    "memory", "seccomp", "cache", "medium", "rate", "requests", "power_mode", "repeat",
+    "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "checkpoint_every",
+    "checkpoint_way", "threads", "cpus", "memory", "seccomp", "cache",
+    "medium", "rate", "requests", "power_mode", "repeat",
 )  # fmt: skip
 """The factors in which runs can differ, as declared in `workloads/studies/study.py`."""
 

@@ -146,7 +146,7 @@ def test_scale_takes_a_share_of_the_papers_samples(command, output: Path):
     )
     assert (answer.status, answer.err) == (0, "")
     summary = json.loads(answer.out)
-    assert (summary["samples"], summary["epochs"]) == (10, 1)
+    assert (summary["samples"], summary["epochs"]) == (10, 10)
     assert summary["data"] == str(output / "cifar10-seed0-10")
 
 

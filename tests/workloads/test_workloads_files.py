@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
@@ -9,8 +10,9 @@ import torch
 
 from tracer.workloads import checkpoint
 from tracer.workloads.errors import JobError
-from tracer.workloads.files import open_unbuffered, write_anew
+from tracer.workloads.files import open_in_place, open_unbuffered, write_anew
 from tracer.workloads.modes.setting import PowerModes
+from tracer.workloads.options import CheckpointWay
 from tracer.workloads.train import _open_log
 
 SECRET = b"root's own"
@@ -37,6 +39,24 @@ def test_a_file_is_truncated_and_keeps_its_inode(place):
     assert (place.read_bytes(), place.stat().st_ino) == (b"short", before)
 
 
+def test_a_file_that_is_written_in_place_is_not_truncated(place):
+    place.write_bytes(b"a long text")
+    with open_in_place(place) as file:
+        file.write(b"short")
+        assert place.read_bytes() == b"short" + b"g text"
+
+
+@pytest.mark.parametrize("way", CheckpointWay)
+def test_no_way_to_write_a_checkpoint_follows_a_link(secret, place, way):
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for name in ("file", "file.tmp", "file-00000007"):
+        place.with_name(name).symlink_to(secret)
+    with contextlib.suppress(JobError):
+        checkpoint.save(place, "m", model, optimizer, epoch=0, step=7, way=way)
+    assert secret.read_bytes() == SECRET
+
+
 @pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
 def test_nothing_is_written_through_a_link(secret, place, link):
     getattr(place, link)(secret)
@@ -44,6 +64,8 @@ def test_nothing_is_written_through_a_link(secret, place, link):
         write_anew(place, b"x")
     with pytest.raises(OSError):
         open_unbuffered(place)
+    with pytest.raises(OSError):
+        open_in_place(place)
     assert secret.read_bytes() == SECRET
 
 

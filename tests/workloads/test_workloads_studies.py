@@ -145,6 +145,10 @@ def test_the_shipped_studies_are_complete():
             "`rate` is a number",
         ),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nmedium = "moon"', "no medium 'moon'"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\ncheckpoint_every = "day"', "not 'day'"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\ncheckpoint_every = 0', "not '0'"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\ncheckpoint_every = true', "not True"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\ncheckpoint_way = "fax"', "truncate, overwrite"),
         (f'name = "x"\n[[runs]]\nmodel = "lenet"\nworkers = {list(range(3000))}', "more than"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nworkers = [1' + ", 1" * 12_000 + "]", "more than"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nwhere = "4\\n"', "`where` is"),
@@ -167,3 +171,17 @@ def test_an_impossible_study_is_refused_in_one_line(declared, text, complaint):
 def test_the_error_for_an_unknown_study_lists_the_known():
     with pytest.raises(JobError, match="quick"):
         study.load("nowhere")
+
+
+def test_checkpoints_are_factors_of_training_alone(declared):
+    text = """
+name = "x"
+[[runs]]
+model = "lenet"
+mode = ["train", "infer"]
+checkpoint_every = ["end", 50]
+checkpoint_way = "rename"
+"""
+    found = {tuple(run.factors.options()) for run in declared(text, repeats=1).runs}
+    way = ("--checkpoint-way", "rename")
+    assert found == {(), ("--checkpoint-every", "end", *way), ("--checkpoint-every", "50", *way)}

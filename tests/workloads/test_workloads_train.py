@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from tracer.workloads.infer import infer
-from tracer.workloads.options import InferOptions, TrainOptions
+from tracer.workloads.options import CheckpointWay, InferOptions, TrainOptions
 from tracer.workloads.train import train
 
 pytestmark = pytest.mark.slow
@@ -143,6 +144,39 @@ def test_the_checkpoint_holds_the_state_after_the_last_step(run: Train, tmp_path
     assert (state["name"], state["epoch"], state["step"]) == ("lenet", 1, 5)
     assert sum(weight.numel() for weight in state["model"].values()) == 61_706
     assert len(state["optimizer"]["state"]) == len(state["model"])
+
+
+@pytest.mark.parametrize(
+    ("every", "after"),
+    [("epoch", [3, 6, 7]), ("end", [7]), ("2", [2, 4, 6, 7]), ("7", [7]), ("100", [7])],
+)
+def test_checkpoints_come_when_they_are_asked_for(run: Train, tmp_path: Path, every, after):
+    run(steps=7, checkpoint_every=every, checkpoint_way=CheckpointWay.NEW)
+    names = sorted(path.name for path in (tmp_path / "output").glob("checkpoint*"))
+    assert names == [*(f"checkpoint-{step:08}.pt" for step in after[:-1]), "checkpoint.pt"]
+    states = [torch.load(tmp_path / "output" / name, weights_only=True) for name in names]
+    assert [state["step"] for state in states] == after
+
+
+@pytest.mark.parametrize(
+    ("way", "same_file"),
+    [
+        (CheckpointWay.TRUNCATE, True),
+        (CheckpointWay.OVERWRITE, True),
+        (CheckpointWay.RENAME, False),
+        (CheckpointWay.NEW, False),
+    ],
+)
+def test_a_checkpoint_keeps_its_file_or_takes_its_place(run: Train, tmp_path: Path, way, same_file):
+    path = tmp_path / "output" / "checkpoint.pt"
+    path.parent.mkdir()
+    path.write_bytes(b"long before" * 100_000)  # longer than the checkpoint
+    with path.open("rb") as before:
+        run(steps=2, checkpoint_way=way)
+        assert os.path.samestat(os.fstat(before.fileno()), path.stat()) is same_file
+    assert torch.load(path, weights_only=True)["step"] == 2
+    assert path.stat().st_size < 1_000_000
+    assert [other.name for other in path.parent.glob("checkpoint*")] == [path.name]
 
 
 def test_predictions_have_a_row_per_sample_and_give_the_accuracy(run: Train, tmp_path: Path):

@@ -4,7 +4,7 @@ name = "quick"
 about = "host against one and four containers, in minutes"
 paper = "001"
 repeats = 3
-scale = 0.005                  # share of the papers' samples and epochs
+scale = 0.005                  # share of the papers' samples
 image = "mine:1"               # container image; default: one made from this machine
 
 [[runs]]                       # every combination of the lists is a run
@@ -36,6 +36,7 @@ from tracer.workloads.errors import JobError
 from tracer.workloads.modes.machine import Machine
 from tracer.workloads.modes.mode import PowerMode
 from tracer.workloads.modes.mode import parse as parse_mode
+from tracer.workloads.options import CHECKPOINT_TIMES, CheckpointWay
 from tracer.workloads.studies import media
 
 FOLDER = Path(__file__).parent
@@ -50,6 +51,8 @@ _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("model", str, "the name of a model"),
     ("mode", str, "train, infer or serve"),
     ("dataset", str | None, "the name of a data set"),
+    ("checkpoint_every", str | None, '"epoch", "end" or a number of steps'),
+    ("checkpoint_way", str | None, "a way to write a checkpoint"),
     ("cpus", int | float | None, "a number of CPUs"),
     ("memory", str | None, "a size, such as 400m"),
     ("seccomp", bool, "true or false"),
@@ -59,8 +62,9 @@ _KINDS: tuple[tuple[str, Any, str], ...] = (
 _MODES = ("train", "infer", "serve")
 
 
-_OPTIONS = ("dataset", "workers", "batch_size", "epochs", "threads", "rate", "requests")
-_NOT_OF = {"infer": ("epochs",), "serve": ("epochs", "workers")}
+_OF_TRAINING = ("epochs", "checkpoint_every", "checkpoint_way")
+_OPTIONS = ("dataset", "workers", "batch_size", "threads", "rate", "requests", *_OF_TRAINING)
+_NOT_OF = {"infer": _OF_TRAINING, "serve": (*_OF_TRAINING, "workers")}
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,9 @@ class Factors:
 
     `where`: host, or the number of containers. `cache`: dropped (the page cache is dropped before
     the run) or kept (the data is read into it). `medium`: the storage of data and output
-    (`tracer.workloads.studies.media`). `rate`, `requests`: with the mode serve, requests per second
-    to each server, and their number. `power_mode` None: the machine's current one.
+    (`tracer.workloads.studies.media`). `checkpoint_every`: epoch, end, or a number of steps.
+    `checkpoint_way`: a `CheckpointWay`. `rate`, `requests`: with the mode serve, requests per
+    second to each server, and their number. `power_mode` None: the machine's current one.
     """
 
     model: str
@@ -80,6 +85,8 @@ class Factors:
     workers: int | None = None
     batch_size: int | None = None
     epochs: int | None = None
+    checkpoint_every: str | None = None
+    checkpoint_way: str | None = None
     threads: int | None = None
     cpus: float | None = None
     memory: str | None = None
@@ -250,6 +257,8 @@ def _power_modes(told: list[Any], wrong: Any) -> list[PowerMode | None]:
 
 
 def _factors(told: dict[str, Any], wrong: Any) -> Factors:
+    if type(every := told.get("checkpoint_every")) is int:
+        told = {**told, "checkpoint_every": str(every)}
     try:
         factors = Factors(**told)
     except TypeError:
@@ -264,6 +273,11 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
         raise wrong(f'`where` is "host" or "1" to "64", not {factors.where!r}')
     if factors.mode not in _MODES or factors.cache not in ("dropped", "kept"):
         raise wrong('`mode` is "train", "infer" or "serve", `cache` "dropped" or "kept"')
+    every, way = factors.checkpoint_every, factors.checkpoint_way
+    if every is not None and not CHECKPOINT_TIMES.fullmatch(every):
+        raise wrong(f'`checkpoint_every` is "epoch", "end" or a number of steps, not {every!r}')
+    if way is not None and way not in list(CheckpointWay):
+        raise wrong(f"`checkpoint_way` is one of {', '.join(CheckpointWay)}, not {way!r}")
     for value in (factors.rate, factors.requests):
         if (value is not None) != (factors.mode == "serve"):
             raise wrong('`rate` and `requests` are given with `mode = "serve"`, and only with it')

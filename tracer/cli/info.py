@@ -44,6 +44,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "imported": manifest.get("imported"),
         "missing": manifest["capture"].get("missing") or {},
         "cuda_sync": manifest.get("cuda_sync", False),
+        "linger_s": manifest.get("linger_s", 0.0),
         "unmarked": manifest.get("unmarked", []),
         "probes": manifest["probes"],
         "command": manifest.get("command"),
@@ -80,6 +81,8 @@ def _print(name: str, facts: dict[str, Any]) -> None:
         out.print(safe(f"  left out    {what}: {count}"[:300]))
     for probe, absent in facts["missing"].items():
         out.print(safe(f"  missing     {probe}: {', '.join(absent)}"[:300]))
+    if facts["linger_s"]:
+        out.print(f"  linger      up to {show(facts['linger_s'])} s after the targets had ended")
     if facts["cuda_sync"]:
         out.print("  cuda sync   every automatic mark waited for the GPU: slower than without")
     for note in facts["unmarked"]:

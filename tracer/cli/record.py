@@ -115,6 +115,16 @@ def record(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    linger: Annotated[
+        float,
+        typer.Option(
+            "--linger",
+            metavar="SECONDS",
+            help="Go on for this time after the targets have ended, until the kernel has written "
+            "what they left in memory.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = 0.0,
     buffer: Annotated[
         str | None,
         typer.Option(
@@ -255,6 +265,13 @@ def record(
 
     if duration is not None and not 0 < duration < 1e9:
         raise UsageError(f"--duration {duration} is out of range", "give seconds above 0")
+    if not 0 <= linger < 1e9:
+        raise UsageError(f"--linger {linger} is out of range", "give seconds, 0 or more")
+    if linger and (machine or baseload):
+        raise UsageError(
+            "--linger waits for targets to end, and -a and --baseload have none",
+            "leave out --linger, and give the time with -d",
+        )
     if baseload and probes is not None:
         raise UsageError("--baseload records no events, so it takes no probes", "leave out -e")
     names = [part.strip() for given in containers or () for part in given.split(",")]
@@ -277,6 +294,7 @@ def record(
     options.sample_hz = sample_hz
     options.residency = residency or []
     options.duration_s = duration
+    options.linger_s = linger
     if buffer is not None:
         options.buffer_kib = parse_size(buffer) // 1024
         if not 4 <= options.buffer_kib <= 64 << 20:

@@ -55,6 +55,7 @@ def first_manifest(
         "duration_s": None,
         "command": options.command or None,
         "cuda_sync": options.cuda_sync,
+        "linger_s": options.linger_s,
         "targets": [target.describe() for target in targets],
         "probes": probes,
         "backend": capture.name,

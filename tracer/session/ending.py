@@ -48,11 +48,12 @@ class Running:
 
 def until_the_end(running: Running) -> str:
     """Waits until something ends the recording. Returns the reason (manifest key `ended_by`)."""
-    options, targets, launch = running.options, running.targets, running.launch
+    options, targets = running.options, running.targets
     perf, members, signals = running.perf, running.members, running.signals
     drain = running.capture.drain
     assert drain is not None
     begun = time.monotonic()
+    gone, gone_since = "", 0.0
     with _Ends(targets) as ends:
         while True:
             members.look()
@@ -61,27 +62,37 @@ def until_the_end(running: Running) -> str:
                 running.summary.look()
             elapsed = time.monotonic() - begun
             if signals.received is not None:
-                return "signal"
+                return gone or "signal"
             failure = drain.failure or running.sampler.failure
             if failure is not None:
                 return ended_by_error(failure)
             written = drain.written + perf.written + running.sampler.written
             if drain.full or (options.max_bytes and written >= options.max_bytes):
                 return "size"
-            if launch is not None and launch.poll() is not None:
-                return "command"
-            unending = launch or options.machine or options.baseload
-            if not unending and ends.all():
-                return "target"
+            if not gone and (gone := _gone(running, ends)):
+                gone_since = elapsed
+            if gone and elapsed - gone_since >= options.linger_s:
+                return gone
             if options.duration_s is not None and elapsed >= options.duration_s:
                 return "duration"
             running.listener.tick(Status(elapsed, written))
             left = _TICK_S
             if options.duration_s is not None:
                 left = min(left, options.duration_s - elapsed)
+            if gone:
+                left = min(left, gone_since + options.linger_s - elapsed)
             rest = running.marks.rest_s
             left = left if rest is None else min(left, rest)
             signals.wait([*ends.awaited, *members.readable, *running.marks.readable], left)
+
+
+def _gone(running: Running, ends: _Ends) -> str:
+    """Returns "command" or "target" once there is nothing left to record, else ""."""
+    if running.launch is not None:
+        return "command" if running.launch.poll() is not None else ""
+    if running.options.machine or running.options.baseload:
+        return ""
+    return "target" if ends.all() else ""
 
 
 class _Ends:

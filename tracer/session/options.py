@@ -25,6 +25,8 @@ class Options:
     command: list[str] = field(default_factory=list)
     probes: list[str] = field(default_factory=lambda: list(PROBES))
     duration_s: float | None = None
+    linger_s: float = 0.0
+    """Time to go on after the command, or every target, has ended."""
     buffer_kib: int | None = None
     max_bytes: int | None = None
     force: bool = False

@@ -307,7 +307,7 @@ class Manifest(TypedDict):
     `vm`: the sysctls that control write-back. `backend_why`: the reason for the backend.
     `summed_up`: probes whose events the kernel counted. `unmarked`: parts of PyTorch that could
     not be marked, and why. `cuda_sync`: the command synchronized with the GPU at each automatic
-    mark.
+    mark. `linger_s`: seconds for which the recording went on after its targets had ended, at most.
     """
 
     schema: Count
@@ -323,6 +323,7 @@ class Manifest(TypedDict):
     duration_s: NotRequired[float | None]
     command: NotRequired[Listed[str] | None]
     cuda_sync: NotRequired[bool]
+    linger_s: NotRequired[Annotated[float, Field(ge=0, lt=1e9)]]
     targets: Annotated[Listed[TargetFacts], Field(max_length=4096)]
     containers: NotRequired[Annotated[Listed[ContainerFacts], Field(max_length=65536)]]
     probes: Listed[str]

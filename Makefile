@@ -29,8 +29,8 @@ test: setup ## every test; kernel tests if the machine allows them (PYTEST_ARGS=
 	@$(PYTEST) $(PYTEST_ARGS)
 
 cover: setup ## every test, with coverage of lines and branches
-	@$(PYTEST) --cov --cov-report= $(PYTEST_ARGS)
-	@$(BIN)/coverage report --skip-covered
+	@$(PYTEST) --cov --cov-report= $(PYTEST_ARGS); status=$$?; \
+		$(BIN)/coverage report --skip-covered; exit $$status
 
 fuzz: setup ## fuzz every reader with damaged input, MINUTES=1 each (FUZZ_ARGS="--seed 5 packs")
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(FUZZ_ARGS)

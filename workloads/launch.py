@@ -52,9 +52,10 @@ class Job:
 
     `options`: options of `python -m tracer.workloads`; if the mode is serve, those of its `serve`
     and `request`. `data` None: a folder beside the output, named for the set. `record` is the trace
-    to make, `record_options` are further options of `tracer record`. `note`: file that names the
-    session of processes that runs the job (`tracer.workloads.sessions`). `longest_s`: seconds after
-    which the job is killed. `cgroups`: cgroups that a job on the host joins before it begins.
+    to make, `record_options` are further options of `tracer record`. The recording goes on for
+    `linger_s` after the job has ended. `note`: file that names the session of processes that runs
+    the job (`tracer.workloads.sessions`). `longest_s`: seconds after which the job is killed.
+    `cgroups`: cgroups that a job on the host joins before it begins.
     """
 
     model: str
@@ -64,6 +65,7 @@ class Job:
     options: list[str] = field(default_factory=list)
     record: Path | None = None
     record_options: list[str] = field(default_factory=list)
+    linger_s: float = 0.0
     note: Path | None = None
     longest_s: float | None = None
     cgroups: list[Path] = field(default_factory=list)
@@ -171,7 +173,10 @@ def _command(job: Job, arguments: list[str]) -> list[str]:
     command = _workloads(arguments)
     if job.cgroups:
         command = entering(job.cgroups, command)
-    return command if job.record is None else [*_recorder(job), "--", *command]
+    if job.record is None:
+        return command
+    linger = ["--linger", f"{job.linger_s:g}"] if job.linger_s else []
+    return [*_recorder(job), *linger, "--", *command]
 
 
 def _client(job: Job) -> list[str]:
@@ -296,6 +301,7 @@ def _recording(job: Job, containers: list[str]) -> Iterator[None]:
                 raise BrokenJobError(f"the recording did not begin: {_last_words(said)}")
             try:
                 yield
+                time.sleep(job.linger_s)  # the recorder would wait for the daemon's end
             finally:
                 recorder.send_signal(signal.SIGTERM)  # a background job may ignore SIGINT
                 rest = words.read()

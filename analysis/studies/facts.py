@@ -137,6 +137,7 @@ class StudyFacts(TypedDict, total=False):
     about: Long | None
     paper: Text | None
     scale: Number | None
+    time_scale: Number | None
     runs: Annotated[Listed[Any], Field(max_length=MOST_RUNS)]
 
 

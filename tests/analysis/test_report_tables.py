@@ -39,7 +39,7 @@ def test_events_are_counted_by_role(tmp_path):
 def test_an_event_that_the_kernel_lacked_has_no_count(tmp_path):
     recorded = {"formats": {"block:block_touch_buffer": ""}}
     content = {"processes": PROCESSES, "buffers": []}
-    with make_trace(tmp_path / "t", content, ftrace=recorded) as trace:
+    with make_trace(tmp_path / "t", content, capture=recorded) as trace:
         found = {r["event"]: r["total"] for r in tables.records(tables.event_counts(trace))}
     assert found == {"block:block_touch_buffer": 0, "block:block_dirty_buffer": None}
 

@@ -21,6 +21,7 @@ TINY = """
 name = "tiny"
 repeats = {repeats}
 scale = 0.002
+time_scale = 0.02
 [[runs]]
 model = "lenet"
 workers = 1
@@ -86,6 +87,8 @@ def assert_nothing_is_left(folder, dockerd):
 
 
 def test_a_resumed_study_makes_all_runs_with_their_traces(study, dockerd, tmp_path):
+    expire = Path("/proc/sys/vm/dirty_expire_centisecs")
+    before_ms = int(expire.read_text()) * 10
     runner = study.start(TINY.format(repeats=1))
     wait_for(lambda: results(tmp_path), "the first run", 200)
     wait_for(lambda: len(list(tmp_path.glob("s/runs/*"))) > 1, "the second run", 60)
@@ -108,6 +111,10 @@ def test_a_resumed_study_makes_all_runs_with_their_traces(study, dockerd, tmp_pa
         with Trace(tmp_path / "s/runs" / name / "run.trace") as trace:
             query = "SELECT count(*) FROM phases WHERE name = 'train'"
             assert trace.connection.execute(query).fetchone() == (count,)
+            # The flusher's timers are a fiftieth of the machine's, and it has written all data.
+            assert int(trace.manifest["vm"]["dirty_expire_centisecs"]) * 500 == before_ms
+            assert trace.manifest["duration_s"] > one["timers"]["dirty_expire_centisecs"] / 100
+    assert int(expire.read_text()) * 10 == before_ms
     assert_nothing_is_left(tmp_path, dockerd)
     before = times_of(tmp_path, "*")
     assert json.loads(study(TINY.format(repeats=1)).out)["done"] == 2
@@ -123,6 +130,7 @@ SERVED = """
 name = "served"
 repeats = 1
 scale = 0.002
+time_scale = 0.02
 [[runs]]
 model = "lenet"
 mode = "serve"

@@ -135,6 +135,7 @@ STUDY = """
 name = "media"
 repeats = 1
 scale = 0.002
+time_scale = 0.02
 record = ["-e", "block"]
 [[runs]]
 model = "lenet"

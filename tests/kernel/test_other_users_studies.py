@@ -79,7 +79,7 @@ def test_a_speed_test_writes_over_no_file_that_a_link_names(place):
     assert (place / "root's/secret").read_text() == SECRET
 
 
-EMPTY = Study("empty", "", "", 1, 1.0, 0, [], 1.0, None)
+EMPTY = Study("empty", "", "", 1, 1.0, 1.0, 0, [], 1.0, None)
 
 
 @pytest.mark.parametrize(

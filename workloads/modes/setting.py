@@ -20,8 +20,9 @@ from tracer.workloads.files import write_anew
 from tracer.workloads.modes import cgroups, machine
 from tracer.workloads.modes.cgroups import Share
 from tracer.workloads.modes.machine import Machine
-from tracer.workloads.modes.mechanism import ROOT, Lacking
+from tracer.workloads.modes.mechanism import ROOT, Lacking, Mechanism
 from tracer.workloads.modes.mode import DEFAULT, PowerMode
+from tracer.workloads.modes.writeback_timers import WritebackTimers
 
 STATE = Path("/var/lib/traintrace")
 """Folder of the note. It survives a reboot, as a mode set by nvpmodel does."""
@@ -101,6 +102,17 @@ class PowerModes:
         finally:
             self._restore()
 
+    @contextlib.contextmanager
+    def also(self, mechanism: Mechanism, value: Any) -> Iterator[None]:
+        """Runs the block with a further setting of the machine. Restores the earlier state of this
+        and of a mode around the block."""
+        self._remember({"by": type(mechanism).__name__, "before": mechanism.remember()})
+        try:
+            mechanism.set(value)
+            yield
+        finally:
+            self._restore()
+
     def _set(self, mode: PowerMode, found: Machine, containers: bool) -> Setting:
         wanted = {name: value for name, value in asdict(mode).items() if value is not None}
         quota = wanted.pop("cpu_quota", None)
@@ -143,7 +155,8 @@ class PowerModes:
 
         A part that fails stays in the note. Raises JobError then.
         """
-        kinds = {kind.__name__: kind for kind in machine.MECHANISMS}
+        known: tuple[type[Mechanism], ...] = (*machine.MECHANISMS, WritebackTimers)
+        kinds = {kind.__name__: kind for kind in known}
         left: list[dict[str, Any]] = []
         failed: Exception | None = None
         for one in reversed(self._told()):

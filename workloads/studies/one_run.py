@@ -16,8 +16,10 @@ from tracer.store.files import as_invoking_user, write_whole
 from tracer.workloads.containers.limits import Limits, parse_bytes
 from tracer.workloads.errors import JobError
 from tracer.workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
+from tracer.workloads.modes.mechanism import Lacking
 from tracer.workloads.modes.mode import DEFAULT
 from tracer.workloads.modes.setting import PowerModes, Setting
+from tracer.workloads.modes.writeback_timers import EXPIRE, WRITEBACK, WritebackTimers
 from tracer.workloads.studies import media
 from tracer.workloads.studies.scratch import Scratch, drop_caches, fill_cache
 from tracer.workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
@@ -27,6 +29,8 @@ from tracer.workloads.studies.throttle import Throttle
 RUNS = "runs"
 NOTE = "running.json"
 _RUN = "run.json"
+_COMMIT_S = 5
+"""Time after which ext4 commits its journal by default: JBD2_DEFAULT_MAX_COMMIT_AGE."""
 _TRACE = "run.trace"
 _MAX_BYTES = 1 << 20
 
@@ -48,7 +52,10 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
         shutil.rmtree(place, ignore_errors=True)  # an interrupted run may have left it
         place.mkdir()
     factors = run.factors
-    scratch = Scratch(folder, scratch_bytes, media.find_medium(factors.medium))
+    commit_s = None
+    if study.time_scale != 1:
+        commit_s = max(1, round(_COMMIT_S * study.time_scale))
+    scratch = Scratch(folder, scratch_bytes, media.find_medium(factors.medium), commit_s)
     output = scratch.mount / "output"
     seed = ["--seed", str(study.seed), "--scale", str(study.scale)]
     job = Job(
@@ -77,8 +84,11 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
             with (
                 _medium(job, factors, scratch) as facts["medium"],
                 modes.applied(factors.power_mode, bool(factors.containers)) as mode,
+                _timers(modes, study.time_scale) as timers,
             ):
                 facts["power_mode"] = mode.facts()
+                facts["timers"] = timers | {"commit_s": commit_s or _COMMIT_S}
+                job = replace(job, linger_s=_written_after_s(facts["timers"]))
                 facts |= _result(_run(job, factors, scratch, mode, study.image))
             shutil.rmtree(output, ignore_errors=True)
     except JobError as error:
@@ -127,6 +137,30 @@ def _medium(job: Job, factors: Factors, scratch: Scratch) -> Iterator[dict[str, 
                 "without_limit": asdict(beneath),
             }
         yield facts
+
+
+@contextlib.contextmanager
+def _timers(modes: PowerModes, scale: float) -> Iterator[dict[str, int]]:
+    """Runs the block with scaled timers of the flusher. Yields them in hundredths of a second."""
+    with contextlib.ExitStack() as stack:
+        try:
+            timers = WritebackTimers()
+        except Lacking as why:
+            raise JobError(
+                f"this kernel has no timers of the flusher: {why}", "leave out --time-scale"
+            ) from None
+        if scale != 1:
+            stack.enter_context(modes.also(timers, scale))
+        yield timers.remember()
+
+
+def _written_after_s(timers: dict[str, int]) -> float:
+    """Returns the time in s after which the kernel has written all that a job left in memory.
+
+    A page that is dirtied at the very end is old enough after EXPIRE, and the flusher finds it at
+    its next look. The journal's next commit may dirty more.
+    """
+    return (timers[EXPIRE] + 2 * timers[WRITEBACK]) / 100 + timers["commit_s"]
 
 
 def _run(job: Job, factors: Factors, scratch: Scratch, mode: Setting, image: str | None) -> Ran:

@@ -63,7 +63,7 @@ def run_study(
         _sweep()
         took: list[float] = []
         waiting = [run for run in study.runs if read(folder, run) is None]
-        modes = PowerModes(any(run.factors.power_mode for run in waiting))
+        modes = PowerModes(study.time_scale != 1 or any(run.factors.power_mode for run in waiting))
         if waiting:
             require_root()
             with modes:
@@ -105,7 +105,8 @@ def _declare(study: Study, folder: Path) -> None:
     if before != told:
         raise JobError(
             f"{folder} belongs to another study, or to this study with other settings",
-            "name another folder with -o, or give the same --scale, --repeats and --seed",
+            "name another folder with -o, or give the same --scale, --time-scale, --repeats and"
+            " --seed",
         )
 
 

@@ -30,9 +30,13 @@ class Scratch:
 
     The image is kept from run to run. It lies in the study's folder. With the medium `ram` it lies
     on a tmpfs that ends with the run; with a user's folder it lies there until `remove`.
+    `commit_s`: seconds after which the journal is committed; None: the file system's own.
     """
 
-    def __init__(self, folder: Path, size_bytes: int, medium: Medium) -> None:
+    def __init__(
+        self, folder: Path, size_bytes: int, medium: Medium, commit_s: int | None = None
+    ) -> None:
+        self._commit = "" if commit_s is None else f",commit={commit_s}"
         self.mount = folder / MOUNT
         self.medium = medium
         self._folder = folder
@@ -73,7 +77,7 @@ class Scratch:
         # By descriptor: other users may own the parent folders and replace the paths.
         with _held(self.image, os.O_RDWR) as image, _held(self.mount, os.O_DIRECTORY) as mount:
             _run(
-                ["mount", "--no-canonicalize", "-o", "loop,nosuid,nodev",
+                ["mount", "--no-canonicalize", "-o", f"loop,nosuid,nodev{self._commit}",
                  f"/proc/self/fd/{image}", f"/proc/self/fd/{mount}"],
                 (image, mount),
             )  # fmt: skip

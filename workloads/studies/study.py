@@ -5,6 +5,7 @@ about = "host against one and four containers, in minutes"
 paper = "001"
 repeats = 3
 scale = 0.005                  # share of the papers' samples
+time_scale = 0.1               # factor for the timers of the flusher and of the journal
 image = "mine:1"               # container image; default: one made from this machine
 
 [[runs]]                       # every combination of the lists is a run
@@ -136,6 +137,7 @@ class Study:
     paper: str
     repeats: int
     scale: float
+    time_scale: float
     seed: int
     record: list[str]
     longest_s: float
@@ -148,7 +150,13 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 
-def load(name: str, scale: float | None = None, repeats: int | None = None, seed: int = 0) -> Study:
+def load(
+    name: str,
+    scale: float | None = None,
+    repeats: int | None = None,
+    seed: int = 0,
+    time_scale: float | None = None,
+) -> Study:
     """Loads a shipped study by its name, or a user's study by its file. Raises JobError."""
     path = shipped().get(name) or Path(name)
     try:
@@ -163,12 +171,13 @@ def load(name: str, scale: float | None = None, repeats: int | None = None, seed
         raise JobError(
             f"cannot read the study {path}: its tables are nested too deeply", "correct the file"
         ) from None
-    return _parse(told, path, scale, repeats, seed)
+    for key, given in (("scale", scale), ("repeats", repeats), ("time_scale", time_scale)):
+        if given is not None:
+            told[key] = given
+    return _parse(told, path, seed)
 
 
-def _parse(
-    told: dict[str, Any], path: Path, scale: float | None, repeats: int | None, seed: int
-) -> Study:
+def _parse(told: dict[str, Any], path: Path, seed: int) -> Study:
     def wrong(what: str) -> JobError:
         return JobError(f"{path}: {what}", "workloads/studies/study.py describes the format")
 
@@ -177,10 +186,11 @@ def _parse(
             pass
         case _:
             raise wrong("a study has a `name` of lower-case letters, digits, - or _, and [[runs]]")
-    scale = told.get("scale", 1.0) if scale is None else scale
-    repeats = told.get("repeats", 5) if repeats is None else repeats
-    if not isinstance(scale, int | float) or not 0 < scale <= 100:
-        raise wrong("`scale` is a number above 0, up to 100")
+    scale, time_scale = told.get("scale", 1.0), told.get("time_scale", 1.0)
+    repeats = told.get("repeats", 5)
+    for key, value in (("scale", scale), ("time_scale", time_scale)):
+        if not isinstance(value, int | float) or not 0 < value <= 100:
+            raise wrong(f"`{key}` is a number above 0, up to 100")
     if not isinstance(repeats, int) or not 1 <= repeats <= 1000:
         raise wrong("`repeats` is a whole number from 1 to 1000")
     longest_s = told.get("longest_s", _DAY_S)
@@ -218,6 +228,7 @@ def _parse(
         str(told.get("paper", "")),
         repeats,
         float(scale),
+        float(time_scale),
         seed,
         record,
         float(longest_s),

@@ -40,8 +40,14 @@ def run(
     ] = None,
     scale: Annotated[
         float | None,
+        typer.Option(metavar="F", help="Share of the papers' samples. Default: the study's."),
+    ] = None,
+    time_scale: Annotated[
+        float | None,
         typer.Option(
-            metavar="F", help="Share of the papers' samples and epochs. Default: the study's."
+            metavar="F",
+            help="Factor for the timers of the kernel's flusher and of the journal, set for each "
+            "run. Default: the study's, or 1.",
         ),
     ] = None,
     repeats: Annotated[
@@ -63,9 +69,9 @@ def run(
 
       sudo tracer study run quick
 
-      sudo tracer study run park2023 --scale 0.01 -o park.study
+      sudo tracer study run park2023 --scale 0.01 --time-scale 0.1 -o park.study
     """
-    loaded = studies.load(name, scale, repeats, seed)
+    loaded = studies.load(name, scale, repeats, seed, time_scale)
     folder = output or Path(f"{loaded.name}.study")
     from tracer.workloads.interrupt import terminable
     from tracer.workloads.studies.runner import run_study

@@ -121,7 +121,10 @@ def _machine(
     found += [(name, "; ".join(sorted(values))) for name, values in sorted(versions.items())]
     share = study.get("scale")
     if share is not None:
-        found.append(("share of the paper's samples and epochs", f"{share:g}"))
+        found.append(("share of the paper's samples", f"{share:g}"))
+    timers = study.get("time_scale")
+    if timers is not None:
+        found.append(("factor for the timers of flusher and journal", f"{timers:g}"))
     if "repeat" in runs and len(runs):
         found.append(("repeats", str(runs["repeat"].nunique())))
     return found

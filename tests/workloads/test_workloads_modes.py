@@ -457,9 +457,11 @@ def test_a_timer_that_is_off_stays_off(machine, tmp_path):
 def test_the_next_runner_restores_the_timers_of_a_killed_one(machine, tmp_path):
     root = machine(TIMERS)
     if os.fork() == 0:
-        with PowerModes(True, tmp_path / "state", root) as modes:
-            with modes.also(WritebackTimers(root), 0.1):
-                os._exit(0)
+        with (
+            PowerModes(True, tmp_path / "state", root) as modes,
+            modes.also(WritebackTimers(root), 0.1),
+        ):
+            os._exit(0)
     os.wait()
     assert timers_of(root) == [300, 50]
     with PowerModes(False, tmp_path / "state", root):

@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Three processes on two cores: one runs the tests of the kernel and Docker one after another, which
-# mostly wait; two run all others.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadscope
+# Two processes: one runs the tests of the kernel and Docker one after another, one all others. A
+# third is no faster, since each process compiles the kernels of the models for itself.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 # The time that `make fuzz` gives each of its targets.
 MINUTES ?= 1

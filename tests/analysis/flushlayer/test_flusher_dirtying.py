@@ -290,3 +290,25 @@ def test_a_page_lies_where_the_file_system_says(tmp_path):
     found, _ = story.prepared(tmp_path, file_systems=[{"dev": DEV, "block_bytes": 4096}])
     assert pieces(found, "ts", "index", "how") == [(1.0, 5, "seen"), (50.0, 2, "seen")]
     assert found.counts["pages_told"] == 2
+
+
+def test_both_dirtyings_of_a_folio_end_if_a_write_out_leaves_it_unwritten():
+    columns = ("inode", "kind", "ts", "x", "pages", "who", "started", "since", "first")
+    rows = np.array(
+        [
+            (0, pairing.DIRTIED, 1, 0, 0, 7, 0, 0, 0),
+            (0, pairing.DIRTIED, 2, 0, 0, 8, 0, 0, 0),
+            (0, pairing.VISITED, 9, 0, 0, 0, 5, 0, 0),
+        ]
+    )
+    none = np.zeros(0, np.int64)
+    one = np.zeros(1, np.int64)
+    pieces = pairing.pair(
+        {name: rows[:, i].copy() for i, name in enumerate(columns)},
+        np.array([0, 1]), one, paired.folio_room(one), none, one - 1, none, 0, 20,
+    )  # fmt: skip
+    asked = (paired.TS, paired.WHO, paired.UNTIL, paired.KIND)
+    assert pieces[:, asked].tolist() == [
+        [1, 7, 2, paired.DROPPED],
+        [2, 8, 5, paired.DROPPED],
+    ]

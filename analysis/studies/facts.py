@@ -59,6 +59,8 @@ class Factors(TypedDict, total=False):
     threads: Count | None
     cpus: Number | None
     memory: Text | None
+    swap: Text | None
+    dirty_background_bytes: Text | None
     seccomp: bool
     cache: Text
     medium: Text

@@ -8,6 +8,7 @@ from typing import Any
 from tracer.workloads.errors import JobError
 
 _MEBI = 1 << 20
+_MOST = 1 << 60
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -29,7 +30,8 @@ class Speed:
 class Limits:
     """The resources that a container may use. None: all.
 
-    `cpus` is an amount of CPU time, `cpuset` lists the CPUs. `seccomp` turns on Docker's own
+    `cpus` is an amount of CPU time, `cpuset` lists the CPUs. `swap_bytes` of swap may be used
+    beside `memory_bytes`. `seccomp` turns on Docker's own
     filter of system calls. `speed` limits the block device `device`, such as /dev/loop3.
     """
 
@@ -40,6 +42,7 @@ class Limits:
     device: str | None = None
     speed: Speed | None = None
     cpuset: str | None = None
+    swap_bytes: int = 0
 
     def options(self) -> dict[str, Any]:
         """Returns the limits as keyword arguments of Docker's SDK."""
@@ -49,8 +52,9 @@ class Limits:
         if self.cpuset is not None:
             found["cpuset_cpus"] = self.cpuset
         if self.memory_bytes is not None:
-            # An equal memswap_limit allows no swap.
-            found |= {"mem_limit": self.memory_bytes, "memswap_limit": self.memory_bytes}
+            # memswap_limit is the sum of both.
+            both = self.memory_bytes + self.swap_bytes
+            found |= {"mem_limit": self.memory_bytes, "memswap_limit": both}
         if self.device is not None and self.speed is not None:
             rates = {
                 "device_read_bps": self.speed.read_bytes_per_s,
@@ -73,6 +77,6 @@ def parse_bytes(size: str) -> int:
         found = round(float(number) * _UNITS.get(unit, 1))
     except (ValueError, OverflowError):
         found = 0
-    if found < 6 * _MEBI:  # Docker's own minimum
-        raise JobError(f"{size} is not a valid memory size of a container", "give 6m or more")
+    if not 6 * _MEBI <= found < _MOST:  # the least is Docker's own
+        raise JobError(f"{size} is not a valid size", "give 6m or more")
     return found

@@ -1,7 +1,9 @@
-"""Cgroups of our own for a job on the host: a quota of CPU time, and CPUs to run on.
+"""Cgroups of our own for a job on the host: CPU time, CPUs to run on, memory and swap.
 
-The quota is in `cpu.max` or `cpu.cfs_quota_us`, the CPUs are in `cpuset.cpus` (kernel:
-Documentation/admin-guide/cgroup-v2.rst, and scheduler/sched-bwc.rst for the older files).
+The quota is in `cpu.max` or `cpu.cfs_quota_us`, the CPUs are in `cpuset.cpus`, the memory is in
+`memory.max` or `memory.limit_in_bytes`, the swap in `memory.swap.max` or, together with the memory,
+in `memory.memsw.limit_in_bytes` (kernel: Documentation/admin-guide/cgroup-v2.rst, and
+scheduler/sched-bwc.rst and cgroup-v1/memory.rst for the older files).
 Hierarchies of v1 and v2 may be mounted at the same time; each controller is in one of them.
 """
 
@@ -38,6 +40,14 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """The bytes of memory that a job may use, and the bytes of swap beside them."""
+
+    limit_bytes: int
+    swap_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Mount:
     """A mounted hierarchy of cgroups. `unified`: it is of v2, with one tree for all controllers."""
 
@@ -70,11 +80,11 @@ def find_mount(controller: str, root: Path = ROOT) -> Mount:
             return mount
     raise JobError(
         f"this machine has no cgroups with the controller {controller!r}",
-        "mount them (mount -t cgroup2), or leave `cores` and `cpu_quota` out",
+        "mount them (mount -t cgroup2), or leave `cores`, `cpu_quota` and `memory` out",
     )
 
 
-def plan(share: Share, name: str, root: Path = ROOT) -> Before:
+def plan(share: Share, name: str, root: Path = ROOT, memory: Memory | None = None) -> Before:
     """Returns the plan for `make`. It is noted first, so that `remove` can undo a partial `make`.
 
     Keys: made (for each cgroup its files and the text to write to each, in order), enabled (the
@@ -102,7 +112,28 @@ def plan(share: Share, name: str, root: Path = ROOT) -> Before:
         if not mount.unified:  # a new cgroup of v1 has no memory nodes
             files["cpuset.mems"] = read(mount.path / "cpuset.mems")
         files["cpuset.cpus"] = share.cpuset
+    if memory is not None:
+        mount, files = cgroup("memory")
+        files |= _limits(memory, mount, root)
     return {"made": made, "enabled": enabled}
+
+
+def _limits(memory: Memory, mount: Mount, root: Path) -> dict[str, str]:
+    both = "memory.memsw.limit_in_bytes"
+    if not (root / "proc/swaps" if mount.unified else mount.path / both).exists():
+        if memory.swap_bytes:
+            raise JobError("this kernel does not limit swap", "leave `swap` out (or swapaccount=1)")
+        both = ""
+    if mount.unified:
+        limits = {"memory.max": memory.limit_bytes}
+        return _texts(limits | ({"memory.swap.max": memory.swap_bytes} if both else {}))
+    limits = {"memory.limit_in_bytes": memory.limit_bytes}
+    # After the other: the kernel refuses a sum below it.
+    return _texts(limits | ({both: memory.limit_bytes + memory.swap_bytes} if both else {}))
+
+
+def _texts(limits: dict[str, int]) -> dict[str, str]:
+    return {name: str(value) for name, value in limits.items()}
 
 
 def make(planned: Before) -> list[Path]:

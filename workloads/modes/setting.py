@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from typing import Any
 from tracer.workloads.errors import JobError, explained
 from tracer.workloads.files import write_anew
 from tracer.workloads.modes import cgroups, machine
-from tracer.workloads.modes.cgroups import Share
+from tracer.workloads.modes.cgroups import Memory, Share
+from tracer.workloads.modes.dirty_background import DirtyBackground
 from tracer.workloads.modes.machine import Machine
 from tracer.workloads.modes.mechanism import ROOT, Lacking, Mechanism
 from tracer.workloads.modes.mode import DEFAULT, PowerMode
+from tracer.workloads.modes.swap_area import SwapArea
 from tracer.workloads.modes.writeback_timers import WritebackTimers
 
 STATE = Path("/var/lib/traintrace")
@@ -89,16 +91,29 @@ class PowerModes:
         self._close()
 
     @contextlib.contextmanager
-    def applied(self, mode: PowerMode | None, containers: bool) -> Iterator[Setting]:
-        """Runs the block in a mode. Raises JobError if the machine lacks one of its settings."""
+    def applied(
+        self,
+        mode: PowerMode | None,
+        containers: bool,
+        memory: Memory | None = None,
+        before: Sequence[tuple[Mechanism, Any]] = (),
+    ) -> Iterator[Setting]:
+        """Runs the block in a mode. Raises JobError if the machine lacks one of its settings.
+
+        `memory`: limit of a job on the host. `before`: further mechanisms with their values, set
+        first and restored last, when no process is left in the job's cgroups.
+        """
         if self._lock is not None:
             self._restore()  # the part that could not be restored after the last run
         found = Machine(self._root)
-        if mode is None:
+        if mode is None and memory is None and not before:
             yield Setting(None, found.settings(), {})
             return
         try:
-            yield self._set(mode, found, containers)
+            for mechanism, value in before:
+                self._remember({"by": type(mechanism).__name__, "before": mechanism.remember()})
+                mechanism.set(value)
+            yield self._set(mode, found, containers, memory)
         finally:
             self._restore()
 
@@ -113,8 +128,15 @@ class PowerModes:
         finally:
             self._restore()
 
-    def _set(self, mode: PowerMode, found: Machine, containers: bool) -> Setting:
-        wanted = {name: value for name, value in asdict(mode).items() if value is not None}
+    def _set(
+        self,
+        mode: PowerMode | None,
+        found: Machine,
+        containers: bool,
+        memory: Memory | None = None,
+    ) -> Setting:
+        told = asdict(mode or PowerMode())
+        wanted = {name: value for name, value in told.items() if value is not None}
         quota = wanted.pop("cpu_quota", None)
         cores = None if "cores" in found.mechanisms else wanted.pop("cores", None)
         by: dict[str, str] = {}
@@ -141,8 +163,8 @@ class PowerModes:
             None if quota is None else quota * settings["cores"],
         )
         made: list[Path] = []
-        if share != Share() and not containers:
-            planned = cgroups.plan(share, f"traintrace-{os.getpid()}", self._root)
+        if (share != Share() or memory is not None) and not containers:
+            planned = cgroups.plan(share, f"traintrace-{os.getpid()}", self._root, memory)
             self._remember({"by": _CGROUPS, "before": planned})
             made = cgroups.make(planned)
         return Setting(mode, settings, by, share, made)
@@ -155,7 +177,9 @@ class PowerModes:
 
         A part that fails stays in the note. Raises JobError then.
         """
-        known: tuple[type[Mechanism], ...] = (*machine.MECHANISMS, WritebackTimers)
+        known: tuple[type[Mechanism], ...] = (
+            *machine.MECHANISMS, WritebackTimers, DirtyBackground, SwapArea,
+        )  # fmt: skip
         kinds = {kind.__name__: kind for kind in known}
         left: list[dict[str, Any]] = []
         failed: Exception | None = None

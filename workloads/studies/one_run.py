@@ -6,19 +6,22 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tracer.store.checked import read_json
 from tracer.store.files import as_invoking_user, write_whole
 from tracer.workloads.containers.limits import Limits, parse_bytes
 from tracer.workloads.errors import JobError
 from tracer.workloads.launch import Job, Ran, prepare, run_in_containers, run_on_host
-from tracer.workloads.modes.mechanism import Lacking
+from tracer.workloads.modes.cgroups import Memory
+from tracer.workloads.modes.dirty_background import BYTES, DirtyBackground
+from tracer.workloads.modes.mechanism import Lacking, Mechanism
 from tracer.workloads.modes.mode import DEFAULT
 from tracer.workloads.modes.setting import PowerModes, Setting
+from tracer.workloads.modes.swap_area import SwapArea
 from tracer.workloads.modes.writeback_timers import EXPIRE, WRITEBACK, WritebackTimers
 from tracer.workloads.studies import media
 from tracer.workloads.studies.scratch import Scratch, drop_caches, fill_cache
@@ -33,6 +36,9 @@ _COMMIT_S = 5
 """Time after which ext4 commits its journal by default: JBD2_DEFAULT_MAX_COMMIT_AGE."""
 _TRACE = "run.trace"
 _MAX_BYTES = 1 << 20
+_HEADER_BYTES = 1 << 20
+"""Room for the header of a swap area: a page of any size."""
+_Made = TypeVar("_Made", bound=Mechanism)
 
 
 def read(folder: Path, run: Run) -> dict[str, Any] | None:
@@ -83,7 +89,8 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
             job = prepare(job)
             with (
                 _medium(job, factors, scratch) as facts["medium"],
-                modes.applied(factors.power_mode, bool(factors.containers)) as mode,
+                _mode(modes, factors, scratch) as mode,
+                _background(modes, factors),
                 _timers(modes, study.time_scale) as timers,
             ):
                 facts["power_mode"] = mode.facts()
@@ -140,15 +147,48 @@ def _medium(job: Job, factors: Factors, scratch: Scratch) -> Iterator[dict[str, 
 
 
 @contextlib.contextmanager
+def _mode(modes: PowerModes, factors: Factors, scratch: Scratch) -> Iterator[Setting]:
+    """Runs the block in the power mode of `factors`, with its swap and the host's memory limit."""
+    memory = _memory(factors)
+    areas = []
+    if memory is not None and memory.swap_bytes:
+        beside = scratch.medium.folder or scratch.mount.parent
+        area = _available(lambda: SwapArea(folder=beside), "swap", "leave `swap` out")
+        areas.append((area, memory.swap_bytes * max(1, factors.containers) + _HEADER_BYTES))
+    own = None if factors.containers else memory
+    with modes.applied(factors.power_mode, bool(factors.containers), own, areas) as mode:
+        yield mode
+
+
+def _memory(factors: Factors) -> Memory | None:
+    if factors.memory is None:
+        return None
+    swap = 0 if factors.swap is None else parse_bytes(factors.swap)
+    return Memory(parse_bytes(factors.memory), swap)
+
+
+@contextlib.contextmanager
+def _background(modes: PowerModes, factors: Factors) -> Iterator[None]:
+    """Runs the block with the threshold of background write-back of `factors`."""
+    with contextlib.ExitStack() as stack:
+        if factors.dirty_background_bytes is not None:
+            found = _available(DirtyBackground, f"vm.{BYTES}", f"leave `{BYTES}` out")
+            stack.enter_context(modes.also(found, parse_bytes(factors.dirty_background_bytes)))
+        yield
+
+
+def _available(make: Callable[[], _Made], what: str, mend: str) -> _Made:
+    try:
+        return make()
+    except Lacking as why:
+        raise JobError(f"this kernel has no {what}: {why}", mend) from None
+
+
+@contextlib.contextmanager
 def _timers(modes: PowerModes, scale: float) -> Iterator[dict[str, int]]:
     """Runs the block with scaled timers of the flusher. Yields them in hundredths of a second."""
     with contextlib.ExitStack() as stack:
-        try:
-            timers = WritebackTimers()
-        except Lacking as why:
-            raise JobError(
-                f"this kernel has no timers of the flusher: {why}", "leave out --time-scale"
-            ) from None
+        timers = _available(WritebackTimers, "timers of the flusher", "leave out --time-scale")
         if scale != 1:
             stack.enter_context(modes.also(timers, scale))
         yield timers.remember()
@@ -167,10 +207,12 @@ def _run(job: Job, factors: Factors, scratch: Scratch, mode: Setting, image: str
     count = factors.containers
     if not count:
         return run_on_host(replace(job, cgroups=mode.cgroups))
+    memory = _memory(factors)
     # Mode and medium belong to the machine; the containers share what they allow.
     limits = Limits(
         cpus=mode.share.quota / count if mode.share.quota else factors.cpus,
-        memory_bytes=None if factors.memory is None else parse_bytes(factors.memory),
+        memory_bytes=None if memory is None else memory.limit_bytes,
+        swap_bytes=0 if memory is None else memory.swap_bytes,
         seccomp=factors.seccomp,
         device=scratch.node,
         speed=scratch.medium.speed and scratch.medium.speed.shared(count),

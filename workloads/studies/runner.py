@@ -63,7 +63,8 @@ def run_study(
         _sweep()
         took: list[float] = []
         waiting = [run for run in study.runs if read(folder, run) is None]
-        modes = PowerModes(study.time_scale != 1 or any(run.factors.power_mode for run in waiting))
+        sets = any(run.factors.sets_machine for run in waiting)
+        modes = PowerModes(study.time_scale != 1 or sets)
         if waiting:
             require_root()
             with modes:

@@ -15,6 +15,9 @@ mode = ["train"]
 workers = [4]
 threads = ["share"]            # torch's: a number, or CPUs divided by the most containers at once
 power_mode = [{}, {cores = 1, cpu_quota = 0.5}]   # or "machine": a selection of its own modes
+memory = ["400m"]              # of the job on the host, or of each container
+swap = ["1g"]                  # beside `memory`, in a swap area of the run's own
+dirty_background_bytes = ["240m"]
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from typing import Any
 
 from tracer.store.files import read_bounded
 from tracer.workloads import models
+from tracer.workloads.containers.limits import parse_bytes
 from tracer.workloads.errors import JobError
 from tracer.workloads.modes.machine import Machine
 from tracer.workloads.modes.mode import PowerMode
@@ -56,6 +60,8 @@ _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("checkpoint_way", str | None, "a way to write a checkpoint"),
     ("cpus", int | float | None, "a number of CPUs"),
     ("memory", str | None, "a size, such as 400m"),
+    ("swap", str | None, "a size, such as 1g"),
+    ("dirty_background_bytes", str | None, "a size, such as 240m"),
     ("seccomp", bool, "true or false"),
     ("cache", str, "dropped or kept"),
     ("medium", str, "the name of a medium"),
@@ -77,6 +83,8 @@ class Factors:
     (`tracer.workloads.studies.media`). `checkpoint_every`: epoch, end, or a number of steps.
     `checkpoint_way`: a `CheckpointWay`. `rate`, `requests`: with the mode serve, requests per
     second to each server, and their number. `power_mode` None: the machine's current one.
+    `memory`, `swap`: sizes that the job on the host, or each container, may use; without `swap`,
+    none. `dirty_background_bytes`: the sysctl of vm, as a size.
     """
 
     model: str
@@ -91,6 +99,8 @@ class Factors:
     threads: int | None = None
     cpus: float | None = None
     memory: str | None = None
+    swap: str | None = None
+    dirty_background_bytes: str | None = None
     seccomp: bool = True
     cache: str = "dropped"
     medium: str = media.DISK
@@ -102,6 +112,12 @@ class Factors:
     def containers(self) -> int:
         """Number of containers; 0: on the host."""
         return 0 if self.where == "host" else int(self.where)
+
+    @property
+    def sets_machine(self) -> bool:
+        """Whether the run changes settings of the machine, which only one study at a time can."""
+        told = (self.power_mode, self.swap, self.dirty_background_bytes)
+        return any(told) or (self.memory is not None and not self.containers)
 
     def options(self) -> list[str]:
         """Returns the options of `python -m tracer.workloads`."""
@@ -279,7 +295,7 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
         if not isinstance(getattr(factors, name), kind):
             raise wrong(f"`{name}` is {said}, not {getattr(factors, name)!r}"[:200])
     models.find_model(factors.model)
-    media.find_medium(factors.medium)
+    medium = media.find_medium(factors.medium)
     if not isinstance(factors.where, str) or not _WHERE.fullmatch(factors.where):
         raise wrong(f'`where` is "host" or "1" to "64", not {factors.where!r}')
     if factors.mode not in _MODES or factors.cache not in ("dropped", "kept"):
@@ -299,9 +315,18 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
         value = getattr(factors, name)
         if value is not None and (not isinstance(value, int) or value < (name != "workers")):
             raise wrong(f"`{name}` is a whole number, not {value!r}")
-    limited = factors.cpus is not None or factors.memory is not None or not factors.seccomp
-    if limited and not factors.containers:
-        raise wrong("`cpus`, `memory` and `seccomp` apply only to containers")
+    if not factors.containers and (factors.cpus is not None or not factors.seccomp):
+        raise wrong("`cpus` and `seccomp` apply only to containers")
+    for name in ("memory", "swap", "dirty_background_bytes"):
+        if (size := getattr(factors, name)) is not None:
+            try:
+                parse_bytes(size)
+            except JobError as error:
+                raise wrong(f"`{name}`: {error}"[:200]) from None
+    if factors.swap is not None and factors.memory is None:
+        raise wrong("`swap` is given with `memory`, and only with it")
+    if factors.swap is not None and (medium.name == media.RAM or medium.speed is not None):
+        raise wrong(f"`swap` lies on a disk; the medium {medium.name!r} is in memory or limited")
     quota = factors.power_mode is not None and factors.power_mode.cpu_quota is not None
     if quota and factors.cpus is not None:
         raise wrong("`cpus` and a power mode's `cpu_quota` limit the same time; give one of them")

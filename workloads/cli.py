@@ -119,6 +119,8 @@ def list_models() -> None:
     typer.echo("models")
     for entry in models.CATALOGUE.values():
         typer.echo(f"  {entry.name:12} {entry.about}")
+        if entry.ours:
+            typer.echo(f"  {'':12} ours, not the papers': {entry.ours}")
     typer.echo("data sets")
     for source in catalogue.CATALOGUE.values():
         typer.echo(f"  {source.name:12} {source.about}")
@@ -141,7 +143,23 @@ def train(
         typer.Option(
             min=1,
             max=_MANY,
-            help="Passes over the training samples. [default: 10, as in the papers]",
+            help="Passes over the training samples. [default: 10, as in Park & Bahn 2023]",
+        ),
+    ] = None,
+    at_least: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            callback=_positive,
+            help="Train on after the last step until this time is over.",
+        ),
+    ] = None,
+    at_most: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            callback=_positive,
+            help="End after the step in which this time is over, even before the last step.",
         ),
     ] = None,
     batch_size: BatchSize = JobOptions.batch_size,
@@ -199,6 +217,8 @@ def train(
         device=device,
         steps=steps,
         epochs=epochs or TrainOptions.epochs,
+        at_least_s=at_least,
+        at_most_s=at_most,
         lr=lr,
         checkpoint_every=checkpoint_every,
         checkpoint_way=checkpoint_way,
@@ -212,6 +232,14 @@ def train(
 def infer(
     model: Model,
     checkpoint: Annotated[Path, typer.Option(help="A checkpoint.pt that `train` wrote.")],
+    batches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=_MANY,
+            help="Batches to predict, over as many passes as that takes. [default: one pass]",
+        ),
+    ] = None,
     batch_size: BatchSize = JobOptions.batch_size,
     workers: Workers = JobOptions.workers,
     seed: Seed = JobOptions.seed,
@@ -247,6 +275,7 @@ def infer(
         threads=threads,
         device=device,
         checkpoint=checkpoint,
+        batches=batches,
     )
     from tracer.workloads.infer import infer as run
 

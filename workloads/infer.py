@@ -36,8 +36,9 @@ PREDICTIONS_NAME = "predictions.csv"
 
 @dataclass(frozen=True)
 class Inferred:
-    """The result of an inference: samples, correct predictions, and wall time in seconds."""
+    """The result of an inference: batches, samples, correct ones, and wall time in seconds."""
 
+    batches: int
     samples: int
     correct: int
     seconds: float
@@ -63,13 +64,14 @@ def infer(options: InferOptions) -> dict[str, object]:
         model = build_model(workload, sets, device)
         state = load_checkpoint(workload, options.checkpoint, device)
         checkpoint.restore(model, state, options.checkpoint)
-    inferred = predict_all(workload, model, batches, output)
+    inferred = predict_all(workload, model, batches, output, options.batches)
     return {
         "model": workload.name,
         "checkpoint": str(options.checkpoint.absolute()),
         "batch_size": options.batch_size,
         "workers": options.workers,
         "seed": options.seed,
+        "batches": inferred.batches,
         "samples": inferred.samples,
         "accuracy": inferred.accuracy,
         "inference_s": inferred.seconds,
@@ -78,10 +80,21 @@ def infer(options: InferOptions) -> dict[str, object]:
     }
 
 
-def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: Path) -> Inferred:
-    """Predicts each sample of `batches`; writes index, label and prediction as CSV to `output`."""
+def predict_all(
+    workload: Workload,
+    model: nn.Module,
+    batches: Batches,
+    output: Path,
+    count: int | None = None,
+) -> Inferred:
+    """Predicts each sample of `batches`; writes index, label and prediction as CSV to `output`.
+
+    `count`: the number of batches, over as many passes as that takes; None: those of one pass. The
+    index of a sample begins at 0 again in each pass.
+    """
     path = output / PREDICTIONS_NAME
-    correct = index = 0
+    count = len(batches) if count is None else count
+    correct = index = samples = 0
     model.eval()
     started = time.monotonic()
     with explained(f"cannot write {path}", MEND_WRITE):
@@ -92,11 +105,13 @@ def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: 
         phases.phase("inference"),
         torch.inference_mode(),
         Interruptible() as interruptible,
-        Progress("inference", len(batches)) as progress,
+        Progress("inference", count) as progress,
     ):
         lines = ["index,label,prediction\n"]
         fetched = iter(batches)
-        for step in range(len(batches)):
+        for step in range(count):
+            if step and step % len(batches) == 0:
+                fetched, index = iter(batches), 0
             with phases.phase("step", step=step):
                 with phases.phase("fetch"):
                     inputs, targets = next(fetched)
@@ -105,10 +120,11 @@ def predict_all(workload: Workload, model: nn.Module, batches: Batches, output: 
             for label, prediction in zip(targets.tolist(), predictions, strict=True):
                 lines.append(f"{index},{label},{prediction}\n")
                 index += 1
+                samples += 1
                 correct += label == prediction
             with explained(f"cannot write {path}", MEND_WRITE):
                 file.write("".join(lines).encode())
             lines.clear()
             progress.show(step + 1)
             interruptible.check()
-    return Inferred(index, correct, time.monotonic() - started)
+    return Inferred(count, samples, correct, time.monotonic() - started)

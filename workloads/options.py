@@ -71,12 +71,16 @@ class JobOptions:
 class TrainOptions(JobOptions):
     """The options of a training job. `steps`, if given, replaces `epochs`.
 
+    `at_least_s`: the training goes on past its last step until this time, in s, is over.
+    `at_most_s`: it ends after the step in which this time is over, whatever else is given.
     `lr` None: the model's own. The papers ran ten epochs with batches of 16. `checkpoint_every`:
     one of CHECKPOINT_TIMES; the last step is always followed by a checkpoint.
     """
 
     steps: int | None = None
     epochs: int = 10
+    at_least_s: float | None = None
+    at_most_s: float | None = None
     lr: float | None = None
     checkpoint_every: str = EACH_EPOCH
     checkpoint_way: CheckpointWay = CheckpointWay.TRUNCATE
@@ -84,9 +88,13 @@ class TrainOptions(JobOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class InferOptions(JobOptions):
-    """The options of inference over the test set with the weights in `checkpoint`."""
+    """The options of inference over the test set with the weights in `checkpoint`.
+
+    `batches`: the number of batches, over as many passes as that takes; None: those of one pass.
+    """
 
     checkpoint: Path
+    batches: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ parts are the times of the host's calls; reading back the loss waits for the dev
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ from tracer.workloads.options import AT_THE_END, EACH_EPOCH, CheckpointWay, Trai
 from tracer.workloads.progress import Progress
 
 LOG_NAME = "train.log"
+BY_STEPS, BY_AT_LEAST, BY_AT_MOST = "steps", "at_least", "at_most"
+"""The causes of the end: all steps were made, or with one of the two times."""
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Trained:
     epochs: int = 0
     first_loss: float = math.nan
     last_loss: float = math.nan
+    ended_by: str = BY_STEPS
 
 
 def train(options: TrainOptions) -> dict[str, object]:
@@ -75,7 +79,7 @@ def train(options: TrainOptions) -> dict[str, object]:
                 momentum=workload.momentum,
             )
         steps = options.steps or options.epochs * len(batches)
-        every = {EACH_EPOCH: len(batches), AT_THE_END: steps}.get(options.checkpoint_every)
+        every = {EACH_EPOCH: len(batches), AT_THE_END: sys.maxsize}.get(options.checkpoint_every)
         loop = _Loop(
             workload,
             model,
@@ -86,6 +90,8 @@ def train(options: TrainOptions) -> dict[str, object]:
             output / checkpoint.NAME,
             every=every or int(options.checkpoint_every),
             way=options.checkpoint_way,
+            at_least_s=options.at_least_s or 0.0,
+            at_most_s=options.at_most_s or math.inf,
         )
         started = time.monotonic()
         trained = loop.run(steps)
@@ -95,6 +101,7 @@ def train(options: TrainOptions) -> dict[str, object]:
         "model": workload.name,
         "steps": trained.steps,
         "epochs": trained.epochs,
+        "ended_by": trained.ended_by,
         "batch_size": options.batch_size,
         "workers": options.workers,
         "seed": options.seed,
@@ -121,38 +128,41 @@ class _Loop:
     every: int
     """Steps from one checkpoint to the next."""
     way: CheckpointWay
+    at_least_s: float
+    at_most_s: float
     sample: SampleShape | None = None
+    began: float = 0.0
 
     def run(self, steps: int) -> Trained:
-        """Trains for exactly `steps` steps, over as many epochs as that takes."""
+        """Trains for `steps` steps, over as many epochs as that takes, if the times allow it."""
         trained = Trained()
+        self.began = time.monotonic()
         self.model.train()
         with (
             phases.phase("train"),
             Interruptible() as interruptible,
             Progress("train", steps) as progress,
         ):
-            while trained.steps < steps:
+            ended = False
+            while not ended:
                 with phases.phase("epoch", epoch=trained.epochs):
-                    left = min(len(self.batches), steps - trained.steps)
-                    self._epoch(trained, left, steps, progress, interruptible)
+                    ended = self._epoch(trained, steps, progress, interruptible)
                 trained.epochs += 1
         if self.way is CheckpointWay.NEW:
             checkpoint.keep_last(self.checkpoint, trained.steps)
         return trained
 
     def _epoch(
-        self,
-        trained: Trained,
-        steps: int,
-        last: int,
-        progress: Progress,
-        interruptible: Interruptible,
-    ) -> None:
-        """Trains for `steps` steps of one epoch. `last`: the number of all steps."""
+        self, trained: Trained, steps: int, progress: Progress, interruptible: Interruptible
+    ) -> bool:
+        """Trains for one epoch, or for its part before the end. Returns whether that was the end.
+
+        `steps`: the number of all steps, if the times allow it.
+        """
         # A counted loop: a fetch that only finds the end would be marked as another step.
         batches = iter(self.batches)
-        for _ in range(steps):
+        ended = False
+        for _ in range(len(self.batches)):
             with phases.phase("step", epoch=trained.epochs, step=trained.steps):
                 loss = self._step(batches)
                 self._write_log(trained, loss)
@@ -161,10 +171,26 @@ class _Loop:
             trained.last_loss = loss
             trained.steps += 1
             progress.show(trained.steps, f"loss {loss:.4f}")
-            if trained.steps % self.every == 0 or trained.steps == last:
+            ended = self._ends(trained, steps)
+            if trained.steps % self.every == 0 or ended:
                 with phases.phase("checkpoint", epoch=trained.epochs):
                     self._save(trained)
             interruptible.check()
+            if ended:
+                break
+        return ended
+
+    def _ends(self, trained: Trained, steps: int) -> bool:
+        """Returns whether the training ends after this step, and notes the cause."""
+        took_s = time.monotonic() - self.began
+        if trained.steps >= steps and took_s >= self.at_least_s:
+            return True
+        if took_s >= self.at_most_s:
+            trained.ended_by = BY_AT_MOST
+            return True
+        if trained.steps >= steps:
+            trained.ended_by = BY_AT_LEAST
+        return False
 
     def _step(self, batches: Iterator[Batch]) -> float:
         with phases.phase("fetch"):

@@ -54,12 +54,16 @@ class Factors(TypedDict, total=False):
     workers: Count | None
     batch_size: Count | None
     epochs: Count | None
+    at_least: Number | None
+    at_most: Number | None
+    batches: Count | None
     checkpoint_every: Text | None
     checkpoint_way: Text | None
     threads: Count | None
     cpus: Number | None
     memory: Text | None
     swap: Text | None
+    page_cluster: Count | None
     dirty_background_bytes: Text | None
     seccomp: bool
     cache: Text

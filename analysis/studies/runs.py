@@ -35,15 +35,16 @@ _NO_BASELOAD = (
 )
 
 FACTORS = (
-    "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "checkpoint_every",
-    "checkpoint_way", "threads", "cpus", "memory", "swap", "dirty_background_bytes",
-    "seccomp", "cache", "medium", "rate", "requests", "power_mode", "repeat",
+    "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "at_least", "at_most",
+    "batches", "checkpoint_every", "checkpoint_way", "threads", "cpus", "memory", "swap",
+    "page_cluster", "dirty_background_bytes", "seccomp", "cache", "medium", "rate", "requests",
+    "power_mode", "repeat",
 )  # fmt: skip
 """The factors in which runs can differ, as declared in `workloads/studies/study.py`."""
 
 UNLIMITED: dict[str, object] = {
-    "cpus": None, "memory": None, "swap": None, "dirty_background_bytes": None, "seccomp": True,
-    "power_mode": DEFAULT_MODE,
+    "cpus": None, "memory": None, "swap": None, "page_cluster": None,
+    "dirty_background_bytes": None, "seccomp": True, "power_mode": DEFAULT_MODE,
 }  # fmt: skip
 """The limits of a run that is not limited. None: not given."""
 

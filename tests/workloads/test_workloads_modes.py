@@ -11,7 +11,7 @@ import pytest
 
 from tracer.workloads.errors import JobError
 from tracer.workloads.modes import frequency
-from tracer.workloads.modes.cgroups import Share, entering, plan
+from tracer.workloads.modes.cgroups import Memory, Share, entering, plan
 from tracer.workloads.modes.machine import Machine
 from tracer.workloads.modes.mechanism import Lacking
 from tracer.workloads.modes.mode import PowerMode, parse
@@ -466,3 +466,38 @@ def test_the_next_runner_restores_the_timers_of_a_killed_one(machine, tmp_path):
     assert timers_of(root) == [300, 50]
     with PowerModes(False, tmp_path / "state", root):
         assert timers_of(root) == [3000, 500]
+
+
+def test_a_memory_limit_has_the_files_of_either_version(machine):
+    whole, swapping = Memory(64 << 20), Memory(64 << 20, 16 << 20)
+    unified = machine({**UNIFIED, "proc/swaps": "Filename\n"})
+    group = str(unified / "sys/fs/cgroup/x")
+    for memory, swap in ((whole, 0), (swapping, 16 << 20)):
+        assert plan(Share(), "x", unified, memory) == {
+            "made": {group: {"memory.max": str(64 << 20), "memory.swap.max": str(swap)}},
+            "enabled": [],
+        }
+    # Both controllers are in the one group of v2.
+    both = plan(Share(quota=0.5), "x", unified, whole)["made"]
+    assert list(both[group]) == ["cpu.max", "memory.max", "memory.swap.max"]
+
+
+def test_a_memory_limit_of_v1_sums_memory_and_swap(machine):
+    v1 = machine(
+        {
+            "proc/mounts": "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
+            "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": "0\n",
+        }
+    )
+    (files,) = plan(Share(), "x", v1, Memory(64 << 20, 16 << 20))["made"].values()
+    assert list(files.items()) == [
+        ("memory.limit_in_bytes", str(64 << 20)), ("memory.memsw.limit_in_bytes", str(80 << 20)),
+    ]  # fmt: skip
+
+
+def test_swap_without_a_limit_of_it_is_refused(machine):
+    lacking = machine(UNIFIED)
+    (files,) = plan(Share(), "x", lacking, Memory(64 << 20))["made"].values()
+    assert files == {"memory.max": str(64 << 20)}
+    with pytest.raises(JobError, match="does not limit swap"):
+        plan(Share(), "x", lacking, Memory(64 << 20, 16 << 20))

@@ -158,6 +158,34 @@ def test_the_shipped_studies_are_complete():
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nmode = {a = 1}', "`mode` is"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nwhere = "1"\ncpus = "x"', "`cpus` is"),
         ('name = "x"\n[[runs]]\nmodel = "lenet"\nwhere = "1"\nmemory = 4', "`memory` is"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmemory = "5m"', "`memory`: 5m is not a valid"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmemory = "1e40"', "`memory`: 1e40 is not"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nmemory = ""', "`memory`:  is not a valid"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nswap = "1g"', "given with `memory`"),
+        (
+            'name = "x"\n[[runs]]\nmodel = "lenet"\nmemory = "1g"\nswap = "-8m"',
+            "`swap`: -8m is not",
+        ),
+        (
+            'name = "x"\n[[runs]]\nmodel = "lenet"\nmemory = "1g"\nswap = "1g"\nmedium = "hdd"',
+            "in memory or limited",
+        ),
+        (
+            'name = "x"\n[[runs]]\nmodel = "lenet"\nmemory = "1g"\nswap = "1g"\nmedium = "ram"',
+            "in memory or limited",
+        ),
+        (
+            'name = "x"\n[[runs]]\nmodel = "lenet"\ndirty_background_bytes = "nan"',
+            "`dirty_background_bytes`: nan is not",
+        ),
+        (
+            'name = "x"\n[[runs]]\nmodel = "lenet"\ndirty_background_bytes = 9999999',
+            "`dirty_background_bytes` is a size",
+        ),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nat_least = nan', "`at_least` is a number"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nat_most = true', "`at_most` is a number"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nat_most = "1"', "`at_most` is a number"),
+        ('name = "x"\n[[runs]]\nmodel = "lenet"\nbatches = 0', "`batches` is"),
         ("x = " + "[" * 100_000, "too deep"),
         ("name = ", "cannot read the study"),
     ],
@@ -185,3 +213,40 @@ checkpoint_way = "rename"
     found = {tuple(run.factors.options()) for run in declared(text, repeats=1).runs}
     way = ("--checkpoint-way", "rename")
     assert found == {(), ("--checkpoint-every", "end", *way), ("--checkpoint-every", "50", *way)}
+
+
+LIMITED = """
+name = "x"
+scale = 0.02
+[[runs]]
+model = "lenet"
+mode = ["train", "infer"]
+where = ["host", "4"]
+memory = "400m"
+swap = "1g"
+dirty_background_bytes = "240m"
+at_least = 600
+batches = 131250
+"""
+
+
+def test_limits_are_factors_on_the_host_as_in_containers(declared):
+    found = {run.factors for run in declared(LIMITED, repeats=1).runs}
+    assert {(factors.where, factors.memory, factors.swap) for factors in found} == {
+        ("host", "400m", "1g"), ("4", "400m", "1g"),
+    }  # fmt: skip
+    assert all(factors.sets_machine for factors in found)
+
+
+def test_only_a_host_s_memory_needs_a_setting_of_the_machine(declared):
+    text = 'name="x"\n[[runs]]\nmodel="lenet"\nwhere=["host", "1"]\nmemory="400m"\n'
+    found = {run.factors for run in declared(text, repeats=1).runs}
+    assert {factors.where: factors.sets_machine for factors in found} == {"host": True, "1": False}
+
+
+def test_times_and_batches_have_the_study_s_share_of_the_papers(declared):
+    loaded = declared(LIMITED, repeats=1)
+    found = {run.factors.mode: run.factors.options(loaded.scale) for run in loaded.runs}
+    assert found == {"train": ["--at-least", "12.0"], "infer": ["--batches", "2625"]}
+    least = {run.factors.mode: run.factors.options(1e-9) for run in loaded.runs}
+    assert least["infer"] == ["--batches", "1"]

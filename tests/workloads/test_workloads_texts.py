@@ -12,6 +12,7 @@ import torch
 
 from tracer.workloads import models
 from tracer.workloads.data.sets import DataSets, SampleSet
+from tracer.workloads.data.vocabulary import SIZE
 from tracer.workloads.infer import infer
 from tracer.workloads.options import InferOptions, TrainOptions
 from tracer.workloads.train import train
@@ -94,6 +95,20 @@ def test_the_lstm_learns_four_texts_by_heart(output: Path):
     first, last = summary["first_loss"], summary["last_loss"]
     assert isinstance(first, float) and isinstance(last, float)
     assert last < 0.5 * first
+
+
+@pytest.mark.parametrize("vocabulary", [3, SIZE])
+def test_the_lstm_is_the_larger_model_with_any_vocabulary(vocabulary: int):
+    # Park & Bahn 2023, Table 4.
+    shape = DataSets(Path(), Nothing(), Nothing(), classes=10, vocabulary=vocabulary)
+    counts = {
+        name: sum(weight.numel() for weight in models.load(name).build(shape).parameters())
+        for name in MODELS
+    }
+    # An embedding; one layer with four gates of input, state and two biases; ten classes.
+    assert counts["lstm"] == SIZE * 750 + 4 * 750 * (750 + 750 + 2) + 10 * 751
+    assert counts["mobilebert"] == 24_844_544 + 10 * 513
+    assert counts["lstm"] > counts["mobilebert"]
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:

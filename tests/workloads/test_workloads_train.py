@@ -261,3 +261,49 @@ def test_workers_change_no_number_and_mark_their_own_fetches(start, spans, tmp_p
     # Two epochs of three batches, and one test batch.
     assert len(by_workers) == 2 * 3 + 1
     assert len({span.pid for span in by_workers}) == 2 * 3 + 1
+
+
+def test_a_training_ends_in_the_step_in_which_its_time_is_over(run: Train, tmp_path: Path):
+    # A time that is over in the first step ends the training there, whatever else is given.
+    for number, more in enumerate(({}, {"steps": 40}, {"at_least_s": 100.0})):
+        ended = run(f"short-{number}", at_most_s=1e-9, checkpoint_every="end", **more)
+        assert (ended["steps"], ended["epochs"], ended["ended_by"]) == (1, 1, "at_most")
+        assert len(logged(tmp_path / f"short-{number}")) == 1
+        assert (tmp_path / f"short-{number}" / "checkpoint.pt").exists()
+        assert (tmp_path / f"short-{number}" / "predictions.csv").exists()
+
+
+def test_a_training_goes_on_until_its_least_time_is_over(run: Train, tmp_path: Path):
+    ended = run("long", steps=1, at_least_s=0.5, checkpoint_every="end")
+    assert ended["train_s"] >= 0.5
+    assert ended["steps"] > 1 and ended["ended_by"] == "at_least"
+    assert len(logged(tmp_path / "long")) == ended["steps"]
+    assert ended["epochs"] == -(-ended["steps"] // 3)
+    # The time is not the cause if the steps alone take longer.
+    assert run("steps", steps=4, at_least_s=1e-9, at_most_s=1e9)["ended_by"] == "steps"
+
+
+def test_an_inference_makes_the_given_number_of_batches_in_several_passes(
+    run: Train, marks, tmp_path: Path
+):
+    trained = run("output", steps=1)
+    found = infer(
+        InferOptions(
+            model="lenet",
+            output=tmp_path / "infer",
+            data=Path(str(trained["data"])),
+            workers=0,
+            samples=48,
+            batch_size=5,
+            checkpoint=tmp_path / "output" / "checkpoint.pt",
+            batches=7,
+        )
+    )
+    # The test set has 12 samples: passes of 5, 5 and 2, and then one more batch of 5.
+    assert (found["batches"], found["samples"]) == (7, 2 * 12 + 5)
+    with (tmp_path / "infer" / "predictions.csv").open() as file:
+        rows = list(csv.reader(file))[1:]
+    assert [int(row[0]) for row in rows] == [*range(12), *range(12), *range(5)]
+    assert rows[:12] == rows[12:24] and rows[:5] == rows[24:]
+    correct = sum(row[1] == row[2] for row in rows)
+    assert found["accuracy"] == correct / len(rows)

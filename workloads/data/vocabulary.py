@@ -13,8 +13,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 PADDING = 0
-KNOWN = 30_520
-"""Morphemes that get a number; with padding and unknown, the size of BERT's vocabulary."""
+SIZE = 30_522
+"""The size of BERT's vocabulary. Models have it even if their texts have fewer morphemes, so that a
+share of the texts changes no checkpoint's size."""
+KNOWN = SIZE - 2
+"""Morphemes that get a number, beside padding and unknown."""
 COUNTED = 2_000_000
 """Maximum number of different words that are counted at a time."""
 

@@ -19,16 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of the catalogue. `module` is imported when the model is used."""
+    """One model of the catalogue. `module` is imported when the model is used.
+
+    `ours`: the settings that no paper gives for this model, in words.
+    """
 
     name: str
     about: str
     module: str
+    ours: str
     attribute: str = "WORKLOAD"
 
 
-def _classifier(name: str, about: str) -> Entry:
-    return Entry(name, about, "tracer.workloads.models.classifiers", name.upper())
+# Prashanthi et al. 2022 and 2023 train with SGD and batches of 16 and cite values for rate and
+# momentum. Park & Bahn 2023 give the epochs only.
+_RATE = "learning rate"
+_ALL = "batches of 16, SGD with momentum, learning rate"
+
+
+def _classifier(name: str, about: str, ours: str = _RATE) -> Entry:
+    return Entry(name, about, "tracer.workloads.models.classifiers", ours, name.upper())
 
 
 CATALOGUE = {
@@ -38,22 +48,25 @@ CATALOGUE = {
             "lenet",
             "LeNet-5: 61,706 weights, 28x28 grey images (MNIST)",
             "tracer.workloads.models.lenet",
+            _RATE,
         ),
-        _classifier("squeezenet", "SqueezeNet 1.1: 1.2 M weights (ImageNet)"),
-        _classifier("alexnet", "AlexNet: 61 M weights (ImageNet)"),
+        _classifier("squeezenet", "SqueezeNet 1.1: 1.2 M weights, small (ImageNet)", _ALL),
+        _classifier("alexnet", "AlexNet: 61 M weights, large (ImageNet)", _ALL),
         _classifier("mobilenet", "MobileNet v3 large: 5.5 M weights (Google Landmarks)"),
         _classifier("resnet18", "ResNet-18: 11.7 M weights (ImageNet, CIFAR-10)"),
         _classifier("resnet50", "ResNet-50: 25.6 M weights (ImageNet)"),
         _classifier("vgg11", "VGG-11: 133 M weights, 1 GB per checkpoint (CIFAR-10)"),
         Entry(
             "lstm",
-            "LSTM of two layers: 5 M weights, texts (Wikipedia)",
+            "LSTM of 750 cells: 27 M weights, large, texts (Wikipedia)",
             "tracer.workloads.models.lstm",
+            f"cells (Sak et al. 2014) and embedding, {_ALL}",
         ),
         Entry(
             "mobilebert",
-            "MobileBERT: 25 M weights, texts (Wikipedia)",
+            "MobileBERT: 25 M weights, small, texts (Wikipedia)",
             "tracer.workloads.models.mobilebert",
+            _ALL,
         ),
     )
 }

@@ -13,7 +13,7 @@ from types import ModuleType
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tracer.workloads.data.vocabulary import PADDING
+from tracer.workloads.data.vocabulary import PADDING, SIZE
 from tracer.workloads.models import vision
 from tracer.workloads.models.workload import Workload
 
@@ -41,7 +41,7 @@ class MobileBert(nn.Module):
     def __init__(self, vocabulary: int, classes: int) -> None:
         super().__init__()
         config = _transformers.MobileBertConfig(
-            vocab_size=vocabulary, num_labels=classes, pad_token_id=PADDING
+            vocab_size=max(vocabulary, SIZE), num_labels=classes, pad_token_id=PADDING
         )
         self.bert = _transformers.MobileBertForSequenceClassification(config)
 

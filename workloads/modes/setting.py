@@ -23,7 +23,7 @@ from tracer.workloads.modes.dirty_background import DirtyBackground
 from tracer.workloads.modes.machine import Machine
 from tracer.workloads.modes.mechanism import ROOT, Lacking, Mechanism
 from tracer.workloads.modes.mode import DEFAULT, PowerMode
-from tracer.workloads.modes.swap_area import SwapArea
+from tracer.workloads.modes.swap_area import SwapArea, SwapReadahead
 from tracer.workloads.modes.writeback_timers import WritebackTimers
 
 STATE = Path("/var/lib/traintrace")
@@ -178,7 +178,7 @@ class PowerModes:
         A part that fails stays in the note. Raises JobError then.
         """
         known: tuple[type[Mechanism], ...] = (
-            *machine.MECHANISMS, WritebackTimers, DirtyBackground, SwapArea,
+            *machine.MECHANISMS, WritebackTimers, DirtyBackground, SwapArea, SwapReadahead,
         )  # fmt: skip
         kinds = {kind.__name__: kind for kind in known}
         left: list[dict[str, Any]] = []

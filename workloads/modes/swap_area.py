@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tracer.workloads.errors import BrokenJobError, JobError, explained
-from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read
+from tracer.workloads.modes.mechanism import ROOT, Before, Lacking, Mechanism, read, write
 
 _MEND = "install mount and util-linux, or leave `swap` out"
 _UUID = slice(1036, 1052)
@@ -74,6 +74,42 @@ class SwapArea(Mechanism):
             if node in {line.split()[0] for line in read(self.root / "proc/swaps").splitlines()}:
                 _run(["swapoff", node])
             _run(["losetup", "--detach", node])
+
+
+class SwapReadahead(Mechanism):
+    """Sets the binary logarithm of the pages that are read around a swapped one; 0: only that one.
+
+    A fault on a page that was read with another is a minor one.
+    """
+
+    name = "vm.page-cluster"
+    sets = "page_cluster"
+
+    def __init__(self, root: Path = ROOT) -> None:
+        super().__init__(root)
+        self._file = root / "proc/sys/vm/page-cluster"
+        if not self._file.exists():
+            raise Lacking(f"there is no {self._file}")
+
+    def now(self) -> float | None:
+        """Returns the current value."""
+        return int(read(self._file))
+
+    def choices(self) -> list[Any]:
+        """Returns no values."""
+        return []
+
+    def remember(self) -> Before:
+        """Returns the current value."""
+        return {"page_cluster": int(read(self._file))}
+
+    def set(self, value: Any) -> None:
+        """Sets the value."""
+        write(self._file, str(int(value)))
+
+    def restore(self, before: Before) -> None:
+        """Sets the earlier value."""
+        write(self._file, str(int(before["page_cluster"])))
 
 
 def _nameless(folder: Path) -> int:

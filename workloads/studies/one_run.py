@@ -21,7 +21,7 @@ from tracer.workloads.modes.dirty_background import BYTES, DirtyBackground
 from tracer.workloads.modes.mechanism import Lacking, Mechanism
 from tracer.workloads.modes.mode import DEFAULT
 from tracer.workloads.modes.setting import PowerModes, Setting
-from tracer.workloads.modes.swap_area import SwapArea
+from tracer.workloads.modes.swap_area import SwapArea, SwapReadahead
 from tracer.workloads.modes.writeback_timers import EXPIRE, WRITEBACK, WritebackTimers
 from tracer.workloads.studies import media
 from tracer.workloads.studies.scratch import Scratch, drop_caches, fill_cache
@@ -68,7 +68,7 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
         factors.model,
         factors.mode,
         output,
-        options=[*factors.options(), *seed],
+        options=[*factors.options(study.scale), *seed],
         record=place / _TRACE,
         record_options=study.record,
         note=folder / NOTE,
@@ -150,13 +150,16 @@ def _medium(job: Job, factors: Factors, scratch: Scratch) -> Iterator[dict[str, 
 def _mode(modes: PowerModes, factors: Factors, scratch: Scratch) -> Iterator[Setting]:
     """Runs the block in the power mode of `factors`, with its swap and the host's memory limit."""
     memory = _memory(factors)
-    areas = []
+    swap: list[tuple[Mechanism, int]] = []
     if memory is not None and memory.swap_bytes:
         beside = scratch.medium.folder or scratch.mount.parent
         area = _available(lambda: SwapArea(folder=beside), "swap", "leave `swap` out")
-        areas.append((area, memory.swap_bytes * max(1, factors.containers) + _HEADER_BYTES))
+        swap.append((area, memory.swap_bytes * max(1, factors.containers) + _HEADER_BYTES))
+    if factors.page_cluster is not None:
+        around = _available(SwapReadahead, "vm.page-cluster", "leave `page_cluster` out")
+        swap.append((around, factors.page_cluster))
     own = None if factors.containers else memory
-    with modes.applied(factors.power_mode, bool(factors.containers), own, areas) as mode:
+    with modes.applied(factors.power_mode, bool(factors.containers), own, swap) as mode:
         yield mode
 
 

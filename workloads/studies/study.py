@@ -17,6 +17,7 @@ threads = ["share"]            # torch's: a number, or CPUs divided by the most 
 power_mode = [{}, {cores = 1, cpu_quota = 0.5}]   # or "machine": a selection of its own modes
 memory = ["400m"]              # of the job on the host, or of each container
 swap = ["1g"]                  # beside `memory`, in a swap area of the run's own
+page_cluster = [0, 3]          # vm.page-cluster: log2 of the pages read around a swapped one
 dirty_background_bytes = ["240m"]
 """
 
@@ -52,6 +53,7 @@ _WHERE = re.compile(r"^(host|[1-9]|[1-5][0-9]|6[0-4])$")
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
 _MOST_A_SECOND = 1_000_000
+_MOST_CLUSTER = 8
 _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("model", str, "the name of a model"),
     ("mode", str, "train, infer or serve"),
@@ -69,9 +71,17 @@ _KINDS: tuple[tuple[str, Any, str], ...] = (
 _MODES = ("train", "infer", "serve")
 
 
-_OF_TRAINING = ("epochs", "checkpoint_every", "checkpoint_way")
-_OPTIONS = ("dataset", "workers", "batch_size", "threads", "rate", "requests", *_OF_TRAINING)
-_NOT_OF = {"infer": _OF_TRAINING, "serve": (*_OF_TRAINING, "workers")}
+_SCALED = ("at_least", "at_most", "batches")
+"""Factors that a study's share of the papers' samples scales, too."""
+_OF_TRAINING = ("epochs", "at_least", "at_most", "checkpoint_every", "checkpoint_way")
+_OPTIONS = (
+    "dataset", "workers", "batch_size", "threads", "rate", "requests", "batches", *_OF_TRAINING,
+)  # fmt: skip
+_NOT_OF = {
+    "train": ("batches",),
+    "infer": _OF_TRAINING,
+    "serve": (*_OF_TRAINING, "batches", "workers"),
+}
 
 
 @dataclass(frozen=True)
@@ -81,10 +91,12 @@ class Factors:
     `where`: host, or the number of containers. `cache`: dropped (the page cache is dropped before
     the run) or kept (the data is read into it). `medium`: the storage of data and output
     (`tracer.workloads.studies.media`). `checkpoint_every`: epoch, end, or a number of steps.
-    `checkpoint_way`: a `CheckpointWay`. `rate`, `requests`: with the mode serve, requests per
-    second to each server, and their number. `power_mode` None: the machine's current one.
+    `checkpoint_way`: a `CheckpointWay`. `at_least`, `at_most`: seconds of training, and `batches`:
+    batches of inference, all for the papers' number of samples. `rate`, `requests`: with the mode
+    serve, requests per second to each server, and their number. `power_mode` None: the machine's
+    current one.
     `memory`, `swap`: sizes that the job on the host, or each container, may use; without `swap`,
-    none. `dirty_background_bytes`: the sysctl of vm, as a size.
+    none. `page_cluster`, `dirty_background_bytes`: the sysctls of vm, the latter as a size.
     """
 
     model: str
@@ -94,12 +106,16 @@ class Factors:
     workers: int | None = None
     batch_size: int | None = None
     epochs: int | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    batches: int | None = None
     checkpoint_every: str | None = None
     checkpoint_way: str | None = None
     threads: int | None = None
     cpus: float | None = None
     memory: str | None = None
     swap: str | None = None
+    page_cluster: int | None = None
     dirty_background_bytes: str | None = None
     seccomp: bool = True
     cache: str = "dropped"
@@ -119,11 +135,14 @@ class Factors:
         told = (self.power_mode, self.swap, self.dirty_background_bytes)
         return any(told) or (self.memory is not None and not self.containers)
 
-    def options(self) -> list[str]:
-        """Returns the options of `python -m tracer.workloads`."""
+    def options(self, scale: float = 1.0) -> list[str]:
+        """Returns the options of `python -m tracer.workloads` at a share of the papers' samples."""
         found = []
         for name in _OPTIONS:
             value = getattr(self, name)
+            if value is not None and name in _SCALED:
+                scaled = value * scale
+                value = max(1, round(scaled)) if name == "batches" else scaled
             if value is not None and name not in _NOT_OF.get(self.mode, ()):
                 found += [f"--{name.replace('_', '-')}", str(value)]
         return found
@@ -311,7 +330,13 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
     rate = factors.rate
     if rate is not None and not (isinstance(rate, int | float) and 0 < rate < _MOST_A_SECOND):
         raise wrong(f"`rate` is a number of requests a second, not {rate!r}")
-    for name in ("workers", "batch_size", "epochs", "threads", "requests"):
+    for name in ("at_least", "at_most"):
+        value = getattr(factors, name)
+        if value is None:
+            continue
+        if type(value) not in (int, float) or not 0 < value < _YEAR_S:
+            raise wrong(f"`{name}` is a number of seconds above 0, below one year, not {value!r}")
+    for name in ("workers", "batch_size", "epochs", "batches", "threads", "requests"):
         value = getattr(factors, name)
         if value is not None and (not isinstance(value, int) or value < (name != "workers")):
             raise wrong(f"`{name}` is a whole number, not {value!r}")
@@ -325,6 +350,11 @@ def _factors(told: dict[str, Any], wrong: Any) -> Factors:
                 raise wrong(f"`{name}`: {error}"[:200]) from None
     if factors.swap is not None and factors.memory is None:
         raise wrong("`swap` is given with `memory`, and only with it")
+    cluster = factors.page_cluster
+    if cluster is not None and (type(cluster) is not int or not 0 <= cluster <= _MOST_CLUSTER):
+        raise wrong(f"`page_cluster` is a whole number up to {_MOST_CLUSTER}, not {cluster!r}")
+    if cluster is not None and factors.swap is None:
+        raise wrong("`page_cluster` is given with `swap`, and only with it")
     if factors.swap is not None and (medium.name == media.RAM or medium.speed is not None):
         raise wrong(f"`swap` lies on a disk; the medium {medium.name!r} is in memory or limited")
     quota = factors.power_mode is not None and factors.power_mode.cpu_quota is not None

@@ -3,7 +3,13 @@
 import pandas as pd
 import pytest
 
-from tracer.analysis.studies.papers import park2023, prashanthi2022, prashanthi2023
+from tracer.analysis.studies.papers import (
+    park2023,
+    prashanthi2022,
+    prashanthi2022_modes,
+    prashanthi2023,
+)
+from tracer.analysis.studies.papers.made import made
 from tracer.analysis.studies.papers.numbers import MODELS, numbers
 from tracer.analysis.studies.papers.parts import FACTS, RUNS, parts
 from tracer.analysis.studies.spread import increase, over_runs, settings
@@ -368,6 +374,84 @@ def test_epochs_vary_within_a_run():
     assert found["spread_percent"][0] == pytest.approx(100 * 2**0.5 / 10)
     found = prashanthi2022.epoch_times(pd.DataFrame(rows))
     assert found["of_mean_percent"].tolist() == [90, 110] * 2
+
+
+def test_epochs_by_power_mode_leave_out_limits_and_jobs_of_one_mode():
+    rows = [
+        epoch(number, stall_s=9.0 if number == 0 else stall + number, power_mode=mode, cores=cores)
+        for mode, cores, stall in (("default", 2, 1.0), ("cores 1", 1, 3.0))
+        for number in (0, 1, 2)
+    ]
+    for one in rows:
+        one["id"] += one["power_mode"]
+    confounders = [epoch(1, memory="1g", power_mode="cores 1"), epoch(1, power_mode="default")]
+    confounders[0]["id"] = "limited"
+    confounders[1] |= {"id": "alone", "model": "vgg11"}
+    found = prashanthi2022_modes.parts_by_mode(pd.DataFrame(rows + confounders))
+    assert found[["power_mode", "stall_s", "settings", "runs"]].to_numpy().tolist() == [
+        ["cores 1", 4.5, "", 1], ["default", 2.5, "", 1],
+    ]  # fmt: skip
+
+
+def test_limited_memory_stands_beside_the_runs_that_are_alike():
+    rows = [
+        epoch(number, read_bytes=read, memory=memory, power_mode="default")
+        for memory, reads in (("700m", (3e6, 3e6, 2e6)), (None, (3e6, 0.0, 0.0)))
+        for number, read in enumerate(reads)
+    ]
+    for one in rows:
+        one["id"] += str(one["memory"])
+    other = epoch(1, workers=0, read_bytes=9e6, memory=None, power_mode="default")
+    other["id"] = "other"  # no run with its workers is limited
+    found = prashanthi2022_modes.stall_by_memory(pd.DataFrame([*rows, other]))
+    limited, free = found[found["memory"].notna()], found[found["memory"].isna()]
+    assert limited["read_mb"].tolist() == [3, 2.5]
+    assert free["read_mb"].tolist() == [3, 0]
+    with pytest.raises(KeyError, match="memory"):
+        prashanthi2022_modes.stall_by_memory(pd.DataFrame(rows).drop(columns="memory"))
+
+
+def moded(mode, cores, quota, s, **more):
+    factors = {**run("host", model="lenet"), "id": mode, "power_mode": mode}
+    return {**factors, "cores": cores, "cpu_quota": quota, "later_epoch_s": s, **more}
+
+
+def test_modes_that_differ_in_one_setting_are_pairs():
+    rows = [
+        moded("default", 2, 1.0, 4.0, epoch_energy_j=20.0),
+        moded("cores 1", 1, 1.0, 6.0, epoch_energy_j=25.0),
+        moded("half", 2, 0.5, 8.0, epoch_energy_j=None),
+        moded("both", 1, 0.6, 12.0, epoch_energy_j=None),
+    ]
+    found = prashanthi2022_modes.by_one_setting(pd.DataFrame(rows))
+    cores = row(found, setting="cores")
+    assert cores[["low", "high", "others"]].tolist() == [1, 2, "cpu_quota 1"]
+    assert cores["change_percent"] == pytest.approx(-100 / 3)
+    assert cores["energy_change_percent"] == pytest.approx(-20)
+    quota = found[found["setting"] == "cpu_quota"].set_index("others")
+    assert quota["change_percent"].to_dict() == {"cores 2": -50, "cores 1": -50}
+    assert quota["energy_change_percent"].isna().all()
+    assert prashanthi2022_modes.by_one_setting(pd.DataFrame(rows[:1])).empty
+
+
+def test_energy_is_of_an_epoch_and_its_absence_has_the_runs_reason():
+    part = next(part for part in parts("002") if "2c" in part.title)
+    rows = [
+        moded("default", 2, 1.0, s, epoch_energy_j=j, baseload_share=0.25, repeat=n)
+        for n, (s, j) in enumerate(((4.0, 20.0), (4.0, 28.0)))
+    ]
+    rows += [{**rows[0], "where": "1", "epoch_energy_j": 999.0}]
+    (found,) = prashanthi2022_modes.epoch_energy(pd.DataFrame(rows)).to_dict("records")
+    assert (found["energy_j"], found["mean_w"], found["baseload_percent"]) == (24, 6, 25)
+    without = pd.DataFrame(rows).drop(columns=["epoch_energy_j", "baseload_share"])
+    without["epoch_energy_j_why"] = "no reader of power"
+    assert made(part, without).why == "not measured: no reader of power"
+
+
+@pytest.mark.parametrize("figure", ["Figure 6: freq", "Figure 7: power"])
+def test_a_figure_that_cannot_be_measured_says_why(figure):
+    part = next(part for part in parts("002") if part.title.startswith(figure))
+    assert made(part, pd.DataFrame([moded("default", 2, 1.0, 4.0)])).why.startswith("not measured")
 
 
 def test_every_part_says_what_it_needs_and_what_it_is():

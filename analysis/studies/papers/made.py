@@ -48,7 +48,8 @@ def made(
     numbers = [n for n in table[ours].select_dtypes("number").columns if n not in _NO_VALUES]
     known = table[numbers].notna().any(axis=1)
     if not known.any():
-        return Made(nothing, [], "this study has no runs for it")
+        why = part.why(frame) if part.why is not None else ""
+        return Made(nothing, [], why or "this study has no runs for it")
     if ours_alone:
         table = table[known].reset_index(drop=True)
     draws = part.figures if drawn else ()

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tracer.analysis.studies.papers import park2023, prashanthi2022, prashanthi2023
+from tracer.analysis.studies.papers import (
+    park2023,
+    prashanthi2022,
+    prashanthi2022_modes,
+    prashanthi2023,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -26,7 +31,8 @@ class Part:
     `needs`: the extract (or RUNS, or FACTS) that `table` takes. `figures`: each draws the table.
     `shown`: true if the table itself is shown; false if it only feeds a figure. `places`: the
     places of the runs that it is made from; empty: all. `one_place`: `table` takes the runs of one
-    place only; this is the default of its argument `where`.
+    place only; this is the default of its argument `where`. `why`: gives the reason for a table
+    without values from its frame; "" if it knows none.
     """
 
     title: str
@@ -37,6 +43,7 @@ class Part:
     shown: bool = True
     places: tuple[str, ...] = ()
     one_place: str = ""
+    why: Callable[[pd.DataFrame], str] | None = None
 
 
 def parts(paper: str | None) -> list[Part]:
@@ -257,5 +264,48 @@ def _prashanthi2022() -> list[Part]:
             RUNS,
             prashanthi2022.mode_times,
             [draw.predicted_times, draw.time_and_energy],
+        ),
+        Part(
+            "Section 5.1.1: fetch stall with limited memory",
+            "On the host, with the bytes read from the run's own disk. The limit holds for the job"
+            " with its page cache, as the memory of the paper's smaller devices does.",
+            "epochs",
+            prashanthi2022_modes.stall_by_memory,
+            one_place="host",
+        ),
+        Part(
+            "Figures 2c, 3c, 5b, 9b and 11: energy of an epoch",
+            "Values of an epoch after the first, on the host.",
+            RUNS,
+            prashanthi2022_modes.epoch_energy,
+            why=prashanthi2022_modes.why_no_epoch_energy,
+        ),
+        Part(
+            "Figure 6: frequency scaling (DVFS)",
+            "",
+            RUNS,
+            prashanthi2022_modes.no_table,
+            why=prashanthi2022_modes.why_no_governor,
+        ),
+        Part(
+            "Figure 7: power of the idle machine by state",
+            "",
+            RUNS,
+            prashanthi2022_modes.no_table,
+            why=prashanthi2022_modes.why_no_idle_states,
+        ),
+        Part(
+            "Figure 9a: parts of an epoch by power mode",
+            "Without the first epoch, on the host.",
+            "epochs",
+            prashanthi2022_modes.parts_by_mode,
+            [lambda frame: draw.epoch_bars(frame, "power_mode", "power mode")],
+            one_place="host",
+        ),
+        Part(
+            "Figures 13 to 16: modes that differ in one setting",
+            "Values of an epoch after the first.",
+            RUNS,
+            prashanthi2022_modes.by_one_setting,
         ),
     ]

@@ -32,7 +32,7 @@ from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 6
+VERSION = 7
 """Version of the measures: measures of another version are computed again."""
 
 _OF_CLIENTS = {
@@ -228,13 +228,14 @@ def _calls(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _intervals(trace: Trace, dev: str | None) -> dict[str, Any]:
-    frame = writeback_intervals(trace, dev).set_index("reason")
-    if "all" not in frame.index:
-        return {}
-    every = frame.loc["all"]
+    """Returns the intervals between wakes of the flusher, and between its passes, of any reason."""
+    frame = writeback_intervals(trace, dev)
+    every = frame[frame["reason"] == "all"].set_index("between")
     return {
-        "writeback_interval_s": every["mean_s"],
-        "writeback_interval_std_s": every["std_s"],
+        "writeback_interval_s": every["mean_s"].get("wakes"),
+        "writeback_interval_std_s": every["std_s"].get("wakes"),
+        "pass_interval_s": every["mean_s"].get("passes"),
+        "pass_interval_std_s": every["std_s"].get("passes"),
         "writeback_timer_s": trace.manifest["vm"].get("dirty_writeback_centisecs", 0) / 100 or None,
     }
 
@@ -355,7 +356,10 @@ _MAKERS: _Makers = {
     ("cpu_use_percent", "gpu_use_percent", "gpu_use_percent_why"): _use,
     ("energy_j", "energy_s", "energy_j_why"): _energy,
     ("syscalls",): _calls,
-    ("writeback_interval_s", "writeback_interval_std_s", "writeback_timer_s"): _intervals,
+    (
+        *("writeback_interval_s", "writeback_interval_std_s"),
+        *("pass_interval_s", "pass_interval_std_s", "writeback_timer_s"),
+    ): _intervals,
     ("writebacks_periodic", "writebacks_background", "writebacks_sync"): _reasons,
     ("top_cause_percent", "top_causes_percent"): _causes,
     ("insert_by_wb_workfn",): _chains,

@@ -204,6 +204,10 @@ def trace_of(folder, samples=None, why=None):
                     (1, DEV, "periodic"), (3, DEV, "background"), (8, DEV, "periodic"),
                     (4, "254:0", "sync"), (9, "254:0", "sync"),
                 )
+            ]
+            + [
+                {"tid": 50, "event": "pages_written", "ts": second * 10**9}
+                for second in (2, 3, 4, 8, 9)
             ],
             **sampled,
         },

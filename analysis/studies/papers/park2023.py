@@ -24,6 +24,9 @@ _PAPER_SETTINGS = {
     "dirty_writeback_centisecs": 500,
 }
 """The settings of Table 7."""
+_REASONS = ("periodic", "background", "sync")
+"""The reasons of Tables 9 and 10."""
+_BETWEEN = {"wakes": 0, "passes": 1}
 _CORE = re.compile(r"^cpu_(?:core|atom)/(.+)/$")
 
 
@@ -157,17 +160,21 @@ def fault_causes(causes: pd.DataFrame, where: str = "1") -> pd.DataFrame:
 def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
     """Returns Tables 9 and 10: reasons of write-backs, by model, in one container and in four.
 
-    `reasons`: one row per run and reason with its writebacks and their ratio.
+    `reasons`: one row per run and reason with its writebacks (passes of the flusher) and wakes.
 
-    Columns: where, model, reason, writebacks (of a run) and share (each with _low, _high), runs,
-    paper_writebacks, paper_share. A run with write-backs, but none of a reason, counts as 0.
+    Columns: where, model, reason, writebacks (of a run), share and wakes (each with _low, _high),
+    runs, paper_writebacks, paper_share. A run with write-backs, but none of a reason, counts as 0;
+    the paper's reasons have a row even if no run had them.
     """
     own = _trainings(reasons)
-    keys = ["where", "model", "reason"]
-    wide = own.pivot_table(
-        index=["where", "model", "id"], columns="reason", values="writebacks", fill_value=0
-    )
-    flat = wide.reset_index().melt(id_vars=["where", "model", "id"], value_name="writebacks")
+    keys, run = ["where", "model", "reason"], ["where", "model", "id"]
+    every = pd.DataFrame({"reason": list(dict.fromkeys([*_REASONS, *own["reason"]]))})
+    flat = own[run].drop_duplicates().merge(every, how="cross")
+    counts = own.groupby([*run, "reason"])[["writebacks", "wakes"]].sum().reset_index()
+    flat = flat.merge(counts, on=[*run, "reason"], how="left")
+    flat[["writebacks", "wakes"]] = flat[["writebacks", "wakes"]].astype(float).fillna(0.0)
+    unknown = own.loc[own["wakes"].isna(), "id"]
+    flat["wakes"] = flat["wakes"].where(~flat["id"].isin(unknown))
     flat["share"] = flat["writebacks"] / flat.groupby("id")["writebacks"].transform("sum")
     paper = numbers("park2023_table9_10_writeback_reasons").melt(
         id_vars=["where", "model"], var_name="reason", value_name="paper_writebacks"
@@ -175,8 +182,10 @@ def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
     paper["paper_share"] = paper["paper_writebacks"] / paper.groupby(["where", "model"])[
         "paper_writebacks"
     ].transform("sum")
-    found = over_runs(flat, keys, ["writebacks", "share"]).merge(paper, on=keys, how="outer")
-    order = {"periodic": 0, "background": 1, "sync": 2}
+    found = over_runs(flat, keys, ["writebacks", "share", "wakes"]).merge(
+        paper, on=keys, how="outer"
+    )
+    order = {reason: place for place, reason in enumerate(_REASONS)}
     found["order"] = found["reason"].map(order).fillna(len(order))
     return in_order(found, ["model", "order", "reason"]).drop(columns="order")
 
@@ -184,24 +193,31 @@ def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
 def writeback_intervals(intervals: pd.DataFrame) -> pd.DataFrame:
     """Returns Figure 3: intervals between write-backs; the paper draws them without numbers.
 
-    `intervals`: one row per run and reason with intervals, mean_s and std_s.
+    `intervals`: one row per run, between (wakes or passes) and reason with mean_s and std_s.
 
-    Columns: model, where, mean_s and std_s (of a run, each with _low, _high), runs.
+    Columns: model, where, between, mean_s and std_s (of a run, each with _low, _high), runs.
     """
     own = _trainings(intervals)
     own = own[own["reason"] == "all"]
-    return in_order(over_runs(own, ["model", "where"], ["mean_s", "std_s"]), ["model"])
+    found = over_runs(own, ["model", "where", "between"], ["mean_s", "std_s"])
+    return _wakes_first(found, ["model"])
+
+
+def _wakes_first(frame: pd.DataFrame, then: list[str]) -> pd.DataFrame:
+    ordered = frame.assign(order=frame["between"].map(_BETWEEN))
+    return in_order(ordered, [then[0], "order", *then[1:]]).drop(columns="order")
 
 
 def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
     """Returns Figure 3: the distribution of the intervals between write-backs.
 
-    `quantiles`: one row per run and share (0 to 1) with interval_s. Columns: model, where, share,
-    interval_s (the mean of that quantile over the runs, _low, _high), runs.
+    `quantiles`: one row per run, between (wakes or passes) and share (0 to 1) with interval_s.
+    Columns: model, where, between, share, interval_s (the mean of that quantile over the runs,
+    _low, _high), runs.
     """
     own = _trainings(quantiles)
-    found = over_runs(own, ["model", "where", "share"], ["interval_s"])
-    return in_order(found, ["model", "share"])
+    found = over_runs(own, ["model", "where", "between", "share"], ["interval_s"])
+    return _wakes_first(found, ["model", "share"])
 
 
 def page_heat(heat: pd.DataFrame, where: str = "1") -> pd.DataFrame:

@@ -28,7 +28,8 @@ from tracer.probes.schema import (
 
 TABLE = Table(
     "writeback",
-    "One row per write-back event. A pass of the flusher is a start .. written bracket; passes up to pages_written are one run.",
+    "One row per write-back event. A pass of the flusher is a start .. written bracket; the passes"
+    " up to pages_written are one run of its work.",
     (
         TS,
         CPU,

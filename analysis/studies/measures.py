@@ -22,6 +22,8 @@ from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from tracer.analysis.report.usage import usage
 from tracer.analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
+from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUSES
+from tracer.analysis.studies.fault_functions import cause_measures
 from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
 from tracer.analysis.views.call_graphs import WRITE_BACK, call_chains
 from tracer.analysis.views.energy import all_of, energy, why_none
@@ -253,6 +255,10 @@ def _causes(trace: Trace, dev: str | None) -> dict[str, Any]:
     return {"top_cause_percent": shares.max(), "top_causes_percent": shares.head(_TOP).sum()}
 
 
+def _paper_causes(trace: Trace, dev: str | None) -> dict[str, Any]:
+    return dict(cause_measures(trace))
+
+
 def _chains(trace: Trace, dev: str | None) -> dict[str, Any]:
     view = call_chains(trace)
     frame = trace.sql(
@@ -362,6 +368,7 @@ _MAKERS: _Makers = {
     ): _intervals,
     ("writebacks_periodic", "writebacks_background", "writebacks_sync"): _reasons,
     ("top_cause_percent", "top_causes_percent"): _causes,
+    MEASURES_OF_CAUSES: _paper_causes,
     ("insert_by_wb_workfn",): _chains,
     (
         *(

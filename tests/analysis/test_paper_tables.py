@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from tracer.analysis.studies.intervals import ANY
 from tracer.analysis.studies.papers import park2023, prashanthi2022, prashanthi2023
 from tracer.analysis.studies.papers.numbers import MODELS, numbers
 from tracer.analysis.studies.papers.parts import FACTS, RUNS, parts
@@ -25,12 +26,15 @@ def row(frame, **wanted):
     return frame.iloc[0]
 
 
-def test_a_mean_has_student_s_interval_over_the_values_that_are_there():
+def test_a_mean_has_an_interval_over_the_values_that_are_there():
     frame = pd.DataFrame({"k": ["a"] * 4 + ["b", "c"], "v": [1.0, 2.0, 3.0, None, 7.0, None]})
     found = over_runs(frame, ["k"], ["v"])
+    # Student's half width over the mean is 4.3027 / sqrt(3) / 2 = 1.2421: 2 exp(-+1.2421).
     assert row(found, k="a")[["v", "v_low", "v_high"]].tolist() == pytest.approx(
-        [2, -0.4841, 4.4841], 1e-3
+        [2, 0.5776, 6.9255], 1e-3
     )
+    found = over_runs(frame, ["k"], ["v"], {"v": ANY})
+    assert row(found, k="a")[["v_low", "v_high"]].tolist() == pytest.approx([-0.4841, 4.4841], 1e-3)
     assert row(found, k="b")["v"] == 7 and pd.isna(row(found, k="b")["v_low"])
     assert pd.isna(row(found, k="c")["v"])
     assert found["runs"].tolist() == [4, 1, 1]

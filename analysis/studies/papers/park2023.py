@@ -11,6 +11,7 @@ import re
 import pandas as pd
 
 from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.studies.intervals import AT_MOST_ONE, PERCENT, SHARE
 from tracer.analysis.studies.papers.numbers import numbers
 from tracer.analysis.studies.spread import in_order, over_runs, without_limits
 
@@ -104,7 +105,7 @@ def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
     own = own[own["event"] == "block:block_rq_insert"]
     shares = own.pivot_table(index=["where", "id"], columns="chain", values="share", fill_value=0.0)
     flat = shares.reset_index().melt(id_vars=["where", "id"], value_name="share")
-    found = over_runs(flat, ["where", "chain"], ["share"])
+    found = over_runs(flat, ["where", "chain"], ["share"], {"share": SHARE})
     top = own.sort_values("count", ascending=False).drop_duplicates(["where", "chain"])
     found = found.merge(top[["where", "chain", "comm", "path"]], how="left")
     paper = numbers("park2023_table6_call_chains").rename(columns={"share": "paper_share"})
@@ -149,7 +150,8 @@ def fault_causes(causes: pd.DataFrame, where: str = "1") -> pd.DataFrame:
     wide = sums.unstack("id").fillna(0.0)
     wide = wide.loc[wide.mean(axis=1).sort_values(ascending=False).index].head(_TOP)
     flat = wide.reset_index().melt(id_vars=keys, value_name="percent")
-    found = over_runs(flat, keys, ["percent"]).sort_values("percent", ascending=False)
+    found = over_runs(flat, keys, ["percent"], {"percent": PERCENT})
+    found = found.sort_values("percent", ascending=False)
     found = found.rename(columns={"comm": "task", "symbol": "function"})
     found.insert(0, "rank", range(1, len(found) + 1))
     paper = numbers("park2023_table8_page_fault_causes").rename(columns={"location": "function"})
@@ -182,9 +184,8 @@ def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
     paper["paper_share"] = paper["paper_writebacks"] / paper.groupby(["where", "model"])[
         "paper_writebacks"
     ].transform("sum")
-    found = over_runs(flat, keys, ["writebacks", "share", "wakes"]).merge(
-        paper, on=keys, how="outer"
-    )
+    values = ["writebacks", "share", "wakes"]
+    found = over_runs(flat, keys, values, {"share": SHARE}).merge(paper, on=keys, how="outer")
     order = {reason: place for place, reason in enumerate(_REASONS)}
     found["order"] = found["reason"].map(order).fillna(len(order))
     return in_order(found, ["model", "order", "reason"]).drop(columns="order")
@@ -255,7 +256,9 @@ def layer_improvement(curves: pd.DataFrame) -> pd.DataFrame:
     each["needed_mib"] = each["capacity_pages"] * PAGE_BYTES / (1 << 20)
     each = each.rename(columns={"capacity_share": "needed_share"})
     values = ["improvement", "needed_share", "needed_mib"]
-    found = over_runs(each, run[:3], values).merge(paper, on=["where", "model"], how="outer")
+    possible = {"improvement": AT_MOST_ONE, "needed_share": SHARE}
+    found = over_runs(each, run[:3], values, possible)
+    found = found.merge(paper, on=["where", "model"], how="outer")
     return in_order(found, ["model", "identity"])
 
 

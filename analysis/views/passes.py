@@ -85,7 +85,7 @@ FROM placed, known ORDER BY n
 """
 
 _BETWEEN = {"wakes": ("begins", "begins_reason"), "passes": ("true", "true")}
-"""What intervals lie between, and the passes that begin it: of any reason, of one reason."""
+"""SQL conditions on the passes that begin a wake, or a pass: of any reason, and of one reason."""
 
 
 def passes(trace: Trace) -> str:

@@ -27,7 +27,7 @@ OTHERS = (
 )  # fmt: skip
 """Runs that the claims of Park & Bahn 2023 are not about."""
 NOISE = (0.99, 1.0, 1.01)
-"""What repeats differ by."""
+"""Factors by which repeats differ."""
 
 
 def study(measure, by_place, models=MODELS, others=1000.0, **factors):

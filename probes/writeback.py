@@ -28,7 +28,8 @@ from tracer.probes.schema import (
 
 TABLE = Table(
     "writeback",
-    "One row per write-back event. A pass of the flusher is a start .. written bracket.",
+    "One row per write-back event. A pass of the flusher is a start .. written bracket; the passes"
+    " up to pages_written are one run of its work.",
     (
         TS,
         CPU,
@@ -75,6 +76,8 @@ PROBE = Probe(
         Event("writeback:writeback_start", "start", _WORK),
         Event("writeback:writeback_written", "written", _WORK),
         Event("writeback:writeback_wait", "wait", _WORK),
+        # It names no device: the thread ran for the device of its last pass.
+        Event("writeback:writeback_pages_written", "pages_written", {}),
         Event(
             "writeback:writeback_wake_background",
             "wake_background",

@@ -11,7 +11,6 @@ from plotly.subplots import make_subplots
 from tracer.analysis.figures.dots import Axis, dots
 from tracer.analysis.figures.style import HEAT, PLOT_PX, colour, look, numbered, text
 
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 _MOST_PANELS = 12
 
 
@@ -57,12 +56,15 @@ def writeback_reasons(frame: pd.DataFrame) -> go.Figure:
 def writeback_intervals(frame: pd.DataFrame) -> go.Figure:
     """Draws mean and standard deviation of the times between write-backs by model.
 
-    Columns: model, where, mean_s and std_s (each with _low, _high).
+    Columns: model, where, between (wakes or passes), mean_s and std_s (each with _low, _high).
     """
     parts = []
-    for panel, value in (("mean", "mean_s"), ("standard deviation", "std_s")):
-        names = {f"{value}{end}": f"seconds{end}" for end in ("", "_low", "_high")}
-        parts.append(frame[["model", "where", *names]].rename(columns=names).assign(panel=panel))
+    for between in ("wakes", "passes"):
+        own = frame[frame["between"] == between]
+        for said, value in (("mean", "mean_s"), ("standard deviation", "std_s")):
+            names = {f"{value}{end}": f"seconds{end}" for end in ("", "_low", "_high")}
+            part = own[["model", "where", *names]].rename(columns=names)
+            parts.append(part.assign(panel=f"{said}, {between}"))
     axis = Axis("time between write-backs, s")
     both = pd.concat(parts)
     return dots(both, "seconds", axis, category="model", series="where", panel="panel")
@@ -71,7 +73,8 @@ def writeback_intervals(frame: pd.DataFrame) -> go.Figure:
 def interval_spread(frame: pd.DataFrame) -> go.Figure:
     """Draws the cumulative distribution of times between write-backs, one panel per model.
 
-    Columns: model, where, share (0 to 1), interval_s.
+    Columns: model, where, between, share (0 to 1), interval_s. Lines: between wakes; dots: between
+    passes.
     """
     models = list(numbered(frame["model"]))[:_MOST_PANELS]
     places = numbered(frame["where"])
@@ -80,17 +83,17 @@ def interval_spread(frame: pd.DataFrame) -> go.Figure:
         vertical_spacing=0.3 / max(1, len(models)),
     )  # fmt: skip
     for row, model in enumerate(models, 1):
+        of_model = frame[(frame["model"] == model) & (frame["interval_s"] > 0)]
         for place, number in places.items():
-            own = frame[(frame["model"] == model) & (frame["where"] == place)]
-            own = own[own["interval_s"] > 0]
-            if not len(own):
-                continue
-            line = {"color": colour(number), "dash": _DASHES[number % len(_DASHES)], "width": 2}
-            trace = go.Scatter(
-                x=own["interval_s"], y=own["share"], mode="lines", line=line, name=text(place),
-                legendgroup=text(place), showlegend=row == 1, hovertemplate="%{y:.0%} up to %{x} s",
-            )  # fmt: skip
-            figure.add_trace(trace, row=row, col=1)
+            for between, own in of_model[of_model["where"] == place].groupby("between"):
+                dash = "dot" if between == "passes" else "solid"
+                line = {"color": colour(number), "dash": dash, "width": 2}
+                name = f"{text(place)}, {text(between)}"
+                trace = go.Scatter(
+                    x=own["interval_s"], y=own["share"], mode="lines", line=line, name=name,
+                    legendgroup=name, showlegend=row == 1, hovertemplate="%{y:.0%} up to %{x} s",
+                )  # fmt: skip
+                figure.add_trace(trace, row=row, col=1)
     figure.update_xaxes(title_text="time between write-backs, s", type="log")
     figure.update_yaxes(title_text="share up to it", tickformat=".0%", range=[0, 1.02])
     return look(figure, (PLOT_PX - 80) * max(1, len(models)))

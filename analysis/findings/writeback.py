@@ -15,6 +15,7 @@ from tracer.analysis.findings.finding import (
 from tracer.analysis.findings.finding import name as named
 from tracer.analysis.findings.window import Scope, Window, whole
 from tracer.analysis.views.flushes import flushes
+from tracer.analysis.views.passes import gaps, passes
 from tracer.analysis.views.whose import MINE, everybody_because
 from tracer.store.trace import Trace
 
@@ -33,9 +34,9 @@ _WHY = {
 
 
 def reasons(trace: Trace) -> list[Finding]:
-    """Returns the most frequent reason of write-backs, and the mean time between two on a device.
+    """Returns the most frequent reason of write-backs, and the mean time between wakes.
 
-    Needs the table writeback.
+    Write-backs are passes of the flusher; a wake makes one or more. Needs the table writeback.
     """
     over = whole(trace)
     if over is None:
@@ -63,24 +64,37 @@ def _reason(trace: Trace, over: Window) -> list[Finding]:
 
 
 def _intervals(trace: Trace, over: Window) -> list[Finding]:
+    view = passes(trace)
     answer = ask(
         trace,
-        "SELECT avg(s) AS value, stddev_samp(s) AS std, count(s) AS n FROM (SELECT (ts - lag(ts)"
-        " OVER (PARTITION BY bdi ORDER BY ts)) / 1e9 AS s FROM writeback WHERE event = 'start')",
+        "SELECT avg(ns) / 1e9 AS value, count(ns) AS n,"
+        f" (SELECT count(DISTINCT wake) FROM {view}) AS wakes, (SELECT count(DISTINCT wake)"
+        f" FROM {view} WHERE reason IS DISTINCT FROM 'periodic') AS others"
+        f" FROM ({' '.join(gaps(view, 'wakes').split())}) WHERE reason = 'all'",
     )
     timer = trace.manifest["vm"].get("dirty_writeback_centisecs", 0) / 100
     if answer is None or answer.value <= 0 or timer <= 0:
         return []
     often = answer.value < timer
     sentence = (
-        f"a write-back begins every {seconds(answer.value)} on average,"
+        f"the flusher wakes for a device every {seconds(answer.value)} on average,"
         f" {'more' if often else 'no more'} often than the timer's {seconds(timer)}"
-        f" (vm.dirty_writeback_centisecs)"
-        f"{': the timer is not their only cause' if often else ''}"
+        f" (vm.dirty_writeback_centisecs){_why_often(answer) if often else ''}"
     )
     rarer = min(1.0, answer.value / timer)
     weight = of_events(1 - rarer, answer.number("n"))
     return [finding(trace, over, _MACHINE, "write-back interval", answer, sentence, "s", weight)]
+
+
+def _why_often(answer: Answer) -> str:
+    """Returns the cause of wakes that are more frequent than the timer, as far as it is known."""
+    others, wakes = answer.count("others"), answer.count("wakes")
+    if not others:
+        return (
+            ": all are periodic, so several workers serve one device (one for each write-back"
+            " cgroup), or the timer was changed"
+        )
+    return f": {others:,} of {wakes:,} wakes have another reason than the timer"
 
 
 def waited_for(trace: Trace) -> list[Finding]:

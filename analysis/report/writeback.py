@@ -9,25 +9,31 @@ from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.mergeable import whole
 from tracer.analysis.report.table import QUANTILES, Column, MergedTable
 from tracer.analysis.views.flushes import flushes
-from tracer.analysis.views.view import apart
+from tracer.analysis.views.passes import gaps, passes
 from tracer.analysis.views.volumes import bdis_of
 from tracer.analysis.views.whose import MINE
 from tracer.store.trace import Trace
 
 _INTERVAL_SHARES = [step / 50 for step in range(51)]
+BETWEEN = ("wakes", "passes")
+"""The starts that intervals lie between. A wake has one or more passes (`views.passes`)."""
 
 
 def _reasons_of(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    trace.require("writeback")
     return trace.sql(
-        "SELECT reason, count(*) AS writebacks FROM writeback"
-        f" WHERE event = 'start' AND {bdis_of(trace, dev)} GROUP BY reason"
+        "SELECT reason, count(*) AS writebacks, count(*) FILTER (begins_reason) AS wakes,"
+        " count(*) FILTER (wake IS NULL) AS unknown"
+        f" FROM {passes(trace)} WHERE {bdis_of(trace, dev)} GROUP BY reason"
     )
 
 
 def _reasons(parts: pd.DataFrame) -> pd.DataFrame:
-    found = parts.assign(ratio=parts["writebacks"] / parts["writebacks"].sum())
-    return found.sort_values(["writebacks", "reason"], ascending=[False, True], ignore_index=True)
+    found = parts.assign(
+        ratio=parts["writebacks"] / parts["writebacks"].sum(),
+        wakes=whole(parts["wakes"]).astype("Int64").where(parts["unknown"] == 0),
+    )
+    found = found.sort_values(["writebacks", "reason"], ascending=[False, True], ignore_index=True)
+    return found[["reason", "writebacks", "ratio", "wakes"]]
 
 
 REASONS = MergedTable(
@@ -37,11 +43,14 @@ REASONS = MergedTable(
         Column("reason", "as the kernel names it", "reason", text=True),
         Column("writebacks", "writeback_start events", "write-backs"),
         Column("ratio", "of all of them", "ratio"),
+        Column("wakes", "wakes of the flusher with this reason; null: not recorded", "wakes"),
     ),
     needs=("writeback",),
     keys=("reason",),
     parts=_reasons_of,
     finish=_reasons,
+    note="Write-backs are passes of the flusher; one wake makes one or more. A wake with several"
+    " reasons counts for each.",
 )
 
 
@@ -109,51 +118,45 @@ def flushed_pages(trace: Trace) -> pd.DataFrame:
     return FLUSHED_PAGES.of(trace)
 
 
-_GAPS = f"""
-WITH starts AS (
-    SELECT ts, bdi, reason FROM writeback WHERE event = 'start' AND $chosen
-),
-gaps AS (
-    SELECT 'all' AS reason, {apart("ts", "lag(ts) OVER of_bdi")} AS ns
-    FROM starts WINDOW of_bdi AS (PARTITION BY bdi ORDER BY ts)
-    UNION ALL
-    SELECT reason, {apart("ts", "lag(ts) OVER of_reason")}
-    FROM starts WINDOW of_reason AS (PARTITION BY bdi, reason ORDER BY ts)
-)
-"""
-
-
 def _intervals_of(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    trace.require("writeback")
+    view, chosen = passes(trace), bdis_of(trace, dev)
+    every = " UNION ALL ".join(
+        f"SELECT '{between}' AS between, * FROM ({gaps(view, between, chosen)})"
+        for between in BETWEEN
+    )
     return trace.sql(
-        f"{_GAPS.replace('$chosen', bdis_of(trace, dev))} SELECT reason, {buckets('ns')}, "
+        f"SELECT between, reason, {buckets('ns')}, "
         # Integers: their sum does not depend on the order. Longer intervals count as 104 days.
         " sum(least(ns, 1::BIGINT << 53)::HUGEINT * least(ns, 1::BIGINT << 53)) / 1e18 AS squares"
-        " FROM gaps WHERE ns IS NOT NULL GROUP BY ALL"
+        f" FROM ({every}) WHERE ns IS NOT NULL GROUP BY ALL"
     )
 
 
 def _intervals(parts: pd.DataFrame) -> pd.DataFrame:
-    times = spread(parts, ["reason"], (0.5, 0.9, 0.99))
+    times = spread(parts, ["between", "reason"], (0.5, 0.9, 0.99))
     count, mean = times["values"], times["mean"] / 1e9
-    beyond = parts.groupby("reason", dropna=False)["squares"].sum() - count * mean**2
+    beyond = parts.groupby(["between", "reason"], dropna=False)["squares"].sum() - count * mean**2
     # If all values are equal, rounding can make the difference negative.
     variance = beyond.clip(lower=0) / (count - 1).where(count > 1)
     found = pd.DataFrame({"intervals": count, "mean_s": mean, "std_s": np.sqrt(variance)})
     for column in ("min", "p50", "p90", "p99", "max"):
         found[f"{column}_s"] = times[column] / 1e9
     found = found.reset_index()
+    found["order"] = found["between"].map(BETWEEN.index)
     found["place"] = found["reason"] != "all"
     found = found.sort_values(
-        ["place", "intervals", "reason"], ascending=[True, False, True], ignore_index=True
+        ["order", "place", "intervals", "reason"],
+        ascending=[True, True, False, True],
+        ignore_index=True,
     )
-    return found.drop(columns="place")
+    return found.drop(columns=["order", "place"])
 
 
 INTERVALS = MergedTable(
     "writeback_intervals",
-    "Intervals between write-back starts on one device",
+    "Intervals between wakes of the flusher, and between its passes, on one device",
     (
+        Column("between", "wakes, or passes (writeback_start events)", "between", text=True),
         Column("reason", "of both write-backs; all: any reason", "reason", text=True),
         Column("intervals", "how many", "n"),
         Column("mean_s", "mean", "mean s"),
@@ -165,15 +168,16 @@ INTERVALS = MergedTable(
         Column("max_s", "longest", "max s"),
     ),
     needs=("writeback",),
-    keys=("reason", "bucket"),
+    keys=("between", "reason", "bucket"),
     parts=_intervals_of,
     finish=_intervals,
-    note=QUANTILES,
+    note="One wake makes one or more passes. Intervals in which events were lost do not count. No"
+    f" rows of wakes: their ends were not recorded. {QUANTILES}",
 )
 
 
 def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """Returns times between write-back starts on one device (Park & Bahn 2023, Figure 3).
+    """Returns times between wakes, and between passes, on one device (Park & Bahn 2023, Figure 3).
 
     `dev` is the only device that counts (for a partition, its disk); None: every device, each by
     itself. `INTERVALS` has the columns.
@@ -182,16 +186,17 @@ def writeback_intervals(trace: Trace, dev: str | None = None) -> pd.DataFrame:
 
 
 def writeback_interval_quantiles(trace: Trace, dev: str | None = None) -> pd.DataFrame:
-    """Returns quantiles of the times between successive write-back starts of any reason.
+    """Returns quantiles of the times between successive wakes, and between passes, of any reason.
 
-    `dev` as for `writeback_intervals`. Columns: share (0 to 1 in steps of 1/50), interval_s
-    (the quantile at that share). Empty if there are fewer than two starts.
+    `dev` as for `writeback_intervals`. Columns: between (wakes or passes), share (0 to 1 in steps
+    of 1/50), interval_s (the quantile at that share). No rows if there are fewer than two starts.
     """
     parts = _intervals_of(trace, dev)
-    times = spread(parts[parts["reason"] == "all"], ["reason"], _INTERVAL_SHARES)
+    times = spread(parts[parts["reason"] == "all"], ["between"], _INTERVAL_SHARES)
     rows = [
-        (share, float(times[f"p{100 * share:g}"].iloc[0]) / 1e9)
+        (between, share, float(times[f"p{100 * share:g}"][between]) / 1e9)
+        for between in BETWEEN
+        if between in times.index
         for share in _INTERVAL_SHARES
-        if len(times)
     ]
-    return pd.DataFrame(rows, columns=["share", "interval_s"])
+    return pd.DataFrame(rows, columns=["between", "share", "interval_s"])

@@ -1,9 +1,11 @@
 """The papers' claims held against the runs of a study: a value, its interval, a verdict.
 
 A verdict is computed. `agrees`: the whole interval lies within the claim's bounds. `differs`: the
-whole interval lies outside them. `undecided`: the interval crosses a bound. `not measured`: there
-is no value, and the verdict says why. Intervals are Student's, 95 %, of the mean over models and
-repeats; if two places are compared, over pairs of the same model and repeat.
+whole interval lies outside them; or, if the claim is about a number, the interval excludes that
+number and is not within the bounds. `undecided`: neither. `not measured`: there is no value, and
+the verdict says why. Intervals are those of the mean over models and repeats
+(`tracer.analysis.studies.intervals`); if two places are compared, over pairs of the same model and
+repeat. A claim of several parts holds if all parts hold that were measured.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tracer.analysis.statistics import t_quantile
-from tracer.analysis.studies.claim_tests import TESTS, Test, UnmeasuredError, Values
+from tracer.analysis.studies.claim_tests import TESTS, Test
+from tracer.analysis.studies.claim_values import Compared
+from tracer.analysis.studies.intervals import interval
+from tracer.analysis.studies.special_values import UnmeasuredError
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 
 _REFERENCE = Path(__file__).with_name("reference") / "claims.csv"
-_LEVEL = 0.975
-"""Probability in each of the two tails."""
 _LEAST = 2
 """The fewest values that have an interval."""
 
@@ -79,41 +81,49 @@ def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
 def _judge(claim: Claim, runs: pd.DataFrame, test: Test | None = None) -> Verdict:
     test = test or TESTS[claim.id]
 
-    def unmeasured(why: str, what: str = "") -> Verdict:
+    def unmeasured(why: str) -> Verdict:
         return Verdict(
-            claim.id, claim.claim, claim.paper_value, what, None, None, None, 0, UNMEASURED, why
-        )
+            claim.id, claim.claim, claim.paper_value, test.measured, None, None, None, 0,
+            UNMEASURED, why,
+        )  # fmt: skip
 
     try:
-        values = test.compute(runs)
+        compared = test.compute(runs)
     except UnmeasuredError as error:
-        return unmeasured(error.args[0], test.measured)
+        return unmeasured(error.args[0])
     except KeyError as missing:
-        return unmeasured(f"no run has {missing.args[0]}", test.measured)
-    compared = len(values)
-    values = values[np.isfinite(values)]
-    if len(values) < _LEAST:
-        why = "one value has no interval" if len(values) else _why_none(test, runs, compared)
-        return unmeasured(why, test.measured)
-    value, low, high = interval(values)
-    verdict, why = _within(test, low, high)
-    if test.beside is not None:
-        other = _judge(claim, runs, test.beside)
+        return unmeasured(f"no run has {missing.args[0]}")
+    known = compared.known()
+    if len(known.values) < _LEAST:
+        one = "one value has no interval"
+        return unmeasured(one if len(known.values) else _why_none(test, runs, compared))
+    value, low, high = interval(known.values, known.possible)
+    verdict = _within(test, low, high)
+    told = [f"{_WORDS[verdict]} ({_bounds(test)}); {known.said()}"]
+    for part in test.others:
+        other = _judge(claim, runs, part)
         verdict = _both(verdict, other.verdict)
         said = other.why if other.value is None else f"{_said(other)}, {other.why}"
-        why = f"{why}; {other.measured}: {said}"
+        told.append(f"{other.measured}: {said}")
     return Verdict(
         claim.id, claim.claim, claim.paper_value, test.measured,
-        value, low, high, len(values), verdict, why,
+        value, low, high, len(known.values), verdict, ". ".join(told),
     )  # fmt: skip
 
 
-def _within(test: Test, low: float, high: float) -> tuple[str, str]:
+def _within(test: Test, low: float, high: float) -> str:
     if test.least < low and high < test.most:
-        return AGREES, _bounds(test)
-    if high <= test.least or low >= test.most:
-        return DIFFERS, _bounds(test)
-    return UNDECIDED, f"the interval crosses the bound ({_bounds(test)})"
+        return AGREES
+    if test.about is not None:
+        return UNDECIDED if low <= test.about <= high else DIFFERS
+    return DIFFERS if high <= test.least or low >= test.most else UNDECIDED
+
+
+_WORDS = {
+    AGREES: "the whole interval is where the claim holds",
+    DIFFERS: "the interval is where the claim does not hold",
+    UNDECIDED: "the interval leaves it open",
+}
 
 
 def _both(one: str, other: str) -> str:
@@ -127,27 +137,24 @@ def _said(verdict: Verdict) -> str:
     return f"{verdict.value:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
 
 
-def _why_none(test: Test, runs: pd.DataFrame, compared: int) -> str:
+def _why_none(test: Test, runs: pd.DataFrame, compared: Compared) -> str:
     """Returns the traces' reason for a missing measure, or whether there were runs to compare."""
     told = runs[test.why].dropna().astype(str).tolist() if test.why in runs else []
     if told:
         return str(max(told, key=told.count))
-    if compared:
+    if len(compared.values):
         return "its runs recorded no such events, or too few"
     return "this study has no runs for it"
 
 
-def interval(values: Values) -> tuple[float, float, float]:
-    """Returns the mean and its 95 % interval by Student's t, which suits few repeats."""
-    mean = float(values.mean())
-    error = values.std(ddof=1) / np.sqrt(len(values))
-    half = t_quantile(_LEVEL, len(values) - 1) * error
-    return mean, mean - half, mean + half
-
-
 def _bounds(test: Test) -> str:
+    """Returns, in words, where the claim holds."""
     if np.isfinite(test.least) and np.isfinite(test.most):
-        return f"it holds between {test.least:g} and {test.most:g}"
-    if np.isfinite(test.least):
-        return f"it holds above {test.least:g}"
-    return f"it holds below {test.most:g}"
+        said = f"it holds between {test.least:.4g} and {test.most:.4g}"
+    elif np.isfinite(test.least):
+        said = f"it holds above {test.least:.4g}"
+    else:
+        said = f"it holds below {test.most:.4g}"
+    if test.about is None:
+        return said
+    return f"{said}, and not if the interval excludes {test.about:.4g}"

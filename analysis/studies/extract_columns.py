@@ -25,9 +25,11 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "fault_causes": {
         "comm": _T, "file": _T, "symbol": _T, "faults": _W, "minor": _W, "major": _W, "percent": _N,
     },
-    "writeback_reasons": {"reason": Text, "writebacks": _W, "ratio": _N},
-    "writeback_intervals": {"reason": Text, "intervals": _W, **dict.fromkeys(_SPREAD, _N)},
-    "interval_quantiles": {"share": Number, "interval_s": _N},
+    "writeback_reasons": {"reason": Text, "writebacks": _W, "ratio": _N, "wakes": _N},
+    "writeback_intervals": {
+        "between": Text, "reason": Text, "intervals": _W, **dict.fromkeys(_SPREAD, _N),
+    },
+    "interval_quantiles": {"between": Text, "share": Number, "interval_s": _N},
     "page_heat": {
         "from_s": Number, "to_s": Number, "first_page": _W, "last_page": _W, "writebacks": _W,
     },

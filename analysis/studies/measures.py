@@ -22,6 +22,8 @@ from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from tracer.analysis.report.usage import usage
 from tracer.analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
+from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUSES
+from tracer.analysis.studies.fault_functions import cause_measures
 from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
 from tracer.analysis.views.call_graphs import WRITE_BACK, call_chains
 from tracer.analysis.views.energy import all_of, energy, why_none
@@ -32,7 +34,7 @@ from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 6
+VERSION = 7
 """Version of the measures: measures of another version are computed again."""
 
 _OF_CLIENTS = {
@@ -228,13 +230,14 @@ def _calls(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _intervals(trace: Trace, dev: str | None) -> dict[str, Any]:
-    frame = writeback_intervals(trace, dev).set_index("reason")
-    if "all" not in frame.index:
-        return {}
-    every = frame.loc["all"]
+    """Returns the intervals between wakes of the flusher, and between its passes, of any reason."""
+    frame = writeback_intervals(trace, dev)
+    every = frame[frame["reason"] == "all"].set_index("between")
     return {
-        "writeback_interval_s": every["mean_s"],
-        "writeback_interval_std_s": every["std_s"],
+        "writeback_interval_s": every["mean_s"].get("wakes"),
+        "writeback_interval_std_s": every["std_s"].get("wakes"),
+        "pass_interval_s": every["mean_s"].get("passes"),
+        "pass_interval_std_s": every["std_s"].get("passes"),
         "writeback_timer_s": trace.manifest["vm"].get("dirty_writeback_centisecs", 0) / 100 or None,
     }
 
@@ -250,6 +253,10 @@ def _reasons(trace: Trace, dev: str | None) -> dict[str, Any]:
 def _causes(trace: Trace, dev: str | None) -> dict[str, Any]:
     shares = fault_causes(trace)["percent"]
     return {"top_cause_percent": shares.max(), "top_causes_percent": shares.head(_TOP).sum()}
+
+
+def _paper_causes(trace: Trace, dev: str | None) -> dict[str, Any]:
+    return dict(cause_measures(trace))
 
 
 def _chains(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -355,9 +362,13 @@ _MAKERS: _Makers = {
     ("cpu_use_percent", "gpu_use_percent", "gpu_use_percent_why"): _use,
     ("energy_j", "energy_s", "energy_j_why"): _energy,
     ("syscalls",): _calls,
-    ("writeback_interval_s", "writeback_interval_std_s", "writeback_timer_s"): _intervals,
+    (
+        *("writeback_interval_s", "writeback_interval_std_s"),
+        *("pass_interval_s", "pass_interval_std_s", "writeback_timer_s"),
+    ): _intervals,
     ("writebacks_periodic", "writebacks_background", "writebacks_sync"): _reasons,
     ("top_cause_percent", "top_causes_percent"): _causes,
+    MEASURES_OF_CAUSES: _paper_causes,
     ("insert_by_wb_workfn",): _chains,
     (
         *(

@@ -42,11 +42,28 @@ FACTORS = (
 )  # fmt: skip
 """The factors in which runs can differ, as declared in `workloads/studies/study.py`."""
 
-UNLIMITED: dict[str, object] = {
-    "cpus": None, "memory": None, "swap": None, "page_cluster": None,
-    "dirty_background_bytes": None, "seccomp": True, "power_mode": DEFAULT_MODE,
-}  # fmt: skip
-"""The limits of a run that is not limited. None: not given."""
+UNLIMITED: dict[str, tuple[object, ...]] = {
+    "cpus": (None,),
+    "memory": (None,),
+    "swap": (None,),
+    "page_cluster": (None,),
+    "dirty_background_bytes": (None,),
+    "seccomp": (True,),
+    "power_mode": (DEFAULT_MODE,),
+    "checkpoint_every": (None, "epoch"),
+    "checkpoint_way": (None, "truncate"),
+}
+"""The values of factors without a limit and with the usual habits. None: not given.
+
+Tables and claims leave out all other runs, unless they are about such a factor.
+"""
+
+
+def is_usual(values: pd.Series[Any], name: str) -> pd.Series[bool]:
+    """Returns which values of a factor are usual by `UNLIMITED`."""
+    usual = UNLIMITED[name]
+    told = values.isin([value for value in usual if value is not None])
+    return told | values.isna() if None in usual else told
 
 
 class LeftOut(TypedDict):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from tracer.analysis.studies.claims import interval
-from tracer.analysis.studies.runs import FACTORS, UNLIMITED
+from tracer.analysis.studies.intervals import ANY, POSITIVE, interval
+from tracer.analysis.studies.runs import FACTORS, UNLIMITED, is_usual
 
 PLACES = {"host": "host", "1": "one container"}
 """Names of places; other values of `where` are a number of containers."""
@@ -34,8 +34,16 @@ def in_order(frame: pd.DataFrame, then: Sequence[str]) -> pd.DataFrame:
     return found.drop(columns="_place").assign(where=found["where"].map(place))
 
 
-def over_runs(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """Returns the mean of each value over the rows of a group, with Student's 95 % interval.
+def over_runs(
+    frame: pd.DataFrame,
+    by: Sequence[str],
+    values: Sequence[str],
+    possible: Mapping[str, tuple[float, float]] | None = None,
+) -> pd.DataFrame:
+    """Returns the mean of each value over the rows of a group, with its 95 % interval.
+
+    The interval stays within the possible values (`tracer.analysis.studies.intervals`): above 0,
+    unless `possible` gives the bounds of a value.
 
     Columns: `by`, and for each value VALUE, VALUE_low, VALUE_high (null for fewer than two rows),
     then runs (rows of the group). Nulls do not count; the mean is null if all are null.
@@ -44,19 +52,21 @@ def over_runs(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str]) -> 
     for keys, group in frame.groupby(list(by), sort=False, dropna=False):
         row = dict(zip(by, keys, strict=True))
         for value in values:
-            row |= _spread(value, group[value])
+            row |= _spread(value, group[value], (possible or {}).get(value, POSITIVE))
         rows.append(row | {"runs": len(group)})
     names = [f"{value}{end}" for value in values for end in ("", "_low", "_high")]
     return pd.DataFrame(rows, columns=[*by, *names, "runs"])
 
 
-def _spread(name: str, values: pd.Series[float]) -> dict[str, float | None]:
+def _spread(
+    name: str, values: pd.Series[float], possible: tuple[float, float]
+) -> dict[str, float | None]:
     known = pd.to_numeric(values).dropna().to_numpy(float)
     low: float | None = None
     high: float | None = None
     mean = float(known.mean()) if len(known) else None
     if len(known) >= _LEAST:
-        mean, low, high = interval(known)
+        mean, low, high = interval(known, possible)
     return {name: mean, f"{name}_low": low, f"{name}_high": high}
 
 
@@ -71,7 +81,9 @@ def increase(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame
     pairs = host.merge(one, on=same, suffixes=("_host", ""))
     below = pd.to_numeric(pairs[f"{value}_host"])
     pairs["increase_percent"] = 100 * (pd.to_numeric(pairs[value]) / below.where(below != 0) - 1)
-    found = over_runs(pairs.dropna(subset=["increase_percent"]), by, ["increase_percent"])
+    pairs = pairs.dropna(subset=["increase_percent"])
+    more_than_all = {"increase_percent": (-100.0, ANY[1])}
+    found = over_runs(pairs, by, ["increase_percent"], more_than_all)
     return found.rename(columns={"runs": "pairs"})
 
 
@@ -104,9 +116,8 @@ def _plain(value: object) -> str:
 
 
 def without_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the runs without limits, without a power mode, and with seccomp."""
-    for name, usual in UNLIMITED.items():
+    """Returns the runs without limits, without a power mode, and with the usual habits."""
+    for name in UNLIMITED:
         if name in frame:
-            kept = frame[name].isna() if usual is None else frame[name] == usual
-            frame = frame[kept]
+            frame = frame[is_usual(frame[name], name)]
     return frame

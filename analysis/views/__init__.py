@@ -9,6 +9,7 @@ stalls.py          one row per wait of a thread for storage
 write_waits.py     one row per time in which a job may have waited for a disk's writes
 requests.py        one row per block request: queue latency and service latency
 flushes.py         one row per page run written back: reason, inode, dirtier, certainty
+passes.py          one row per pass of the flusher, with its wake
 steps.py           one row per minibatch: fetch stall, forward, backward, optimizer, overhead
 in_phase.py        any table with the phase, epoch and step of each row
 energy.py          energy of a recording, by source

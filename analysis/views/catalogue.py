@@ -8,6 +8,7 @@ from tracer.analysis.views.calls import CALLS
 from tracer.analysis.views.faults import FAULTS
 from tracer.analysis.views.flushes import FLUSHES
 from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
+from tracer.analysis.views.passes import PASSES
 from tracer.analysis.views.requests import REQUESTS
 from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.steps import STEPS
@@ -18,7 +19,7 @@ from tracer.store.trace import Trace
 
 VIEWS: dict[str, View] = {
     view.name: view
-    for view in (CALLS, FAULTS, FLUSHES, REQUESTS, STALLS, STEPS, THREADS, WRITE_WAITS)
+    for view in (CALLS, FAULTS, FLUSHES, PASSES, REQUESTS, STALLS, STEPS, THREADS, WRITE_WAITS)
 }
 """All views that `tracer query` and figures can use, by name."""
 

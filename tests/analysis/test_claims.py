@@ -57,11 +57,6 @@ def test_pairs_are_of_the_same_model_and_repeat():
     assert (found.value, found.low, found.high) == pytest.approx((2.2, 2.2, 2.2))
 
 
-def test_the_interval_is_student_s():
-    # t of 0.975 with 2 degrees of freedom is 4.3027; the standard error of 1, 2, 3 is 1/sqrt(3).
-    assert claims.interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2, -0.4841, 4.4841), 1e-3)
-
-
 def test_an_unmeasured_claim_says_why():
     frame = runs([1.0, 2.0], [1.0, 2.0])
     found = {v.id: v for v in claims.judge(frame)}
@@ -125,7 +120,9 @@ def test_a_factors_effect_is_measured_between_runs_that_differ_only_in_it():
     assert verdict("C6", frame).value == pytest.approx(1.05)
     assert verdict("C6", frame).verdict == claims.AGREES
     assert verdict("J2", frame).value == pytest.approx(0.1)
-    assert (verdict("C1", frame).value, verdict("C1", frame).values) == (4, 6)
+    # Without workers, a container's overhead is as large; C1 is about runs with workers.
+    assert "with 0 workers / with more: 1 [1, 1]" in verdict("C6", frame).why
+    assert (verdict("C1", frame).value, verdict("C1", frame).values) == (4, 3)
 
 
 def test_inference_s_overhead_is_held_against_training_s_of_the_same_model():
@@ -204,6 +201,10 @@ def trace_of(folder, samples=None, why=None):
                     (1, DEV, "periodic"), (3, DEV, "background"), (8, DEV, "periodic"),
                     (4, "254:0", "sync"), (9, "254:0", "sync"),
                 )
+            ]
+            + [
+                {"tid": 50, "event": "pages_written", "ts": second * 10**9}
+                for second in (2, 3, 4, 8, 9)
             ],
             **sampled,
         },

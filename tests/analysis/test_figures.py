@@ -95,7 +95,13 @@ def test_time_without_write_backs_has_its_room():
 
 def test_a_distribution_is_the_share_up_to_each_time():
     frame = pd.DataFrame(
-        {"model": "a", "where": "host", "share": [0.0, 0.5, 1.0], "interval_s": [0.0, 1.0, 4.0]}
+        {
+            "model": "a",
+            "where": "host",
+            "between": "wakes",
+            "share": [0.0, 0.5, 1.0],
+            "interval_s": [0.0, 1.0, 4.0],
+        }
     )
     (line,) = park2023.interval_spread(frame).data
     assert list(line.x) == [1, 4] and list(line.y) == [0.5, 1]  # no logarithm of 0

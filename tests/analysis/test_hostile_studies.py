@@ -234,7 +234,9 @@ EXTRACTED = {
         "call_chains", lambda t: t["rows"].append(["x", "x", 10**40, 0.5, "x", 1, "x"])
     ),
     "infinity": table("layer_curve", lambda t: t["rows"].append(["x", 1, float("inf"), 1.0, 1.0])),
-    "many rows": table("interval_quantiles", lambda t: t.update(rows=[[0.5, 1.0]] * 300_000)),
+    "many rows": table(
+        "interval_quantiles", lambda t: t.update(rows=[["wakes", 0.5, 1.0]] * 300_000)
+    ),
 }
 
 
@@ -277,7 +279,7 @@ def left_out_of_tables(folder):
 def test_large_extracts_of_many_runs_are_not_all_read(study):
     """Each of them may be; all together would take gigabytes."""
     place = study / "runs/1-0"
-    rows = [[0.5, 1.0]] * 100_000
+    rows = [["wakes", 0.5, 1.0]] * 100_000
     changed(place / EXTRACTS, table("interval_quantiles", lambda t: t.update(rows=rows)))
     for number in range(300):
         (study / f"runs/x{number}").mkdir()

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from tracer.analysis.studies.intervals import ANY
 from tracer.analysis.studies.papers import (
     park2023,
     prashanthi2022,
@@ -31,12 +32,15 @@ def row(frame, **wanted):
     return frame.iloc[0]
 
 
-def test_a_mean_has_student_s_interval_over_the_values_that_are_there():
+def test_a_mean_has_an_interval_over_the_values_that_are_there():
     frame = pd.DataFrame({"k": ["a"] * 4 + ["b", "c"], "v": [1.0, 2.0, 3.0, None, 7.0, None]})
     found = over_runs(frame, ["k"], ["v"])
+    # Student's half width over the mean is 4.3027 / sqrt(3) / 2 = 1.2421: 2 exp(-+1.2421).
     assert row(found, k="a")[["v", "v_low", "v_high"]].tolist() == pytest.approx(
-        [2, -0.4841, 4.4841], 1e-3
+        [2, 0.5776, 6.9255], 1e-3
     )
+    found = over_runs(frame, ["k"], ["v"], {"v": ANY})
+    assert row(found, k="a")[["v_low", "v_high"]].tolist() == pytest.approx([-0.4841, 4.4841], 1e-3)
     assert row(found, k="b")["v"] == 7 and pd.isna(row(found, k="b")["v_low"])
     assert pd.isna(row(found, k="c")["v"])
     assert found["runs"].tolist() == [4, 1, 1]
@@ -142,7 +146,7 @@ def test_causes_of_faults_are_ranked_by_their_mean_and_unknown_files_are_kept():
 
 def test_reasons_of_write_backs_stand_beside_the_paper_s_by_model_and_tenancy():
     rows = [
-        {**run(where, repeat), "reason": reason, "writebacks": count}
+        {**run(where, repeat), "reason": reason, "writebacks": count, "wakes": count / 2}
         for where, repeat, reason, count in (
             ("1", 0, "periodic", 6), ("1", 0, "background", 2),
             ("1", 1, "periodic", 10),
@@ -156,8 +160,10 @@ def test_reasons_of_write_backs_stand_beside_the_paper_s_by_model_and_tenancy():
     # 5866 of 1674 + 5866 + 57
     assert one["paper_share"] == pytest.approx(0.7721, 1e-3)
     assert row(found, where="one container", model="alexnet", reason="background")["share"] == 0.125
+    assert (one["wakes"], one["wakes_low"] < 4 < one["wakes_high"]) == (4, True)
     sync = row(found, where="one container", model="alexnet", reason="sync")
-    assert pd.isna(sync["share"]) and sync["paper_writebacks"] == 57
+    assert (sync["share"], sync["writebacks"], sync["wakes"]) == (0, 0, 0)  # no run had it
+    assert sync["paper_writebacks"] == 57
     lstm = row(found, where="4 containers", model="lstm", reason="background")
     assert pd.isna(lstm["writebacks"]) and lstm["paper_writebacks"] == 5361
     assert row(found, where="4 containers", model="alexnet", reason="vmscan")["share"] == 0.5
@@ -166,15 +172,18 @@ def test_reasons_of_write_backs_stand_beside_the_paper_s_by_model_and_tenancy():
 
 def test_times_between_write_backs_are_over_repeats():
     rows = [
-        {**run(where, repeat), "reason": reason, "mean_s": mean, "std_s": 1.0}
+        {**run(where, repeat), "between": between, "reason": reason, "mean_s": mean / parts,
+         "std_s": 1.0}
+        for between, parts in (("passes", 2), ("wakes", 1))
         for where in PLACES
         for repeat, reason, mean in ((0, "all", 2.0), (1, "all", 4.0), (0, "sync", 99.0))
-    ]
+    ]  # fmt: skip
     found = park2023.writeback_intervals(pd.DataFrame(rows))
-    assert found["where"].tolist() == ["host", "one container", "4 containers"]
-    assert found["mean_s"].tolist() == [3, 3, 3]
+    assert found["where"].unique().tolist() == ["host", "one container", "4 containers"]
+    assert found["between"].tolist() == ["wakes", "passes"] * 3
+    assert found["mean_s"].tolist() == [3, 1.5] * 3
     rows = [
-        {**run(repeat=repeat), "share": share, "interval_s": s}
+        {**run(repeat=repeat), "between": "wakes", "share": share, "interval_s": s}
         for repeat, share, s in ((0, 0.0, 1.0), (1, 0.0, 3.0), (0, 1.0, 8.0), (1, 1.0, 10.0))
     ]
     found = park2023.interval_spread(pd.DataFrame(rows))

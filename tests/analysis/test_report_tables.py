@@ -112,10 +112,12 @@ def test_reasons_sum_to_one_and_intervals_are_those_between_starts(tmp_path):
     }
     with make_trace(tmp_path / "t", content) as trace:
         reasons = tables.records(tables.writeback_reasons(trace))
-        intervals = {r["reason"]: r for r in tables.records(tables.writeback_intervals(trace))}
-    assert [(r["reason"], r["writebacks"], r["ratio"]) for r in reasons] == [
-        ("periodic", 4, 0.8),
-        ("background", 1, 0.2),
+        rows = tables.records(tables.writeback_intervals(trace))
+    assert {r["between"] for r in rows} == {"passes"}  # the ends of wakes were not recorded
+    intervals = {r["reason"]: r for r in rows}
+    assert [(r["reason"], r["writebacks"], r["ratio"], r["wakes"]) for r in reasons] == [
+        ("periodic", 4, 0.8, None),
+        ("background", 1, 0.2, None),
     ]
     assert intervals.keys() == {"all", "periodic"}
     every = intervals["all"]  # 2, 1 and 5 s on 254:0; one start alone on 7:0
@@ -123,6 +125,50 @@ def test_reasons_sum_to_one_and_intervals_are_those_between_starts(tmp_path):
     assert every["mean_s"] == pytest.approx(8 / 3)
     assert every["std_s"] == pytest.approx(2.0817, abs=1e-4)
     assert (intervals["periodic"]["intervals"], intervals["periodic"]["mean_s"]) == (2, 4)
+
+
+def test_passes_of_one_wake_are_one_write_back(tmp_path):
+    """Two devices, served by turns; a sync amid a wake; a loss; equal times."""
+
+    def row(s, event, reason=None, bdi=None, tid=50, **more):
+        return {"ts": int(s * 1e9), "tid": tid, "event": event, "reason": reason, "bdi": bdi} | more
+
+    one, two = "254:0", "7:0"
+    rows = [
+        row(1, "start", "periodic", one), row(1, "written", "periodic", one),
+        row(1.5, "start", "periodic", two, tid=51),
+        row(2, "queue", "sync", one, tid=9),  # amid the wake, so the worker goes on with it
+        row(2, "start", "periodic", one), row(2, "pages_written"),
+        row(2, "exec", "sync", one), row(2, "start", "sync", one), row(3, "pages_written"),
+        row(3.5, "pages_written", tid=51),
+        row(4, "start", "background", two), row(4, "pages_written"),  # the same thread
+        row(5, "queue", "sync", one, tid=9),  # the worker is asleep: it wakes
+        row(5, "exec", "sync", one), row(5, "start", "sync", one), row(5, "pages_written"),
+        row(9, "start", "periodic", one), row(9, "written", "periodic", one),
+        # its end is lost, and others of either device, maybe
+        row(20, "start", "periodic", one), row(21, "pages_written"),
+        row(22, "start", "periodic", one), row(22, "start", "periodic", one),  # it still runs
+    ]  # fmt: skip
+    loss = [{"stream": "machine.cpu0", "cpu": 0, "from": 10 * 10**9, "to": 19 * 10**9}]
+    with make_trace(tmp_path / "t", {"writeback": rows, "loss": loss}) as trace:
+        reasons = {r["reason"]: r for r in tables.records(tables.writeback_reasons(trace))}
+        found = tables.records(tables.writeback_intervals(trace))
+        of_two = tables.records(tables.writeback_intervals(trace, two))
+    assert {reason: (r["writebacks"], r["wakes"]) for reason, r in reasons.items()} == {
+        "periodic": (7, 5), "sync": (2, 2), "background": (1, 1),
+    }  # fmt: skip
+    by = {(r["between"], r["reason"]): (r["intervals"], r["mean_s"]) for r in found}
+    # Wakes of the one: 1 5 9 | 20 22; of the other: 1.5 4. Passes: 1 2 2 5 9 | 20 22 22, 1.5 4.
+    assert by == {
+        ("wakes", "all"): (4, pytest.approx((4 + 4 + 2 + 2.5) / 4)),
+        ("wakes", "periodic"): (2, 5), ("wakes", "sync"): (1, 3),
+        ("passes", "all"): (7, pytest.approx((1 + 0 + 3 + 4 + 2 + 0 + 2.5) / 7)),
+        ("passes", "periodic"): (4, pytest.approx((1 + 7 + 2 + 0) / 4)), ("passes", "sync"): (1, 3),
+    }  # fmt: skip
+    assert [r["between"] for r in found] == ["wakes"] * 3 + ["passes"] * 3
+    assert [(r["between"], r["reason"], r["mean_s"]) for r in of_two] == [
+        ("wakes", "all", 2.5), ("passes", "all", 2.5),
+    ]  # fmt: skip
 
 
 def test_phases_have_counts_numbers_and_costs(tmp_path):

@@ -151,7 +151,11 @@ def test_times_between_write_backs_by_how_many_are_shorter(trace):
         {"ts": s * S, "tid": 50, "event": "start", "dev": "0:0", "bdi": DEV, "reason": "periodic"}
         for s in starts
     ]
-    made = trace({"writeback": rows})
-    found = writeback_interval_quantiles(made, DEV).set_index("share")["interval_s"]
+    ends = [{"ts": s * S, "tid": 50, "event": "pages_written"} for s in (1, 6)]
+    made = trace({"writeback": sorted(rows + ends, key=lambda row: row["ts"])})
+    every = writeback_interval_quantiles(made, DEV)
+    found = every[every["between"] == "passes"].set_index("share")["interval_s"]
     assert (found[0.0], found[0.5], found[1.0]) == (1, 2.5, 4)
+    wakes = every[every["between"] == "wakes"].set_index("share")["interval_s"]  # at 0, 3, 10
+    assert (wakes[0.0], wakes[0.5], wakes[1.0]) == (3, 5, 7)
     assert not len(writeback_interval_quantiles(made, "8:0"))

@@ -55,6 +55,7 @@ PRINTS: dict[str, tuple[str, ...]] = {
         ),
         _WORKS,
     ),
+    "writeback:writeback_pages_written": ("{pages:dec}",),
     "writeback:writeback_wake_background": (
         "bdi {name:text}: cgroup_ino={cgroup_ino:dec}",
         "bdi {name:text}",

@@ -11,6 +11,7 @@ import re
 import pandas as pd
 
 from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.studies.intervals import AT_MOST_ONE, PERCENT, SHARE
 from tracer.analysis.studies.papers.numbers import numbers
 from tracer.analysis.studies.spread import in_order, over_runs, without_limits
 
@@ -24,6 +25,9 @@ _PAPER_SETTINGS = {
     "dirty_writeback_centisecs": 500,
 }
 """The settings of Table 7."""
+_REASONS = ("periodic", "background", "sync")
+"""The reasons of Tables 9 and 10."""
+_BETWEEN = {"wakes": 0, "passes": 1}
 _CORE = re.compile(r"^cpu_(?:core|atom)/(.+)/$")
 
 
@@ -101,7 +105,7 @@ def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
     own = own[own["event"] == "block:block_rq_insert"]
     shares = own.pivot_table(index=["where", "id"], columns="chain", values="share", fill_value=0.0)
     flat = shares.reset_index().melt(id_vars=["where", "id"], value_name="share")
-    found = over_runs(flat, ["where", "chain"], ["share"])
+    found = over_runs(flat, ["where", "chain"], ["share"], {"share": SHARE})
     top = own.sort_values("count", ascending=False).drop_duplicates(["where", "chain"])
     found = found.merge(top[["where", "chain", "comm", "path"]], how="left")
     paper = numbers("park2023_table6_call_chains").rename(columns={"share": "paper_share"})
@@ -146,7 +150,8 @@ def fault_causes(causes: pd.DataFrame, where: str = "1") -> pd.DataFrame:
     wide = sums.unstack("id").fillna(0.0)
     wide = wide.loc[wide.mean(axis=1).sort_values(ascending=False).index].head(_TOP)
     flat = wide.reset_index().melt(id_vars=keys, value_name="percent")
-    found = over_runs(flat, keys, ["percent"]).sort_values("percent", ascending=False)
+    found = over_runs(flat, keys, ["percent"], {"percent": PERCENT})
+    found = found.sort_values("percent", ascending=False)
     found = found.rename(columns={"comm": "task", "symbol": "function"})
     found.insert(0, "rank", range(1, len(found) + 1))
     paper = numbers("park2023_table8_page_fault_causes").rename(columns={"location": "function"})
@@ -157,17 +162,21 @@ def fault_causes(causes: pd.DataFrame, where: str = "1") -> pd.DataFrame:
 def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
     """Returns Tables 9 and 10: reasons of write-backs, by model, in one container and in four.
 
-    `reasons`: one row per run and reason with its writebacks and their ratio.
+    `reasons`: one row per run and reason with its writebacks (passes of the flusher) and wakes.
 
-    Columns: where, model, reason, writebacks (of a run) and share (each with _low, _high), runs,
-    paper_writebacks, paper_share. A run with write-backs, but none of a reason, counts as 0.
+    Columns: where, model, reason, writebacks (of a run), share and wakes (each with _low, _high),
+    runs, paper_writebacks, paper_share. A run with write-backs, but none of a reason, counts as 0;
+    the paper's reasons have a row even if no run had them.
     """
     own = _trainings(reasons)
-    keys = ["where", "model", "reason"]
-    wide = own.pivot_table(
-        index=["where", "model", "id"], columns="reason", values="writebacks", fill_value=0
-    )
-    flat = wide.reset_index().melt(id_vars=["where", "model", "id"], value_name="writebacks")
+    keys, run = ["where", "model", "reason"], ["where", "model", "id"]
+    every = pd.DataFrame({"reason": list(dict.fromkeys([*_REASONS, *own["reason"]]))})
+    flat = own[run].drop_duplicates().merge(every, how="cross")
+    counts = own.groupby([*run, "reason"])[["writebacks", "wakes"]].sum().reset_index()
+    flat = flat.merge(counts, on=[*run, "reason"], how="left")
+    flat[["writebacks", "wakes"]] = flat[["writebacks", "wakes"]].astype(float).fillna(0.0)
+    unknown = own.loc[own["wakes"].isna(), "id"]
+    flat["wakes"] = flat["wakes"].where(~flat["id"].isin(unknown))
     flat["share"] = flat["writebacks"] / flat.groupby("id")["writebacks"].transform("sum")
     paper = numbers("park2023_table9_10_writeback_reasons").melt(
         id_vars=["where", "model"], var_name="reason", value_name="paper_writebacks"
@@ -175,8 +184,9 @@ def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
     paper["paper_share"] = paper["paper_writebacks"] / paper.groupby(["where", "model"])[
         "paper_writebacks"
     ].transform("sum")
-    found = over_runs(flat, keys, ["writebacks", "share"]).merge(paper, on=keys, how="outer")
-    order = {"periodic": 0, "background": 1, "sync": 2}
+    values = ["writebacks", "share", "wakes"]
+    found = over_runs(flat, keys, values, {"share": SHARE}).merge(paper, on=keys, how="outer")
+    order = {reason: place for place, reason in enumerate(_REASONS)}
     found["order"] = found["reason"].map(order).fillna(len(order))
     return in_order(found, ["model", "order", "reason"]).drop(columns="order")
 
@@ -184,24 +194,31 @@ def writeback_reasons(reasons: pd.DataFrame) -> pd.DataFrame:
 def writeback_intervals(intervals: pd.DataFrame) -> pd.DataFrame:
     """Returns Figure 3: intervals between write-backs; the paper draws them without numbers.
 
-    `intervals`: one row per run and reason with intervals, mean_s and std_s.
+    `intervals`: one row per run, between (wakes or passes) and reason with mean_s and std_s.
 
-    Columns: model, where, mean_s and std_s (of a run, each with _low, _high), runs.
+    Columns: model, where, between, mean_s and std_s (of a run, each with _low, _high), runs.
     """
     own = _trainings(intervals)
     own = own[own["reason"] == "all"]
-    return in_order(over_runs(own, ["model", "where"], ["mean_s", "std_s"]), ["model"])
+    found = over_runs(own, ["model", "where", "between"], ["mean_s", "std_s"])
+    return _wakes_first(found, ["model"])
+
+
+def _wakes_first(frame: pd.DataFrame, then: list[str]) -> pd.DataFrame:
+    ordered = frame.assign(order=frame["between"].map(_BETWEEN))
+    return in_order(ordered, [then[0], "order", *then[1:]]).drop(columns="order")
 
 
 def interval_spread(quantiles: pd.DataFrame) -> pd.DataFrame:
     """Returns Figure 3: the distribution of the intervals between write-backs.
 
-    `quantiles`: one row per run and share (0 to 1) with interval_s. Columns: model, where, share,
-    interval_s (the mean of that quantile over the runs, _low, _high), runs.
+    `quantiles`: one row per run, between (wakes or passes) and share (0 to 1) with interval_s.
+    Columns: model, where, between, share, interval_s (the mean of that quantile over the runs,
+    _low, _high), runs.
     """
     own = _trainings(quantiles)
-    found = over_runs(own, ["model", "where", "share"], ["interval_s"])
-    return in_order(found, ["model", "share"])
+    found = over_runs(own, ["model", "where", "between", "share"], ["interval_s"])
+    return _wakes_first(found, ["model", "share"])
 
 
 def page_heat(heat: pd.DataFrame, where: str = "1") -> pd.DataFrame:
@@ -239,7 +256,9 @@ def layer_improvement(curves: pd.DataFrame) -> pd.DataFrame:
     each["needed_mib"] = each["capacity_pages"] * PAGE_BYTES / (1 << 20)
     each = each.rename(columns={"capacity_share": "needed_share"})
     values = ["improvement", "needed_share", "needed_mib"]
-    found = over_runs(each, run[:3], values).merge(paper, on=["where", "model"], how="outer")
+    possible = {"improvement": AT_MOST_ONE, "needed_share": SHARE}
+    found = over_runs(each, run[:3], values, possible)
+    found = found.merge(paper, on=["where", "model"], how="outer")
     return in_order(found, ["model", "identity"])
 
 

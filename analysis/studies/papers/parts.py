@@ -93,16 +93,19 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Tables 9 and 10: reasons of write-backs",
-            "writeback_start events on the run's own file system. Our shares include the reasons"
-            " that the paper leaves out.",
+            "writeback_start events (passes of the flusher) on the run's own file system, as the"
+            " paper counts them, and the flusher's wakes with that reason: one wake makes several"
+            " passes. Our shares are of passes, and include the reasons that the paper leaves"
+            " out.",
             "writeback_reasons",
             park2023.writeback_reasons,
             [draw.writeback_reasons],
         ),
         Part(
             "Figure 3: intervals between write-backs",
-            "Intervals between successive writeback_start events on the run's own file system. The"
-            " paper draws them without numbers.",
+            "Intervals on the run's own file system between successive wakes of the flusher, and"
+            " between its passes (writeback_start events): one wake makes several passes. The"
+            " claims P5 to P7 are about wakes. The paper draws the intervals without numbers.",
             "writeback_intervals",
             park2023.writeback_intervals,
             [draw.writeback_intervals],

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tracer.analysis.studies.papers.prashanthi2022 import mode_times
 from tracer.analysis.studies.power_modes import why_no_energy
-from tracer.analysis.studies.runs import DEFAULT_MODE, SETTINGS, UNLIMITED
+from tracer.analysis.studies.runs import DEFAULT_MODE, SETTINGS, UNLIMITED, is_usual
 from tracer.analysis.studies.spread import over_runs, settings
 
 _TIMES = ["stall_s", "compute_s", "overhead_s", "epoch_s"]
@@ -137,9 +137,9 @@ def _of_host(epochs: pd.DataFrame, where: str, but: str) -> pd.DataFrame:
     own = epochs[(epochs["mode"] == "train") & (epochs["where"] == where)]
     if "power_mode" not in own:
         own = own.assign(power_mode=DEFAULT_MODE)
-    for name, usual in UNLIMITED.items():
+    for name in UNLIMITED:
         if name in own and name != but:
-            own = own[own[name].isna() if usual is None else own[name] == usual]
+            own = own[is_usual(own[name], name)]
     left_out = [but, *SETTINGS] if but == "power_mode" else [but]
     return own.assign(settings=settings(own, left_out))
 

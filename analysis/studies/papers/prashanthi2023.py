@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from tracer.analysis.studies.intervals import ANY
 from tracer.analysis.studies.papers.numbers import numbers
 from tracer.analysis.studies.spread import increase, over_runs, place, settings
 from tracer.analysis.views.energy import all_of
@@ -168,7 +169,7 @@ def memory_overhead(usage: pd.DataFrame) -> pd.DataFrame:
     paper = numbers("prashanthi2023_container_overhead")
     paper = paper[paper["metric"] == "memory_median"].rename(columns={"stage": "mode"})
     paper = paper.assign(settings="", paper_overhead_gb=paper["container"] - paper["bare_metal"])
-    found = over_runs(pairs, _KEYS, ["overhead_gb"])
+    found = over_runs(pairs, _KEYS, ["overhead_gb"], {"overhead_gb": ANY})
     return found.merge(paper[[*_KEYS, "paper_overhead_gb"]], on=_KEYS, how="outer")
 
 
@@ -190,7 +191,9 @@ def energy_split(energy: pd.DataFrame) -> pd.DataFrame:
     own = own.assign(
         settings=settings(own), baseload_j=baseload, increment_j=own["energy_j"] - baseload
     )
-    found = over_runs(own, [*_KEYS, "where"], ["energy_j", "baseload_j", "increment_j"])
+    found = over_runs(
+        own, [*_KEYS, "where"], ["energy_j", "baseload_j", "increment_j"], {"increment_j": ANY}
+    )
     more = increase(own, _KEYS, "energy_j").assign(where="1")
     paper = _paper({"energy_increase": "energy"}, "j")
     paper = paper.assign(where="1", settings="")[[*_KEYS, "where", "paper_increase_percent"]]

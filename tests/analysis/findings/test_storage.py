@@ -20,13 +20,45 @@ from tests.support.findings import (
 )
 
 
+def wake(ts, *reasons):
+    """A wake of the flusher at `ts` (s), with two passes for each reason."""
+    passes = [
+        start(ts + 0.1 * n, reason) for n, reason in enumerate(r for r in reasons for _ in "12")
+    ]
+    end = {**passes[-1], "event": "pages_written", "reason": None, "bdi": None}
+    return [*passes, {**end, "ts": end["ts"] + 1}]
+
+
+VM = {"dirty_writeback_centisecs": 500}
+
+
 def test_reasons_and_intervals_of_write_backs(found):
-    rows = [start(2 * n, "periodic" if n % 4 else "background") for n in range(40)]
-    by_topic = found({"writeback": rows}, vm={"dirty_writeback_centisecs": 500})
+    rows = [row for n in range(40) for row in wake(2 * n, "periodic" if n % 4 else "background")]
+    by_topic = found({"writeback": rows}, vm=VM)
     assert by_topic["write-back reasons"].value == 75
-    assert "75 % of write-backs are periodic (30 of 40)" in by_topic["write-back reasons"].sentence
+    assert "75 % of write-backs are periodic (60 of 80)" in by_topic["write-back reasons"].sentence
     assert by_topic["write-back interval"].value == 2
-    assert "more often than the timer's 5 s" in by_topic["write-back interval"].sentence
+    assert by_topic["write-back interval"].sentence == (
+        "the flusher wakes for a device every 2 s on average, more often than the timer's 5 s"
+        " (vm.dirty_writeback_centisecs): 10 of 40 wakes have another reason than the timer"
+    )
+
+
+def test_a_flusher_that_only_its_timer_wakes_has_no_other_reason(found):
+    """The passes of a wake are close together, but the wakes are as far apart as the timer says."""
+    rows = [row for n in range(40) for row in wake(2 * n, "periodic")]
+    found_at_5_s = found({"writeback": rows}, vm=VM)["write-back interval"]
+    assert found_at_5_s.value == 2
+    assert "all are periodic, so several workers" in found_at_5_s.sentence
+    assert "another reason" not in found_at_5_s.sentence
+    assert "write-back interval" not in found(
+        {"writeback": rows}, vm={"dirty_writeback_centisecs": 200}
+    )
+
+
+def test_the_interval_is_not_known_without_the_ends_of_wakes(found):
+    rows = [start(2 * n, "periodic") for n in range(40)]
+    assert "write-back interval" not in found({"writeback": rows}, vm=VM)
 
 
 def test_the_share_of_one_containers_pages_in_anothers_fsync_is_found(found):

@@ -1,0 +1,255 @@
+"""The values that a claim is tested with: ratios and differences of pairs of runs, and levels.
+
+Each function returns a function of the frame of all runs, and that returns a `Compared`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracer.analysis.studies.intervals import ANY, POSITIVE, SHARE
+from tracer.analysis.studies.runs import FACTORS, UNLIMITED, is_usual
+
+Values = NDArray[np.float64]
+Where = dict[str, object]
+"""Factors and the values that they have."""
+
+
+class _Given:
+    """The value of a factor that a run has, whatever it is."""
+
+
+class _NotZero:
+    """The value of a factor that is not 0."""
+
+
+GIVEN, NOT_ZERO = _Given(), _NotZero()
+HOST: Where = {"where": "host"}
+CONTAINER: Where = {"where": "1"}
+FOUR: Where = {"where": "4"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The values of a test. `kind`: what one value is, in the plural. `possible`: their bounds.
+
+    `runs`: one row per value with the factors that are known for it (model, repeat).
+    """
+
+    values: Values
+    kind: str
+    possible: tuple[float, float] = ANY
+    runs: pd.DataFrame | None = None
+    more: str = ""
+    """A sentence about other measures of these runs."""
+
+    def known(self) -> Compared:
+        """Returns the same without the values that were not measured."""
+        kept = np.isfinite(self.values)
+        rows = self.runs if self.runs is None else self.runs[kept]
+        return replace(self, values=self.values[kept], runs=rows)
+
+    def said(self) -> str:
+        """Returns, in words, what the values are: how many, of which models and repeats."""
+        told = [f"the mean of {len(self.values)} {self.kind}"]
+        if self.runs is not None and "model" in self.runs:
+            models = sorted(set(self.runs["model"].astype(str)))
+            told.append(f"models: {', '.join(models)}")
+        if self.runs is not None and "repeat" in self.runs:
+            told.append(f"repeats: {self.runs['repeat'].nunique()}")
+        return "; ".join([*told, *filter(None, [self.more])])
+
+
+Compute = Callable[[pd.DataFrame], Compared]
+
+
+def select(runs: pd.DataFrame, factors: Where) -> pd.DataFrame:
+    """Returns the runs with these factors; those with limits or other habits only if asked for."""
+    for name, value in factors.items():
+        if name not in runs:
+            if value is GIVEN:
+                return runs.iloc[:0]
+        elif value is GIVEN:
+            runs = runs[runs[name].notna()]
+        elif value is NOT_ZERO:
+            runs = runs[runs[name].isna() | (runs[name] != 0)]
+        else:
+            runs = runs[runs[name].isna() if value is None else runs[name] == value]
+    for name in UNLIMITED:
+        if name in runs and name not in factors:
+            runs = runs[is_usual(runs[name], name)]
+    return runs
+
+
+def pairs(runs: pd.DataFrame, of: Where, to: Where) -> pd.DataFrame:
+    """Returns pairs of runs that differ only in these factors; columns of the second end in " to".
+
+    Factors that `of` and `to` both have with the same value select the runs of both sides.
+    """
+    shared = {name for name in of if name in to and of[name] == to[name]}
+    same = [name for name in FACTORS if name in runs and (name not in of or name in shared)]
+    return select(runs, of).merge(select(runs, to), on=same, suffixes=("", " to"))
+
+
+def numeric(frame: pd.DataFrame, name: str) -> Values:
+    """Returns a column as numbers; null is NaN."""
+    return np.asarray(pd.to_numeric(frame[name]), np.float64)
+
+
+def divided(above: Values, below: Values) -> Values:
+    """Returns quotients; NaN where the divisor is 0."""
+    found = np.full(len(above), np.nan)
+    np.divide(above, below, out=found, where=below != 0)
+    return found
+
+
+def ratios(frame: pd.DataFrame, measure: str) -> Values:
+    """Returns the ratios of a measure in pairs of runs."""
+    return divided(numeric(frame, measure), numeric(frame, f"{measure} to"))
+
+
+def ratio(measure: str, of: Where, to: Where, mode: str = "train", **both: object) -> Compute:
+    """Makes the ratio of a measure in pairs of runs that differ only in these factors."""
+
+    def compute(runs: pd.DataFrame) -> Compared:
+        frame = pairs(runs[runs["mode"] == mode], {**of, **both}, {**to, **both})
+        return Compared(ratios(frame, measure), _said_pairs(of, to, both), POSITIVE, frame)
+
+    return compute
+
+
+def difference(measure: str, of: Where, to: Where) -> Compute:
+    """Makes the difference of a measure in pairs of trainings that differ only in these factors."""
+
+    def compute(runs: pd.DataFrame) -> Compared:
+        frame = pairs(runs[runs["mode"] == "train"], of, to)
+        found = numeric(frame, measure) - numeric(frame, f"{measure} to")
+        return Compared(found, _said_pairs(of, to, {}), ANY, frame)
+
+    return compute
+
+
+def level(
+    measure: str, where: str | None, possible: tuple[float, float] = POSITIVE, **factors: object
+) -> Compute:
+    """Makes the plain measure of the trainings in one place (None: in all places)."""
+    asked = {"mode": "train", **({"where": where} if where else {}), **factors}
+
+    def compute(runs: pd.DataFrame) -> Compared:
+        own = select(runs, asked)
+        return Compared(numeric(own, measure), _said_runs(asked), possible, own)
+
+    return compute
+
+
+def quotient(
+    above: str, below: str, possible: tuple[float, float] = POSITIVE, **factors: object
+) -> Compute:
+    """Makes the ratio of two measures of the same training."""
+    asked = {"mode": "train", **factors}
+
+    def compute(runs: pd.DataFrame) -> Compared:
+        own = select(runs, asked)
+        found = divided(numeric(own, above), numeric(own, below))
+        return Compared(found, _said_runs(asked), possible, own)
+
+    return compute
+
+
+def models_in_which(measure: str, of: Where, to: Where) -> Compute:
+    """Makes, by model, 1 if the mean difference over its pairs of trainings is above 0, else 0."""
+
+    def compute(runs: pd.DataFrame) -> Compared:
+        frame = pairs(runs[runs["mode"] == "train"], of, to)
+        more = pd.Series(numeric(frame, measure) - numeric(frame, f"{measure} to"), frame.index)
+        means = more.groupby(frame["model"]).mean().dropna()
+        each = pd.DataFrame({"model": means.index})
+        return Compared(np.asarray(means > 0, np.float64), "models", SHARE, each)
+
+    return compute
+
+
+def greatest_of_models(measure: str, where: str, possible: tuple[float, float]) -> Compute:
+    """Makes, by repeat, the greatest measure of any model's training in one place."""
+
+    def compute(runs: pd.DataFrame) -> Compared:
+        own = select(runs, {"mode": "train", "where": where})
+        most = pd.Series(numeric(own, measure), own.index).groupby(own["repeat"]).max().dropna()
+        each = pd.DataFrame({"repeat": most.index})
+        return Compared(np.asarray(most, np.float64), "repeats", possible, each)
+
+    return compute
+
+
+def between_models(measure: str, more: str, less: str) -> Compute:
+    """Makes, by repeat, a container's ratio to the host in one model minus that in another."""
+
+    def compute(runs: pd.DataFrame) -> Compared:
+        frame = pairs(runs[runs["mode"] == "train"], {**CONTAINER, **_USUAL}, {**HOST, **_USUAL})
+        found = pd.Series(ratios(frame, measure), frame.index)
+        by = [
+            found[frame["model"] == model].groupby(frame["repeat"]).mean() for model in (more, less)
+        ]
+        apart = (by[0] - by[1]).dropna()
+        each = pd.DataFrame({"repeat": apart.index})
+        return Compared(np.asarray(apart, np.float64), "repeats", ANY, each)
+
+    return compute
+
+
+def optimizer_beyond_the_rest(runs: pd.DataFrame) -> Compared:
+    """Returns the optimizer's ratio of container to host, minus the greater one of other parts."""
+    frame = pairs(runs[runs["mode"] == "train"], {**CONTAINER, **_USUAL}, {**HOST, **_USUAL})
+    own, *others = (
+        ratios(frame, f"train_{part}_ms") for part in ("optimizer", "forward", "backward")
+    )
+    return Compared(own - np.maximum(*others), _said_pairs(CONTAINER, HOST, _USUAL), ANY, frame)
+
+
+def overhead_without_workers(runs: pd.DataFrame) -> Compared:
+    """Returns, by model and repeat, a container's ratio to the host: without workers / with."""
+    train = runs[runs["mode"] == "train"]
+
+    def by_run(workers: object) -> pd.Series[float]:
+        both: Where = {"workers": workers}
+        frame = pairs(train, {**CONTAINER, **both}, {**HOST, **both})
+        found = pd.Series(ratios(frame, "train_compute_ms"), frame.index)
+        return found.groupby([frame["model"], frame["repeat"]]).mean()
+
+    found = (by_run(0) / by_run(NOT_ZERO)).dropna()
+    each = found.index.to_frame(index=False)
+    return Compared(np.asarray(found, np.float64), "models and repeats", POSITIVE, each)
+
+
+_USUAL: Where = {"workers": NOT_ZERO}
+"""The paper's tables are of runs with workers. It has runs without as an attempt to explain."""
+
+
+def _said_pairs(of: Where, to: Where, both: Where) -> str:
+    names = [name for name in of if name not in both]
+    apart = ", ".join(f"{name} {_said(of[name])} against {_said(to[name])}" for name in names)
+    return f"pairs of runs that differ only in {apart}{_said_with(both)}"
+
+
+def _said_runs(asked: Where) -> str:
+    return f"runs{_said_with(asked)}"
+
+
+def _said_with(factors: Where) -> str:
+    told = [_said_factor(name, value) for name, value in factors.items()]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _said_factor(name: str, value: object) -> str:
+    if value is GIVEN:
+        return f"with a limit of {name}"
+    return f"{name} not 0" if value is NOT_ZERO else f"{name} {_said(value)}"
+
+
+def _said(value: object) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

@@ -1,0 +1,153 @@
+"""Values of claims that no ratio, difference or level of single runs gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from tracer.analysis.studies.claim_values import (
+    CONTAINER,
+    HOST,
+    Compared,
+    Where,
+    level,
+    numeric,
+    pairs,
+    ratios,
+    select,
+)
+from tracer.analysis.studies.fault_functions import CAUSES
+from tracer.analysis.studies.intervals import ANY, PERCENT, SHARE
+from tracer.analysis.studies.power_modes import mode_table, on_front, power_modes, why_no_energy
+from tracer.analysis.studies.runs import DEFAULT_MODE, FACTORS, SETTINGS
+
+SMALL_ERROR_PERCENT = 10
+
+
+class UnmeasuredError(Exception):
+    """Raised if a measure that the test needs was not measured; the text says why."""
+
+
+def faults_by_causes(runs: pd.DataFrame) -> Compared:
+    """Returns the % of faults by the paper's causes in one container; the text has each cause."""
+    found = level("faults_by_causes_percent", "1", PERCENT)(runs)
+    own = pd.DataFrame() if found.runs is None else found.runs
+    told = [
+        f"{cause.replace('_', ' ')} {_mean(own, f'faults_by_{cause}_percent'):.3g} %"
+        for cause in CAUSES
+    ]
+    unnamed = f"functions without a name {_mean(own, 'faults_unnamed_percent'):.3g} %"
+    return replace(found, more=f"means: {', '.join([*told, unnamed])}")
+
+
+def _mean(runs: pd.DataFrame, measure: str) -> float:
+    return float(pd.to_numeric(runs[measure]).mean()) if measure in runs else np.nan
+
+
+def saved_beyond_the_stall(runs: pd.DataFrame) -> Compared:
+    """Returns the share of a step's time that four workers save over one, minus that of stall."""
+    frame = pairs(runs[runs["mode"] == "train"], {"workers": 4}, {"workers": 1})
+    found = 1 - ratios(frame, "train_step_mean_ms") - numeric(frame, "train_stall_share to")
+    return Compared(found, "pairs of runs that differ only in workers 4 against 1", ANY, frame)
+
+
+def inference_against_training(runs: pd.DataFrame) -> Compared:
+    """Returns, by model, a container's compute overhead in inference minus that in training."""
+
+    def overheads(mode: str, measure: str) -> pd.Series[float]:
+        own = runs[runs["mode"] == mode]
+        found = {
+            model: pd.Series(ratios(pairs(group, CONTAINER, HOST), measure)).mean()
+            for model, group in own.groupby("model")
+        }
+        return pd.Series(found, dtype=float)
+
+    both = overheads("infer", "inference_forward_ms") - overheads("train", "train_compute_ms")
+    known = both.dropna()
+    return Compared(
+        np.asarray(known, np.float64), "models", ANY, pd.DataFrame({"model": known.index})
+    )
+
+
+def saving_left(runs: pd.DataFrame) -> Compared:
+    """Returns, by repeat, the share of the stall saved by a faster disk that remains with caching.
+
+    The whole saving (hard disk minus the machine's disk) is that of the first epoch, from the
+    dropped cache, without workers. The remaining saving is that of the later epochs with four
+    workers. Both are summed over the models, because some models have no stall to save.
+    """
+
+    def saved(measure: str, workers: int) -> pd.Series[float]:
+        own = select(runs[runs["mode"] == "train"], {"workers": workers, "cache": "dropped"})
+        same = [name for name in FACTORS if name in own and name != "medium"]
+        both = select(own, {"medium": "hdd"}).merge(
+            select(own, {"medium": "disk"}), on=same, suffixes=("", " to")
+        )
+        found = both[measure] - both[f"{measure} to"]
+        return found.groupby(both["repeat"]).sum(min_count=1)
+
+    whole = saved("stall_first_epoch_ms", 0)
+    kept = saved("stall_later_epochs_ms", 4)[lambda left: left.index.isin(whole.index)]
+    whole = whole.reindex(kept.index)
+    return Compared(np.asarray((kept / whole)[whole > 0], np.float64), "repeats")
+
+
+def slowdown_of_containers(runs: pd.DataFrame) -> Compared:
+    """Returns a container's slowdown minus the host's, by mode of less CPU speed, model and repeat.
+
+    The slowdown is the mean compute time of a step over that in the default mode. It uses the
+    mean, because a quota delays few steps, but delays them for long.
+    """
+    train = runs[runs["mode"] == "train"]
+    found = []
+    for mode in _of_less_cpu_speed(train):
+        for _, group in train.groupby(["model", "repeat"]):
+            container, host = (_slowdown(group, mode, where) for where in (CONTAINER, HOST))
+            found.append(container - host)
+    kind = "modes of less CPU speed, models and repeats"
+    return Compared(np.asarray(found, np.float64), kind)
+
+
+def _slowdown(runs: pd.DataFrame, mode: str, where: Where) -> float:
+    slow, usual = {"power_mode": mode, **where}, {"power_mode": DEFAULT_MODE, **where}
+    found = ratios(pairs(runs, slow, usual), "train_compute_mean_ms")
+    return float(found.mean()) if len(found) else np.nan
+
+
+def _of_less_cpu_speed(runs: pd.DataFrame) -> list[str]:
+    """Returns the power modes that differ from the default in CPU frequency or quota only."""
+    known = [name for name in SETTINGS if name in runs]
+    modes = runs.groupby("power_mode")[known].first()
+    if DEFAULT_MODE not in modes.index:
+        return []
+    lower = (modes < modes.loc[DEFAULT_MODE]).any(axis=1)
+    others = modes[[name for name in known if name not in ("cpu_mhz", "cpu_quota")]]
+    same = (others.isna() | (others == others.loc[DEFAULT_MODE])).all(axis=1)
+    return [str(name) for name in modes.index[lower & same]]
+
+
+def default_beaten(runs: pd.DataFrame) -> Compared:
+    """Returns, by repeat, 1 if some job's default power mode is off its Pareto front, else 0."""
+    found = []
+    for _, repeat in runs.groupby("repeat"):
+        modes = mode_table(repeat)
+        if len(modes) and modes["energy_j"].isna().all():
+            raise UnmeasuredError(why_no_energy(runs))
+        default = modes[(modes["power_mode"] == DEFAULT_MODE) & modes["energy_j"].notna()]
+        if len(default):
+            found.append(float((~on_front(modes)[default.index]).any()))
+    return Compared(np.asarray(found, np.float64), "repeats", SHARE)
+
+
+def well_predicted(runs: pd.DataFrame) -> Compared:
+    """Returns, by job and unprofiled power mode, 1 if its epoch time was predicted well, else 0."""
+    found = power_modes(runs)
+    if found is None:
+        return Compared(np.empty(0), "predictions", SHARE)
+    if "predicted_s" in found.missing:
+        raise UnmeasuredError(found.missing["predicted_s"])
+    held_out = found.modes[~found.modes["profiled"]]
+    well = np.asarray(held_out["error_percent"].abs() <= SMALL_ERROR_PERCENT, np.float64)
+    return Compared(well, "predictions", SHARE)

@@ -220,7 +220,11 @@ TESTS = {
         ),
     ),
     "P4": Test(
-        "share of block_rq_insert through wb_workfn", _level("insert_by_wb_workfn", "1"), 0.1777
+        "share of block_rq_insert on the run's disk through wb_workfn",
+        _level("insert_by_wb_workfn", "1"),
+        0.1777,
+        why="insert_by_wb_workfn_why",
+        beside=Test("of the writes alone", _level("insert_writes_by_wb_workfn", "1"), 0.1777),
     ),
     "P5": Test(
         "mean write-back interval, container / host",

@@ -21,9 +21,9 @@ from tracer.analysis.report.faults import fault_causes
 from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from tracer.analysis.report.usage import usage
+from tracer.analysis.studies.chains import MEASURES, chain_measures
 from tracer.analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
 from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
-from tracer.analysis.views.call_graphs import WRITE_BACK, call_chains
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import make_threads, owns
@@ -32,7 +32,7 @@ from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 6
+VERSION = 7
 """Version of the measures: measures of another version are computed again."""
 
 _OF_CLIENTS = {
@@ -252,16 +252,6 @@ def _causes(trace: Trace, dev: str | None) -> dict[str, Any]:
     return {"top_cause_percent": shares.max(), "top_causes_percent": shares.head(_TOP).sum()}
 
 
-def _chains(trace: Trace, dev: str | None) -> dict[str, Any]:
-    view = call_chains(trace)
-    frame = trace.sql(
-        f"SELECT sum(count) FILTER (chain = ?) / sum(count) AS share FROM {view}"
-        " WHERE event = 'block:block_rq_insert'",
-        WRITE_BACK,
-    )
-    return {"insert_by_wb_workfn": frame["share"].iloc[0]}
-
-
 def _steps(trace: Trace, dev: str | None) -> dict[str, Any]:
     frame = step_times(trace)
     found = {}
@@ -358,7 +348,7 @@ _MAKERS: _Makers = {
     ("writeback_interval_s", "writeback_interval_std_s", "writeback_timer_s"): _intervals,
     ("writebacks_periodic", "writebacks_background", "writebacks_sync"): _reasons,
     ("top_cause_percent", "top_causes_percent"): _causes,
-    ("insert_by_wb_workfn",): _chains,
+    MEASURES: chain_measures,
     (
         *(
             f"{stage}_{part}_ms"

@@ -101,7 +101,7 @@ def test_the_device_of_a_read_fault_has_another_name(tmp_path):
         PerfStream().event(INSERT, 7, config=NUMBER, sample_type=DUMMY | 1 << 8),  # without raw
     ],
 )
-def test_what_no_format_tells_is_not_known(tmp_path, made):
+def test_an_event_without_format_or_raw_data_tells_nothing(tmp_path, made):
     made.sample(1, CHAIN, raw=raw(7, 0, b"W"))
     assert told(made, tmp_path) == {(None, None): 1}
 

@@ -26,7 +26,7 @@ def disks(tmp_path):
                 file.truncate(16 * MEBIBYTE)
         bare, other = (made.loop(image) for image in images)
         partition, disk = made.partition("parted", 16)
-        mount, of_mount = made("fs")
+        mount, of_mount = made(name="fs")
         numbers = [numbers_of(bare), numbers_of(other), numbers_of(disk), of_mount]
         try:
             for number in numbers:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tracer.probes.backends.event_format import EventFormat, Field, parse
 from tracer.probes.block import operation
@@ -18,6 +19,9 @@ _MINOR_BITS = 20
 _DEVICE_BYTES = 4
 _LONGEST = 64
 """The most bytes of a text that are looked at: the kernel's rwbs has ten."""
+
+_KEPT = 1 << 12
+"""The most devices, or operations, whose names are kept."""
 
 UNTOLD: tuple[str | None, str | None] = None, None
 """The device and the operation of an event that tells neither."""
@@ -41,15 +45,12 @@ class Told:
 
     def read(self, raw: bytes) -> tuple[str | None, str | None]:
         """Returns the device, MAJOR:MINOR, and the operation as in the table call_graphs."""
-        device = text = None
+        device = None
         if self.device is not None:
             found = raw[self.device.offset : self.device.offset + _DEVICE_BYTES]
             if len(found) == _DEVICE_BYTES:
-                number = int.from_bytes(found, "little")
-                device = f"{number >> _MINOR_BITS}:{number & ((1 << _MINOR_BITS) - 1)}"
-        if self.rwbs is not None:
-            text = _text(self.rwbs, raw)
-        return device, None if text is None else operation(text)
+                device = _device(found)
+        return device, None if self.rwbs is None else _operation(_value(self.rwbs, raw))
 
 
 def told_by_number(formats: Iterable[Mapping[str, str]]) -> dict[int, Told]:
@@ -61,14 +62,25 @@ def told_by_number(formats: Iterable[Mapping[str, str]]) -> dict[int, Told]:
     return {event.id: Told.of(event) for event in parsed}
 
 
-def _text(field: Field, raw: bytes) -> str | None:
+@lru_cache(_KEPT)
+def _device(found: bytes) -> str:
+    number = int.from_bytes(found, "little")
+    return f"{number >> _MINOR_BITS}:{number & ((1 << _MINOR_BITS) - 1)}"
+
+
+@lru_cache(_KEPT)
+def _operation(rwbs: bytes) -> str | None:
+    return operation(rwbs.decode("ascii", "backslashreplace")) if rwbs else None
+
+
+def _value(field: Field, raw: bytes) -> bytes:
+    """Returns the bytes of a text before its end; none if it does not lie in the raw data."""
     place, size = field.offset, field.size
     if place + size > len(raw):
-        return None
+        return b""
     if field.data_loc:
         where = int.from_bytes(raw[place : place + size], "little")
         place, size = where & 0xFFFF, where >> 16
         if place + size > len(raw):
-            return None
-    value = raw[place : place + min(size, _LONGEST)].partition(b"\0")[0]
-    return value.decode("ascii", "backslashreplace") or None
+            return b""
+    return raw[place : place + min(size, _LONGEST)].partition(b"\0")[0]

@@ -5,6 +5,8 @@ Kernel: include/trace/events/block.h.
 
 from __future__ import annotations
 
+import re
+
 from tracer.probes.schema import (
     CPU,
     EVENT,
@@ -24,6 +26,20 @@ from tracer.probes.schema import (
 
 SECTOR_BYTES = 512
 """Bytes in a sector. The block layer uses this size even if the device's own sectors differ."""
+
+OPERATIONS = {"write": "^F?W", "read": "^F?R", "discard": "^F?D", "flush": "^F"}
+"""Operations, each with the pattern of the rwbs strings that name it; the first match counts.
+
+Kernel: blk_fill_rwbs() in kernel/trace/blktrace.c.
+"""
+OTHER = "other"
+"""The name of all other operations."""
+
+
+def operation(rwbs: str) -> str:
+    """Returns the operation that an rwbs string names."""
+    return next((name for name, form in OPERATIONS.items() if re.match(form, rwbs)), OTHER)
+
 
 TABLE = Table(
     "block",

@@ -7,6 +7,7 @@ left out.
 
 from __future__ import annotations
 
+from tracer.probes.block import OPERATIONS, OTHER
 from tracer.probes.schema import Column, Table, Type
 
 OPTION = "--callgraph EVENT"
@@ -20,11 +21,24 @@ TRUNCATED = "[truncated]"
 
 TABLE = Table(
     "call_graphs",
-    "One row per event, process and stack. If a stack has several rows, add up their counts.",
+    "One row per event, process, device, operation and stack. If a stack has several rows, add up "
+    "their counts.",
     (
         Column("event", Type.TEXT, "SYSTEM:EVENT, or the event's name in perf", nullable=False),
         Column("comm", Type.TEXT, "name of the thread at that time; null: not known"),
         Column("pid", Type.INT32, "process; null: it is in another pid namespace"),
+        Column(
+            "dev",
+            Type.TEXT,
+            "device that the event names, MAJOR:MINOR; block events name the whole disk of a "
+            "partition; null: the event names none",
+        ),
+        Column(
+            "operation",
+            Type.TEXT,
+            f"of the request or bio: {', '.join(OPERATIONS)} or {OTHER}; null: the event names "
+            "none",
+        ),
         Column(
             "stack",
             Type.TEXT,

@@ -25,6 +25,7 @@ WRITERS = {
 KERNEL = {
     ("probes/backends/ftrace/instance.py", "remove"): "tracefs",
     ("workloads/modes/mechanism.py", "write"): "sysfs",
+    ("workloads/studies/scheduler.py", "_write"): "sysfs",
     **{
         ("workloads/studies/throttle.py", name): "cgroups"
         for name in ("__enter__", "_limit", "take_down", "_move_to")

@@ -106,9 +106,11 @@ TESTS = {
         ),
     ),
     "P4": Test(
-        "share of block_rq_insert through wb_workfn",
+        "share of block_rq_insert on the run's disk through wb_workfn",
         level("insert_by_wb_workfn", "1", SHARE),
         0.1777,
+        why="insert_by_wb_workfn_why",
+        beside=Test("of the writes alone", level("insert_writes_by_wb_workfn", "1", SHARE), 0.1777),
     ),
     "P5": Test(
         "mean interval between wakes, container / host",

@@ -20,7 +20,8 @@ _SPREAD = ("mean_s", "std_s", "min_s", "p50_s", "p90_s", "p99_s", "max_s")
 COLUMNS: dict[str, dict[str, Any]] = {
     "counters": {"event": Text, "role": Text, "value": _N},
     "call_chains": {
-        "event": Text, "chain": _T, "count": _W, "share": _N, "comm": _T, "stacks": _W, "path": _T,
+        "event": Text, "chain": _T, "count": _W, "share": _N, "writes": Whole | None,
+        "write_share": _N, "other_disks": _N, "comm": _T, "stacks": _W, "path": _T,
     },
     "fault_causes": {
         "comm": _T, "file": _T, "symbol": _T, "faults": _W, "minor": _W, "major": _W, "percent": _N,

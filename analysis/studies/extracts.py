@@ -18,7 +18,7 @@ import pandas as pd
 from tracer.analysis.report.epochs import epochs
 from tracer.analysis.report.faults import fault_causes
 from tracer.analysis.report.page_heat import page_heat
-from tracer.analysis.report.perf import call_chains, counters
+from tracer.analysis.report.perf import counters
 from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import (
     records,
@@ -27,6 +27,7 @@ from tracer.analysis.report.tables import (
     writeback_reasons,
 )
 from tracer.analysis.report.usage import usage
+from tracer.analysis.studies.chains import own_chains
 from tracer.analysis.studies.extract_columns import kept_kind
 from tracer.analysis.studies.facts import Budget, RunFacts, keep, read_run
 from tracer.analysis.studies.flush_layer import layer_curve
@@ -186,7 +187,10 @@ def of_trace(trace: Trace, dev: str | None = None) -> dict[str, Any]:
 
 
 def _empty(name: str, trace: Trace) -> str:
-    return why_none(trace) if name == "energy" else "the runs recorded no such events"
+    if name == "energy":
+        return why_none(trace)
+    where = " on their own disks" if name == "call_chains" else ""
+    return f"the runs recorded no such events{where}"
 
 
 def _facts(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -247,7 +251,7 @@ def _energy(trace: Trace, dev: str | None) -> pd.DataFrame:
 
 MAKERS: dict[str, Callable[[Trace, str | None], pd.DataFrame]] = {
     "counters": _counters,
-    "call_chains": lambda trace, dev: call_chains(trace),
+    "call_chains": own_chains,
     "fault_causes": lambda trace, dev: fault_causes(trace).head(_MOST_CAUSES),
     "writeback_reasons": writeback_reasons,
     "writeback_intervals": writeback_intervals,

@@ -21,11 +21,12 @@ from tracer.analysis.report.faults import fault_causes
 from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from tracer.analysis.report.usage import usage
+from tracer.analysis.studies.chains import MEASURES as MEASURES_OF_CHAINS
+from tracer.analysis.studies.chains import chain_measures
 from tracer.analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
 from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUSES
 from tracer.analysis.studies.fault_functions import cause_measures
 from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
-from tracer.analysis.views.call_graphs import WRITE_BACK, call_chains
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import make_threads, owns
@@ -259,16 +260,6 @@ def _paper_causes(trace: Trace, dev: str | None) -> dict[str, Any]:
     return dict(cause_measures(trace))
 
 
-def _chains(trace: Trace, dev: str | None) -> dict[str, Any]:
-    view = call_chains(trace)
-    frame = trace.sql(
-        f"SELECT sum(count) FILTER (chain = ?) / sum(count) AS share FROM {view}"
-        " WHERE event = 'block:block_rq_insert'",
-        WRITE_BACK,
-    )
-    return {"insert_by_wb_workfn": frame["share"].iloc[0]}
-
-
 def _steps(trace: Trace, dev: str | None) -> dict[str, Any]:
     frame = step_times(trace)
     found = {}
@@ -369,7 +360,7 @@ _MAKERS: _Makers = {
     ("writebacks_periodic", "writebacks_background", "writebacks_sync"): _reasons,
     ("top_cause_percent", "top_causes_percent"): _causes,
     MEASURES_OF_CAUSES: _paper_causes,
-    ("insert_by_wb_workfn",): _chains,
+    MEASURES_OF_CHAINS: chain_measures,
     (
         *(
             f"{stage}_{part}_ms"

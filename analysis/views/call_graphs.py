@@ -11,8 +11,11 @@ from __future__ import annotations
 import re
 
 import pandas as pd
+import pyarrow as pa
 
+from tracer.analysis.views.view import is_made
 from tracer.probes.call_graphs import KERNEL
+from tracer.store.devices import Devices
 from tracer.store.trace import Trace
 
 WRITE_BACK = "write-back by flusher"
@@ -84,28 +87,55 @@ CHAINS: dict[str, tuple[str, ...]] = {
 
 OTHER = "other"
 
+FOR_ALL = ("interrupt", WRITE_BACK, "journal", "loop device", "dispatched later", "reclaim", "sync")
+"""Chains that do the work of all processes: on the disk of the trace, also the recorder's."""
+
 VIEW = "call_chains"
 
 
 def call_chains(trace: Trace) -> str:
     """Makes the view `call_chains` and returns its name.
 
-    One row per event, thread name, process and stack. Columns: event, chain (one of `CHAINS` or
-    "other"), comm, pid, role and target of the process (null: not known), stack (as in table
-    call_graphs), count, share (of all counts of that event).
+    One row per event, thread name, process, device, operation and stack. Columns: event, chain (one
+    of `CHAINS` or "other"), comm, pid, role and target of the process (null: not known), dev,
+    operation and stack (as in table call_graphs), own, count, share (of all counts of that event).
+
+    own: true if a process of the recorder made the event; false if it is not the recorder's. It is
+    null if the trace does not tell: one of `FOR_ALL` on the disk of the trace, or on an unknown
+    one. The recorder itself and perf are never recorded; own is true for their helpers alone.
 
     Needs the table call_graphs. The table processes gives the roles.
     """
     trace.require("call_graphs")
-    trace.empty_if_missing("processes")
-    trace.execute(_SQL)
+    if not is_made(trace, VIEW):
+        trace.empty_if_missing("processes")
+        _keep_recorder(trace)
+        trace.execute(_SQL)
     return VIEW
+
+
+def _keep_recorder(trace: Trace) -> None:
+    """Makes the tables `recorder_pids` and `recorder_disks`: the disks that the trace lies on."""
+    manifest = trace.manifest
+    recorder = manifest["recorder"]
+    pids = [recorder.get("pid"), *recorder.get("guardian", [])[:1]]
+    pids += manifest.get("perf", {}).get("pids", [])
+    devices = Devices(manifest)
+    disks = {disk for dev in manifest["own_files"] for disk in devices.layers(dev)}
+    for name, values, kind in (
+        ("recorder_pids", {pid for pid in pids if pid is not None}, pa.int64()),
+        ("recorder_disks", disks, pa.string()),
+    ):
+        trace.execute(f'DROP TABLE IF EXISTS "{name}"')
+        trace.keep(name, pa.table({"value": pa.array(sorted(values), kind)}))
 
 
 def call_graphs(trace: Trace) -> pd.DataFrame:
     """Returns every stack, most frequent first, with the columns of the view `call_chains`."""
     view = call_chains(trace)
-    return trace.sql(f"SELECT * FROM {view} ORDER BY event, count DESC, stack, comm, pid")
+    return trace.sql(
+        f"SELECT * FROM {view} ORDER BY event, count DESC, stack, comm, pid, dev, operation"
+    )
 
 
 def path(stack: str, chain: str) -> str:
@@ -136,7 +166,8 @@ _PLAIN = rf"regexp_replace(stack, '\.[^;]*{_MARK}', '{KERNEL}', 'g')"
 _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
 WITH counted AS (
-    SELECT event, comm, pid, stack, least(sum(count), 9223372036854775807)::BIGINT AS count
+    SELECT event, comm, pid, dev, operation, stack,
+        least(sum(count), 9223372036854775807)::BIGINT AS count
     FROM call_graphs GROUP BY ALL
 ), split AS (
     SELECT *, string_split({_PLAIN}, ';') AS frames FROM counted
@@ -145,11 +176,18 @@ WITH counted AS (
         CASE WHEN count(DISTINCT role) = 1 THEN any_value(role) END AS role,
         CASE WHEN count(DISTINCT target) = 1 THEN any_value(target) END AS target
     FROM processes GROUP BY pid
+), chained AS (
+    SELECT *, CASE {_cases()}
+            ELSE '{OTHER}' END AS chain
+    FROM split
 )
-SELECT event,
-    CASE {_cases()}
-            ELSE '{OTHER}' END AS chain,
-    comm, s.pid, o.role, o.target, stack, count,
-    count / sum(count) OVER (PARTITION BY event) AS share
-FROM split s LEFT JOIN owners o ON s.pid = o.pid
+SELECT event, chain, comm, s.pid, o.role, o.target, dev, operation,
+    CASE
+        WHEN s.pid IN (FROM recorder_pids) THEN true
+        WHEN s.pid IS NOT NULL AND chain NOT IN {FOR_ALL} THEN false
+        WHEN dev IN (FROM recorder_disks) OR NOT EXISTS (FROM recorder_disks) THEN NULL
+        WHEN dev IS NOT NULL THEN false
+    END AS own,
+    stack, count, count / sum(count) OVER (PARTITION BY event) AS share
+FROM chained s LEFT JOIN owners o ON s.pid = o.pid
 """

@@ -17,6 +17,7 @@ from tracer.analysis.views.request_pairing import (
 )
 from tracer.analysis.views.view import View, apart
 from tracer.analysis.views.volumes import make_partitions
+from tracer.probes.block import OPERATIONS, OTHER
 from tracer.probes.schema import DEV, Column, Type
 from tracer.store.trace import Trace
 
@@ -24,13 +25,11 @@ VIEW = "requests"
 
 _OPERATIONS = ("flush", "read", "write", "discard", "other")
 
-OPERATION = """CASE
-    WHEN regexp_matches(rwbs, '^F?W') THEN 'write'
-    WHEN regexp_matches(rwbs, '^F?R') THEN 'read'
-    WHEN regexp_matches(rwbs, '^F?D') THEN 'discard'
-    WHEN rwbs LIKE 'F%' THEN 'flush'
-    ELSE 'other' END"""
-"""The operation that an rwbs string names (kernel: blk_fill_rwbs in block/blk-core.c)."""
+_CASES = " ".join(
+    f"WHEN regexp_matches(rwbs, '{form}') THEN '{name}'" for name, form in OPERATIONS.items()
+)
+OPERATION = f"CASE {_CASES} ELSE '{OTHER}' END"
+"""The operation that an rwbs string names."""
 
 _DEVICES = "request devices"
 _TIMES = "request times"

@@ -11,6 +11,7 @@ from tracer.probes.errors import BadTrace
 _MAX_TEXT = 256 * 1024
 _MAX_OFFSET = 1 << 16
 _DATA_LOC_BYTES = 4
+_DEVICE_BYTES = 4
 _LEAST_PAGE, _MOST_PAGE = 64, 1 << 20
 _RECORD_AGAIN = "the trace is damaged: record again"
 # The text may come from an attacker, so no pattern may match the same characters in two ways:
@@ -41,6 +42,8 @@ class Field:
     """True for a character array, of fixed size or `data_loc`."""
     data_loc: bool
     """True if the field holds the offset (low 16 bits) and length (high 16 bits) of its value."""
+    device: bool = False
+    """True for a dev_t."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ def _field(match: re.Match[str]) -> Field:
         match["signed"] == "1",
         is_char and is_array,
         data_loc,
+        declaration.startswith("dev_t ") and int(match["size"]) == _DEVICE_BYTES,
     )
 
 

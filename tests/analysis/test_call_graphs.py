@@ -130,9 +130,12 @@ def test_the_reports_ways_name_thread_and_path(tmp_path):
     assert ways == [
         {
             "event": INSERT,
+            "dev": None,
             "chain": "write-back by flusher",
             "count": 70,
             "share": 70 / 75,
+            "writes": None,
+            "write_share": None,
             "comm": "kworker/u8:2",
             "stacks": 2,
             "path": "wb_workfn > wb_writeback > __writeback_single_inode > do_writepages > "
@@ -140,9 +143,12 @@ def test_the_reports_ways_name_thread_and_path(tmp_path):
         },
         {
             "event": INSERT,
+            "dev": None,
             "chain": "other",
             "count": 5,
             "share": 5 / 75,
+            "writes": None,
+            "write_share": None,
             "comm": "python3",
             "stacks": 1,
             "path": "ksys_write",

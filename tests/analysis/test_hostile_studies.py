@@ -231,7 +231,7 @@ EXTRACTED = {
     "a number for a text": table("counters", lambda t: t["rows"].append([1, "job", 1.0])),
     "a list for a text": table("counters", lambda t: t["rows"].append([[], "job", 1.0])),
     "a number that is too large": table(
-        "call_chains", lambda t: t["rows"].append(["x", "x", 10**40, 0.5, "x", 1, "x"])
+        "call_chains", lambda t: t["rows"].append(["x", "x", 10**40, 0.5, 1, 0.5, 0.5, "x", 1, "x"])
     ),
     "infinity": table("layer_curve", lambda t: t["rows"].append(["x", 1, float("inf"), 1.0, 1.0])),
     "many rows": table(

@@ -111,19 +111,23 @@ def test_events_are_counted_by_whose_they_are():
 def test_call_chains_that_a_run_lacks_count_as_none_of_its_requests():
     rows = [
         {**run(repeat=repeat), "event": "block:block_rq_insert", "chain": chain, "count": count,
-         "share": share, "comm": comm, "path": chain}
-        for repeat, chain, count, share, comm in (
-            (0, "write-back by flusher", 3, 0.75, "kworker/u8:1"),
-            (0, "read", 1, 0.25, "python"),
-            (1, "read", 4, 1.0, "python"),
+         "share": share, "write_share": writes, "other_disks": others, "comm": comm, "path": chain}
+        for repeat, chain, count, share, writes, others, comm in (
+            (0, "write-back by flusher", 3, 0.75, 1.0, 0.4, "kworker/u8:1"),
+            (0, "read", 1, 0.25, 0.0, 0.4, "python"),
+            (1, "read", 4, 1.0, None, 0.2, "python"),  # no write
         )
     ]  # fmt: skip
-    rows.append({**rows[0], "event": "other:event", "share": 1.0})
+    rows.append({**rows[0], "event": "other:event", "share": 1.0, "other_disks": 1.0})
+    rows.append({**rows[0], "mode": "infer", "id": "infer", "other_disks": 1.0})
+    said = park2023.other_disks(pd.DataFrame(rows))
+    assert said.startswith("30.0% of all") and said.endswith("(in a run 20.0% to 40.0%).")
     found = park2023.call_chains(pd.DataFrame(rows))
     flusher = row(found, chain="write-back by flusher")
     assert (flusher["share"], flusher["runs"], flusher["comm"]) == (0.375, 2, "kworker/u8:1")
     assert flusher["paper_share"] == 0.1777
     assert row(found, chain="read")["share"] == 0.625
+    assert (flusher["write_share"], row(found, chain="read")["write_share"]) == (1.0, 0.0)
     assert pd.isna(row(found, chain="read")["paper_share"])
 
 

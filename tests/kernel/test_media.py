@@ -14,7 +14,7 @@ from tests.support.waiting import wait_for
 from tests.support.warm import Tracer
 from tracer.workloads.containers.limits import Speed
 from tracer.workloads.errors import JobError
-from tracer.workloads.studies import media, throttle
+from tracer.workloads.studies import media, scheduler, throttle
 from tracer.workloads.studies.scratch import Scratch, drop_caches
 from tracer.workloads.studies.speeds import Measured, SpeedTest, require_as_fast, require_limited
 from tracer.workloads.studies.throttle import Throttle
@@ -194,6 +194,10 @@ def test_a_study_runs_on_each_medium_and_says_which(studied):
     assert measured["read_bytes_per_s"] <= 1.5 * asked["read_bytes_per_s"]
     assert "cgroup" in found["sd-card"]["medium"]["limited_by"]
     assert found["ram"]["medium"] == {"name": "ram"}
+    for path in studied.folder.glob("s/runs/*/run.trace/manifest.json"):
+        one = json.loads((path.parent.parent / "run.json").read_text())
+        disks = {disk["dev"]: disk for disk in json.loads(path.read_text())["disks"]}
+        assert disks[one["dev"]]["scheduler"] == one["scheduler"]
     losses = {one["summaries"][0]["last_loss"] for one in found.values() if one["summaries"]}
     assert len(losses) == 1
     assert list(studied.card.iterdir()) == []
@@ -203,6 +207,7 @@ def test_a_killed_run_on_a_limited_medium_is_taken_down(studied):
     assert studied.limits_left
     assert limits_on(studied.device) == []
     assert throttle_groups() == studied.groups
+    assert not (studied.folder / "s" / scheduler.NOTE).exists()
     for name in ("scratch", "memory"):
         assert not os.path.ismount(studied.folder / "s" / name)
     said = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout

@@ -25,10 +25,15 @@ class PerfStream:
         self.data += struct.pack("<IHH", kind, misc, 8 + len(body)) + body
         return self
 
-    def event(self, name: str, *ids: int, sample_type: int = TRACEPOINT) -> PerfStream:
-        """An event with its ids: PERF_RECORD_HEADER_ATTR and EVENT_UPDATE."""
+    def event(
+        self, name: str, *ids: int, sample_type: int = TRACEPOINT, config: int = 77
+    ) -> PerfStream:
+        """An event with its ids: PERF_RECORD_HEADER_ATTR and EVENT_UPDATE.
+
+        `config` is the number of a tracepoint.
+        """
         dummy = sample_type == DUMMY
-        head = struct.pack("<IIQQQ", 1 if dummy else 2, 128, 9 if dummy else 77, 1, sample_type)
+        head = struct.pack("<IIQQQ", 1 if dummy else 2, 128, 9 if dummy else config, 1, sample_type)
         self.record(64, head.ljust(128, b"\0") + struct.pack(f"<{len(ids)}Q", *ids))
         return self.record(78, struct.pack("<QQ", 2, ids[0]) + _padded(name.encode()))
 

@@ -100,8 +100,13 @@ def _tables(slower: float, repeat: int) -> dict[str, list[dict[str, Any]]]:
             for n, s in enumerate(times)
         ],
         "call_graphs": [
-            {"event": "block:block_rq_insert", "stack": stack, "comm": EVIL, "pid": 7, "count": n}
-            for stack, n in (("kthread_[k];wb_workfn_[k];blk_mq_insert_requests_[k]", 3), (EVIL, 1))
+            {"event": "block:block_rq_insert", "stack": stack, "comm": EVIL, "pid": 7, "count": n,
+             "dev": dev, "operation": operation}
+            for stack, n, dev, operation in (
+                ("kthread_[k];wb_workfn_[k];blk_mq_insert_requests_[k]", 3, DEV, "write"),
+                (EVIL, 1, DEV, "read"),
+                ("kthread_[k];wb_workfn_[k];blk_mq_insert_requests_[k]", 12, "254:0", "write"),
+            )
         ],
         "counters": [
             {"event": event, "target": target, "value": value, "unit": "events", "state": state}

@@ -1,8 +1,10 @@
 """perf's files in a trace become tables or are reported as missing; their content is not
 trusted."""
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.support import request_format
 from tests.support.pages import Page, raw_trace
 from tests.support.perf_stream import DUMMY, KERNEL, PerfStream
 from tracer.probes.errors import BadTrace
@@ -55,6 +57,39 @@ def test_streams_of_several_perfs_are_one_table(tmp_path):
         [(INSERT, "dd", 100, "submit_bio_[k]", 2), ("cpu-clock", None, 100, "submit_bio_[k]", 1)],
         [],
     )
+
+
+def test_device_and_operation_by_the_format_that_the_trace_holds(tmp_path):
+    made = PerfStream().event(INSERT, 7, config=request_format.NUMBER)
+    for minor, rwbs in ((0, b"WS"), (0, b"WS"), (1, b"R")):
+        made.sample(1, [KERNEL, 0xFFFFFFFF81000110], raw=request_format.raw(7, minor, rwbs))
+    rows = "SELECT dev, operation, count FROM call_graphs ORDER BY ALL"
+    for name, formats, expected in (
+        (
+            "new",
+            {"formats": {INSERT: request_format.TEXT}},
+            [("7:0", "write", 2), ("7:1", "read", 1)],
+        ),
+        ("old", {}, [(None, None, 3)]),
+    ):
+        entry = {"file": "a.perf.data", "events": [INSERT], **formats}
+        with Trace(killed(tmp_path / name, {"a.perf.data": made}, callgraphs=[entry])) as trace:
+            assert trace.connection.execute(rows).fetchall() == expected
+    entry = {"file": "a.perf.data", "events": [INSERT], "formats": {INSERT: "no format"}}
+    with pytest.raises(BadTrace, match=f"format of event {INSERT} has no usable ID"):
+        Trace(killed(tmp_path / "bad", {"a.perf.data": made}, callgraphs=[entry]))
+
+
+def test_a_table_of_before_the_columns_were_there(tmp_path):
+    made = stream().sample(1, [KERNEL, 0xFFFFFFFF81000110])
+    entry = {"file": "a.perf.data", "events": [INSERT]}
+    folder = killed(tmp_path / "t", {"a.perf.data": made}, callgraphs=[entry])
+    Trace(folder).close()
+    path = folder / "events/call_graphs.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["dev", "operation"]), path)
+    with Trace(folder) as trace:
+        rows = trace.connection.execute("SELECT dev, operation, count FROM call_graphs").fetchall()
+        assert rows == [(None, None, 1)]
 
 
 def test_killed_before_perf_was_there(tmp_path):
@@ -135,6 +170,7 @@ def test_links_in_place_of_files_are_refused(tmp_path, which):
     [
         {"callgraphs": "x"},
         {"callgraphs": [{"file": 1, "events": []}]},
+        {"callgraphs": [{"file": "a", "events": [], "formats": {"a:b": 1}}]},
         {"counters": [{"target": "job"}]},
         {"pids": ["x"]},
         {"failures": {"a": 1}},

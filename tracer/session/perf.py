@@ -48,7 +48,11 @@ class PerfTools:
             perf_record.check(self._perf, events)
             self._groups = perf_record.groups(events)
             self._facts["callgraphs"] = [
-                {"file": f"callgraph-{number}.perf.data", "events": group}
+                {
+                    "file": f"callgraph-{number}.perf.data",
+                    "events": group,
+                    "formats": perf_record.formats(group),
+                }
                 for number, group in enumerate(self._groups)
             ]
 

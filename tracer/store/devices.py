@@ -186,6 +186,36 @@ class Devices:
         """Returns the devices or file systems below a stacked device, with the disks of each."""
         return {name: self.disks(name) for name in self._disks.get(dev, {}).get("on", [])}
 
+    def layers(self, name: str, files: bool = True) -> list[str]:
+        """Returns the disks of a volume and those that they lie on, from top to bottom.
+
+        `files`: also the disks below a loop device, which hold its file.
+        """
+        found: dict[str, None] = {}
+        waiting = self.disks(name)
+        while waiting:
+            disk = waiting.pop(0)
+            if disk not in found:
+                found[disk] = None
+                if files or not self._has_file(disk):
+                    waiting += [below for disks in self.below(disk).values() for below in disks]
+        return list(found)
+
+    def requested(self, name: str) -> list[str]:
+        """Returns the disks whose requests are those of a disk, partition or file system.
+
+        Device mapper and md have no requests of their own: they hand bios to the devices below. A
+        loop device has requests.
+        """
+        return [
+            disk
+            for disk in self.layers(name, files=False)
+            if self._has_file(disk) or not self.below(disk)
+        ]
+
+    def _has_file(self, disk: str) -> bool:
+        return "backing_file" in self._disks.get(disk, {})
+
     def disks(self, name: str) -> list[str]:
         """Returns the disks below a disk, partition or file system."""
         return [self.whole(dev) for dev in self._block_devices(name)]

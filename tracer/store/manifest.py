@@ -176,10 +176,11 @@ class CounterFile(TypedDict):
 
 
 class CallGraphFile(TypedDict):
-    """The output of one `perf record`."""
+    """The output of one `perf record`; `formats` of the tracepoints among its events."""
 
     file: str
     events: Listed[str]
+    formats: NotRequired[dict[str, str]]
 
 
 class Perf(TypedDict, total=False):

@@ -12,6 +12,7 @@ import numpy as np
 from tracer.probes import call_graphs, counters
 from tracer.probes.backends.perf_tools import stat
 from tracer.probes.backends.perf_tools.stacks import CallGraphs, Place, Resolve, unresolved
+from tracer.probes.backends.perf_tools.told import told_by_number
 from tracer.probes.errors import BadTrace
 from tracer.probes.loss import Gap
 from tracer.probes.symbols.kernel import KernelSymbols, kernel_symbols
@@ -59,13 +60,14 @@ def decode(
         recorder = manifest["recorder"].get("pid")
         leave_out = {*perf.get("pids", []), *([recorder] if recorder is not None else [])}
         resolve = unresolved if symbols is None else _namer(symbols)
+        told = told_by_number(one.get("formats", {}) for one in perf["callgraphs"])
         writer = TableWriter(call_graphs.TABLE, building, _ROW_GROUP)
         try:
             for recorded in perf["callgraphs"]:
                 path = raw / _checked(recorded["file"])
                 if not path.exists():
                     continue  # the recorder was killed before perf started
-                source = CallGraphs(path, kernel, leave_out, resolve, progress)
+                source = CallGraphs(path, kernel, leave_out, resolve, progress, told)
                 for batch in source.read(gaps):
                     writer.add(batch)
             writer.close()

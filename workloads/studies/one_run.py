@@ -84,7 +84,7 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
     }
     try:
         with scratch:
-            facts["dev"] = scratch.device
+            facts |= {"dev": scratch.device, "scheduler": scratch.scheduler}
             shutil.rmtree(output, ignore_errors=True)
             job = prepare(job)
             with (

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from tracer.workloads.errors import BrokenJobError, JobError, explained
-from tracer.workloads.studies import throttle
+from tracer.workloads.studies import scheduler, throttle
 from tracer.workloads.studies.media import RAM, Medium
 
 IMAGE = "scratch.img"
@@ -39,6 +39,8 @@ class Scratch:
         self._commit = "" if commit_s is None else f",commit={commit_s}"
         self.mount = folder / MOUNT
         self.medium = medium
+        self.scheduler: str | None = None
+        """The I/O scheduler of the mounted device; None: the kernel does not tell."""
         self._folder = folder
         self._memory = folder / MEMORY
         self._size = size_bytes
@@ -81,6 +83,7 @@ class Scratch:
                  f"/proc/self/fd/{image}", f"/proc/self/fd/{mount}"],
                 (image, mount),
             )  # fmt: skip
+        self.scheduler = scheduler.set_inserting(self.device, self._folder)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -97,12 +100,13 @@ class Scratch:
         return f"/dev/{Path('/sys/dev/block', self.device).resolve().name}"
 
     def close(self) -> None:
-        """Removes all mounts of the image, its loop devices and their limits."""
+        """Removes all mounts of the image, its loop devices, their limits and schedulers."""
         devices = list(_loop_devices(self.image)) if _is_own(self.image) else []
         numbers = {_number(device) for device in devices}
         if os.path.ismount(self.mount):  # after a kill, another medium may be mounted there
             numbers.add(self.device)
         throttle.take_down(self._folder, numbers)
+        scheduler.put_back(numbers, self._folder)
         _unmount(self.mount)
         for device in devices:
             _quietly(["losetup", "-d", device])

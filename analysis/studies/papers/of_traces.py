@@ -131,7 +131,7 @@ def _section(part: Part, runs: pd.DataFrame, extracts: Extracts) -> PaperTable |
     found = made(part, frame, where, ours_alone=True)
     if found.why:
         return None
-    about = part.about
+    about = part.said(frame)
     if where and where != part.one_place:
         about = f"{about} Here: {place(where)}.".strip()
     used = frame[frame["where"].isin([where])] if where and part.needs != FACTS else frame

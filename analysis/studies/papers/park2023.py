@@ -95,17 +95,19 @@ def _paper_counts(paper: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
     """Returns Table 6: the call chains that led to block_rq_insert.
 
-    `chains`: one row per run, event and chain with its share of the event's counts, comm and path.
+    `chains`: one row per run, event and chain with its share and write_share of the event's counts
+    on the run's own disk, comm and path.
 
-    Columns: where, chain, share (_low, _high) of all such events of a run, runs, comm and path (of
-    the run in which the chain has most events), paper_share. A run with such events, but none by a
-    chain, counts as 0 for the chain.
+    Columns: where, chain, share (_low, _high) of all such events of a run, write_share (_low,
+    _high) of those of writes, runs, comm and path (of the run in which the chain has most events),
+    paper_share. A run with such events, but none by a chain, counts as 0 for the chain.
     """
-    own = _trainings(chains)
-    own = own[own["event"] == "block:block_rq_insert"]
-    shares = own.pivot_table(index=["where", "id"], columns="chain", values="share", fill_value=0.0)
-    flat = shares.reset_index().melt(id_vars=["where", "id"], value_name="share")
-    found = over_runs(flat, ["where", "chain"], ["share"], {"share": SHARE})
+    own = _inserts(chains)
+    flat = _of_each_run(own, "share").merge(
+        _of_each_run(own[own["write_share"].notna()], "write_share"), how="left"
+    )
+    kinds = dict.fromkeys(("share", "write_share"), SHARE)
+    found = over_runs(flat, ["where", "chain"], list(kinds), kinds)
     top = own.sort_values("count", ascending=False).drop_duplicates(["where", "chain"])
     found = found.merge(top[["where", "chain", "comm", "path"]], how="left")
     paper = numbers("park2023_table6_call_chains").rename(columns={"share": "paper_share"})
@@ -113,6 +115,28 @@ def call_chains(chains: pd.DataFrame) -> pd.DataFrame:
     found = found.merge(paper[["where", "chain", "paper_share"]], how="outer")
     found = in_order(found.assign(less=-found["share"]), ["less"])
     return found.drop(columns="less")
+
+
+def _inserts(chains: pd.DataFrame) -> pd.DataFrame:
+    own = _trainings(chains)
+    return own[own["event"] == "block:block_rq_insert"]
+
+
+def _of_each_run(own: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Returns a value per run and chain; 0 for a chain that a run lacks."""
+    wide = own.pivot_table(index=["where", "id"], columns="chain", values=value, fill_value=0.0)
+    return wide.reset_index().melt(id_vars=["where", "id"], value_name=value)
+
+
+def other_disks(chains: pd.DataFrame) -> str:
+    """Returns the share of inserted requests that Table 6 leaves out, in words; "" if not known."""
+    shares = _inserts(chains).drop_duplicates("id")["other_disks"].dropna().astype(float)
+    if shares.empty:
+        return ""
+    return (
+        f"{shares.mean():.1%} of all insertions of the machine were on other disks and are left out"
+        f" (in a run {shares.min():.1%} to {shares.max():.1%})."
+    )
 
 
 def flush_settings(facts: pd.DataFrame) -> pd.DataFrame:

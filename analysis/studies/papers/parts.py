@@ -32,7 +32,8 @@ class Part:
     `shown`: true if the table itself is shown; false if it only feeds a figure. `places`: the
     places of the runs that it is made from; empty: all. `one_place`: `table` takes the runs of one
     place only; this is the default of its argument `where`. `why`: gives the reason for a table
-    without values from its frame; "" if it knows none.
+    without values from its frame; "" if it knows none. `note`: makes a sentence from what `table`
+    takes, to be shown after `about`.
     """
 
     title: str
@@ -44,6 +45,11 @@ class Part:
     places: tuple[str, ...] = ()
     one_place: str = ""
     why: Callable[[pd.DataFrame], str] | None = None
+    note: Callable[[pd.DataFrame], str] | None = None
+
+    def said(self, frame: pd.DataFrame) -> str:
+        """Returns the text of the part for a frame that `table` can take."""
+        return " ".join(filter(None, (self.about, self.note and self.note(frame))))
 
 
 def parts(paper: str | None) -> list[Part]:
@@ -69,11 +75,14 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Table 6: call chains of block_rq_insert",
-            "Call graphs that lead to a request's insertion, by the kernel function that shows why"
-            " it was made.",
+            "Call graphs that lead to the insertion of a request on the run's own disk, by the"
+            " kernel function that shows why it was made; path: the kernel functions from there on."
+            " share: of all requests. write_share: of those that write, without the reads of"
+            " dropped caches. The paper does not say whether its caches were cold.",
             "call_chains",
             park2023.call_chains,
             [draw.call_chains],
+            note=park2023.other_disks,
         ),
         Part(
             "Table 7: settings of write-back",

@@ -90,7 +90,7 @@ def _section(part: Part, runs: pd.DataFrame, extracts: Extracts, drawn: bool) ->
     columns, cells = rows(records(table), list(table.columns)) if part.shown else ([], nothing)
     used = frame[frame["where"].isin(part.places)] if part.places else frame
     lost = said_lost(extracts.facts, set(used["id"]))
-    return Section(part.title, part.about, columns, cells, found.figures, "", lost)
+    return Section(part.title, part.said(frame), columns, cells, found.figures, "", lost)
 
 
 _FACTS = {

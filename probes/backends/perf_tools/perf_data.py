@@ -41,7 +41,9 @@ _MOST_PENDING = 1 << 20
 _MOST_IDS = 1 << 20
 
 _IP, _TID, _TIME, _ADDR, _READ, _CALLCHAIN = (1 << bit for bit in range(6))
-_ID, _CPU, _PERIOD, _STREAM_ID, _IDENTIFIER = (1 << bit for bit in (6, 7, 8, 9, 16))
+_ID, _CPU, _PERIOD, _STREAM_ID, _RAW, _IDENTIFIER = (1 << bit for bit in (6, 7, 8, 9, 10, 16))
+_TRACEPOINT = 2
+"""PERF_TYPE_TRACEPOINT: the event's config is the number of the tracepoint."""
 _BEFORE_CHAIN = (_IDENTIFIER, _IP, _TID, _TIME, _ADDR, _ID, _STREAM_ID, _CPU, _PERIOD)
 """Eight bytes each, in the order in which a sample has them."""
 _SAMPLE_ID = (_TID, _TIME, _ID, _STREAM_ID, _CPU, _IDENTIFIER)
@@ -56,6 +58,8 @@ class Layout:
     time: int
     cpu: int
     chain: int
+    raw: bool
+    """True if the event's raw data follow the chain."""
 
     @classmethod
     def of(cls, sample_type: int) -> Layout | None:
@@ -65,7 +69,19 @@ class Layout:
             return None
         fields = [bit for bit in _BEFORE_CHAIN if sample_type & bit]
         at = {bit: _HEAD + 8 * number for number, bit in enumerate(fields)}
-        return cls(at[_TID], at[_TIME], at[_CPU], _HEAD + 8 * len(fields))
+        raw = bool(sample_type & _RAW)
+        return cls(at[_TID], at[_TIME], at[_CPU], _HEAD + 8 * len(fields), raw)
+
+    def parts(self, sample: bytes) -> tuple[bytes, bytes]:
+        """Returns the entries of a sample's chain, and its raw data; what does not fit is cut."""
+        length = int.from_bytes(sample[self.chain : self.chain + 8], "little")
+        start = self.chain + 8
+        end = start + 8 * min(length, (len(sample) - start) // 8)
+        raw = b""
+        if self.raw:
+            size = int.from_bytes(sample[end : end + 4], "little")
+            raw = sample[end + 4 : end + 4 + size]
+        return sample[start:end], raw
 
 
 @dataclass(frozen=True)
@@ -105,6 +121,8 @@ class PerfData:
         """Open a stream. Raises BadTrace where it is none of `perf record -o -`."""
         self.events: list[str] = []
         """Names of the events, by number; complete once a sample has been read."""
+        self.tracepoints: list[int | None] = []
+        """Tracepoints' numbers in the kernel, by the number of the event; None: no tracepoint."""
         self.gaps: list[Gap] = []
         """The losses; complete after the last record."""
         self.bytes_read = 0
@@ -232,6 +250,7 @@ class PerfData:
             if len(self._known) < _MOST_IDS:
                 self._known[identity] = len(self.events), layout
         self.events.append("")
+        self.tracepoints.append(config if kind == _TRACEPOINT else None)
 
     def _cut_off(self, cause: str) -> None:
         """Note that the file ends, or makes no sense, after what was read of it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from tracer.probes.backends.backend import all_but
 from tracer.probes.backends.perf_tools.command import Perf, Running
@@ -65,8 +66,24 @@ def sampled(event: str) -> bool:
 
 def is_tracepoint(event: str) -> bool:
     """Returns whether this kernel has the event as a tracepoint SYSTEM:NAME, with any modifier."""
+    folder = _folder(event)
+    return folder is not None and (folder / "id").exists()
+
+
+def formats(events: Sequence[str]) -> dict[str, str]:
+    """Returns the texts of the formats of the tracepoints among these events."""
+    found = {}
+    for event in filter(is_tracepoint, events):
+        folder = _folder(event)
+        assert folder is not None
+        found[event] = (folder / "format").read_text()
+    return found
+
+
+def _folder(event: str) -> Path | None:
+    """Returns the folder that tracefs has if SYSTEM:NAME is a tracepoint, without modifier."""
     parts = event.split(":")
-    return len(parts) > 1 and (tracefs() / "events" / parts[0] / parts[1] / "id").exists()
+    return tracefs() / "events" / parts[0] / parts[1] if len(parts) > 1 else None
 
 
 def check(perf: Perf, events: Sequence[str]) -> None:

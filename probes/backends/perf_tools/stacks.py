@@ -9,15 +9,17 @@ to user mode it stays there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tracer.probes.backends.perf_tools.perf_data import SAMPLE, PerfData, Record
 from tracer.probes.backends.perf_tools.processes import Processes
+from tracer.probes.backends.perf_tools.told import UNTOLD, Told
 from tracer.probes.call_graphs import KERNEL, TABLE, TRUNCATED, UNKNOWN
 from tracer.probes.loss import Gap
 from tracer.probes.symbols.kernel import KernelSymbols
@@ -77,6 +79,8 @@ class CallGraphs:
     resolve: Resolve = unresolved
     progress: Callable[[int, int], None] | None = None
     """Told bytes read, and bytes in all."""
+    told: Mapping[int, Told] = field(default_factory=dict)
+    """Places of the fields of tracepoints, by the numbers of the tracepoints."""
 
     def read(self, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
         """Rows of the table call_graphs; what is missing is added to `gaps`.
@@ -104,6 +108,16 @@ class CallGraphs:
         gaps += data.gaps
 
 
+class _Kind(NamedTuple):
+    """The columns of a row before its stack; `event` is a number."""
+
+    event: int
+    comm: str | None
+    pid: int
+    dev: str | None
+    operation: str | None
+
+
 class _Folder:
     """Stacks and how often they came. User functions are named when stacks are handed on."""
 
@@ -111,8 +125,8 @@ class _Folder:
         self.processes = Processes()
         self._source = source
         self._data = data
-        self._counts: dict[tuple[int, str | None, int, int], int] = {}
-        """Counts by event, thread's name, process and stack."""
+        self._counts: dict[tuple[_Kind, int], int] = {}
+        """Counts by kind and number of the stack."""
         self._kernel: dict[int, str] = {}
         self._stacks: dict[tuple[str | int, ...], int] = {}
         """Frames from the event to the root: text, or the number of a place."""
@@ -139,9 +153,7 @@ class _Folder:
         pid, tid = struct.unpack_from("<II", data, layout.pid)
         if pid in self._source.leave_out:
             return
-        length = int.from_bytes(data[layout.chain : layout.chain + 8], "little")
-        start = layout.chain + 8
-        chain = data[start : start + 8 * min(length, (len(data) - start) // 8)]
+        chain, raw = layout.parts(data)
         seen = (pid, self.processes.state(pid), chain)
         stack = self._chains.get(seen)
         if stack is None:
@@ -149,8 +161,15 @@ class _Folder:
             stack = self._stacks.setdefault(frames, len(self._stacks))
             self._frames_held += len(frames) + len(chain) // 8
             self._chains[seen] = stack
-        key = (record.event, self.processes.comm(tid), pid, stack)
+        kind = _Kind(record.event, self.processes.comm(tid), pid, *self._read(record.event, raw))
+        key = kind, stack
         self._counts[key] = self._counts.get(key, 0) + 1
+
+    def _read(self, event: int, raw: bytes) -> tuple[str | None, str | None]:
+        """Returns the device and the operation of an event."""
+        number = self._data.tracepoints[event]
+        source = None if number is None else self._source.told.get(number)
+        return UNTOLD if source is None else source.read(raw)
 
     def _folded(self, pid: int, chain: bytes) -> tuple[str | int, ...]:
         frames: list[str | int] = []
@@ -208,15 +227,15 @@ class _Folder:
         named = self._source.resolve(places)
         self._names += [_named(place, name) for place, name in zip(places, named, strict=True)]
         stacks = list(self._stacks)
-        counts: dict[tuple[int, str | None, int, str], int] = {}
+        counts: dict[tuple[_Kind, str], int] = {}
         folded: dict[int, str] = {}
         text = 0
-        for (event, comm, pid, number), count in self._counts.items():
+        for (kind, number), count in self._counts.items():
             stack = folded.get(number)
             if stack is None:
                 stack = folded[number] = self._text(stacks[number])
-            before = counts.get((event, comm, pid, stack))
-            counts[event, comm, pid, stack] = (before or 0) + count
+            before = counts.get((kind, stack))
+            counts[kind, stack] = (before or 0) + count
             if before is None:
                 text += len(stack) + 64
             if text >= _MOST_TEXT:
@@ -233,7 +252,7 @@ class _Folder:
         names = [self._names[frame] if isinstance(frame, int) else frame for frame in frames]
         return ";".join(reversed(names)) or UNKNOWN
 
-    def _batch(self, counts: dict[tuple[int, str | None, int, str], int]) -> pa.RecordBatch:
+    def _batch(self, counts: dict[tuple[_Kind, str], int]) -> pa.RecordBatch:
         names = self._data.events
 
         def text(values: list[str | None]) -> pa.Array:
@@ -241,10 +260,14 @@ class _Folder:
 
         return pa.RecordBatch.from_arrays(
             [
-                text([names[event] or "unknown" for event, _, _, _ in counts]),
-                text([comm for _, comm, _, _ in counts]),
-                pa.array([pid if pid < _PID_END else None for _, _, pid, _ in counts], pa.int32()),
-                text([stack for _, _, _, stack in counts]),
+                text([names[kind.event] or "unknown" for kind, _ in counts]),
+                text([kind.comm for kind, _ in counts]),
+                pa.array(
+                    [kind.pid if kind.pid < _PID_END else None for kind, _ in counts], pa.int32()
+                ),
+                text([kind.dev for kind, _ in counts]),
+                text([kind.operation for kind, _ in counts]),
+                text([stack for _, stack in counts]),
                 pa.array(counts.values(), pa.int64()),
             ],
             schema=TABLE.arrow_schema(),

@@ -10,7 +10,7 @@ from random import Random
 
 from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
-from tests.support import pages
+from tests.support import pages, request_format
 from tests.support.perf_stream import KERNEL, USER, PerfStream
 from tracer.probes.backends import chunks, event_format
 from tracer.probes.backends.chunks import ChunkStream
@@ -19,6 +19,7 @@ from tracer.probes.backends.event_format import EventFormat
 from tracer.probes.backends.ftrace.page_stream import PageStream
 from tracer.probes.backends.perf_events import records, tracepoints
 from tracer.probes.backends.perf_tools.stacks import CallGraphs
+from tracer.probes.backends.perf_tools.told import told_by_number
 from tracer.probes.backends.timeline import RawStream, Timeline
 from tracer.probes.errors import BadTrace
 from tracer.probes.limits import CPU_LIMIT, PID_LIMIT, TIME_LIMIT
@@ -247,13 +248,30 @@ def _perf_streams() -> list[bytes]:
     some.cpus(i7=1).comm(5, 100, b"python").mapping(6, 100, 0x1000, 0x2000, b"/usr/lib/x.so")
     some.fork(7, 100, 101).sample(10, [KERNEL, 0xFFFFFFFF81000000, USER, 0x1100]).round()
     some.sample(20, [USER, 0x1200], pid=101).lost(25, 3).exit(30, 101).lost_samples(7, 5)
-    return [some.data, PerfStream().event("a:b", 1, 2, 3).sample(5, [1 << 63, 5], identity=2).data]
+    told = _requests().sample(1, [KERNEL, 1 << 63], raw=request_format.raw(7, 1, b"FWSM"))
+    told.sample(2, [KERNEL, 1 << 63], raw=request_format.raw(8, 16, b"R")[:43])
+    return [
+        some.data,
+        told.data,
+        PerfStream().event("a:b", 1, 2, 3).sample(5, [1 << 63, 5], identity=2).data,
+    ]
+
+
+def _requests() -> PerfStream:
+    return PerfStream().event("block:block_rq_insert", 7, config=request_format.NUMBER)
+
+
+def _raw(chance: Random) -> bytes:
+    """Raw data of a request, perhaps too short, or of anything."""
+    device = chance.getrandbits(12), chance.getrandbits(20)
+    whole = request_format.raw(*device, chance.choice((b"W", b"FWFS", b"R", b"\xff" * 10)))
+    return chance.choice((whole, whole[: chance.randrange(70)], number(chance, 8)))
 
 
 def _perf_records(chance: Random, data: bytes) -> bytes:
     if chance.random() < 0.5:
         return mutated(chance, data)
-    stream = PerfStream().event("block:block_rq_issue", 7)
+    stream = _requests()
     for _ in range(chance.choice((1, 5, 30))):
         body = b"".join(number(chance, 8) for _ in range(chance.randrange(14)))
         kind = chance.choice((1, 2, 3, 4, 7, 10, 13, 64, 66, 68, 69, 71, 78))
@@ -265,7 +283,8 @@ def _perf_records(chance: Random, data: bytes) -> bytes:
             chain = [
                 chance.choice((KERNEL, USER, 0x1100, chance.getrandbits(64))) for _ in range(5)
             ]
-            stream.sample(chance.getrandbits(40), chain, pid=chance.choice((100, 7, (1 << 32) - 1)))
+            pid = chance.choice((100, 7, (1 << 32) - 1))
+            stream.sample(chance.getrandbits(40), chain, pid=pid, raw=_raw(chance))
     return stream.data
 
 
@@ -273,5 +292,6 @@ def _perf_records(chance: Random, data: bytes) -> bytes:
 def perf_data(data: bytes, folder: Path) -> None:
     """Output of perf record -o -, as folded stacks."""
     (folder / "perf.data").write_bytes(data)
-    for batch in CallGraphs(folder / "perf.data", None).read([]):
+    told = told_by_number([{"block:block_rq_insert": request_format.TEXT}])
+    for batch in CallGraphs(folder / "perf.data", None, told=told).read([]):
         batch.validate(full=True)

@@ -23,7 +23,7 @@ from urllib.parse import unquote_to_bytes
 
 from tracer.analysis.page.base import render
 from tracer.probes.errors import FeatureMissing
-from tracer.store.files import invoking_user
+from tracer.store.files import invoking_user, write_whole
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -79,7 +79,7 @@ def pictures(figures: Sequence[go.Figure], most_bytes: int = MOST_BYTES) -> list
 def _open(command: str, page: str, folder: Path) -> str:
     """Returns the text of a page after its scripts have run. The browser may load nothing."""
     file = folder / "figures.html"
-    file.write_text(page, encoding="utf-8", errors="replace")
+    write_whole(file, page.encode("utf-8", "replace"))
     user = invoking_user()
     if user is not None:
         os.chown(folder, *user)

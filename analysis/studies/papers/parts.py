@@ -133,8 +133,9 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Figure 6 by capacity",
-            "Saving by a layer of each size, in the first repeat. Hollow markers: the size that"
-            " reaches the paper's number without the final drain.",
+            "Saving by a layer of each size, in the first repeat. Solid: without the final drain;"
+            " dashed: with it. Hollow markers: the size that reaches the paper's number without"
+            " the final drain.",
             "layer_curve",
             park2023.layer_curves,
             [draw.layer_curves],

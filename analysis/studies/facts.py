@@ -87,6 +87,7 @@ class ModeFacts(TypedDict, total=False):
 class Latency(TypedDict, total=False):
     """Latencies that the client of a server saw."""
 
+    mean: Number | None
     p50: Number | None
     p99: Number | None
 
@@ -94,7 +95,10 @@ class Latency(TypedDict, total=False):
 class Client(TypedDict, total=False):
     """The summary of a server's client."""
 
+    requests: Count | None
+    answered: Count | None
     latency_ms: Latency | None
+    offered_per_s: Number | None
     achieved_per_s: Number | None
 
 
@@ -105,6 +109,15 @@ class Summary(TypedDict, total=False):
     batch_size: Count | None
     epochs: Count | None
     client: Client | None
+
+
+class Weights(TypedDict, total=False):
+    """The weights that a run has served: those of a training run of the study, or fresh ones."""
+
+    kind: Literal["trained", "fresh"]
+    run: Text | None
+    why: Long | None
+    bytes: Count | None
 
 
 class Versions(TypedDict):
@@ -125,6 +138,7 @@ class RunFacts(TypedDict, total=False):
     power_mode: ModeFacts
     dev: Device | None
     summaries: Annotated[Listed[Summary | None], Field(max_length=1000)]
+    weights: Weights | None
     versions: Versions | None
     image: Text | None
 

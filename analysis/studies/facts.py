@@ -98,7 +98,6 @@ class Client(TypedDict, total=False):
     requests: Count | None
     answered: Count | None
     latency_ms: Latency | None
-    offered_per_s: Number | None
     achieved_per_s: Number | None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tracer.analysis.studies.papers import park2023, prashanthi2022, prashanthi2023
+from tracer.analysis.studies.papers import park2023, prashanthi2022, prashanthi2023, serving
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -140,6 +140,37 @@ def _park2023() -> list[Part]:
             park2023.layer_curves,
             [draw.layer_curves],
             shown=False,
+        ),
+        *_serving(),
+    ]
+
+
+def _serving() -> list[Part]:
+    from tracer.analysis.figures import serving as draw
+
+    return [
+        Part(
+            "Serving: latency",
+            "The paper describes an image that serves the saved model (section 3), but neither its"
+            " load nor any number. Times of a request count from when it was due. weights: trained"
+            " means that the model was trained in this study.",
+            RUNS,
+            serving.latencies,
+            [draw.latencies],
+        ),
+        Part(
+            "Serving: page faults, CPU time and write-back",
+            "Page faults and CPU time of a server, from its start to its end; write-backs"
+            " and MiB written of a run, on its own disk.",
+            RUNS,
+            serving.costs,
+        ),
+        Part(
+            "Serving: containers against the host",
+            "Ratios over pairs of runs that differ in nothing but the place.",
+            RUNS,
+            serving.against_host,
+            [draw.against_host],
         ),
     ]
 

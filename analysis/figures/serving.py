@@ -24,8 +24,9 @@ def latencies(frame: pd.DataFrame) -> go.Figure:
 
 
 def against_host(frame: pd.DataFrame) -> go.Figure:
-    """Draws the ratios of containers to the host. Columns: measure, model, where, to_host (_low,
-    _high).
+    """Draws the ratios of containers to the host, one panel per measure.
+
+    Columns: measure, model, where, to_host (_low, _high).
     """
-    axis = Axis("in containers / on the host", log=True)
+    axis = Axis("in containers / on the host")
     return dots(frame, "to_host", axis, category="model", series="where", panel="measure")

@@ -26,8 +26,9 @@ HEAT = "Cividis"
 PLOT_PX = 300
 _TOP_PX, _BARE_TOP_PX, _BOTTOM_PX = 64, 12, 60
 _HEAD_PX = 28
-_FEW_POWERS, _MANY_POWERS = 0.7, 3.5
-"""Powers of ten on a logarithmic axis, up to which it labels each digit, or 1, 2 and 5."""
+_LEAST_POWERS, _FEW_POWERS, _MANY_POWERS = 0.2, 0.7, 3.5
+"""Powers of ten on a logarithmic axis: half of its least range, and the ranges up to which it has
+labels for each digit, and for 1, 2 and 5."""
 _LEGEND = {"orientation": "h", "yref": "container", "y": 1, "yanchor": "top", "x": 0}
 _AXIS = {"automargin": True, "zeroline": False, "exponentformat": "none"}
 
@@ -88,7 +89,11 @@ def log_axis(values: Iterable[float]) -> dict[str, Any]:
     factors = (1,) if apart > _MANY_POWERS else (1, 2, 5) if apart > _FEW_POWERS else range(1, 10)
     ticks = [n * 10.0**power for power in range(math.floor(low) - 1, math.ceil(high) + 2)
              for n in factors]  # fmt: skip
-    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.15g}" for tick in ticks]}
+    axis = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.15g}" for tick in ticks]}
+    if apart < _LEAST_POWERS:  # plotly would widen it to two powers of ten
+        middle = (low + high) / 2
+        axis["range"] = [middle - _LEAST_POWERS, middle + _LEAST_POWERS]
+    return axis
 
 
 def numbered(values: Iterable[object]) -> dict[object, int]:

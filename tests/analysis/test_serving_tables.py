@@ -130,6 +130,7 @@ def test_a_study_s_report_has_its_servings(tmp_path):
     shown = dict(zip(latency.columns, latency.rows[2], strict=True))
     assert shown["latency p50 ms"] == "8" and shown["weights"] == "trained"
     assert (shown["requests due"], shown["requests unanswered"]) == ("80", "4")
+    assert latency.lost == ""  # the run that lost events is a training
     assert len(latency.figures) == len(found["Serving: containers against the host"].figures) == 1
     costs = found["Serving: page faults, CPU time and write-back"]
     assert dict(zip(costs.columns, costs.rows[0], strict=True))["faults"] == "3"

@@ -24,9 +24,9 @@ class Part:
     """A table or figure of a paper.
 
     `needs`: the extract (or RUNS, or FACTS) that `table` takes. `figures`: each draws the table.
-    `shown`: true if the table itself is shown; false if it only feeds a figure. `places`: the
-    places of the runs that it is made from; empty: all. `one_place`: `table` takes the runs of one
-    place only; this is the default of its argument `where`.
+    `shown`: true if the table itself is shown; false if it only feeds a figure. `mode`, `places`:
+    the mode and the places of the runs that it is made from; empty: all. `one_place`: `table` takes
+    the runs of one place only; this is the default of its argument `where`.
     """
 
     title: str
@@ -35,6 +35,7 @@ class Part:
     table: Callable[..., pd.DataFrame]
     figures: list[Callable[[pd.DataFrame], go.Figure]] = field(default_factory=list)
     shown: bool = True
+    mode: str = ""
     places: tuple[str, ...] = ()
     one_place: str = ""
 
@@ -152,11 +153,13 @@ def _serving() -> list[Part]:
         Part(
             "Serving: latency",
             "The paper describes an image that serves the saved model (section 3), but neither its"
-            " load nor any number. Times of a request count from when it was due. weights: trained"
-            " means that the model was trained in this study.",
+            " load nor any number. The time of a request counts from when it was due; of few"
+            " requests, the 99th percentile is nearly the longest. weights: trained means that the"
+            " model was trained in this study.",
             RUNS,
             serving.latencies,
             [draw.latencies],
+            mode="serve",
         ),
         Part(
             "Serving: page faults, CPU time and write-back",
@@ -164,6 +167,7 @@ def _serving() -> list[Part]:
             " and MiB written of a run, on its own disk.",
             RUNS,
             serving.costs,
+            mode="serve",
         ),
         Part(
             "Serving: containers against the host",
@@ -171,6 +175,7 @@ def _serving() -> list[Part]:
             RUNS,
             serving.against_host,
             [draw.against_host],
+            mode="serve",
         ),
     ]
 

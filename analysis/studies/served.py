@@ -1,4 +1,4 @@
-"""What the clients of a served model saw, and which weights it had, from run.json."""
+"""Results of serving, from run.json: latencies and requests that clients saw, and the weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_CLIENTS = {
 
 
 def served(found: RunFacts) -> dict[str, float | str | None]:
-    """Returns what the servers of a run did; null: nothing was served, or it was not recorded.
+    """Returns latencies, requests and weights of a run that served; null: nothing was served, or it was not recorded.
 
     The latencies and rates of `_OF_CLIENTS` are means over the servers. `requests_due` and
     `requests_unanswered` (failed or dropped) are sums. `weights`: trained or fresh.

@@ -33,7 +33,7 @@ def test_latency_is_the_mean_over_the_servers_and_requests_are_their_sum():
     }  # fmt: skip
 
 
-def test_what_a_client_did_not_say_is_not_known():
+def test_a_value_that_a_client_did_not_tell_is_not_known():
     whole = of(CLIENT | {"requests": 20, "answered": 20}, OTHER)
     assert (whole["latency_p50_ms"], whole["requests_due"]) == (3.0, None)
     assert of(CLIENT | {"requests": 20})["requests_unanswered"] is None
@@ -111,7 +111,7 @@ def test_ratios_are_over_pairs_that_differ_only_in_their_place():
     assert serving.against_host(frame(serve(), TRAINING)).empty
 
 
-def test_what_a_run_wrote_is_in_its_measures(tmp_path):
+def test_the_writes_of_a_run_are_in_its_measures(tmp_path):
     folder = make_study(tmp_path / "s")
     with Trace(folder / "runs/host-0/run.trace") as trace:
         found = of_trace(trace, "7:0", ["writebacks", "written_mib"])

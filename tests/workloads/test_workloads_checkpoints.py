@@ -102,7 +102,7 @@ def test_a_serving_takes_the_training_of_its_place_and_repeat(kept):
     assert kept.take(wanted) == train("lenet", "4", 1).id
 
 
-def test_what_a_training_leaves_is_told_by_size_and_hash(kept):
+def test_a_kept_checkpoint_has_its_size_and_hash_in_the_result(kept):
     run = train()
     assert kept.end(run) == {
         "bytes": len(run.id), "sha256": hashlib.sha256(run.id.encode()).hexdigest(),

@@ -18,7 +18,7 @@ _OF_CLIENTS = {
 
 
 def served(found: RunFacts) -> dict[str, float | str | None]:
-    """Returns latencies, requests and weights of a run that served; null: nothing was served, or it was not recorded.
+    """Returns latencies, requests and weights of a run that served; null: not served or not told.
 
     The latencies and rates of `_OF_CLIENTS` are means over the servers. `requests_due` and
     `requests_unanswered` (failed or dropped) are sums. `weights`: trained or fresh.

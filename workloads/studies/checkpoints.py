@@ -34,7 +34,7 @@ class Checkpoints:
         self, folder: Path, runs: Sequence[Run], read: Callable[[Run], dict[str, Any] | None]
     ) -> None:
         self._folder = folder / FOLDER
-        self._trainings = [run for run in runs if run.factors.mode == "train"]
+        self._trainings = {f"{run.id}.pt": run for run in runs if run.factors.mode == "train"}
         self._servings = [run for run in runs if run.factors.mode == "serve"]
         self._read = read
 
@@ -67,7 +67,7 @@ class Checkpoints:
 
         None if no training has left a whole one. Raises OSError if `target` cannot be written.
         """
-        for run in self._candidates(serving):
+        for run in _candidates(serving, self._kept()):
             try:
                 with as_invoking_user():
                     file = open_regular(self._path(run))
@@ -83,24 +83,26 @@ class Checkpoints:
 
     def tidy(self, waiting: Iterable[Run]) -> None:
         """Removes the checkpoints that no serving of the runs to come would take."""
+        kept = self._kept()
         wanted = {
-            self._path(best[0]).name
+            best[0].id
             for run in waiting
-            if run.factors.mode == "serve" and (best := self._candidates(run))
+            if run.factors.mode == "serve" and (best := _candidates(run, kept))
         }
         with contextlib.suppress(OSError), as_invoking_user():
-            own = {self._path(run).name for run in self._trainings}
-            for name in own.intersection(os.listdir(self._folder)) - wanted:
-                (self._folder / name).unlink()
+            for run in kept:
+                if run.id not in wanted:
+                    self._path(run).unlink()
             if not wanted:
                 self._folder.rmdir()
 
-    def _candidates(self, serving: Run) -> list[Run]:
-        """Returns the trainings whose checkpoint a serving can take, the best one first."""
-        found = [
-            run for run in self._trainings if serves(serving, run) and self._path(run).is_file()
-        ]
-        return sorted(found, key=lambda run: _distance(serving, run))
+    def _kept(self) -> list[Run]:
+        """Returns the trainings that have a file in the folder."""
+        try:
+            names = os.listdir(self._folder)
+        except OSError:
+            return []
+        return [self._trainings[name] for name in names if name in self._trainings]
 
     def _path(self, run: Run) -> Path:
         return self._folder / f"{run.id}.pt"
@@ -110,6 +112,12 @@ def serves(serving: Run, training: Run) -> bool:
     """Returns whether a serving can take the weights of a training."""
     own, other = serving.factors, training.factors
     return (own.model, own.dataset) == (other.model, other.dataset)
+
+
+def _candidates(serving: Run, kept: Iterable[Run]) -> list[Run]:
+    """Returns the trainings whose checkpoint a serving can take, the best one first."""
+    found = [run for run in kept if serves(serving, run)]
+    return sorted(found, key=lambda run: (*_distance(serving, run), run.id))
 
 
 def _distance(serving: Run, training: Run) -> tuple[bool, int, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,29 +20,35 @@ def in_order(runs: Sequence[Run], seed: int) -> list[Run]:
     """
     drawn = random.Random(seed)
     keyed = [(run.repeat, drawn.random(), run) for run in runs]
+    left: Counter[_Key] = Counter()
+    for run in runs:
+        if run.factors.mode == "train":
+            left.update(_keys(run))
+    here_or_anywhere = {run: _needed(run, left) for run in runs if run.factors.mode == "serve"}
     found: list[Run] = []
-    waiting: list[tuple[Run, set[str]]] = []
-    by_repeat = [run for *_, run in sorted(keyed, key=lambda k: k[:2])]
-    for run in by_repeat:
-        needed = _trainings_of(run, runs) - {one.id for one in found}
-        if needed:
-            waiting.append((run, needed))
+    waiting: dict[_Key, list[Run]] = {}
+    for run in (run for *_, run in sorted(keyed, key=lambda k: k[:2])):
+        needed = here_or_anywhere.get(run)
+        if needed is not None and left[needed]:
+            waiting.setdefault(needed, []).append(run)
             continue
         found.append(run)
-        for needs in waiting:
-            needs[1].discard(run.id)
-        found += [one for one, needs in waiting if not needs]
-        waiting = [one for one in waiting if one[1]]
+        if run.factors.mode == "train":
+            for key in _keys(run):
+                left[key] -= 1
+                found += waiting.pop(key, ()) if not left[key] else ()
     return found
 
 
-def _trainings_of(run: Run, runs: Sequence[Run]) -> set[str]:
-    if run.factors.mode != "serve":
-        return set()
-    every = [
-        one for one in runs
-        if one.factors.mode == "train" and one.repeat == run.repeat
-        and (one.factors.model, one.factors.dataset) == (run.factors.model, run.factors.dataset)
-    ]  # fmt: skip
-    here = [one for one in every if one.factors.where == run.factors.where]
-    return {one.id for one in here or every}
+_Key = tuple[int, str, str | None, str | None]
+"""Trainings that a serving waits for: repeat, model, data set, and place (None: any)."""
+
+
+def _keys(run: Run) -> tuple[_Key, _Key]:
+    of = run.factors
+    anywhere = (run.repeat, of.model, of.dataset)
+    return (*anywhere, of.where), (*anywhere, None)
+
+
+def _needed(serving: Run, trainings: Counter[_Key]) -> _Key | None:
+    return next((key for key in _keys(serving) if trainings[key]), None)

@@ -16,9 +16,9 @@ from torch.optim import Optimizer
 from tracer.workloads.data.sets import SampleShape
 from tracer.workloads.errors import MEND_WRITE, JobError, explained
 from tracer.workloads.files import open_in_place, open_unbuffered
-from tracer.workloads.options import CheckpointWay
+from tracer.workloads.options import CHECKPOINT, CheckpointWay
 
-NAME = "checkpoint.pt"
+NAME = CHECKPOINT
 _MEND = "name a checkpoint.pt that `train` wrote for this model"
 
 # A model is built from these numbers. The bounds keep a forged file from filling the memory.

@@ -402,7 +402,11 @@ def prepare(
         typer.Option(help="The --output of the later job. [default: runs/<model>-<seed>]"),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="File in which to save the model with fresh weights.")
+        Path | None, typer.Option(help="File in which to save the model, with fresh weights.")
+    ] = None,
+    trained: Annotated[
+        Path | None,
+        typer.Option(help="Trained checkpoint to copy to --checkpoint, instead of fresh weights."),
     ] = None,
     seed: Seed = JobOptions.seed,
     samples: Samples = None,
@@ -426,7 +430,7 @@ def prepare(
     )
     from tracer.workloads.prepare import prepare as run
 
-    _print(run(options, checkpoint))
+    _print(run(options, checkpoint, trained))
 
 
 @app.command("versions")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tracer.workloads.containers.run import ContainerJob
 
 _TRACING = "Tracing"
-_FRESH = "fresh.pt"
+_WEIGHTS = "weights.pt"
 _PREFIX = "traintrace-serve-"
 _OF_DATA = ("--seed", "--samples", "--dataset", "--scale")
 _OF_SERVER = ("--handlers", "--threads", "--device", "--patience")
@@ -55,7 +55,9 @@ class Job:
     to make, `record_options` are further options of `tracer record`. The recording goes on for
     `linger_s` after the job has ended. `note`: file that names the session of processes that runs
     the job (`tracer.workloads.sessions`). `longest_s`: seconds after which the job is killed.
-    `cgroups`: cgroups that a job on the host joins before it begins.
+    `cgroups`: cgroups that a job on the host joins before it begins. `checkpoint`: the trained
+    model to serve, or to infer with; None: fresh weights. `weights`: facts about that file, known
+    once the job is prepared.
     """
 
     model: str
@@ -69,12 +71,14 @@ class Job:
     note: Path | None = None
     longest_s: float | None = None
     cgroups: list[Path] = field(default_factory=list)
+    checkpoint: Path | None = None
+    weights: dict[str, object] = field(default_factory=dict)
 
     def arguments(self, data: str, output: str, model: str) -> list[str]:
         """Returns the arguments of `python -m tracer.workloads`, with paths valid where it runs."""
         found = [self.mode, self.model, "--data", data, "--output", output, *self.options]
         if self.mode == "infer":
-            found += ["--checkpoint", f"{model}/{_FRESH}"]
+            found += ["--checkpoint", f"{model}/{_WEIGHTS}"]
         return found
 
     def check(self) -> None:
@@ -88,7 +92,8 @@ class Job:
     def server_arguments(self, model: str, socket: str) -> list[str]:
         """Returns the arguments of the server, with the paths valid where it runs."""
         own = _chosen(self.options, _OF_SERVER)
-        return ["serve", self.model, "--checkpoint", f"{model}/{_FRESH}", "--socket", socket, *own]
+        weights = f"{model}/{_WEIGHTS}"
+        return ["serve", self.model, "--checkpoint", weights, "--socket", socket, *own]
 
     def client_arguments(self) -> list[str]:
         """Returns the arguments of the client: all options except the server's own."""
@@ -113,8 +118,8 @@ class Ran:
 def prepare(job: Job) -> Job:
     """Makes the data set and, unless the job trains, a model, so that the measured run need not.
 
-    Returns the job with its data folder. Raises JobError for a wrong option, before anything is
-    made, and with the last line of a failed preparation.
+    Returns the job with its data folder and facts about the weights. Raises JobError for a wrong
+    option, before anything is made, and with the last line of a failed preparation.
     """
     job.check()
     own = _chosen(job.options, _OF_DATA)
@@ -122,12 +127,16 @@ def prepare(job: Job) -> Job:
     if job.data is not None:
         command += ["--data", str(job.data)]
     if job.mode != "train":
-        command += ["--checkpoint", str(job.output / _FRESH)]
+        command += ["--checkpoint", str(job.output / _WEIGHTS)]
+    if job.checkpoint is not None:
+        command += ["--trained", str(job.checkpoint)]
     made = sessions.run(_workloads(command), job.note)
     summary = _summary(made.stdout)
     if made.returncode or summary is None:
         raise JobError(_last_words(made.stderr))
-    return replace(job, data=Path(str(summary["data"])))
+    weights = summary["weights"]
+    assert isinstance(weights, dict)  # our own process wrote it
+    return replace(job, data=Path(str(summary["data"])), weights=weights)
 
 
 def run_on_host(job: Job) -> Ran:

@@ -38,6 +38,8 @@ class CheckpointWay(StrEnum):
     NEW = "new"
 
 
+CHECKPOINT = "checkpoint.pt"
+"""The name of a training's checkpoint in its output folder."""
 EACH_EPOCH, AT_THE_END = "epoch", "end"
 CHECKPOINT_TIMES = re.compile(rf"{EACH_EPOCH}|{AT_THE_END}|[1-9]\d{{0,8}}")
 """The times of checkpoints: after each epoch, at the end, or after each number of steps."""

@@ -60,6 +60,14 @@ def run(
             metavar="S", help="With --mode serve: seconds to send for; or give --requests."
         ),
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --mode serve or infer: the checkpoint.pt of a training. Default: fresh "
+            "weights.",
+        ),
+    ] = None,
     containers: Annotated[
         int,
         typer.Option(
@@ -110,8 +118,8 @@ def run(
 
       tracer workload run lenet --mode infer --containers 1 --cpus 1
 
-    With --mode serve, a server of the model with fresh weights runs on the
-    host or in containers of the deployment image. One client per server sends
+    With --mode serve, a server of the model runs on the host or in containers
+    of the deployment image, with the weights of --checkpoint. One client per server sends
     it samples of the test set at --rate over a Unix socket. The recording
     leaves out the client. --handlers, --threads, --device and --patience go to
     the server (see `python -m tracer.workloads serve --help`), all other options
@@ -123,6 +131,8 @@ def run(
     models.find_model(model)
     load = _load(mode, rate, requests, seconds)
     limits = Limits(cpus, None if memory is None else parse_bytes(memory), seccomp)
+    if checkpoint is not None and mode is Mode.TRAIN:
+        raise JobError("a training makes its checkpoint", "give --mode serve or --mode infer")
     if not containers and (image or limits != Limits()):
         raise JobError("images and limits apply only to containers", "give --containers 1")
     from tracer.workloads.interrupt import terminable
@@ -135,6 +145,7 @@ def run(
         None if data is None else data.absolute(),
         [*context.args, *load],
         record,
+        checkpoint=None if checkpoint is None else checkpoint.absolute(),
     )
     with terminable():
         job = prepare(job)
@@ -145,6 +156,7 @@ def run(
         "where": ran.where,
         "jobs": ran.summaries,
         "failures": ran.failures,
+        "weights": job.weights or None,
         "image": ran.image,
         "versions": ran.versions,
         "trace": None if record is None else str(record.absolute()),

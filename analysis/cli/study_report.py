@@ -32,7 +32,9 @@ def report(
             help="Write the full report: a page (.html) or Markdown (.md).",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace FILE and its figures if they exist.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare each of the papers' claims with the runs of a study.
@@ -43,7 +45,9 @@ def report(
 
     -o writes a report of the machine, the claims, and the papers' tables and
     figures with the papers' numbers beside those of the runs. It is one page that
-    opens offline, or GitHub Markdown without figures. Examples:
+    opens offline, or GitHub Markdown. Markdown needs a Chromium, which draws the
+    figures into a folder beside FILE: quick.md links to quick/figure-3.svg.
+    Examples:
 
       tracer study report quick.study
 
@@ -82,23 +86,47 @@ def _write(folder: Path, output: Path, force: bool) -> None:
             f"name a file that ends in {' or '.join(_FORMATS)}",
         )
     check_output(output, force, json=False)
-    from tracer.analysis.studies.report.contents import contents
-
-    page_wanted = output.suffix == ".html"
-    found = contents(folder, drawn=page_wanted)
-    if not page_wanted:
-        from tracer.analysis.studies.report.markdown import markdown as made
-    else:
-        from tracer.analysis.studies.report.page import page as made
-    text = made(found)
     try:
+        text, told = (_page if output.suffix == ".html" else _markdown)(folder, output, force)
         with as_invoking_user():
             write_whole(output, text.encode("utf-8", "replace"))
     except OSError as error:
         raise UsageError(
-            f"cannot write {output}: {error.strerror}", "name another file with -o"
+            f"cannot write {error.filename or output}: {error.strerror}",
+            "name another file with -o",
         ) from None
-    say(f"{output}: {found.said}")
+    say(f"{output}: {told}")
+
+
+def _page(folder: Path, output: Path, force: bool) -> tuple[str, str]:
+    from tracer.analysis.studies.report.contents import contents
+    from tracer.analysis.studies.report.page import page
+
+    found = contents(folder)
+    return page(found), found.said
+
+
+def _markdown(folder: Path, output: Path, force: bool) -> tuple[str, str]:
+    """Returns the text, after its figures have been written, and a line about it."""
+    from tracer.analysis.page.pictures import MEND, browser
+    from tracer.analysis.studies.report.contents import contents
+    from tracer.analysis.studies.report.markdown import markdown
+    from tracer.analysis.studies.report.picture_files import check_folder, folder_of, write_pictures
+    from tracer.probes.errors import FeatureMissing
+
+    if browser() is None:
+        found = contents(folder, drawn=False)
+        why = "there is no Chromium to draw them"
+        return markdown(found, undrawn=why), f"{found.said}; without figures: {why}; {MEND}"
+    check_folder(output, force)
+    found = contents(folder)
+    try:
+        drawn = write_pictures(found, output)
+    except FeatureMissing as error:
+        return markdown(found, undrawn=error.what), f"{found.said}; without figures: {error}"
+    figures = sum(len(files) for files in drawn.values())
+    beside = folder_of(output)
+    return markdown(found, drawn, beside.name), f"{found.said}, {figures} figures in {beside}"
 
 
 def _print(

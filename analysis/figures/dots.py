@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from tracer.analysis.figures.style import colour, look, numbered, symbol, text
+from tracer.analysis.figures.style import colour, log_axis, look, numbered, symbol, text
 
 _WIDTH = 0.6
 """Share of a category's height over which its series are spread."""
@@ -21,7 +22,11 @@ _GAP_PX = 64
 
 @dataclass(frozen=True)
 class Axis:
-    """The axis of values: its title with the unit, and its scale."""
+    """The axis of values: its title with the unit, and its scale.
+
+    `percent`: the values are shares; all panels have the same axis, and it ends at 0 and 100 %
+    unless a value lies beyond.
+    """
 
     title: str
     log: bool = False
@@ -60,6 +65,7 @@ def dots(
         subplot_titles=[text(one) for one in panels] if panel else None,
     )  # fmt: skip
     shown: set[str] = set()
+    shared = _extent(frame, value, drawn, shares=True) if axis.percent and len(frame) else None
     for row, one in enumerate(panels, 1):
         part = frame[frame[panel] == one] if panel else frame
         categories = numbered(part[category])
@@ -79,17 +85,28 @@ def dots(
         )  # fmt: skip
         last = row == len(heights)
         figure.update_xaxes(
-            title_text=axis.title if last else None, type="log" if axis.log else "linear",
-            tickformat=".0%" if axis.percent else None, row=row, col=1,
-            range=None if axis.log else _extent(part, value, drawn),
+            title_text=axis.title if last else None, row=row, col=1,
+            tickformat=".0%" if axis.percent else None,
+            **_scale(part, value, drawn) if axis.log else {
+                "range": shared or _extent(part, value, drawn)
+            },
         )  # fmt: skip
     return look(figure, whole)
 
 
-def _extent(part: pd.DataFrame, value: str, drawn: list[str]) -> list[float] | None:
+def _scale(part: pd.DataFrame, value: str, drawn: list[str]) -> dict[str, Any]:
+    ends = [end for end in (f"{value}_low", f"{value}_high") if end in part]
+    every = part[[*drawn, *ends]].apply(pd.to_numeric).to_numpy(np.float64)
+    return log_axis(every[~np.isnan(every)].tolist())
+
+
+def _extent(
+    part: pd.DataFrame, value: str, drawn: list[str], shares: bool = False
+) -> list[float] | None:
     """Returns the range of a panel's axis; None leaves it to plotly.
 
-    It holds all values, and intervals up to one range of the values beyond them.
+    It holds all values, and intervals up to one range of the values beyond them. Of `shares`, the
+    intervals are cut off at 0 and 1, too.
     """
     values = part[drawn].apply(pd.to_numeric).to_numpy(np.float64)
     least, most = float(np.nanmin(values)), float(np.nanmax(values))
@@ -100,6 +117,8 @@ def _extent(part: pd.DataFrame, value: str, drawn: list[str]) -> list[float] | N
     apart = most - least
     left = max(least - apart, min(least, float(np.nanmin([*low, least]))))
     right = min(most + apart, max(most, float(np.nanmax([*high, most]))))
+    if shares:
+        left, right = max(left, min(0.0, least)), min(right, max(1.0, most))
     room = 0.05 * (right - left)
     return [left - room, right + room]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from tracer.analysis.figures.dots import Axis, dots
-from tracer.analysis.figures.style import HEAT, PLOT_PX, colour, look, numbered, text
+from tracer.analysis.figures.style import HEAT, PLOT_PX, colour, log_axis, look, numbered, text
 
 _MOST_PANELS = 12
 
@@ -80,7 +80,7 @@ def interval_spread(frame: pd.DataFrame) -> go.Figure:
     places = numbered(frame["where"])
     figure = make_subplots(
         rows=max(1, len(models)), cols=1, subplot_titles=[text(model) for model in models],
-        vertical_spacing=0.3 / max(1, len(models)),
+        vertical_spacing=0.3 / max(1, len(models)), shared_xaxes="all",
     )  # fmt: skip
     for row, model in enumerate(models, 1):
         of_model = frame[(frame["model"] == model) & (frame["interval_s"] > 0)]
@@ -94,7 +94,8 @@ def interval_spread(frame: pd.DataFrame) -> go.Figure:
                     legendgroup=name, showlegend=row == 1, hovertemplate="%{y:.0%} up to %{x} s",
                 )  # fmt: skip
                 figure.add_trace(trace, row=row, col=1)
-    figure.update_xaxes(title_text="time between write-backs, s", type="log")
+    figure.update_xaxes(**log_axis(frame["interval_s"].dropna()))
+    figure.update_xaxes(title_text="time between write-backs, s", row=max(1, len(models)), col=1)
     figure.update_yaxes(title_text="share up to it", tickformat=".0%", range=[0, 1.02])
     return look(figure, (PLOT_PX - 80) * max(1, len(models)))
 
@@ -134,7 +135,9 @@ def page_heat(frame: pd.DataFrame) -> go.Figure:
             },
         }
     )  # fmt: skip
-    figure.update_xaxes(title_text="time since the recording began, s")
+    figure.update_xaxes(
+        title_text="time since the recording began, s", row=max(1, len(models)), col=1
+    )
     figure.update_yaxes(title_text="page, by its place on the disk")
     return look(figure, PLOT_PX * max(1, len(models)))
 
@@ -193,7 +196,7 @@ def layer_curves(frame: pd.DataFrame) -> go.Figure:
                 x=reached["capacity_share"], y=reached["improvement"], mode="markers",
                 marker=marker, **group, showlegend=False, row=row, col=1,
             )  # fmt: skip
-    figure.update_xaxes(tickformat=".0%")
+    figure.update_xaxes(tickformat=".0%", range=[0, 1.02])
     room = "room in the layer, as a share of the distinct pages"
     figure.update_xaxes(title_text=room, row=max(1, len(panels)), col=1)
     figure.update_yaxes(title_text="I/O latency saved", tickformat=".0%", range=[-0.02, 1.02])

@@ -6,7 +6,9 @@ Text, axes and grid have no colour here: the page that shows a figure sets it.
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -22,8 +24,11 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 NEUTRAL = "#808080"
 HEAT = "Cividis"
 PLOT_PX = 300
-_TOP_PX, _BOTTOM_PX = 64, 60
+_TOP_PX, _BARE_TOP_PX, _BOTTOM_PX = 64, 12, 60
 _HEAD_PX = 28
+_LEAST_POWERS, _FEW_POWERS, _MANY_POWERS = 0.2, 0.7, 3.5
+"""Powers of ten on a logarithmic axis: half of its least range, and the ranges up to which it has
+labels for each digit, and for 1, 2 and 5."""
 _LEGEND = {"orientation": "h", "yref": "container", "y": 1, "yanchor": "top", "x": 0}
 _AXIS = {"automargin": True, "zeroline": False, "exponentformat": "none"}
 
@@ -45,7 +50,8 @@ def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
     # One dictionary, checked once: plotly's update methods take ten times as long.
     layout = figure.layout.to_plotly_json()
     notes = layout.get("annotations", ())
-    top = _TOP_PX + (_HEAD_PX if notes else 0)
+    top = _TOP_PX if any(map(_is_in_legend, figure.data)) else _BARE_TOP_PX
+    top += _HEAD_PX if notes else 0
     layout |= {
         "template": "none",
         "height": plot_px + top + _BOTTOM_PX,
@@ -64,6 +70,30 @@ def look(figure: go.Figure, plot_px: int = PLOT_PX) -> go.Figure:
             layout[name] = layout.get(name, {}) | _AXIS
     figure.layout = layout
     return figure
+
+
+def _is_in_legend(trace: Any) -> bool:
+    return trace.name is not None and trace.showlegend is not False
+
+
+def log_axis(values: Iterable[float]) -> dict[str, Any]:
+    """Returns the settings of a logarithmic axis whose labels are whole numbers, such as 0.2.
+
+    Plotly itself labels steps within a power of ten by their first digit.
+    """
+    known = [value for value in values if 0 < value < math.inf]
+    if not known:
+        return {"type": "log"}
+    low, high = math.log10(min(known)), math.log10(max(known))
+    apart = high - low
+    factors = (1,) if apart > _MANY_POWERS else (1, 2, 5) if apart > _FEW_POWERS else range(1, 10)
+    ticks = [n * 10.0**power for power in range(math.floor(low) - 1, math.ceil(high) + 2)
+             for n in factors]  # fmt: skip
+    axis = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.15g}" for tick in ticks]}
+    if apart < _LEAST_POWERS:  # plotly would widen it to two powers of ten
+        middle = (low + high) / 2
+        axis["range"] = [middle - _LEAST_POWERS, middle + _LEAST_POWERS]
+    return axis
 
 
 def numbered(values: Iterable[object]) -> dict[object, int]:

@@ -19,11 +19,14 @@ _PLOTLY = TEMPLATES / "plotly-cartesian.min.js"
 of the whole, which the Python package brings."""
 
 
-def render(template: str, folder: Path, figures: bool, **content: Any) -> str:
+def render(
+    template: str, folder: Path, figures: bool, script: str = "page.js", **content: Any
+) -> str:
     """Returns the HTML of a page: a template of `folder` that extends `base.html.j2`.
 
-    `figures`: the page has figures, and so needs plotly. The page's content security policy
-    forbids it to load anything and to run any script other than those included here.
+    `figures`: the page has figures, and so needs plotly. `script`: the page's own script. The
+    page's content security policy forbids it to load anything and to run any script other than
+    those included here.
     """
     environment = Environment(
         loader=FileSystemLoader([folder, TEMPLATES]),
@@ -35,11 +38,11 @@ def render(template: str, folder: Path, figures: bool, **content: Any) -> str:
     environment.filters["figure"] = figure_json
     environment.filters["cell"] = cell
     scripts = [_PLOTLY.read_text()] if figures else []
-    scripts.append((TEMPLATES / "page.js").read_text())
-    scripts = [script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts]
+    scripts.append((TEMPLATES / script).read_text())
+    scripts = [one.replace("\r\n", "\n").replace("\r", "\n") for one in scripts]
     return environment.get_template(template).render(
-        scripts=[Markup(script) for script in scripts],
-        hashes=[_hash(script) for script in scripts],
+        scripts=[Markup(one) for one in scripts],
+        hashes=[_hash(one) for one in scripts],
         style=Markup((TEMPLATES / "page.css").read_text()),
         **content,
     )

@@ -93,6 +93,7 @@ class ModeFacts(TypedDict, total=False):
 class Latency(TypedDict, total=False):
     """Latencies that the client of a server saw."""
 
+    mean: Number | None
     p50: Number | None
     p99: Number | None
 
@@ -100,6 +101,8 @@ class Latency(TypedDict, total=False):
 class Client(TypedDict, total=False):
     """The summary of a server's client."""
 
+    requests: Count | None
+    answered: Count | None
     latency_ms: Latency | None
     achieved_per_s: Number | None
 
@@ -111,6 +114,15 @@ class Summary(TypedDict, total=False):
     batch_size: Count | None
     epochs: Count | None
     client: Client | None
+
+
+class Weights(TypedDict, total=False):
+    """The weights that a run has served: those of a training run of the study, or fresh ones."""
+
+    kind: Literal["trained", "fresh"]
+    run: Text | None
+    why: Long | None
+    bytes: Count | None
 
 
 class Versions(TypedDict):
@@ -131,6 +143,7 @@ class RunFacts(TypedDict, total=False):
     power_mode: ModeFacts
     dev: Device | None
     summaries: Annotated[Listed[Summary | None], Field(max_length=1000)]
+    weights: Weights | None
     versions: Versions | None
     image: Text | None
 

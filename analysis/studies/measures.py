@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
 from tracer.analysis.report.faults import fault_causes
 from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from tracer.analysis.report.usage import usage
 from tracer.analysis.studies.chains import MEASURES as MEASURES_OF_CHAINS
 from tracer.analysis.studies.chains import chain_measures
-from tracer.analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
+from tracer.analysis.studies.facts import Budget, Long, Number, Text, keep
 from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUSES
 from tracer.analysis.studies.fault_functions import cause_measures
 from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
@@ -38,11 +39,6 @@ FILE = "measures.json"
 VERSION = 7
 """Version of the measures: measures of another version are computed again."""
 
-_OF_CLIENTS = {
-    "latency_p50_ms": "latency_ms.p50",
-    "latency_p99_ms": "latency_ms.p99",
-    "achieved_per_s": "achieved_per_s",
-}
 _MAX_BYTES = 1 << 18
 _TOP = 10
 _HOTTEST = 0.01
@@ -120,25 +116,6 @@ def of_trace(
             values = {}
         found |= {name: _finite(values.get(name)) for name in names}
     return found
-
-
-def of_summaries(summaries: Sequence[Summary | None] | None) -> dict[str, Value]:
-    """Returns the latencies seen by servers' clients, from run.json: the mean over the servers.
-
-    None: nothing was served.
-    """
-    clients: list[dict[str, Any]] = [
-        dict(client)
-        for one in summaries or []
-        if one is not None and (client := one.get("client")) is not None
-    ]
-    frame = pd.json_normalize(clients)
-    return {
-        name: _finite(pd.to_numeric(frame[column], errors="coerce").mean())
-        if column in frame
-        else None
-        for name, column in _OF_CLIENTS.items()
-    }
 
 
 def _finite(value: Any) -> Value:
@@ -251,6 +228,15 @@ def _reasons(trace: Trace, dev: str | None) -> dict[str, Any]:
     return {f"writebacks_{reason}": ratios.get(reason, 0.0) for reason in reasons}
 
 
+def _writebacks(trace: Trace, dev: str | None) -> dict[str, Any]:
+    return {"writebacks": writeback_reasons(trace, dev)["writebacks"].sum()}
+
+
+def _written(trace: Trace, dev: str | None) -> dict[str, Any]:
+    pages = len(run_writebacks(trace, dev).page)
+    return {"written_mib": pages * PAGE_BYTES / (1 << 20)}
+
+
 def _causes(trace: Trace, dev: str | None) -> dict[str, Any]:
     shares = fault_causes(trace)["percent"]
     return {"top_cause_percent": shares.max(), "top_causes_percent": shares.head(_TOP).sum()}
@@ -358,6 +344,8 @@ _MAKERS: _Makers = {
         *("pass_interval_s", "pass_interval_std_s", "writeback_timer_s"),
     ): _intervals,
     ("writebacks_periodic", "writebacks_background", "writebacks_sync"): _reasons,
+    ("writebacks",): _writebacks,
+    ("written_mib",): _written,
     ("top_cause_percent", "top_causes_percent"): _causes,
     MEASURES_OF_CAUSES: _paper_causes,
     MEASURES_OF_CHAINS: chain_measures,

@@ -14,7 +14,8 @@ import pandas as pd
 
 from tracer.analysis.studies import facts
 from tracer.analysis.studies.facts import Budget, RunFacts, StudyFacts
-from tracer.analysis.studies.measures import measure, of_summaries
+from tracer.analysis.studies.measures import measure
+from tracer.analysis.studies.served import served
 from tracer.analysis.views.energy import all_of, energy
 from tracer.probes.errors import BadTrace, TracerError, UsageError
 from tracer.store.names import escaped, original
@@ -115,10 +116,9 @@ def read_runs(
             lacking = [name for name in facts.NEEDED if name not in row]
             if lacking:
                 raise BadTrace(f"its factors lack {', '.join(lacking)}", "run it again")
-            served = of_summaries(found.get("summaries"))
             dev = found.get("dev")
             beside = None if also is None else partial(also, place, dev)
-            rows.append({**row, **served, **measure(place, dev, kept, beside)})
+            rows.append({**row, **served(found), **measure(place, dev, kept, beside)})
         except TracerError as error:
             left_out.append(LeftOut(id=id, state=DAMAGED, reason=str(error)))
     columns = ["id", "model", "where", "mode", "repeat"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.studies import claims
-from tracer.analysis.studies.measures import FILE, VERSION, measure, of_summaries, of_trace
+from tracer.analysis.studies.measures import FILE, VERSION, measure, of_trace
 from tracer.analysis.studies.runs import read_runs
 from tracer.probes.errors import UsageError
 
@@ -164,17 +164,6 @@ def test_the_time_that_a_faster_disk_saves_is_summed_over_models(left_ms, expect
     assert found.verdict == expected
     alike = pd.DataFrame(rows).assign(stall_first_epoch_ms=10.0)
     assert verdict("J4", alike).verdict == claims.UNMEASURED
-
-
-def test_client_latency_is_the_mean_over_the_servers():
-    client = {"latency_ms": {"p50": 2.0, "p99": 9.0}, "achieved_per_s": 20.0}
-    other = {"latency_ms": {"p50": 4.0, "p99": 11.0}, "achieved_per_s": 10.0}
-    found = of_summaries([{"server": {}, "client": client}, {"server": {}, "client": other}])
-    assert found == {"latency_p50_ms": 3.0, "latency_p99_ms": 10.0, "achieved_per_s": 15.0}
-    none = dict.fromkeys(found)
-    assert of_summaries([{"model": "lenet"}]) == of_summaries([None]) == of_summaries(None) == none
-    odd = [{"client": {"latency_ms": 3, "achieved_per_s": "x"}}]
-    assert of_summaries(odd) == none
 
 
 DEV = "7:0"

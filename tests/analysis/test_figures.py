@@ -5,7 +5,7 @@ import pytest
 
 from tracer.analysis.figures import park2023, prashanthi2022, prashanthi2023
 from tracer.analysis.figures.dots import Axis, dots
-from tracer.analysis.figures.style import COLOURS, SYMBOLS, joined, text
+from tracer.analysis.figures.style import COLOURS, SYMBOLS, joined, log_axis, text
 
 
 @pytest.fixture
@@ -156,3 +156,38 @@ def test_the_pareto_front_is_a_line_of_the_modes_that_are_on_it():
     line, points = prashanthi2022.time_and_energy(frame).data
     assert list(line.x) == [1, 3] and list(points.x) == [1, 2, 3]
     assert not prashanthi2022.time_and_energy(frame.assign(energy_j=None)).data
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([0.03, 2.0], ["0.02", "0.05", "0.1", "0.2", "0.5", "1", "2", "5"]),
+        ([1.0, 4.0], ["0.9", "1", "2", "3", "4", "5"]),
+        ([1.0, 1e6, float("inf"), 0.0, -3.0], ["1", "10", "100", "1,000", "1,000,000"]),
+    ],
+)
+def test_labels_of_a_logarithmic_axis_are_whole_numbers_that_stand_alone(values, labels):
+    axis = log_axis(values)
+    shown = dict(zip(axis["ticktext"], axis["tickvals"], strict=True))
+    assert all(float(label.replace(",", "")) == pytest.approx(at) for label, at in shown.items())
+    assert set(labels) <= set(shown)
+    inside = [at for at in shown.values() if min(v for v in values if v > 0) <= at <= 1e6]
+    assert len([at for at in inside if at <= max(v for v in values if v < 1e9)]) < 12
+
+
+def test_a_logarithmic_axis_of_one_value_has_room_beside_it():
+    low, high = log_axis([100.0, 100.0])["range"]
+    assert low < 2 < high and high - low < 1
+    assert log_axis([]) == {"type": "log"}
+
+
+def test_panels_of_shares_have_one_axis_that_ends_at_0_and_1(frame):
+    shares = frame.assign(v=[0.1, None, 0.8, 0.9], v_low=-3.0, v_high=4.0, paper_v=[0.5] * 4)
+    how = {"category": "model", "series": "where", "panel": "where", "paper": "paper_v"}
+    figure = dots(shares, "v", Axis("share", percent=True), **how)
+    ranges = {tuple(figure.layout[name].range) for name in ("xaxis", "xaxis2")}
+    ((low, high),) = ranges
+    assert -0.1 < low <= 0 and 1 <= high < 1.1
+    beyond = dots(shares.assign(v=[-0.5, None, 0.8, 1.4]), "v", Axis("x", percent=True), **how)
+    low, high = beyond.layout.xaxis.range
+    assert low < -0.5 and high > 1.4  # a value is never cut off

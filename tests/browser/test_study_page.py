@@ -14,7 +14,7 @@ from tracer.analysis.studies.report.page import page
 def made(tmp_path_factory):
     """Writes the page of a study with hostile names; returns its path and number of figures."""
     folder = tmp_path_factory.mktemp("page")
-    found = contents(make_study(folder / "s", model=EVIL))
+    found = contents(make_study(folder / "s", model=EVIL, served=True))
     (folder / "x.html").write_text(page(found))
     return folder / "x.html", sum(len(one.figures) for one in found.sections)
 

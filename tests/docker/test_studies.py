@@ -139,6 +139,46 @@ requests = 23
 where = ["host", "1"]
 medium = "sd-card"
 """
+TRAINED = """
+name = "trained"
+repeats = 1
+scale = 0.002
+time_scale = 0.02
+[[runs]]
+model = "lenet"
+workers = 1
+epochs = 2
+where = ["host", "2"]
+[[runs]]
+model = "lenet"
+mode = "serve"
+rate = 50
+requests = 23
+where = ["host", "2"]
+"""
+
+
+def test_a_study_serves_the_checkpoints_of_its_trainings(study, dockerd, tmp_path):
+    assert json.loads(study(TRAINED).out)["done"] == 4
+    made = results(tmp_path).values()
+    by_place = {(one["factors"]["mode"], one["factors"]["where"]): one for one in made}
+    ids = {json.dumps(one["factors"]): name for name, one in results(tmp_path).items()}
+    for where in ("host", "2"):
+        training, serving = by_place["train", where], by_place["serve", where]
+        steps = training["summaries"][0]["steps"]
+        assert serving["weights"] == {
+            "kind": "trained", "run": ids[json.dumps(training["factors"])],
+            "epoch": 1, "step": steps, **training["checkpoint"],
+        }  # fmt: skip
+        assert training["ended"] < serving["began"]
+        for summary in serving["summaries"]:
+            assert summary["client"]["answered"] == 23
+    assert not (tmp_path / "s/checkpoints").exists()
+    _, frame, failed = read_runs(tmp_path / "s")
+    assert failed == []
+    weights = frame.groupby("mode")["weights"].agg(lambda values: set(values.dropna()))
+    assert weights.to_dict() == {"serve": {"trained"}, "train": set()}
+    assert_nothing_is_left(tmp_path, dockerd)
 
 
 def test_a_study_has_served_models_and_limited_media(study, dockerd, tmp_path):
@@ -149,6 +189,7 @@ def test_a_study_has_served_models_and_limited_media(study, dockerd, tmp_path):
         (summary,) = one["summaries"]
         assert summary["server"]["answered"] == summary["client"]["answered"] == 23
         assert one["medium"]["name"] == "sd-card"
+        assert one["weights"]["kind"] == "fresh" and "no training" in one["weights"]["why"]
     _, frame, failed = read_runs(tmp_path / "s")
     assert failed == []
     assert sorted(frame["where"]) == ["1", "host"]

@@ -17,10 +17,11 @@ EVIL = (
 """Names that an enemy could choose."""
 
 
-def make_study(folder: Path, model: str = "lenet", **told: Any) -> Path:
+def make_study(folder: Path, model: str = "lenet", served: bool = False, **told: Any) -> Path:
     """Two repeats on the host, in one container and in four, and a run that failed.
 
-    The last of four containers lost events. Names are `model`'s and `EVIL`.
+    The last of four containers lost events. Names are `model`'s and `EVIL`. `served`: the model is
+    also served, once in each place.
     """
     study = {"name": "small", "about": "all of it", "paper": None, "scale": 0.5, **told}
     (folder / "runs").mkdir(parents=True)
@@ -28,19 +29,44 @@ def make_study(folder: Path, model: str = "lenet", **told: Any) -> Path:
     for where in ("host", "1", "4"):
         for repeat in (0, 1):
             _run(folder / "runs" / f"{where}-{repeat}", model, where, repeat)
+        if served:
+            _run(folder / "runs" / f"served-{where}", model, where, 0, **_served(where))
     failed = {"state": "failed", "reason": f"no memory {EVIL}", "factors": {"model": model}}
     (folder / "runs/failed").mkdir()
     (folder / "runs/failed/run.json").write_text(json.dumps(failed))
     return folder
 
 
-def _run(place: Path, model: str, where: str, repeat: int) -> None:
+def _served(where: str) -> dict[str, Any]:
+    servers = 4 if where == "4" else 1
+    client = {
+        "requests": 20, "answered": 19, "achieved_per_s": 0.95,
+        "latency_ms": {"mean": 3.0 * servers, "p50": 2.0 * servers, "p99": 9.0 * servers},
+    }  # fmt: skip
+    return {
+        "mode": "serve",
+        "rate": 1.0,
+        "summaries": [{"server": {}, "client": client}] * servers,
+        "weights": {"kind": "trained", "run": f"{where}-0", "bytes": 1, "sha256": "0", "epoch": 9},
+    }
+
+
+def _run(
+    place: Path,
+    model: str,
+    where: str,
+    repeat: int,
+    mode: str = "train",
+    rate: float | None = None,
+    **more: Any,
+) -> None:
     place.mkdir()
     facts = {
         "state": "done", "dev": DEV, "repeat": repeat,
-        "factors": {"model": model, "where": where, "mode": "train", "seccomp": True},
+        "factors": {"model": model, "where": where, "mode": mode, "seccomp": True, "rate": rate},
         "summaries": [{"workers": 4, "batch_size": 16, "epochs": 2}],
         "versions": {"python": "3.11.7", "packages": {"torch": EVIL, "absent": None}},
+        **more,
     }  # fmt: skip
     (place / "run.json").write_text(json.dumps(facts))
     lost = where == "4" and repeat == 1

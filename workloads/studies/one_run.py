@@ -23,7 +23,9 @@ from tracer.workloads.modes.mode import DEFAULT
 from tracer.workloads.modes.setting import PowerModes, Setting
 from tracer.workloads.modes.swap_area import SwapArea, SwapReadahead
 from tracer.workloads.modes.writeback_timers import EXPIRE, WRITEBACK, WritebackTimers
+from tracer.workloads.options import CHECKPOINT
 from tracer.workloads.studies import media
+from tracer.workloads.studies.checkpoints import NO_TRAINING, Checkpoints
 from tracer.workloads.studies.scratch import Scratch, drop_caches, fill_cache
 from tracer.workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
 from tracer.workloads.studies.study import Factors, Run, Study
@@ -51,7 +53,14 @@ def read(folder: Path, run: Run) -> dict[str, Any] | None:
     return found if found.get("state") in ("done", "failed") else None
 
 
-def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerModes) -> None:
+def make(
+    study: Study,
+    run: Run,
+    folder: Path,
+    scratch_bytes: int,
+    modes: PowerModes,
+    checkpoints: Checkpoints,
+) -> None:
     """Makes a run from the start. A failure becomes the result of the run, not an error."""
     place = folder / RUNS / run.id
     with as_invoking_user():
@@ -86,7 +95,10 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
         with scratch:
             facts |= {"dev": scratch.device, "scheduler": scratch.scheduler}
             shutil.rmtree(output, ignore_errors=True)
-            job = prepare(job)
+            if factors.mode == "serve":
+                job, facts["weights"] = _with_weights(job, run, scratch, checkpoints)
+            else:
+                job = prepare(job)
             with (
                 _medium(job, factors, scratch) as facts["medium"],
                 _mode(modes, factors, scratch) as mode,
@@ -97,6 +109,8 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
                 facts["timers"] = timers | {"commit_s": commit_s or _COMMIT_S}
                 job = replace(job, linger_s=_written_after_s(facts["timers"]))
                 facts |= _result(_run(job, factors, scratch, mode, study.image))
+            if factors.mode == "train" and facts["state"] == "done":
+                facts["checkpoint"] = checkpoints.keep(run, output)
             shutil.rmtree(output, ignore_errors=True)
     except JobError as error:
         facts |= {"state": "failed", "reason": str(error), "summaries": []}
@@ -105,6 +119,19 @@ def make(study: Study, run: Run, folder: Path, scratch_bytes: int, modes: PowerM
         facts |= {"state": "failed", "reason": f"{about}{error.strerror}", "summaries": []}
     facts["ended"] = time.time()
     write(place / _RUN, facts)
+
+
+def _with_weights(
+    job: Job, run: Run, scratch: Scratch, checkpoints: Checkpoints
+) -> tuple[Job, dict[str, Any]]:
+    """Prepares a job that serves, with trained weights if there are any. Returns their origin."""
+    copy = scratch.mount / CHECKPOINT
+    training = checkpoints.take(run, copy)
+    if training is None:
+        return prepare(job), {"kind": "fresh", "why": NO_TRAINING}
+    job = prepare(replace(job, checkpoint=copy))
+    copy.unlink()
+    return job, {"kind": "trained", "run": training} | job.weights
 
 
 def write(path: Path, facts: dict[str, Any]) -> None:

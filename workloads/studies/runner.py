@@ -6,6 +6,7 @@ The folder of a study:
     scratch.img         the study's own file system
     runs/ID/run.json    the result of the run, written when it has ended, done or failed
     runs/ID/run.trace   the recording of the run
+    checkpoints/ID.pt   the last checkpoint of a training, while servings wait for it
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from tracer.workloads.errors import JobError, explained
 from tracer.workloads.modes.setting import PowerModes
 from tracer.workloads.sessions import end_left
 from tracer.workloads.studies import media
+from tracer.workloads.studies.checkpoints import Checkpoints
 from tracer.workloads.studies.one_run import NOTE, RUNS, make, read, write
 from tracer.workloads.studies.scratch import Scratch, require_root
 from tracer.workloads.studies.study import Run, Study
@@ -63,6 +66,7 @@ def run_study(
         _sweep()
         took: list[float] = []
         waiting = [run for run in study.runs if read(folder, run) is None]
+        checkpoints = Checkpoints(folder, study.runs, partial(read, folder))
         sets = any(run.factors.sets_machine for run in waiting)
         modes = PowerModes(study.time_scale != 1 or sets)
         if waiting:
@@ -72,7 +76,8 @@ def run_study(
                     left = sum(took) / len(took) * (len(waiting) - number) if took else None
                     show(_progress(study, folder, run, left))
                     began = time.monotonic()
-                    make(study, run, folder, scratch_bytes, modes)
+                    make(study, run, folder, scratch_bytes, modes, checkpoints)
+                    checkpoints.tidy(waiting[number + 1 :])
                     took.append(time.monotonic() - began)
         for medium in {run.factors.medium for run in study.runs}:
             Scratch(folder, scratch_bytes, media.find_medium(medium)).remove()

@@ -28,7 +28,6 @@ import itertools
 import json
 import math
 import os
-import random
 import re
 import tomllib
 from dataclasses import asdict, dataclass, field
@@ -44,6 +43,7 @@ from tracer.workloads.modes.mode import PowerMode
 from tracer.workloads.modes.mode import parse as parse_mode
 from tracer.workloads.options import CHECKPOINT_TIMES, CheckpointWay
 from tracer.workloads.studies import media
+from tracer.workloads.studies.order import in_order
 
 FOLDER = Path(__file__).parent
 _MAX_BYTES = 1 << 20
@@ -254,9 +254,6 @@ def _parse(told: dict[str, Any], path: Path, seed: int) -> Study:
         for combination in itertools.product(*values.values()):
             found[_factors(dict(zip(values, combination, strict=True)), wrong)] = None
     runs = [Run(factors, repeat) for repeat in range(repeats) for factors in found]
-    # One repeat ends before the next begins, so that an interrupted study still has pairs.
-    order = random.Random(seed)
-    keyed = [(run.repeat, order.random(), run) for run in runs]
     return Study(
         name,
         str(told.get("about", "")),
@@ -268,7 +265,7 @@ def _parse(told: dict[str, Any], path: Path, seed: int) -> Study:
         record,
         float(longest_s),
         image,
-        [run for *_, run in sorted(keyed, key=lambda k: k[:2])],
+        in_order(runs, seed),
     )
 
 

@@ -13,6 +13,7 @@ from tracer.analysis.studies.papers import (
     prashanthi2022,
     prashanthi2022_modes,
     prashanthi2023,
+    serving,
 )
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ class Part:
     """A table or figure of a paper.
 
     `needs`: the extract (or RUNS, or FACTS) that `table` takes. `figures`: each draws the table.
-    `shown`: true if the table itself is shown; false if it only feeds a figure. `places`: the
-    places of the runs that it is made from; empty: all. `one_place`: `table` takes the runs of one
-    place only; this is the default of its argument `where`. `why`: gives the reason for a table
-    without values from its frame; "" if it knows none. `note`: makes a sentence from what `table`
-    takes, to be shown after `about`.
+    `shown`: true if the table itself is shown; false if it only feeds a figure. `mode`, `places`:
+    the mode and the places of the runs that it is made from; empty: all. `one_place`: `table` takes
+    the runs of one place only; this is the default of its argument `where`. `why`: gives the reason
+    for a table without values from its frame; "" if it knows none. `note`: makes a sentence from
+    what `table` takes, to be shown after `about`.
     """
 
     title: str
@@ -42,6 +43,7 @@ class Part:
     table: Callable[..., pd.DataFrame]
     figures: list[Callable[[pd.DataFrame], go.Figure]] = field(default_factory=list)
     shown: bool = True
+    mode: str = ""
     places: tuple[str, ...] = ()
     one_place: str = ""
     why: Callable[[pd.DataFrame], str] | None = None
@@ -152,12 +154,48 @@ def _park2023() -> list[Part]:
         ),
         Part(
             "Figure 6 by capacity",
-            "Saving by a layer of each size, in the first repeat. Hollow markers: the size that"
-            " reaches the paper's number without the final drain.",
+            "Saving by a layer of each size, in the first repeat. Solid: without the final drain;"
+            " dashed: with it. Hollow markers: the size that reaches the paper's number without"
+            " the final drain.",
             "layer_curve",
             park2023.layer_curves,
             [draw.layer_curves],
             shown=False,
+        ),
+        *_serving(),
+    ]
+
+
+def _serving() -> list[Part]:
+    from tracer.analysis.figures import serving as draw
+
+    return [
+        Part(
+            "Serving: latency",
+            "The paper describes an image that serves the saved model (section 3), but neither its"
+            " load nor any number. The time of a request counts from when it was due; of few"
+            " requests, the 99th percentile is nearly the longest. weights: trained means that the"
+            " model was trained in this study.",
+            RUNS,
+            serving.latencies,
+            [draw.latencies],
+            mode="serve",
+        ),
+        Part(
+            "Serving: page faults, CPU time and write-back",
+            "Page faults and CPU time of a server, from its start to its end; write-backs"
+            " and MiB written of a run, on its own disk.",
+            RUNS,
+            serving.costs,
+            mode="serve",
+        ),
+        Part(
+            "Serving: containers against the host",
+            "Ratios over pairs of runs that differ in nothing but the place.",
+            RUNS,
+            serving.against_host,
+            [draw.against_host],
+            mode="serve",
         ),
     ]
 

@@ -2,5 +2,6 @@
 
 contents.py   claims, tables, figures, the machine, losses
 page.py       one self-contained HTML page
-markdown.py   GitHub markdown, without figures
+markdown.py   GitHub markdown, with links to its figures
+picture_files.py   the figures as files beside the markdown
 """

@@ -89,6 +89,7 @@ def _section(part: Part, runs: pd.DataFrame, extracts: Extracts, drawn: bool) ->
     table = found.table
     columns, cells = rows(records(table), list(table.columns)) if part.shown else ([], nothing)
     used = frame[frame["where"].isin(part.places)] if part.places else frame
+    used = used[used["mode"] == part.mode] if part.mode else used
     lost = said_lost(extracts.facts, set(used["id"]))
     return Section(part.title, part.said(frame), columns, cells, found.figures, "", lost)
 

@@ -66,7 +66,8 @@ def epoch_energy(runs: pd.DataFrame) -> pd.DataFrame:
         baseload_percent=100 * _column(own, "baseload_share"),
         **{name: own.get(name) for name in _BY},
     )
-    return over_runs(own, ["model", *_BY], ["energy_j", "mean_w", "baseload_percent"])
+    measured = own[own["energy_j"].notna()]
+    return over_runs(measured, ["model", *_BY], ["energy_j", "mean_w", "baseload_percent"])
 
 
 def why_no_epoch_energy(runs: pd.DataFrame) -> str:

@@ -116,7 +116,7 @@ CALL_CHAINS = ReportTable(
         Column("writes", "those of write requests; null: the event names no operation"),
         Column("write_share", "of all writes of the event on the device", "of writes"),
         Column("comm", "most frequent name of the thread", "thread", text=True),
-        Column("stacks", "distinct stacks", "stacks"),
+        Column("stacks", "distinct stacks"),
         Column("path", "kernel functions of the most frequent stack, from the chain's own"),
     ),
     needs=("call_graphs",),

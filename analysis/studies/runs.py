@@ -43,8 +43,8 @@ FACTORS = (
 """The factors in which runs can differ, as declared in `workloads/studies/study.py`."""
 
 UNLIMITED: dict[str, object] = {
-    "cpus": None, "memory": None, "swap": None, "page_cluster": None,
-    "dirty_background_bytes": None, "seccomp": True, "power_mode": DEFAULT_MODE,
+    "cpus": None, "memory": None, "swap": None, "dirty_background_bytes": None, "seccomp": True,
+    "power_mode": DEFAULT_MODE,
 }  # fmt: skip
 """The limits of a run that is not limited. None: not given."""
 

@@ -47,6 +47,8 @@ def test_every_table_and_figure_of_the_papers_has_its_section(found):
         "Figure 3: epoch time by storage medium",
         "Figure 4: epoch time by batch size",
         "Figures 8 and 10: power modes, measured and predicted",
+        "Table 5 with limited memory and swap",
+        "Tables 9 and 10 with a lower background threshold",
         "Section 5.1.1: fetch stall with limited memory",
         "Figures 2c, 3c, 5b, 9b and 11: energy of an epoch",
         "Figure 6: frequency scaling (DVFS)",

@@ -116,11 +116,10 @@ DeviceOption = Annotated[
 @app.command("list")
 def list_models() -> None:
     """Name the models and the data sets."""
-    typer.echo("models")
+    typer.echo("models (ours: the settings that no paper gives for the model)")
     for entry in models.CATALOGUE.values():
         typer.echo(f"  {entry.name:12} {entry.about}")
-        if entry.ours:
-            typer.echo(f"  {'':12} ours, not the papers': {entry.ours}")
+        typer.echo(f"  {'':12} ours: {entry.ours}")
     typer.echo("data sets")
     for source in catalogue.CATALOGUE.values():
         typer.echo(f"  {source.name:12} {source.about}")

@@ -14,7 +14,7 @@ from tracer.probes.errors import UsageError
 
 _JOB = (
     "model", "where", "mode", "dataset", "workers", "batch_size", "epochs", "threads", "cpus",
-    "memory", "seccomp", "cache",
+    "memory", "swap", "page_cluster", "dirty_background_bytes", "seccomp", "cache",
 )  # fmt: skip
 
 

@@ -47,7 +47,6 @@ UNLIMITED: dict[str, tuple[object, ...]] = {
     "cpus": (None,),
     "memory": (None,),
     "swap": (None,),
-    "page_cluster": (None,),
     "dirty_background_bytes": (None,),
     "seccomp": (True,),
     "power_mode": (DEFAULT_MODE,),

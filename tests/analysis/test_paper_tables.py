@@ -6,6 +6,7 @@ import pytest
 from tracer.analysis.studies.intervals import ANY
 from tracer.analysis.studies.papers import (
     park2023,
+    park2023_limits,
     prashanthi2022,
     prashanthi2022_modes,
     prashanthi2023,
@@ -172,6 +173,39 @@ def test_reasons_of_write_backs_stand_beside_the_paper_s_by_model_and_tenancy():
     assert pd.isna(lstm["writebacks"]) and lstm["paper_writebacks"] == 5361
     assert row(found, where="4 containers", model="alexnet", reason="vmscan")["share"] == 0.5
     assert row(found, where="host", model="alexnet", reason="periodic")["share"] == 1
+
+
+def test_limited_runs_have_tables_of_their_own():
+    rows = [
+        {**run("1", repeat), "reason": reason, "writebacks": count, "dirty_background_bytes": given}
+        for repeat, given, reason, count in (
+            (0, "230m", "background", 3), (0, "230m", "periodic", 1), (1, None, "periodic", 8),
+        )
+    ]  # fmt: skip
+    for one in rows:
+        one["id"] += str(one["dirty_background_bytes"])
+    frame = pd.DataFrame(rows)
+    low = park2023_limits.writeback_reasons(frame)
+    one = row(low, where="one container", model="alexnet", reason="background")
+    assert (one["share"], one["runs"], one["paper_writebacks"]) == (0.75, 1, 1674)
+    usual = park2023.writeback_reasons(frame)
+    assert row(usual, where="one container", model="alexnet", reason="periodic")["share"] == 1
+    with pytest.raises(KeyError, match="dirty_background_bytes"):
+        park2023_limits.writeback_reasons(frame.drop(columns="dirty_background_bytes"))
+
+
+def test_table_5_of_runs_that_swap_leaves_out_runs_that_are_limited_otherwise():
+    given = {"role": "job", "event": "major-faults"}
+    rows = [
+        {**run("1"), **given, "value": 80, "memory": "400m", "swap": "2g"},
+        {**run("host"), **given, "value": 60, "memory": "400m", "swap": "2g"},
+        {**run("1", 1), **given, "value": 7, "memory": "400m", "swap": None},
+        {**run("1", 2), **given, "value": 3, "memory": None, "swap": None},
+    ]
+    frame = pd.DataFrame(rows)
+    found = row(park2023_limits.event_counts(frame), event="major-faults")
+    assert (found["container_process"], found["host_process"]) == (80, 60)
+    assert row(park2023.event_counts(frame), event="major-faults")["container_process"] == 3
 
 
 def test_times_between_write_backs_are_over_repeats():

@@ -18,7 +18,7 @@ from tracer.workloads.progress import Progress
 pytestmark = pytest.mark.slow
 
 SUMMARY_KEYS = [
-    *("model", "steps", "epochs", "batch_size", "workers", "seed", "samples"),
+    *("model", "steps", "epochs", "ended_by", "batch_size", "workers", "seed", "samples"),
     *("first_loss", "last_loss", "accuracy", "train_s", "inference_s", "output", "data"),
 ]
 
@@ -35,6 +35,7 @@ assert "torch" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "lenet  " in done.stdout
+    assert "ours: cells and embedding, batch size, optimizer, learning rate\n" in done.stdout
     assert "[default: runs/<model>-<seed>]" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
 

@@ -34,7 +34,7 @@ class Entry:
 # Prashanthi et al. 2022 and 2023 train with SGD and batches of 16 and cite values for rate and
 # momentum. Park & Bahn 2023 give the epochs only.
 _RATE = "learning rate"
-_ALL = "batches of 16, SGD with momentum, learning rate"
+_ALL = "batch size, optimizer, learning rate"
 
 
 def _classifier(name: str, about: str, ours: str = _RATE) -> Entry:
@@ -60,7 +60,7 @@ CATALOGUE = {
             "lstm",
             "LSTM of 750 cells: 27 M weights, large, texts (Wikipedia)",
             "tracer.workloads.models.lstm",
-            f"cells (Sak et al. 2014) and embedding, {_ALL}",
+            f"cells and embedding, {_ALL}",
         ),
         Entry(
             "mobilebert",

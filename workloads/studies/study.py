@@ -131,7 +131,7 @@ class Factors:
 
     @property
     def sets_machine(self) -> bool:
-        """True if the run changes settings of the machine; only one study at a time can do so."""
+        """True if the run sets the machine, which only one study at a time can do."""
         told = (self.power_mode, self.swap, self.dirty_background_bytes)
         return any(told) or (self.memory is not None and not self.containers)
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tracer.analysis.studies.papers import (
     park2023,
+    park2023_limits,
     prashanthi2022,
     prashanthi2022_modes,
     prashanthi2023,
@@ -111,6 +112,19 @@ def _park2023() -> list[Part]:
             "writeback_reasons",
             park2023.writeback_reasons,
             [draw.writeback_reasons],
+        ),
+        Part(
+            "Table 5 with limited memory and swap",
+            "As Table 5, of the runs with the factors memory and swap.",
+            "counters",
+            park2023_limits.event_counts,
+            places=("host", "1"),
+        ),
+        Part(
+            "Tables 9 and 10 with a lower background threshold",
+            "As Tables 9 and 10, of the runs with the factor dirty_background_bytes.",
+            "writeback_reasons",
+            park2023_limits.writeback_reasons,
         ),
         Part(
             "Figure 3: intervals between write-backs",

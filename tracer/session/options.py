@@ -19,6 +19,8 @@ class Options:
     output: Path
     pids: str | None = None
     containers: list[str] = field(default_factory=list)
+    wait: bool = False
+    """Awaits containers that do not run yet."""
     daemon: bool = False
     cgroups: list[str] = field(default_factory=list)
     machine: bool = False

@@ -39,9 +39,16 @@ __all__ = [
 
 
 def find_targets(
-    pids: str | None, containers: list[str], daemon: bool, cgroups: list[str], machine_wide: bool
+    pids: str | None,
+    containers: list[str],
+    daemon: bool,
+    cgroups: list[str],
+    machine_wide: bool,
+    wait: bool = False,
 ) -> list[Target]:
     """Returns the targets that the options of `tracer record` name, except the command.
+
+    With `wait`, containers need not run yet.
 
     Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing if no Docker daemon
     answers.
@@ -50,7 +57,7 @@ def find_targets(
     if containers:
         from tracer.targets.containers import from_names
 
-        targets += from_names(containers)
+        targets += from_names(containers, wait)
     targets += from_paths(cgroups)
     if daemon:
         from tracer.targets.daemon import from_socket

@@ -69,6 +69,15 @@ def record(
             rich_help_panel=_TARGETS,
         ),
     ] = False,
+    docker_cli: Annotated[
+        int | None,
+        typer.Option(
+            "--docker-cli",
+            metavar="PID",
+            help="Process that runs docker commands; count it, with its children, as a daemon.",
+            rich_help_panel=_TARGETS,
+        ),
+    ] = None,
     cgroups: Annotated[
         list[str] | None,
         typer.Option(
@@ -294,6 +303,7 @@ def record(
         containers=names,
         wait=wait,
         daemon=daemon,
+        docker_cli=docker_cli,
         cgroups=cgroups or [],
         machine=machine,
         command=list(command or []),

@@ -22,6 +22,8 @@ class Options:
     wait: bool = False
     """Awaits containers that do not run yet."""
     daemon: bool = False
+    docker_cli: int | None = None
+    """A process that runs `docker`; it and its children count for the daemon."""
     cgroups: list[str] = field(default_factory=list)
     machine: bool = False
     command: list[str] = field(default_factory=list)

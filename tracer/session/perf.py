@@ -100,7 +100,8 @@ class PerfTools:
         Returns the pid of the new perf. A perf that fails is named in the manifest.
         """
         name = f"counters-{number}.csv"
-        if self._plan is None or name in self._running or _cgroup(target) is None:
+        done = name in self._running or name in self._failures
+        if self._plan is None or done or _cgroup(target) is None:
             return None
         try:
             facts = self._count(self._plan, raw / name, target)

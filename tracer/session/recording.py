@@ -163,6 +163,7 @@ def _plan(options: Options) -> _Plan:
         options.cgroups,
         options.machine,
         options.wait,
+        options.docker_cli,
     )
     if options.baseload == bool(targets or options.command):
         raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))

@@ -89,7 +89,7 @@ def _without_containers(
     container's processes are such children. If a container began that was not counted itself, the
     daemon's own counts are not known.
     """
-    daemons = {target["name"] for target in manifest["targets"] if target["role"] == "daemon"}
+    daemons = {target["name"] for target in manifest["targets"] if target["kind"] == "daemon"}
     files = manifest["perf"]["counters"]
     counted = {file["target"] for file in files if file.get("arrived")}
     names = {t["container"]: t["name"] for t in manifest["targets"] if "container" in t}

@@ -45,10 +45,11 @@ def find_targets(
     cgroups: list[str],
     machine_wide: bool,
     wait: bool = False,
+    docker_cli: int | None = None,
 ) -> list[Target]:
     """Returns the targets that the options of `tracer record` name, except the command.
 
-    With `wait`, containers need not run yet.
+    With `wait`, containers need not run yet. `docker_cli` is a process that runs `docker`.
 
     Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing if no Docker daemon
     answers.
@@ -63,6 +64,8 @@ def find_targets(
         from tracer.targets.daemon import from_socket
 
         targets.append(from_socket())
+    if docker_cli is not None:
+        targets += from_pids(str(docker_cli), "docker CLI", "daemon")
     if machine_wide:
         targets.append(machine())
     return targets

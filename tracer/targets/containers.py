@@ -102,12 +102,12 @@ class AwaitedContainer(ContainerTarget):
         self.since_s = since_s
         """Time (s since 1970) from which on the daemon's events may tell of it."""
         self.identity: str | None = None
-        """Its id, once it was made."""
+        """The container's id, once it was made."""
         self.cgroups: list[Cgroup] = []
         self.environment: dict[str, str] = {}
         """The environment variables that it was started with. They are not kept."""
         self.known: ContainerFacts | None = None
-        """Its facts, once it was started and while it could be inspected."""
+        """The facts of `docker inspect`, once it was started; None if it was removed before."""
         self.new = True
         """True until the recording has let it in."""
         self._wanted = name

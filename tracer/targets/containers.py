@@ -37,6 +37,7 @@ class ContainerTarget(Target):
     def __init__(self, facts: ContainerFacts, cgroups: list[Cgroup]) -> None:
         super().__init__(facts["name"], "container", facts["pid"])
         self.facts = facts
+        self.identity: str | None = facts["id"]
         self.cgroups = cgroups
         self._listed = next((c for c in cgroups if c.folder is not None), cgroups[0])
         self._asked = 0.0
@@ -47,12 +48,14 @@ class ContainerTarget(Target):
     def alive(self) -> bool:
         """True until the container is removed: a stopped container may be started again."""
         now = time.monotonic()
-        if not self._gone and now >= self._asked + _ASK_AGAIN_S and not self.members():
+        wanted = self.identity
+        quiet = now >= self._asked + _ASK_AGAIN_S
+        if wanted is not None and not self._gone and quiet and not self.members():
             # Ask the daemon rarely: it may be a target, too.
             self._asked = now
             try:
                 with Engine(_QUICK_S) as docker:
-                    self._gone = docker.inspect(self.facts["id"]) is None
+                    self._gone = docker.inspect(wanted) is None
             except TracerError:
                 return True  # the daemon does not answer, so assume that the container exists
         return not self._gone
@@ -101,8 +104,7 @@ class AwaitedContainer(ContainerTarget):
         Target.__init__(self, name, "container")
         self.since_s = since_s
         """Time (s since 1970) from which on the daemon's events may tell of it."""
-        self.identity: str | None = None
-        """The container's id, once it was made."""
+        self.identity = None
         self.cgroups: list[Cgroup] = []
         self.environment: dict[str, str] = {}
         """The environment variables that it was started with. They are not kept."""

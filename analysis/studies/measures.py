@@ -152,7 +152,8 @@ def _jobs(trace: Trace) -> list[str]:
 
 
 def _daemons(trace: Trace) -> list[str]:
-    return [str(t["name"]) for t in trace.manifest["targets"] if t["role"] == "daemon"]
+    """Returns the names of dockerd's targets, without the commands that users give it."""
+    return [str(t["name"]) for t in trace.manifest["targets"] if t["kind"] == "daemon"]
 
 
 def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from tracer.workloads.serving.drive import SOCKET, Server, drive, left
 
 if TYPE_CHECKING:
     from tracer.workloads.containers.run import ContainerJob
+    from tracer.workloads.containers.starter import Starter
 
 _TRACING = "Tracing"
 _WEIGHTS = "weights.pt"
@@ -227,6 +228,7 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
     """
     from tracer.workloads.containers import image as images
     from tracer.workloads.containers.run import Containers, swept
+    from tracer.workloads.containers.starter import starter
 
     kind = DEPLOYMENT if job.mode == "serve" else TRAINING
     with (
@@ -242,7 +244,11 @@ def run_in_containers(job: Job, count: int, limits: Limits, image: str | None = 
         names = [one.name for one in jobs]
         clients: list[subprocess.CompletedProcess[bytes]] = []
         failures: list[str] = []
-        with Containers(client, name, jobs, limits) as containers, _recording(job, names):
+        with (
+            starter(job.note) as cli,
+            _recording(job, names, cli),
+            Containers(client, name, jobs, limits, cli) as containers,
+        ):
             containers.go()
             if job.mode == "serve":
                 servers = [
@@ -293,12 +299,17 @@ def _in_container(job: Job, number: int, socket: Path) -> ContainerJob:
 
 
 @contextlib.contextmanager
-def _recording(job: Job, containers: list[str]) -> Iterator[None]:
-    """Records the containers and the daemon while the block runs."""
+def _recording(job: Job, containers: list[str], cli: Starter | None) -> Iterator[None]:
+    """Records the daemon, the containers that the block starts, and the commands that start them.
+
+    The block must remove the containers, so that their removal is recorded.
+    """
     if job.record is None:
         yield
         return
-    command = [*_recorder(job), "--docker-daemon"]
+    command = [*_recorder(job), "--docker-daemon", "--wait"]
+    if cli is not None:
+        command += ["--docker-cli", str(cli.pid)]
     for name in containers:
         command += ["--container", name]
     with sessions.begun(command, job.note, subprocess.DEVNULL, subprocess.PIPE) as recorder:

@@ -65,9 +65,13 @@ def started(command: list[str], note: Path | None = None) -> Iterator[Started]:
 
 @contextlib.contextmanager
 def begun(
-    command: list[str], note: Path | None, out: IO[bytes] | int, err: IO[bytes] | int
+    command: list[str],
+    note: Path | None,
+    out: IO[bytes] | int,
+    err: IO[bytes] | int,
+    take: IO[bytes] | int = subprocess.DEVNULL,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Does the same as `started`; `out` and `err` are those of subprocess.Popen."""
+    """Does the same as `started`; `take`, `out` and `err` are the streams of subprocess.Popen."""
     process, noted = None, None
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     try:
@@ -76,7 +80,7 @@ def begun(
             token = secrets.token_hex(16)
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=take,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,

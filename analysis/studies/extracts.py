@@ -225,11 +225,15 @@ def _disk(disk: Any) -> str:
 
 
 def _counters(trace: Trace, dev: str | None) -> pd.DataFrame:
-    """Returns perf's counts by role: the mean per job, and the daemon's sum; null: not counted."""
+    """Returns perf's counts by role: the mean per job, and the daemon's; null: not counted.
+
+    The commands that users give the daemon (target "docker CLI") are neither.
+    """
     frame = counters(trace)
     roles = {
         str(one["name"]): "daemon" if one["role"] == "daemon" else "job"
         for one in trace.manifest["targets"]
+        if (one["role"] == "daemon") == (one["kind"] == "daemon")
     }
     frame["role"] = frame["target"].map(roles)
     found = (

@@ -29,6 +29,7 @@ from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUS
 from tracer.analysis.studies.fault_functions import cause_measures
 from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
 from tracer.analysis.views.energy import all_of, energy, why_none
+from tracer.analysis.views.faults import FAULTS
 from tracer.analysis.views.steps import steps
 from tracer.analysis.views.threads import make_threads, owns
 from tracer.probes.errors import BadTrace
@@ -131,7 +132,8 @@ def _jobs(trace: Trace) -> list[str]:
 
 
 def _daemons(trace: Trace) -> list[str]:
-    return [str(t["name"]) for t in trace.manifest["targets"] if t["role"] == "daemon"]
+    """Returns the names of dockerd's targets, without the commands that users give it."""
+    return [str(t["name"]) for t in trace.manifest["targets"] if t["kind"] == "daemon"]
 
 
 def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -155,6 +157,21 @@ def _faults(trace: Trace, dev: str | None) -> dict[str, Any]:
         share = frame.loc[daemons, "faults"].sum() / of_jobs["faults"] if jobs else None
         found["daemon_fault_share"] = share
     return found
+
+
+def _stage_faults(trace: Trace, dev: str | None) -> dict[str, Any]:
+    """Returns the faults within the jobs' stages: the same work on the host and in a container.
+
+    The faults of a container's start, and of a program's own start, lie in no stage.
+    """
+    trace.require("page_faults", "processes", "phases")
+    view = FAULTS.make(trace)
+    jobs = _jobs(trace)
+    marks = ", ".join("?" * len(jobs))
+    frame = trace.sql(
+        f"SELECT count(*) AS n FROM {view} WHERE stage IS NOT NULL AND target IN ({marks})", *jobs
+    )
+    return {"stage_faults": frame["n"].iloc[0] / len(jobs)} if jobs else {}
 
 
 def _cpu(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -334,6 +351,7 @@ _Makers = dict[tuple[str, ...], Callable[[Trace, str | None], dict[str, Any]]]
 
 _MAKERS: _Makers = {
     ("faults", "major_faults", "daemon_fault_share"): _faults,
+    ("stage_faults",): _stage_faults,
     ("cpu_s", "daemon_cpu_share"): _cpu,
     ("memory_used_bytes",): _memory,
     ("cpu_use_percent", "gpu_use_percent", "gpu_use_percent_why"): _use,

@@ -32,6 +32,8 @@ from tracer.probes.workers.process import Unanswered
 
 _MAX_PROBLEMS = 1000
 _MOST_PATHS = 1 << 16
+_BELOW = b"/./"
+"""Stands between a folder and a path below it, so that no other path is the same."""
 
 Names = list[str | None]
 
@@ -73,6 +75,8 @@ class _Kind:
     """Function that returns why a file is not accepted, or None."""
     load: Callable[[bytes, int], Facts]
     """Function that has the reader make the file's table."""
+    open: Callable[[int], Status | None]
+    """Function that opens the file for the reader under a number."""
 
 
 class SymbolCache:
@@ -134,8 +138,27 @@ class SymbolCache:
         Returns None instead of a list if there is no such file, or it is not the `mapped` one;
         `problems` has the reason. The content of the file never raises an error.
         """
-        key = os.fsencode(path)
-        kind = _Kind(True, lambda status: _difference(status, mapped), self._load_elf)
+        return self._resolve(os.fsencode(path), b"", offsets, mapped)
+
+    def resolve_below(
+        self, folder: str, path: str, offsets: NDArray[np.int64], mapped: FileIdentity | None = None
+    ) -> Names | None:
+        """Returns the same for `path` below a folder that may be another one's, such as an image's.
+
+        No link is followed, and no other mount is entered.
+        """
+        return self._resolve(os.fsencode(folder), os.fsencode(path.lstrip("/")), offsets, mapped)
+
+    def _resolve(
+        self, path: bytes, below: bytes, offsets: NDArray[np.int64], mapped: FileIdentity | None
+    ) -> Names | None:
+        def open_file(number: int) -> Status | None:
+            if below:
+                return self._opener.open_below(path, below, number)
+            return self._opener.open(path, number)
+
+        key = path + _BELOW + below if below else path
+        kind = _Kind(True, lambda s: _difference(s, mapped), self._load_elf, open_file)
         file = self._file(key, kind)
         if file is None:
             return None
@@ -149,8 +172,13 @@ class SymbolCache:
         self, path: str | bytes | os.PathLike[str], uid: int, addresses: NDArray[np.uint64]
     ) -> Names:
         """Returns the functions at `addresses` by the map at `path` of a process of user `uid`."""
-        kind = _Kind(False, lambda s: refusal(s.uid, s.mode, uid), self._load_map)
-        file = self._file(os.fsencode(path), kind)
+        key = os.fsencode(path)
+
+        def open_file(number: int) -> Status | None:
+            return self._opener.open(key, number, follow=False)
+
+        kind = _Kind(False, lambda s: refusal(s.uid, s.mode, uid), self._load_map, open_file)
+        file = self._file(key, kind)
         return [None] * len(addresses) if file is None else self._names(file, addresses)
 
     def _file(self, key: bytes, kind: _Kind) -> _File | None:
@@ -184,7 +212,7 @@ class SymbolCache:
         number = next(self._numbers)
         try:
             with self._account.waiting(Reason.SILENT):
-                status = self._opener.open(key, number, kind.follow)
+                status = kind.open(number)
         except UnreadableSymbols:
             file.refused = True
             raise

@@ -47,6 +47,7 @@ class MappedFile:
 
 
 _CLOSED = MappedFile("")
+_NO_PLACE = "/"
 _NO_NUMBERS = np.empty(0, np.int32)
 
 
@@ -119,6 +120,8 @@ class AddressSpaces:
         """Number of spaces forgotten because there were too many mappings."""
         self._most_mappings = most_mappings
         self._numbers: dict[MappedFile, int] = {}
+        self._inodes: dict[tuple[tuple[int, int], int], MappedFile] = {}
+        """The file of each inode that was mapped last by a path of its own."""
         self._free: list[int] = []
         self._least_files = self._look_at = least_files
         """Number of files at which the next search for closed files starts."""
@@ -128,7 +131,16 @@ class AddressSpaces:
         self._shared: set[int] = set()
 
     def number(self, file: MappedFile) -> int:
-        """Returns the number of a file; gives it one if it is new."""
+        """Returns the number of a file; gives it one if it is new.
+
+        A file that is mounted without a place has the path "/": runc executes itself so. It is the
+        file with the same inode that was mapped before.
+        """
+        inode = (file.dev, file.ino)
+        if file.path == _NO_PLACE:
+            file = self._inodes.get(inode, file)
+        elif file.ino:
+            self._inodes[inode] = file
         found = self._numbers.get(file)
         if found is None:
             if self._free:
@@ -156,7 +168,10 @@ class AddressSpaces:
             used[numbers[numbers != NOWHERE]] = True
         for number in np.flatnonzero(~used).tolist():
             if self._numbers.get(self.files[number]) == number:
-                del self._numbers[self.files[number]]
+                closed = self.files[number]
+                del self._numbers[closed]
+                if self._inodes.get((closed.dev, closed.ino)) == closed:
+                    del self._inodes[closed.dev, closed.ino]
                 self.files[number] = _CLOSED
                 self._free.append(number)
         self._look_at = max(self._least_files, 2 * len(self._numbers))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -38,14 +39,17 @@ class Resolver:
         latest_ctime: int | None = None,
         roots: Callable[[MappedFile], list[str]] = lambda file: [""],
         budget: Budget | None = None,
+        layers: Callable[[MappedFile], list[tuple[str, str]]] = lambda file: [],
     ) -> None:
         """Makes a resolver.
 
         latest_ctime  ns of real time; a file whose inode changed later counts as another file
         roots         returns the folders under which a file's path may be found, best first
+        layers        returns foreign folders, and the path below each, where it may be found else
         """
         self._latest_ctime = latest_ctime
         self._roots = roots
+        self._layers = layers
         self._cache = SymbolCache(budget)
         self._known: dict[MappedFile, dict[int, str | None]] = {}
         self._places = 0
@@ -107,6 +111,13 @@ class Resolver:
         identity = FileIdentity(None, device, file.ino or None, self._latest_ctime)
         for root in self._roots(file):
             names = self._cache.resolve(root + file.path, offsets, identity)
+            if names is not None:
+                return names
+        if not file.dev[0]:
+            # An overlay has no major number. It keeps the inode of a layer's file, not its device.
+            identity = replace(identity, device=None)
+        for folder, below in self._layers(file) if file.ino else ():
+            names = self._cache.resolve_below(folder, below, offsets, identity)
             if names is not None:
                 return names
         return nothing

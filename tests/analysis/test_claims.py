@@ -202,8 +202,8 @@ def trace_of(folder, samples=None, why=None):
         pass
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["targets"] = [
-        {"name": name, "role": role, "kind": "pid", "pid": pid}
-        for name, role, pid in (("job", "target", 7), ("dockerd", "daemon", 9))
+        {"name": "job", "role": "target", "kind": "pid", "pid": 7},
+        {"name": "dockerd", "role": "daemon", "kind": "daemon", "pid": 9},
     ]
     (folder / "manifest.json").write_text(json.dumps(manifest))
 

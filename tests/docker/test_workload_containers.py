@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import os
 import signal
 
 import pytest
 
 from tests.docker.conftest import wait_for
 from tests.support.warm import Tracer
+from tracer.analysis.views.faults import FAULTS
 from tracer.store.trace import Trace
 from tracer.workloads.containers.run import OWNER
 
@@ -51,6 +53,33 @@ def test_two_containers_train_as_the_host_does_and_are_recorded(run, dockerd, tm
             " GROUP BY 1"
         )
         assert sorted(n for _, n in trace.connection.execute(query).fetchall()) == [12, 12]
+        query = (
+            "SELECT comm, count(DISTINCT pid) FROM processes"
+            " WHERE role = 'daemon' AND target = 'docker CLI' AND pid = tid GROUP BY 1"
+        )
+        # Two commands started the containers, and two removed them.
+        assert dict(trace.connection.execute(query).fetchall()) == {"docker-cli": 1, "docker": 4}
+        # The containers are removed, and the functions of their files are known.
+        query = (
+            "SELECT DISTINCT symbol FROM faults WHERE role IN ('target', 'child')"
+            " AND ip_file LIKE '%/libtorch_cpu.so' AND symbol IS NOT NULL"
+        )
+        FAULTS.make(trace)
+        names = [name for (name,) in trace.connection.execute(query).fetchall()]
+        assert any("at::" in name for name in names)
+
+
+def test_without_the_docker_command_the_sdk_starts_the_containers(tracer, dockerd, tmp_path):
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    options = ("--containers", "1", "--record", "x.trace", "-o", tmp_path / "out")
+    ran = tracer("workload", "run", "lenet", *SMALL, *options, env=environment)
+    assert json.loads(ran.out)["jobs"][0]["steps"] == 12
+    assert containers(dockerd) == []
+    with Trace(tmp_path / "x.trace") as trace:
+        kinds = [target["kind"] for target in trace.manifest["targets"]]
+        assert kinds == ["container", "daemon"]
+        query = "SELECT count(*) FROM phases WHERE name = 'backward' AND pid IS NOT NULL"
+        assert trace.connection.execute(query).fetchone() == (12,)
 
 
 def test_a_job_over_its_memory_limit_fails_with_that_reason(run, dockerd):

@@ -147,3 +147,15 @@ def test_nothing_is_known_of_a_space_never_seen():
 def test_only_files_are_looked_up():
     names = ["/lib/x.so", "[heap]", "//anon", "/memfd:a (deleted)", "/SYSV0 (deleted)", ""]
     assert [MappedFile(name).is_file for name in names] == [True] + [False] * 5
+
+
+def test_a_file_without_a_place_is_the_one_with_its_inode():
+    """runc executes itself by a mount without a place, where its path is "/"."""
+    runc, other = MappedFile("/usr/sbin/runc", (8, 1), 7), MappedFile("/bin/sh", (8, 1), 8)
+    spaces = AddressSpaces(least_files=1)
+    number = spaces.number(runc)
+    assert spaces.number(MappedFile("/", (8, 1), 7)) == number
+    assert spaces.files[spaces.number(MappedFile("/", (8, 2), 7))].path == "/"
+    spaces.forget_closed(np.array([spaces.number(other)], np.int32))
+    # Its path may belong to another file by now.
+    assert spaces.files[spaces.number(MappedFile("/", (8, 1), 7))].path == "/"

@@ -74,8 +74,8 @@ def _run(
         place / "run.trace",
         _tables(1.0 if where == "host" else 2.0, repeat),
         targets=[
-            {"name": name, "role": role, "kind": "pid", "pid": pid}
-            for name, role, pid in (("job", "target", 7), ("dockerd", "daemon", 9))
+            {"name": "job", "role": "target", "kind": "pid", "pid": 7},
+            {"name": "dockerd", "role": "daemon", "kind": "daemon", "pid": 9},
         ],
         kernel={"release": f"6.18 {EVIL}"},
         clock={"name": "mono", "start_ns": 0, "end_ns": 20 * S},

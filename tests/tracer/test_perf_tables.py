@@ -179,3 +179,46 @@ def test_links_in_place_of_files_are_refused(tmp_path, which):
 def test_a_manifest_that_does_not_fit(tmp_path, perf):
     with pytest.raises(BadTrace, match=r"manifest.json is damaged: perf"):
         Trace(killed(tmp_path / "t", {}, **perf))
+
+
+def daemon_and_two_containers(folder, strangers=()):
+    """A trace of a daemon, of a container that began, and of one that was there before."""
+    files = {"d.csv": "700;;page-faults;10;100.00;;\n70;;cs;10;100.00;;\n"}
+    files |= {"a.csv": "101;;page-faults;10;100.00;;\n<not counted>;;cs;0;0.00;;\n"}
+    files |= {"b.csv": "13;;page-faults;10;100.00;;\n3;;cs;10;100.00;;\n"}
+    counters = [{"target": name, "file": f"{name}.csv", "missing": []} for name in "dab"]
+    counters[1]["arrived"] = True
+    names = {"a": "a" * 64, "b": "b" * 64}
+    targets = [{"name": "d", "role": "daemon", "kind": "daemon", "pid": 7, "command": []}]
+    targets += [
+        {"name": name, "role": "target", "kind": "container", "pid": 0, "container": identity}
+        for name, identity in names.items()
+    ]
+    containers = [{"id": names["a"], "name": "a", "image": "", "pid": 0, "arrived": True}]
+    containers += [{"id": names["b"], "name": "b", "image": "", "pid": 9}, *strangers]
+    perf = {"version": "6.1", "pids": [51], "counters": counters}
+    recorder = {"pid": 50, "boot_id": "another"}
+    pages = {0: [Page(0)]}
+    raw_trace(folder, pages, perf=perf, recorder=recorder, targets=targets, containers=containers)
+    for name, text in files.items():
+        (folder / "raw" / name).write_text(text)
+    with Trace(folder) as trace:
+        return trace.connection.execute(
+            "SELECT event, value, state FROM counters WHERE target = 'd' ORDER BY 1"
+        ).fetchall()
+
+
+def test_a_daemon_does_not_count_for_the_containers_that_it_began(tmp_path):
+    """perf counts what a daemon's processes make; `cs` of the container is not known."""
+    assert daemon_and_two_containers(tmp_path / "t") == [
+        ("cs", None, "not counted"),
+        ("page-faults", 700 - 101, "counted"),
+    ]
+
+
+def test_a_daemons_counts_are_unknown_if_a_container_began_that_nobody_counted(tmp_path):
+    stranger = {"id": "c" * 64, "name": "c", "image": "", "pid": 0, "arrived": True}
+    assert daemon_and_two_containers(tmp_path / "t", [stranger]) == [
+        ("cs", None, "not counted"),
+        ("page-faults", None, "not counted"),
+    ]

@@ -53,6 +53,14 @@ def record(
             rich_help_panel=_TARGETS,
         ),
     ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Await containers that do not run yet, and record them from their start.",
+            rich_help_panel=_TARGETS,
+        ),
+    ] = False,
     daemon: Annotated[
         bool,
         typer.Option(
@@ -61,6 +69,15 @@ def record(
             rich_help_panel=_TARGETS,
         ),
     ] = False,
+    docker_cli: Annotated[
+        int | None,
+        typer.Option(
+            "--docker-cli",
+            metavar="PID",
+            help="Process that runs docker commands; count it, with its children, as a daemon.",
+            rich_help_panel=_TARGETS,
+        ),
+    ] = None,
     cgroups: Annotated[
         list[str] | None,
         typer.Option(
@@ -233,6 +250,9 @@ def record(
     Targets can be combined; --container and --cgroup can be repeated.
     Processes that join a container or a cgroup later are recorded from then on.
     A container can stop and restart; the recording ends when it is removed.
+    With --wait, a container may start after the recording has begun. It is
+    the first one that is made or started by that name; what its name named
+    before is not recorded.
     A cgroup's recording ends when the cgroup is removed, the daemon's when
     dockerd ends.
 
@@ -243,6 +263,8 @@ def record(
       tracer record -p 1234,1235 -d 60
 
       tracer record --container train,db -d 60 -o two.trace
+
+      tracer record --docker-daemon --container job --wait -o job.trace
 
       tracer record --docker-daemon -- docker run --rm image true
 
@@ -279,7 +301,9 @@ def record(
         output or _name(command, pids, names, daemon, cgroups or [], baseload),
         pids=pids,
         containers=names,
+        wait=wait,
         daemon=daemon,
+        docker_cli=docker_cli,
         cgroups=cgroups or [],
         machine=machine,
         command=list(command or []),

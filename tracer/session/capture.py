@@ -73,6 +73,7 @@ class Capture:
         self.drain: Drain | None = None
         self._guardian: Guardian | None = None
         self._everybody = False
+        self._left_out: list[int] = []
         # Makers are not followed in a summary: their share could not be subtracted later.
         self.follows_makers = not summed_up
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -149,11 +150,12 @@ class Capture:
         return self._filters[Scope.TARGET].without(tids)
 
     def leave_out(self, tids: Collection[int]) -> None:
-        """Excludes these threads of the recorder."""
+        """Excludes these threads of the recorder, too."""
+        self._left_out = [*self._left_out, *tids]
         for scope, instance in self._filters.items():
             wide = self._backend.wide or self._everybody
             if scope is Scope.MACHINE or wide:
-                instance.leave_out(tids)
+                instance.leave_out(self._left_out)
 
     @property
     def guardian(self) -> int | None:

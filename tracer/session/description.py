@@ -93,8 +93,12 @@ def add_containers(manifest: Manifest) -> None:
     before = {container["id"]: container for container in manifest.get("containers", [])}
     begun = manifest["clock"]["start_ns"] + manifest["clock"].get("realtime_offset_ns", 0)
     found = containers_since(begun / 1e9, before or None)
-    if found is not None:
-        manifest["containers"] = list(found.values())
+    if found is None:
+        return
+    if "containers" in manifest:
+        for identity in found.keys() - before.keys():
+            found[identity]["arrived"] = True
+    manifest["containers"] = list(found.values())
 
 
 def note_end(folder: Path, manifest: Manifest, stats: Stats, ended_by: str, end_ns: int) -> None:

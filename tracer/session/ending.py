@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracer.session.arrivals import Arrivals
 from tracer.session.capture import Capture
 from tracer.session.failures import ended_by_error
 from tracer.session.launch import Launch
@@ -20,6 +21,9 @@ from tracer.session.perf import PerfTools
 from tracer.session.sampler import Sampler
 from tracer.session.signals import Signals
 from tracer.session.summary import Summary
+from tracer.store import manifest as manifests
+from tracer.store.finalize import RAW
+from tracer.store.manifest import Manifest
 from tracer.targets import Target
 
 _TICK_S = 0.25
@@ -42,6 +46,9 @@ class Running:
     members: Members
     summary: Summary | None
     sampler: Sampler
+    arrivals: Arrivals
+    manifest: Manifest
+    """The manifest, which is written again for each awaited container that arrives."""
     signals: Signals
     listener: Listener
 
@@ -57,6 +64,7 @@ def until_the_end(running: Running) -> str:
     with _Ends(targets) as ends:
         while True:
             members.look()
+            _let_in(running)
             running.marks.look()
             if running.summary is not None:
                 running.summary.look()
@@ -83,7 +91,31 @@ def until_the_end(running: Running) -> str:
                 left = min(left, gone_since + options.linger_s - elapsed)
             rest = running.marks.rest_s
             left = left if rest is None else min(left, rest)
-            signals.wait([*ends.awaited, *members.readable, *running.marks.readable], left)
+            readable = [*members.readable, *running.marks.readable, *running.arrivals.readable]
+            signals.wait([*ends.awaited, *readable], left)
+
+
+def _let_in(running: Running) -> None:
+    """Lets awaited containers into the recording, as soon as something is known of them."""
+    changed = running.arrivals.look(running.members.paths)
+    if not changed:
+        return
+    raw, manifest = running.place / RAW, running.manifest
+    for target in changed:
+        number = running.targets.index(target)
+        running.sampler.arrived(number, target)
+        counting = running.perf.arrived(raw, number, target)
+        if counting is not None:
+            running.capture.leave_out([counting])
+        if target.new and target.known is not None:
+            target.new = False
+            running.members.made_by(target.makers())
+            running.marks.arrived(target, target.pid, target.environment)
+            others = [c for c in manifest.get("containers", []) if c["id"] != target.known["id"]]
+            manifest["containers"] = [*others, {**target.known, "arrived": True}]
+    running.members.look()
+    manifest["targets"] = [target.describe() for target in running.targets]
+    manifests.write(running.place, manifest)
 
 
 def _gone(running: Running, ends: _Ends) -> str:

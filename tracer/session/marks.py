@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -104,18 +104,33 @@ class Marks:
                 continue
             for pid in target.members():
                 self._open_of(target, pid)
-        for folder in self._theirs.values():
+        self._take_in(list(self._theirs.values()), self._begun)
+
+    def arrived(self, target: Target, pid: int, environment: Mapping[str, str]) -> None:
+        """Opens the folder that the environment of a container names, which has just begun."""
+        inside = environment.get(MARKS_ENV)
+        if not inside:
+            return
+        before = set(self._theirs)
+        self._try_to_open(target, pid, inside)
+        new = [folder for key, folder in self._theirs.items() if key not in before]
+        # What it marked until now has a time since the recording began.
+        self._take_in(new, time.monotonic_ns())
+
+    def _take_in(self, folders: list[MarksFolder], now: int) -> None:
+        for folder in folders:
             try:
-                if folder.remember(self._begun):
+                if folder.remember(now):
                     self._lost[_TOO_MANY] += 1
             except OSError:
                 self._lost[_UNREADABLE] += 1
-        foreign = [folder for folder in self._theirs.values() if folder.foreign]
-        if foreign:
+        foreign = [folder for folder in folders if folder.foreign]
+        if foreign and self._names is None:
             self._names = Lines(self.folder.parent, f"{self.folder.name}/{NAMES}")
             self._watch = Watch()
-            for folder in foreign:
-                self._watch.add(folder.fd)
+        for folder in foreign:
+            assert self._watch is not None
+            self._watch.add(folder.fd)
 
     def _open_of(self, target: Target, pid: int) -> None:
         """Opens the folder that a process's environment names first."""
@@ -128,8 +143,11 @@ class Marks:
         inside = next((entry for entry in environment if entry.startswith(prefix)), prefix)
         if inside == prefix:
             return
+        self._try_to_open(target, pid, os.fsdecode(inside[len(prefix) :]))
+
+    def _try_to_open(self, target: Target, pid: int, inside: str) -> None:
         try:
-            self._open(target, pid, os.fsdecode(inside[len(prefix) :]))
+            self._open(target, pid, inside)
         except FileNotFoundError:  # there are no marks in a missing folder
             pass
         except (OSError, ValueError):
@@ -210,6 +228,7 @@ class Marks:
         members: dict[int, set[int]] = {}
         for pid in {pid for target in folder.targets for pid in target.members()}:
             members.setdefault(own_pid(pid), set()).add(pid)
+            folder.users |= _users(pid)
         often = Counter(int(process.partition("-")[0]) for process in but)
         asked: dict[str, int] = {}
         for match in mark_files(folder.fd, MOST_ENTRIES):

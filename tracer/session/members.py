@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +70,17 @@ class Members:
     def readable(self) -> list[int]:
         """Descriptors that become readable when it is time to call `look`."""
         return [self._joins.fd] if self._joins is not None and self._joins.fd is not None else []
+
+    @property
+    def paths(self) -> Mapping[str, Mapping[int, str]]:
+        """Cgroups of containers that processes entered last: by id, path by hierarchy."""
+        return self._joins.paths if self._joins is not None else {}
+
+    def made_by(self, makers: Iterable[int]) -> None:
+        """Lists processes that make more of a target that has just begun."""
+        now = time.monotonic_ns()
+        if self._list is not None:
+            self._write([(now, pid, -1, -1, 0, False) for pid in sorted(makers)])
 
     def first_look(self, companions: Iterable[int] = ()) -> None:
         """Lists the processes of each target and the processes that make more of them.

@@ -19,7 +19,11 @@ class Options:
     output: Path
     pids: str | None = None
     containers: list[str] = field(default_factory=list)
+    wait: bool = False
+    """Awaits containers that do not run yet."""
     daemon: bool = False
+    docker_cli: int | None = None
+    """A process that runs `docker`; it and its children count for the daemon."""
     cgroups: list[str] = field(default_factory=list)
     machine: bool = False
     command: list[str] = field(default_factory=list)

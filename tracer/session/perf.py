@@ -11,6 +11,7 @@ from pathlib import Path
 from tracer.probes.backends.perf_tools import command, stat
 from tracer.probes.backends.perf_tools import record as perf_record
 from tracer.probes.backends.perf_tools.command import Running
+from tracer.probes.errors import TracerError
 from tracer.probes.schema import Scope
 from tracer.probes.symbols.kernel import kallsyms
 from tracer.session.capture import default_kib
@@ -19,6 +20,7 @@ from tracer.store.manifest import CounterFile, Perf
 from tracer.store.perf import KALLSYMS
 from tracer.targets import Target
 from tracer.targets.cgroups import Cgroup, hierarchies
+from tracer.targets.containers import AwaitedContainer
 
 
 class PerfTools:
@@ -35,6 +37,7 @@ class PerfTools:
         self._running: dict[str, Running] = {}
         self._outputs: dict[str, int] = {}
         self._facts: Perf = {}
+        self._failures: dict[str, str] = {}
         wanted = list(callgraphs or [])
         events = perf_record.split(wanted) if wanted else []
         if not counters and not events:
@@ -91,8 +94,29 @@ class PerfTools:
             self._facts["counters"] = [
                 self._count(self._plan, raw / f"counters-{number}.csv", target)
                 for number, target in enumerate(targets)
+                if not _is_awaited(target)
             ]
         self._facts["pids"] = self.pids
+
+    def arrived(self, raw: Path, number: int, target: Target) -> int | None:
+        """Counts an awaited container from now on, if its cgroup is there and not counted yet.
+
+        Returns the pid of the new perf. A perf that fails is named in the manifest.
+        """
+        name = f"counters-{number}.csv"
+        done = name in self._running or name in self._failures
+        if self._plan is None or done or _cgroup(target) is None:
+            return None
+        try:
+            facts = self._count(self._plan, raw / name, target)
+        except TracerError as error:
+            self._failures[name] = str(error)
+            return None
+        facts["arrived"] = True
+        self._facts["counters"].append(facts)
+        self._running[name].enable()
+        self._facts["pids"] = self.pids
+        return self._running[name].pid
 
     def _count(self, plan: stat.Plan, path: Path, target: Target) -> CounterFile:
         assert self._perf is not None
@@ -129,7 +153,7 @@ class PerfTools:
 
     def stop(self) -> None:
         """Ends every perf in an orderly way, with all counts and records written."""
-        failures: dict[str, str] = {}
+        failures = self._failures
         for name, running in self._running.items():
             failure = running.stop()
             if failure is not None:
@@ -155,6 +179,10 @@ class PerfTools:
 
 def _members(target: Target) -> list[int]:
     return sorted(target.members())
+
+
+def _is_awaited(target: Target) -> bool:
+    return isinstance(target, AwaitedContainer)
 
 
 def _cgroup(target: Target) -> str | None:

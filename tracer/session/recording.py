@@ -21,6 +21,7 @@ from tracer.probes.proc import runs_32_bits
 from tracer.probes.torch_calls import PROBE as TORCH_PROBE
 from tracer.session import environment, output, privileges
 from tracer.session.address_spaces import write_mappings
+from tracer.session.arrivals import Arrivals
 from tracer.session.capture import Capture, Stats
 from tracer.session.description import (
     add_containers,
@@ -101,6 +102,8 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
         marks.find(targets)
         libraries = _torch_libraries(options, plan, marks)
         probes = [name for name in plan.probes if name != TORCH or libraries]
+        arrivals = Arrivals(targets)
+        stack.callback(arrivals.close)
         sampler = Sampler(raw / SAMPLES, targets, options.sample_hz, options.residency)
         capture = Capture(
             raw,
@@ -126,9 +129,10 @@ def record(options: Options, listener: Listener | None = None) -> Outcome:
             manifest["summed_up"] = plan.summed_up
         members = Members(raw, targets, capture)
         sampler.start()
+        arrivals.start()
         running = Running(
             options, made.place, targets, launch, capture, marks, perf, members, summary,
-            sampler, signals, listener,
+            sampler, arrivals, manifest, signals, listener,
         )  # fmt: skip
         manifest = _capture(running, manifest)
         capture.close()
@@ -153,10 +157,23 @@ def _plan(options: Options) -> _Plan:
             "leave out --summary",
         )
     targets = target_finder.find_targets(
-        options.pids, options.containers, options.daemon, options.cgroups, options.machine
+        options.pids,
+        options.containers,
+        options.daemon,
+        options.cgroups,
+        options.machine,
+        options.wait,
+        options.docker_cli,
     )
     if options.baseload == bool(targets or options.command):
         raise UsageError(*(_TARGETS_OF_NONE if options.baseload else _NOTHING))
+    if options.wait and not options.containers:
+        raise UsageError("--wait awaits containers, and none is named", "add --container NAME")
+    if options.wait and summed_up:
+        raise UsageError(
+            "--summary cannot await containers: it does not follow the processes that make them",
+            "leave out --summary, or --wait and start the containers first",
+        )
     if options.cuda_sync and not (options.command and options.auto_phases):
         raise UsageError(
             "--cuda-sync needs the automatic marks of a command",
@@ -266,7 +283,8 @@ def _capture(running: Running, manifest: Manifest) -> Manifest:
         manifest["samples"] = sampler.describe()
         manifests.write(folder, manifest)
         companions = [*perf.pids, *sampler.pids, *([capture.guardian] if capture.guardian else [])]
-        capture.start_machine(options.max_bytes, [*companions, *sampler.tids])
+        own_threads = [*sampler.tids, *running.arrivals.tids]
+        capture.start_machine(options.max_bytes, [*companions, *own_threads])
         perf.enable()
         listed.write(folder / RAW, THREADS, environment.threads())
         members.first_look(companions)

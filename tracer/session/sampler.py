@@ -67,7 +67,7 @@ class Sampler:
             self._asides.append(Aside(Residency.name, partial(_residency, folders)))
         self._trees = [Processes() for _ in targets]
         self._cgroups = [CgroupReader(_folders(target)) for target in targets]
-        if not any(map(_folders, targets)):
+        if not any(target.kind in ("container", "cgroup") for target in targets):
             self._missing[CgroupReader.name] = "no target is a container or a cgroup"
         self._writing = threading.Lock()
         self._given_up = False
@@ -96,6 +96,11 @@ class Sampler:
     def cpu_s(self) -> float:
         """CPU time in s of the reading processes."""
         return sum(aside.cpu_s for aside in self._asides)
+
+    def arrived(self, number: int, target: Target) -> None:
+        """Reads the cgroup of an awaited container from the next sample on."""
+        if self._hz:
+            self._cgroups[number] = CgroupReader(_folders(target))
 
     def begin(self) -> None:
         """Takes the first sample, then samples at the rate. Returns after the first sample."""

@@ -45,6 +45,7 @@ from tracer.store import left_out, listed, loss, perf, phases, samples, summary
 from tracer.store import manifest as manifests
 from tracer.store.checked import Pid
 from tracer.store.files import allow_open_files, make_folder
+from tracer.store.layers import Layers
 from tracer.store.lists import (
     ExtentFacts,
     FileFacts,
@@ -273,7 +274,7 @@ def _resolver(manifest: Manifest) -> Resolver | None:
         mounted = folders.get(f"{file.dev[0]}:{file.dev[1]}", "/")
         return ["", mounted] if mounted != "/" else [""]
 
-    symbols = Resolver(latest, roots)
+    symbols = Resolver(latest, roots, layers=Layers(manifest.get("containers", [])).places)
     symbols.start()
     return symbols
 

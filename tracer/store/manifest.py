@@ -123,7 +123,7 @@ class ContainerMount(TypedDict):
 
 class ContainerFacts(TypedDict):
     """A container that ran. `pid`: its last known init; 0: never known. `merged`, `upper`,
-    `lower`: folders of its overlay."""
+    `lower`: folders of its overlay. `arrived`: true if it began during the recording."""
 
     id: str
     name: str
@@ -134,6 +134,7 @@ class ContainerFacts(TypedDict):
     upper: NotRequired[str | None]
     lower: NotRequired[Listed[str]]
     mounts: NotRequired[Listed[ContainerMount]]
+    arrived: NotRequired[bool]
 
 
 class StreamFacts(TypedDict):
@@ -166,13 +167,15 @@ class CaptureFacts(TypedDict, total=False):
 class CounterFile(TypedDict):
     """The output of `perf stat` for one target; `missing` are events that this kernel lacks.
 
-    `cgroup`: its path, if perf counted the cgroup and not single processes.
+    `cgroup`: its path, if perf counted the cgroup and not single processes. `arrived`: true for a
+    container that began during the recording.
     """
 
     target: str
     file: str
     missing: Listed[str]
     cgroup: NotRequired[str]
+    arrived: NotRequired[bool]
 
 
 class CallGraphFile(TypedDict):

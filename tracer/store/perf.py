@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,7 @@ def decode(
                 lines = text.decode("utf-8", "backslashreplace")
                 values = stat.parse(lines, file["missing"], file.get("cgroup"))
                 found += [(file["target"], value) for value in values]
+        found = _without_containers(found, manifest)
         rows = write_table(counters.TABLE, building, stat.rows(found))
         tables[counters.TABLE.name] = _facts(building, counters.TABLE.name, rows)
     if "callgraphs" in perf:
@@ -78,6 +80,43 @@ def decode(
         stream = name.partition("-")[0]
         gaps.append(Gap(stream[:40], 0, None, None, None, f"perf failed: {failure}"[:200]))
     return tables
+
+
+def _without_containers(
+    found: list[tuple[str, stat.Value]], manifest: Manifest
+) -> list[tuple[str, stat.Value]]:
+    """Returns the counts, those of a daemon without those of the containers that it has begun.
+
+    perf counts a daemon's processes with the children that they make from then on, and a
+    container's processes are such children. If a container began that was not counted itself, the
+    daemon's own counts are not known.
+    """
+    daemons = {target["name"] for target in manifest["targets"] if target["kind"] == "daemon"}
+    files = manifest["perf"]["counters"]
+    counted = {file["target"] for file in files if file.get("arrived")}
+    names = {t["container"]: t["name"] for t in manifest["targets"] if "container" in t}
+    began = {
+        names.get(container["id"])
+        for container in manifest.get("containers", [])
+        if container.get("arrived")
+    }
+    if not daemons or not began | counted:
+        return found
+    less: dict[str, list[int | None]] = {}
+    for target, value in found:
+        if target in counted:
+            less.setdefault(value.event, []).append(value.value)
+    own: list[tuple[str, stat.Value]] = []
+    for target, value in found:
+        if target in daemons and value.value is not None:
+            theirs = less.get(value.event, []) if began <= counted else [None]
+            known = [count for count in theirs if count is not None]
+            if len(known) == len(theirs):
+                value = replace(value, value=max(0, value.value - sum(known)))
+            else:
+                value = replace(value, value=None, state=counters.NOT_COUNTED)
+        own.append((target, value))
+    return own
 
 
 def _namer(symbols: Resolver) -> Resolve:

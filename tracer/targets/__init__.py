@@ -39,9 +39,17 @@ __all__ = [
 
 
 def find_targets(
-    pids: str | None, containers: list[str], daemon: bool, cgroups: list[str], machine_wide: bool
+    pids: str | None,
+    containers: list[str],
+    daemon: bool,
+    cgroups: list[str],
+    machine_wide: bool,
+    wait: bool = False,
+    docker_cli: int | None = None,
 ) -> list[Target]:
     """Returns the targets that the options of `tracer record` name, except the command.
+
+    With `wait`, containers need not run yet. `docker_cli` is a process that runs `docker`.
 
     Raises UsageError, TargetGone, PermissionMissing, or FeatureMissing if no Docker daemon
     answers.
@@ -50,12 +58,14 @@ def find_targets(
     if containers:
         from tracer.targets.containers import from_names
 
-        targets += from_names(containers)
+        targets += from_names(containers, wait)
     targets += from_paths(cgroups)
     if daemon:
         from tracer.targets.daemon import from_socket
 
         targets.append(from_socket())
+    if docker_cli is not None:
+        targets += from_pids(str(docker_cli), "docker CLI", "daemon")
     if machine_wide:
         targets.append(machine())
     return targets

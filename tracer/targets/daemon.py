@@ -42,15 +42,21 @@ class DaemonTarget(Target):
 
 def from_socket() -> Target:
     """Returns the daemon that DOCKER_HOST names. Raises as `engine.Engine` and `listener` do."""
+    dockerd = dockerd_pid()
+    own = containerd.of_dockerd(dockerd)
+    others = [] if own is None else [own, *containerd.shims_of(own)]
+    return DaemonTarget(dockerd, others)
+
+
+def dockerd_pid() -> int:
+    """Returns the dockerd that DOCKER_HOST names. Raises as `engine.Engine` and `listener` do."""
     engine.listener()
     with engine.Engine():
         pass  # with systemd socket activation, this connection starts the daemon
     dockerd = engine.listener()
     if name_of(dockerd) in ("systemd", "init", None):
         dockerd = _holder(engine.socket_path() or "")
-    own = containerd.of_dockerd(dockerd)
-    others = [] if own is None else [own, *containerd.shims_of(own)]
-    return DaemonTarget(dockerd, others)
+    return dockerd
 
 
 def _holder(path: str) -> int:

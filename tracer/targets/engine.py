@@ -88,6 +88,10 @@ class Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
         self._client.close()
 
     @contextlib.contextmanager
@@ -135,6 +139,15 @@ class Engine:
         with self._asking():
             entries = self._client.api.containers(all=True)
         return sorted(name.lstrip("/") for entry in entries for name in entry["Names"][:1])
+
+    def events(self, since: float, names: list[str]) -> Any:
+        """Returns the stream of containers' events of these names since a time (s since 1970).
+
+        It gives dictionaries, ends with the daemon, and has `close`, which another thread may call.
+        """
+        filters = {"type": "container", "event": names}
+        with self._asking():
+            return self._client.api.events(since=f"{since:.9f}", filters=filters, decode=True)
 
     def started_between(self, start: float, end: float) -> dict[str, tuple[str, str]]:
         """Returns the containers started between two times (s since 1970): id to (name, image).

@@ -36,8 +36,11 @@ class MachineTarget(Target):
         return None
 
 
-def from_pids(text: str) -> list[Target]:
-    """Returns targets from `-p PID,PID`. Raises UsageError or TargetGone."""
+def from_pids(text: str, named: str | None = None, role: str = "target") -> list[Target]:
+    """Returns targets from `-p PID,PID`. Raises UsageError or TargetGone.
+
+    `named`: their name, instead of that of the process.
+    """
     targets: dict[int, Target] = {}
     for part in text.split(","):
         digits = part.strip()
@@ -61,7 +64,7 @@ def from_pids(text: str) -> list[Target]:
             raise PermissionMissing(
                 f"this user may not inspect process {pid}", "run as root"
             ) from None
-        targets[pid] = ProcessTarget(name, "pid", pid, start, command=command)
+        targets[pid] = ProcessTarget(named or name, "pid", pid, start, role, command)
     return list(targets.values())
 
 

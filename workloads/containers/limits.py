@@ -67,6 +67,26 @@ class Limits:
             found["security_opt"] = ["seccomp=unconfined"]
         return found
 
+    def arguments(self) -> list[str]:
+        """Returns the limits as options of `docker run`."""
+        found = [f"--shm-size={self.shm_bytes}"]
+        if self.cpus is not None:
+            found.append(f"--cpus={self.cpus:.9f}")
+        if self.cpuset is not None:
+            found.append(f"--cpuset-cpus={self.cpuset}")
+        if self.memory_bytes is not None:
+            found += [f"--memory={self.memory_bytes}", f"--memory-swap={self.memory_bytes}"]
+        if self.device is not None and self.speed is not None:
+            found += [
+                f"--device-read-bps={self.device}:{self.speed.read_bytes_per_s}",
+                f"--device-write-bps={self.device}:{self.speed.write_bytes_per_s}",
+                f"--device-read-iops={self.device}:{self.speed.read_iops}",
+                f"--device-write-iops={self.device}:{self.speed.write_iops}",
+            ]
+        if not self.seccomp:
+            found.append("--security-opt=seccomp=unconfined")
+        return found
+
 
 def parse_bytes(size: str) -> int:
     """Returns the bytes of a size such as 512m or 2g. Raises JobError if that is no valid limit."""

@@ -21,6 +21,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from tracer.workloads.containers.image import python_command, told
 from tracer.workloads.containers.limits import Limits
+from tracer.workloads.containers.starter import Starter
 from tracer.workloads.errors import BrokenJobError, took_too_long
 
 if TYPE_CHECKING:
@@ -64,9 +65,16 @@ class Containers:
     """The containers that run jobs. A context manager: its exit removes them."""
 
     def __init__(
-        self, client: docker.DockerClient, image: str, jobs: list[ContainerJob], limits: Limits
+        self,
+        client: docker.DockerClient,
+        image: str,
+        jobs: list[ContainerJob],
+        limits: Limits,
+        cli: Starter | None = None,
     ) -> None:
+        """`cli` runs `docker` to start and to remove them; without it, Docker's SDK does."""
         self._client = client
+        self._cli = cli
         self._image = image
         self._jobs = jobs
         self._limits = limits
@@ -96,9 +104,13 @@ class Containers:
         volumes = {str(here): {"bind": there, "mode": "rw"} for here, there in job.folders.items()}
         volumes[str(self._gates)] = {"bind": "/gate", "mode": "ro"}
         command = [*interpreter, "-m", "tracer.workloads", *job.arguments]
+        command = [*interpreter, "-S", "-c", _GATE, f"/gate/{job.name}", *_absolute(command)]
+        if self._cli is not None:
+            self._run(self._cli, job, volumes, command)
+            return
         container = self._client.containers.create(
             self._image,
-            [*interpreter, "-S", "-c", _GATE, f"/gate/{job.name}", *_absolute(command)],
+            command,
             entrypoint="",
             name=job.name,
             labels={OWNER: _myself()},
@@ -109,6 +121,23 @@ class Containers:
         )
         self._started.append(container)
         container.start()
+
+    def _run(
+        self,
+        cli: Starter,
+        job: ContainerJob,
+        volumes: dict[str, dict[str, str]],
+        command: list[str],
+    ) -> None:
+        options = [f"--volume={here}:{at['bind']}:{at['mode']}" for here, at in volumes.items()]
+        options += [f"--env={name}={value}" for name, value in job.environment.items()]
+        options += [f"--name={job.name}", f"--label={OWNER}={_myself()}", "--network=none"]
+        options += ["--detach", "--entrypoint=", "--pull=never", *self._limits.arguments()]
+        try:
+            cli.run("run", *options, self._image, *command)
+        finally:
+            with contextlib.suppress(NotFound):  # it was not even made
+                self._started.append(self._client.containers.get(job.name))
 
     def go(self) -> None:
         """Lets all jobs begin. Raises BrokenJobError if a container does not reach its gate."""
@@ -166,7 +195,10 @@ class Containers:
     def close(self) -> None:
         """Removes the containers, running or not. It may be called more than once."""
         for container in self._started:
-            with contextlib.suppress(DockerException):
+            if self._cli is not None:
+                with contextlib.suppress(BrokenJobError):
+                    self._cli.run("rm", "--force", "--volumes", str(container.id))
+            with contextlib.suppress(DockerException):  # mostly, it is removed by now
                 container.remove(force=True, v=True)
         self._started = []
         shutil.rmtree(self._gates, ignore_errors=True)

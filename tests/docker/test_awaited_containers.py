@@ -1,0 +1,152 @@
+"""Containers that begin, and are removed, while they are recorded: `tracer record --wait`."""
+
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from tests.docker.conftest import calls, wait_for
+from tests.support.backends import every_backend
+
+TIMES = "import os\nfor _ in range({}): os.times()"
+PAGES = 1009
+
+TOUCH = f"""
+#include <sys/mman.h>
+#include <unistd.h>
+__attribute__((noinline)) void touch_the_pages(volatile char *at) {{
+    for (int n = 0; n < {PAGES}; n++) at[(long)n * 4096] = 1;
+}}
+int main(void) {{
+    char *at = mmap(0, {PAGES}L * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(at, {PAGES}L * 4096, MADV_NOHUGEPAGE);
+    touch_the_pages(at);
+    return 0;
+}}
+"""
+
+
+def removed(dockerd, *names):
+    """Waits until these containers are removed."""
+
+    def gone():
+        return not {c.name for c in dockerd.client.containers.list(all=True)} & set(names)
+
+    wait_for(gone, "the removal of the containers")
+
+
+@every_backend
+def test_two_containers_are_recorded_from_their_start_to_their_removal(
+    dockerd, shared, record, backend
+):
+    """An earlier container of the same name and a stranger's container do not count."""
+    earlier = dockerd.run("one", TIMES.format(997), shared=shared)
+    earlier.wait()
+    recording = record("--docker-daemon", "--container", "one,two", "--wait", "--backend", backend)
+    earlier.remove()
+    ours = {}
+    for name, times in (("one", 1009), ("stranger", 1013), ("two", 1019)):
+        options = {"shared": shared, "auto_remove": True}
+        ours[name] = dockerd.run(name, TIMES.format(times), **options).id
+    removed(dockerd, *ours)
+    with recording.stop() as trace:
+        assert calls(trace, "times") == [("one", "target", 1009), ("two", "target", 1019)]
+        targets = {target["name"]: target for target in trace.manifest["targets"]}
+        assert targets["one"]["container"] == ours["one"] != earlier.id
+        assert targets["two"]["container"] == ours["two"]
+        found = trace.connection.execute(
+            "SELECT DISTINCT target, container_name FROM processes WHERE role = 'target' ORDER BY 1"
+        ).fetchall()
+        assert found == [("one", "one"), ("two", "two")]
+        query = "SELECT DISTINCT comm FROM processes WHERE role = 'daemon'"
+        comms = {comm for (comm,) in trace.connection.execute(query).fetchall()}
+        assert {"dockerd", "containerd", "containerd-shim", "runc"} <= comms
+        assert trace.manifest["loss"] == {"events": 0, "windows": 0, "unknown": 0}
+
+
+def test_the_recording_of_an_awaited_container_alone_ends_with_its_removal(dockerd, shared, record):
+    recording = record("--container", "alone", "--wait", "-e", "syscalls")
+    container = dockerd.run("alone", TIMES.format(1009), shared=shared)
+    container.wait()
+    container.remove()
+    with recording.trace() as trace:
+        assert trace.manifest["ended_by"] == "target"
+        assert calls(trace, "times") == [("alone", "target", 1009)]
+
+
+@pytest.fixture
+def touching(dockerd, tmp_path):
+    """Returns an image of one static program, which touches `PAGES` pages in a known function."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    program = tmp_path / "touch"
+    source = ["cc", "-O1", "-static", "-x", "c", "-", "-o", str(program)]
+    subprocess.run(source, input=TOUCH.encode(), check=True)
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        tar.add(program, "opt/touch")
+    dockerd.client.api.import_image_from_data(data.getvalue(), repository="tracer-tests/touching")
+    yield "tracer-tests/touching"
+    dockerd.client.images.remove("tracer-tests/touching", force=True)
+
+
+def test_functions_of_a_container_that_is_gone_have_names(dockerd, touching, record):
+    recording = record("--docker-daemon", "--container", "gone", "--wait", "-e", "page_faults")
+    container = dockerd.client.containers.run(
+        touching, ["/opt/touch"], name="gone", network_mode="none", detach=True
+    )
+    container.wait()
+    container.remove()
+    with recording.stop() as trace:
+        query = (
+            "SELECT p.target, p.container_name, f.ip_file, count(*) FROM page_faults f"
+            " JOIN processes p USING (pid, tid) WHERE f.symbol = 'touch_the_pages' GROUP BY 1, 2, 3"
+        )
+        found = trace.connection.execute(query).fetchall()
+        assert found == [("gone", "gone", "/opt/touch", PAGES)]
+        query = (
+            "SELECT DISTINCT f.symbol FROM page_faults f JOIN processes p USING (pid, tid)"
+            " WHERE p.role = 'daemon'"
+        )
+        symbols = {symbol for (symbol,) in trace.connection.execute(query).fetchall()}
+        # Park & Bahn 2023, Table 8, names these.
+        assert {"_dl_relocate_object", "runtime.memclrNoHeapPointers", "runtime.memmove"} <= symbols
+        assert trace.sql("SELECT 1 FROM page_faults WHERE ip_file = '/'").empty
+
+
+TOUCHES = f"""
+import mmap
+held = mmap.mmap(-1, {PAGES} * mmap.PAGESIZE)
+held.madvise(mmap.MADV_NOHUGEPAGE)
+for n in range({PAGES}): held[n * mmap.PAGESIZE] = 1
+"""
+
+
+def test_perf_counts_an_awaited_container_and_the_daemon_without_it(start, tell, record):
+    recording = record(
+        "--docker-daemon", "--container", "late", "--wait", "-e", "page_faults", "--perf-stat"
+    )
+    container = start("late", TOUCHES)
+
+    def counted():
+        perf = json.loads((recording.folder / "manifest.json").read_text())["perf"]
+        return [one["target"] for one in perf["counters"]] == ["dockerd", "late"]
+
+    wait_for(counted, "perf")
+    tell("go")
+    container.wait()
+    container.remove()
+    with recording.stop() as trace:
+        query = (
+            "SELECT target, count(*) FROM page_faults JOIN processes USING (pid, tid)"
+            " WHERE target IS NOT NULL GROUP BY 1"
+        )
+        recorded = dict(trace.connection.execute(query).fetchall())
+        query = "SELECT target, value FROM counters WHERE event = 'page-faults'"
+        counts = dict(trace.connection.execute(query).fetchall())
+        assert PAGES <= counts["late"] <= recorded["late"]
+        # Only the faults before perf counts the container count for the daemon that made it.
+        assert counts["dockerd"] < recorded["dockerd"] + recorded["late"]

@@ -48,6 +48,7 @@ class Trained:
 
     steps: int = 0
     epochs: int = 0
+    checkpoints: int = 0
     first_loss: float = math.nan
     last_loss: float = math.nan
 
@@ -95,6 +96,8 @@ def train(options: TrainOptions) -> dict[str, object]:
         "model": workload.name,
         "steps": trained.steps,
         "epochs": trained.epochs,
+        "checkpoints": trained.checkpoints,
+        "checkpoint_bytes": _size(output / checkpoint.NAME) if trained.checkpoints else None,
         "batch_size": options.batch_size,
         "workers": options.workers,
         "seed": options.seed,
@@ -164,6 +167,7 @@ class _Loop:
             if trained.steps % self.every == 0 or trained.steps == last:
                 with phases.phase("checkpoint", epoch=trained.epochs):
                     self._save(trained)
+                trained.checkpoints += 1
             interruptible.check()
 
     def _step(self, batches: Iterator[Batch]) -> float:
@@ -195,6 +199,11 @@ class _Loop:
             step=trained.steps,
             way=self.way,
         )
+
+
+def _size(path: Path) -> int:
+    with explained(f"cannot read {path}", MEND_WRITE):
+        return path.stat().st_size
 
 
 def _open_log(path: Path) -> FileIO:

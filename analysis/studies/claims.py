@@ -17,6 +17,7 @@ import pandas as pd
 
 from tracer.analysis.statistics import t_quantile
 from tracer.analysis.studies.claim_tests import TESTS, Test, UnmeasuredError, Values
+from tracer.analysis.studies.runs import usual_checkpoints
 
 AGREES, DIFFERS, UNDECIDED, UNMEASURED = "agrees", "differs", "undecided", "not measured"
 
@@ -67,8 +68,10 @@ def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
     """Returns a verdict on each claim, of all papers or of one.
 
     `runs` has one row per finished run: its factors (model, where, mode, repeat, ...) and its
-    measures (`tracer.analysis.studies.measures`).
+    measures (`tracer.analysis.studies.measures`). Runs that write checkpoints at other times or in
+    another way than the usual one do not count.
     """
+    runs = usual_checkpoints(runs)
     return [
         _judge(claim, runs)
         for claim in claims().values()

@@ -22,7 +22,7 @@ from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons
 from tracer.analysis.report.usage import usage
 from tracer.analysis.studies.facts import Budget, Long, Number, Summary, Text, keep
-from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
+from tracer.analysis.studies.flush_layer import layer_curve, most_saved, run_writebacks
 from tracer.analysis.views.call_graphs import WRITE_BACK, call_chains
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.steps import steps
@@ -343,7 +343,7 @@ def _hot_share(pages: NDArray[np.int32]) -> float:
 
 
 def _layer(trace: Trace, dev: str | None) -> dict[str, Any]:
-    return {"improvement": layer_curve(trace, dev)["improvement_with_drain"].max()}
+    return {"improvement": most_saved(layer_curve(trace, dev))}
 
 
 _Makers = dict[tuple[str, ...], Callable[[Trace, str | None], dict[str, Any]]]

@@ -46,6 +46,9 @@ UNLIMITED: dict[str, object] = {
 }  # fmt: skip
 """The limits of a run that is not limited. None: not given."""
 
+USUAL_CHECKPOINTS = {"checkpoint_every": "epoch", "checkpoint_way": "truncate"}
+"""The times and the way of checkpoints in which the papers' jobs write them, as far as we know."""
+
 
 class LeftOut(TypedDict):
     """A run that is left out of all results. `state`: failed, damaged, or not ended."""
@@ -174,6 +177,29 @@ def used(found: RunFacts) -> dict[str, int]:
     told: dict[str, Any] = dict(first or {})
     every = {name: told.get(name) for name in ("workers", "batch_size", "epochs")}
     return {name: value for name, value in every.items() if value is not None}
+
+
+def checkpoints_of(found: RunFacts) -> dict[str, int | None]:
+    """Returns the checkpoints that a run's jobs wrote.
+
+    checkpoints: by each job; null if the jobs differ, or do not tell. checkpoint_bytes: of one
+    checkpoint, summed over the jobs (each writes its own); null if one does not tell.
+    """
+    told: list[dict[str, Any]] = [dict(one or {}) for one in found.get("summaries", ())]
+    counts = {one.get("checkpoints") for one in told}
+    sizes = [size for one in told if (size := one.get("checkpoint_bytes")) is not None]
+    return {
+        "checkpoints": counts.pop() if len(counts) == 1 else None,
+        "checkpoint_bytes": sum(sizes) if told and len(sizes) == len(told) else None,
+    }
+
+
+def usual_checkpoints(runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the runs that wrote checkpoints at the usual times and in the usual way."""
+    for name, usual in USUAL_CHECKPOINTS.items():
+        if name in runs:
+            runs = runs[runs[name].isna() | (runs[name] == usual)]
+    return runs
 
 
 def baseload_w(folder: Path) -> float | None:

@@ -158,7 +158,7 @@ def _of_system(
     index = np.where(files >= 0, byte // _PAGE, 0)
     seen, dense = np.unique(files, return_inverse=True)
     below = int((seen < 0).sum())
-    inodes = lives.take(seen[below:]).to_frame(index=False, name=["ino", "born"])
+    inodes = lives.take(seen[below:]).to_frame(index=False).set_axis(["ino", "born"], axis=1)
     return np.where(files >= 0, dense - below, files).astype(np.int32), index, inodes
 
 

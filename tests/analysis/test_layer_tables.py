@@ -57,7 +57,7 @@ def test_the_improvement_has_its_bound_and_the_capacity_it_needs():
     assert pd.isna(row(found, where="4 containers", model="lstm")["improvement"])
 
 
-def test_where_no_page_was_written_twice_no_capacity_is_given():
+def test_no_capacity_is_given_if_no_page_was_written_twice():
     found = table(once(run("1", 0)))
     one = row(found, where="one container", model="alexnet")
     assert (one["improvement"], one["bound"], one["improvement_at_full"]) == (0, 0, 1)

@@ -26,6 +26,7 @@ from tracer.store.trace import Trace
 
 NO_FILE, NOT_MAPPED = -2, -1
 _PAGE, _SECTOR = 4096, 512
+_FILE = {"dev": str, "ino": np.uint64, "born": np.int64}
 _MOST_LOOKS = 1 << 33
 """Most pairs of an extent and a block that it covers; no real recording has more."""
 
@@ -79,7 +80,7 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
     place = pages["byte"].to_numpy(np.uint64)
     when = pages["ts"].to_numpy(np.int64)
     known = 0
-    parts = [pd.DataFrame({"dev": [], "ino": [], "born": []}).astype({"dev": str})]
+    parts = [pd.DataFrame({"dev": [], "ino": [], "born": []}).astype(_FILE)]
     for system in trace.manifest.get("file_systems", []):
         dev = system["dev"]
         lies = devices.place(dev)

@@ -82,7 +82,7 @@ def file_paths(trace: Trace, files: pd.DataFrame) -> tuple[NDArray[np.int32], ND
     told = trace.sql(_NAMED, counted)
     named: set[_Life] = {*zip(told["dev"], told["ino"], told["born"], strict=True)}
     lives: list[_Life] = list(
-        zip(files["dev"], files["ino"].astype(int), files["born"].astype(int), strict=True)
+        zip(files["dev"], files["ino"].tolist(), files["born"].tolist(), strict=True)
     )
     ends = [last.get(life, life) for life in lives]
     numbers: dict[_Life, int] = {}

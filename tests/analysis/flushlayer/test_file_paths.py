@@ -91,7 +91,7 @@ NOT_SAID = {
 
 
 @pytest.mark.parametrize("what", NOT_SAID)
-def test_what_does_not_say_which_file_took_whose_place_is_not_guessed(by, what):
+def test_a_rename_that_is_not_told_whole_is_not_guessed(by, what):
     calls, events = NOT_SAID[what]
     found = by("path", FIRST, SECOND, syscalls=calls, file_writes=events, files=[NAMED])
     assert found.unique == 4

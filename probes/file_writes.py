@@ -81,6 +81,9 @@ PROBE = Probe(
         Event("ext4:ext4_fc_commit_start", "fast_commit_start", {"dev": device("dev")}),
         Event("ext4:ext4_fc_commit_stop", "fast_commit_end", {"dev": device("dev")}),
         Event("ext4:ext4_free_inode", "free_inode", _EXT4),
+        # Of the file that a rename puts in the place of another one; also of a file that was
+        # truncated and is closed. ext4 then writes out the blocks that it has not allocated yet.
+        Event("ext4:ext4_alloc_da_blocks", "alloc_da_blocks", _EXT4),
         # One event per extent of a write-out; an event never covers two files.
         Event("xfs:xfs_map_blocks_found", "map_blocks", _XFS),
         Event("xfs:xfs_map_blocks_alloc", "map_blocks", _XFS),
@@ -110,6 +113,6 @@ PROBE = Probe(
         ),
     ),
     Scope.MACHINE,
-    rate="two to six events per file written out, one per extent, two per direct read or write",
+    rate="two to seven events per file written out, one per extent, two per direct read or write",
     optional=True,
 )

@@ -51,6 +51,7 @@ class Trained:
 
     steps: int = 0
     epochs: int = 0
+    checkpoints: int = 0
     first_loss: float = math.nan
     last_loss: float = math.nan
     ended_by: str = BY_STEPS
@@ -102,6 +103,8 @@ def train(options: TrainOptions) -> dict[str, object]:
         "steps": trained.steps,
         "epochs": trained.epochs,
         "ended_by": trained.ended_by,
+        "checkpoints": trained.checkpoints,
+        "checkpoint_bytes": _size(output / checkpoint.NAME) if trained.checkpoints else None,
         "batch_size": options.batch_size,
         "workers": options.workers,
         "seed": options.seed,
@@ -175,6 +178,7 @@ class _Loop:
             if trained.steps % self.every == 0 or ended:
                 with phases.phase("checkpoint", epoch=trained.epochs):
                     self._save(trained)
+                trained.checkpoints += 1
             interruptible.check()
             if ended:
                 break
@@ -221,6 +225,11 @@ class _Loop:
             step=trained.steps,
             way=self.way,
         )
+
+
+def _size(path: Path) -> int:
+    with explained(f"cannot read {path}", MEND_WRITE):
+        return path.stat().st_size
 
 
 def _open_log(path: Path) -> FileIO:

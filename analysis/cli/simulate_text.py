@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.cli.output import console, print_table, safe, show
 from tracer.sizes import show_size
@@ -78,13 +79,14 @@ def _paper(out: Console, facts: dict[str, Any]) -> None:
     out.print()
     rows = [[row[c] for c in _SWEEP] for row in facts["sweep"]]
     print_table(out, "Other capacities", list(_SWEEP.values()), rows)
-    columns = ["pages by", "N", "U", "not mapped", "improvement", "with drain"]
+    columns = ["pages by", "N", "U", "not mapped", "path not known", "improvement", "with drain"]
     rows = [
         [
             identity,
             found["requests"],
             found["unique_pages"],
             found["mapping"].get("not mapped"),
+            found["mapping"].get(PATH_NOT_KNOWN),
             found["improvement"],
             found["improvement_with_drain"],
         ]

@@ -154,14 +154,27 @@ def _grid(boxes: pd.DataFrame, width: float, height: int) -> NDArray[np.float64]
 def layer_improvement(frame: pd.DataFrame) -> go.Figure:
     """Draws the largest improvement by a flush layer, one panel per page identity.
 
-    Columns: where, model, identity, improvement (_low, _high), paper_improvement.
+    Columns: where, model, identity, writes (rows other than `all` are not drawn), improvement
+    (_low, _high), paper_improvement.
     """
-    own = frame[frame["identity"].notna()]
+    own = frame[frame["identity"].notna() & (frame["writes"] == "all")]
     named = own.assign(panel="pages by " + own["identity"].astype(str))
     axis = Axis("I/O latency saved", percent=True)
     return dots(
         named, "improvement", axis, category="model", series="where", panel="panel",
         paper="paper_improvement",
+    )  # fmt: skip
+
+
+def layer_habits(frame: pd.DataFrame) -> go.Figure:
+    """Draws the largest improvement by checkpoint habit, one panel per place and model.
+
+    Columns: where, model, habit, identity, improvement (_low, _high), paper_improvement.
+    """
+    named = frame.assign(panel=frame["where"].astype(str) + ", " + frame["model"].astype(str))
+    return dots(
+        named, "improvement", Axis("I/O latency saved", percent=True), category="habit",
+        series="identity", panel="panel", paper="paper_improvement",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tracer.analysis.figures import what_if as draw
+from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN
 from tracer.analysis.flushlayer.trace.writers import TARGETS
 from tracer.analysis.page.base import TEMPLATES, render
 from tracer.analysis.page.summary import Tile
@@ -145,6 +146,7 @@ def _paper(facts: dict[str, Any]) -> list[Part]:
                 "page write-backs": found["requests"],
                 "distinct pages": found["unique_pages"],
                 "not mapped": found["mapping"].get("not mapped"),
+                "path not known": found["mapping"].get(PATH_NOT_KNOWN),
                 "improvement": found["improvement"],
                 "improvement_with_drain": found["improvement_with_drain"],
             }

@@ -69,7 +69,8 @@ def judge(runs: pd.DataFrame, paper: str | None = None) -> list[Verdict]:
     """Returns a verdict on each claim, of all papers or of one.
 
     `runs` has one row per finished run: its factors (model, where, mode, repeat, ...) and its
-    measures (`tracer.analysis.studies.measures`).
+    measures (`tracer.analysis.studies.measures`). Runs with limits, or with other habits of writing
+    checkpoints than the usual one, count only for claims about these.
     """
     return [
         _judge(claim, runs)

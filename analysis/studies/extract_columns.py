@@ -54,7 +54,8 @@ COLUMNS: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("duration_s", "longest_s", "energy_j", "mean_w"), _N),
     },
     "layer_curve": {
-        "identity": Text, "capacity_pages": _W, "capacity_share": Number, "improvement": Number,
+        "identity": Text, "writes": Text, "written": Count, "distinct": Count, "fell_back": Count,
+        "capacity_pages": _W, "capacity_share": Number, "improvement": Number,
         "improvement_with_drain": Number,
     },
 }  # fmt: skip

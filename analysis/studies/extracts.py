@@ -31,7 +31,7 @@ from tracer.analysis.studies.chains import own_chains
 from tracer.analysis.studies.extract_columns import kept_kind
 from tracer.analysis.studies.facts import Budget, RunFacts, keep, read_run
 from tracer.analysis.studies.flush_layer import layer_curve
-from tracer.analysis.studies.runs import FACTORS, baseload_w, place_of, used
+from tracer.analysis.studies.runs import FACTORS, baseload_w, checkpoints_of, place_of, used
 from tracer.analysis.views.energy import energy, why_none
 from tracer.probes.errors import BadTrace, TracerError
 from tracer.store.checked import parsed
@@ -57,7 +57,8 @@ class Extracts:
 
     `frames`: frames by the names of `MAKERS`. Each has the columns id and the factors before its
     own. If the study left workers, batch_size and epochs to the model, they are those that the jobs
-    used. `energy` also has baseload_w, the power of the idle machine (null: not recorded).
+    used. If the jobs tell, checkpoints and checkpoint_bytes are those of `checkpoints_of`. `energy`
+    also has baseload_w, the power of the idle machine (null: not recorded).
     `why`: why an extract has no rows. `facts`: one row per run, about its machine and the losses of
     its trace. `left_out`: ids of runs whose extracts cannot be read, and why.
     """
@@ -84,7 +85,7 @@ def read_extracts(folder: Path, runs: pd.DataFrame) -> Extracts:
                 left -= sum(len(table.get("rows", ())) for table in found["tables"].values())
                 if left < 0:
                     raise BadTrace(f"the study's extracts have more than {_MOST_ROWS} rows")
-                yield row | used(facts), found
+                yield row | used(facts) | checkpoints_of(facts), found
             except TracerError as error:
                 yield row, str(error)
 

@@ -27,7 +27,7 @@ from tracer.analysis.studies.chains import chain_measures
 from tracer.analysis.studies.facts import Budget, Long, Number, Text, keep
 from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUSES
 from tracer.analysis.studies.fault_functions import cause_measures
-from tracer.analysis.studies.flush_layer import layer_curve, run_writebacks
+from tracer.analysis.studies.flush_layer import layer_curve, most_saved, run_writebacks
 from tracer.analysis.views.energy import all_of, energy, why_none
 from tracer.analysis.views.faults import FAULTS
 from tracer.analysis.views.steps import steps
@@ -344,7 +344,7 @@ def _hot_share(pages: NDArray[np.int32]) -> float:
 
 
 def _layer(trace: Trace, dev: str | None) -> dict[str, Any]:
-    return {"improvement": layer_curve(trace, dev)["improvement_with_drain"].max()}
+    return {"improvement": most_saved(layer_curve(trace, dev))}
 
 
 _Makers = dict[tuple[str, ...], Callable[[Trace, str | None], dict[str, Any]]]

@@ -43,6 +43,9 @@ FACTORS = (
 )  # fmt: skip
 """The factors in which runs can differ, as declared in `workloads/studies/study.py`."""
 
+USUAL_CHECKPOINTS = {"checkpoint_every": "epoch", "checkpoint_way": "truncate"}
+"""The times and the way of checkpoints in which the papers' jobs write them, as far as we know."""
+
 UNLIMITED: dict[str, tuple[object, ...]] = {
     "cpus": (None,),
     "memory": (None,),
@@ -50,8 +53,7 @@ UNLIMITED: dict[str, tuple[object, ...]] = {
     "dirty_background_bytes": (None,),
     "seccomp": (True,),
     "power_mode": (DEFAULT_MODE,),
-    "checkpoint_every": (None, "epoch"),
-    "checkpoint_way": (None, "truncate"),
+    **{name: (None, value) for name, value in USUAL_CHECKPOINTS.items()},
 }
 """The values of factors without a limit and with the usual habits. None: not given.
 
@@ -192,6 +194,21 @@ def used(found: RunFacts) -> dict[str, int]:
     told: dict[str, Any] = dict(first or {})
     every = {name: told.get(name) for name in ("workers", "batch_size", "epochs")}
     return {name: value for name, value in every.items() if value is not None}
+
+
+def checkpoints_of(found: RunFacts) -> dict[str, int | None]:
+    """Returns the checkpoints that a run's jobs wrote.
+
+    checkpoints: by each job; null if the jobs differ, or do not tell. checkpoint_bytes: of one
+    checkpoint, summed over the jobs (each writes its own); null if one does not tell.
+    """
+    told: list[dict[str, Any]] = [dict(one or {}) for one in found.get("summaries", ())]
+    counts = {one.get("checkpoints") for one in told}
+    sizes = [size for one in told if (size := one.get("checkpoint_bytes")) is not None]
+    return {
+        "checkpoints": counts.pop() if len(counts) == 1 else None,
+        "checkpoint_bytes": sum(sizes) if told and len(sizes) == len(told) else None,
+    }
 
 
 def baseload_w(folder: Path) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -115,9 +115,12 @@ def _plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def without_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the runs without limits, without a power mode, and with the usual habits."""
+def without_limits(frame: pd.DataFrame, but: Collection[str] = ()) -> pd.DataFrame:
+    """Returns the runs without limits, without a power mode, and with the usual habits.
+
+    The factors `but` may have any value.
+    """
     for name in UNLIMITED:
-        if name in frame:
+        if name in frame and name not in but:
             frame = frame[is_usual(frame[name], name)]
     return frame

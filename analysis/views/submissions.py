@@ -60,7 +60,7 @@ CREATE OR REPLACE TEMP TABLE {table} AS
 WITH named AS (
     SELECT f.ts, f.row, f.tid, f.event, f.fs, f.root, f.ino, w.work, w.place
     FROM {of_files("file_writes_rows")} f LEFT JOIN works w USING (row)
-    WHERE f.event != 'free_inode' AND {threads}
+    WHERE f.event NOT IN ('free_inode', 'alloc_da_blocks') AND {threads}
 ), begun AS (
     -- A direct write may end in an interrupt, whatever its thread does at that time.
     SELECT *, event = 'direct_start' OR event = 'direct_end' AND file = last_value(

@@ -8,7 +8,7 @@ from tests.conftest import ROOT
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer import devices
 from tracer.analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity
-from tracer.analysis.flushlayer.trace.accesses import page_writebacks
+from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.studies.flush_layer import layer_curve
 from tracer.analysis.studies.papers.numbers import numbers
 from tracer.store.trace import Trace
@@ -30,7 +30,7 @@ def written(tmp_path):
 
 
 def test_a_thinned_curve_keeps_the_capacities_that_the_papers_numbers_need(written):
-    found = layer_curve(written).query("identity == 'block'")
+    found = layer_curve(written).query("identity == 'block' and writes == 'all'")
     assert len(found) < 200
     accesses = page_writebacks(written)
     medium, disk = devices.find_device("pcm-paper", "nvm"), devices.find_device("hdd-paper", "disk")
@@ -53,5 +53,5 @@ def test_a_trace_without_writes_has_no_curve(tmp_path):
 def test_another_device_has_none(tmp_path):
     shutil.copytree(ROOT / "fixtures" / "lenet.trace", tmp_path / "lenet.trace")
     with Trace(tmp_path / "lenet.trace") as trace:
-        assert set(layer_curve(trace)["identity"]) == {"block", "file"}
+        assert set(layer_curve(trace)["identity"]) == {*Identity}
         assert layer_curve(trace, "9:9").empty

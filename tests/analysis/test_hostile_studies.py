@@ -233,7 +233,9 @@ EXTRACTED = {
     "a number that is too large": table(
         "call_chains", lambda t: t["rows"].append(["x", "x", 10**40, 0.5, 1, 0.5, 0.5, "x", 1, "x"])
     ),
-    "infinity": table("layer_curve", lambda t: t["rows"].append(["x", 1, float("inf"), 1.0, 1.0])),
+    "infinity": table(
+        "layer_curve", lambda t: t["rows"].append(["x", "all", 2, 1, 0, 1, float("inf"), 1.0, 1.0])
+    ),
     "many rows": table(
         "interval_quantiles", lambda t: t.update(rows=[["wakes", 0.5, 1.0]] * 300_000)
     ),

@@ -235,35 +235,6 @@ def test_boxes_of_pages_are_of_one_container_s_first_repeat():
     assert found.to_dict("records") == [{"model": "alexnet", **box}]
 
 
-def test_the_layer_s_improvement_stands_beside_the_paper_s():
-    steps = ((0, 0.0, 0.0, 0.0), (10, 0.5, 0.7, 0.4), (15, 0.75, 0.9, 0.3), (20, 1.0, 0.95, 0.2))
-    rows = [
-        {
-            **run("1", repeat),
-            "identity": identity,
-            "capacity_pages": pages * 256 * (repeat + 1),
-            "capacity_share": share,
-            "improvement": most * saved,
-            "improvement_with_drain": most * drained,
-        }
-        for repeat in (0, 1)
-        for identity, most in (("block", 1.0), ("file", 0.5))
-        for pages, share, saved, drained in steps
-    ]
-    found = park2023.layer_improvement(pd.DataFrame(rows))
-    one = row(found, where="one container", model="alexnet", identity="block")
-    assert (one["improvement"], one["paper_improvement"]) == (pytest.approx(0.4), 0.84)
-    # 0.84 takes 15 MiB in the one repeat and 30 in the other.
-    assert (one["needed_share"], one["needed_mib"]) == (0.75, 22.5)
-    other = row(found, where="one container", model="alexnet", identity="file")
-    assert other["improvement"] == pytest.approx(0.2)
-    assert pd.isna(other["needed_share"])
-    assert pd.isna(row(found, where="4 containers", model="lstm")["improvement"])
-    drawn = park2023.layer_curves(pd.DataFrame(rows))
-    assert drawn["capacity_share"].tolist() == [0, 0.5, 0.75, 1] * 2
-    assert drawn["paper_improvement"].unique().tolist() == [0.84]
-
-
 def steps(where, repeat, mode="train", stage="train", model="lenet", **parts):
     return [
         {**run(where, repeat, model, mode), "stage": stage, "part": part, "mean_ms": ms}

@@ -7,6 +7,7 @@ import pytest
 from tracer.workloads.errors import JobError
 from tracer.workloads.modes.machine import Machine
 from tracer.workloads.modes.mode import PowerMode
+from tracer.workloads.options import CheckpointWay
 from tracer.workloads.studies import media, study
 
 TWO = """
@@ -112,6 +113,20 @@ def test_the_shipped_studies_are_complete():
         loaded = study.load(name)
         assert loaded.name == name
         assert loaded.about and loaded.runs
+
+
+def test_the_study_of_park_and_bahn_has_each_checkpoint_habit_of_one_model():
+    factors = [run.factors for run in study.load("park2023", repeats=1).runs]
+    habits = [
+        (one.where, one.checkpoint_every, one.checkpoint_way)
+        for one in factors
+        if one.model == "squeezenet" and one.mode == "train"
+    ]
+    expected = [(None, None), ("end", None), ("10", None)]
+    expected += [(None, way) for way in CheckpointWay if way != "truncate"]
+    for where in ("host", "1"):
+        assert {told[1:] for told in habits if told[0] == where} == {*expected}
+    assert len(habits) == 2 * len(expected) + 1  # and four containers in the usual habit
 
 
 @pytest.mark.parametrize(

@@ -151,11 +151,13 @@ def test_the_checkpoint_holds_the_state_after_the_last_step(run: Train, tmp_path
     [("epoch", [3, 6, 7]), ("end", [7]), ("2", [2, 4, 6, 7]), ("7", [7]), ("100", [7])],
 )
 def test_checkpoints_come_when_they_are_asked_for(run: Train, tmp_path: Path, every, after):
-    run(steps=7, checkpoint_every=every, checkpoint_way=CheckpointWay.NEW)
+    told = run(steps=7, checkpoint_every=every, checkpoint_way=CheckpointWay.NEW)
     names = sorted(path.name for path in (tmp_path / "output").glob("checkpoint*"))
     assert names == [*(f"checkpoint-{step:08}.pt" for step in after[:-1]), "checkpoint.pt"]
     states = [torch.load(tmp_path / "output" / name, weights_only=True) for name in names]
     assert [state["step"] for state in states] == after
+    size = (tmp_path / "output" / "checkpoint.pt").stat().st_size
+    assert (told["checkpoints"], told["checkpoint_bytes"]) == (len(after), size)
 
 
 @pytest.mark.parametrize(

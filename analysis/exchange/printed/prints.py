@@ -90,6 +90,7 @@ PRINTS: dict[str, tuple[str, ...]] = {
         ),
         (_EXT4,),
     ),
+    "ext4:ext4_alloc_da_blocks": ("dev {dev:dev} ino {ino:dec} reserved_data_blocks {}",),
     "ext4:ext4_fc_commit_start": ("dev {dev:dev}{}",),
     "ext4:ext4_fc_commit_stop": ("dev {dev:dev} {}",),
     "iomap:iomap_dio_rw_begin": (

@@ -10,7 +10,7 @@ from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
 from tracer.analysis.flushlayer.devices import Device
 from tracer.analysis.flushlayer.policies import Operations, find_policy
 from tracer.analysis.flushlayer.policies.operations import BUFFERS, operations
-from tracer.analysis.flushlayer.trace.accesses import Accesses, Identity
+from tracer.analysis.flushlayer.trace.accesses import PATH_NOT_KNOWN, Accesses, Identity
 from tracer.analysis.views.submissions import SECTORS_PER_PAGE
 from tracer.probes.errors import UsageError
 
@@ -102,6 +102,12 @@ IDENTITIES = {
     " file that is truncated and rewritten gets new blocks and counts as new pages",
     Identity.FILE: "pages identified by file (inode and page of the file): a layer below the page"
     " cache; a file that is truncated and rewritten counts as the same pages again",
+    Identity.PATH: "pages identified by path (the last name of the file, and page of the file): a"
+    " layer that knows names; a file that is renamed over an old one counts as the old one's pages"
+    " again (the rename is recognized on ext4, if its system call was recorded)",
+    Identity.INDEX: "pages identified by index (page of the file, whatever the file): the index in"
+    " the kernel's events of dirtying without their inode; no layer could serve so, because pages"
+    " of all files with one index count as one page",
 }
 """The meaning of each identity, to be shown beside a number."""
 
@@ -144,5 +150,11 @@ def about_input(accesses: Accesses) -> list[str]:
         said.append(
             f"the file of {lost} of {len(accesses)} pages is not known (their extents were not"
             " recorded); these pages are identified by block"
+        )
+    lost = accesses.by_mapping.get(PATH_NOT_KNOWN, 0)
+    if lost:
+        said.append(
+            f"the path of {lost} of {len(accesses)} pages is not known (their files had no name at"
+            " the end of the recording); these pages are identified by file"
         )
     return said

@@ -44,6 +44,7 @@ BOUNDS = ("least", "most")
 """Bounds of regenerated write-back: a page that was dirtied again while dirty left no event."""
 Key = tuple[str, tuple[tuple[str, Any], ...]]
 """An identity, and values of the knobs. Empty: as recorded."""
+_Identity = Literal["block", "file", "path", "index"]
 Names = Annotated[list[str], Field(min_length=1, max_length=1000)]
 Share = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
@@ -64,7 +65,7 @@ class Sweep(BaseModel):
     disk: Names = ["hdd-paper"]
     policy: Names = ["lru"]
     buffer: Names = ["write-only"]
-    identity: Annotated[list[Literal["block", "file"]], Field(min_length=1)] = ["block"]
+    identity: Annotated[list[_Identity], Field(min_length=1)] = ["block"]
     destage: Names = ["lazy"]
     replay: Annotated[list[Literal["open", "closed"]], Field(min_length=1)] = ["closed"]
     devices: str | None = None

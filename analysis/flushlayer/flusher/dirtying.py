@@ -308,7 +308,7 @@ def _told(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
     within = (np.arange(len(bio)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
     begin = cached["sector"].to_numpy(np.uint64)[bio] * np.uint64(512)
     page = (cached["page"].to_numpy(np.uint64)[bio] + within) * np.uint64(4096)
-    files, index = file_pages(
+    found = file_pages(
         trace,
         pd.DataFrame(
             {
@@ -319,7 +319,8 @@ def _told(trace: Trace, cached: pd.DataFrame) -> NDArray[np.int64]:
             }
         ),
     )
-    return np.where((files >= 0) & (index < paired.NOWHERE), index, nothing)
+    known = (found.file >= 0) & (found.index < paired.NOWHERE)
+    return np.where(known, found.index, nothing)
 
 
 def _dense(cached: pd.DataFrame) -> tuple[NDArray[np.int64], Any, int]:

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.trace.file_pages import NO_FILE, NOT_MAPPED, file_pages
+from tracer.analysis.flushlayer.trace.file_paths import file_paths
 from tracer.analysis.flushlayer.trace.page_count import check_pages
 from tracer.analysis.flushlayer.trace.writers import Writers, taken, writers
 from tracer.analysis.views.flushes import flushes
@@ -21,6 +22,7 @@ from tracer.analysis.views.volumes import on_devices
 from tracer.analysis.views.whose import everybody_because
 from tracer.store.trace import Trace
 
+PATH_NOT_KNOWN = "path not known"
 _SECTOR, _PAGE = 512, 4096
 _SUBMITTER = "CASE WHEN target IS NOT NULL THEN 'target' WHEN role IS NOT NULL THEN 'other' END"
 """SQL: the owner of a read or a flush, by the thread that submitted it."""
@@ -31,12 +33,16 @@ class Identity(StrEnum):
     """The identity of a page: two accesses with the same identity access the same page.
 
     BLOCK: device and page of the device, as in a layer below the file system. FILE: inode and page
-    of the file, as in a layer below the page cache; pages of no file (metadata, journal) and pages
-    of unknown files are identified by block.
+    of the file, as in a layer below the page cache. PATH: as FILE, but a file that a rename puts in
+    the place of another one has the other's pages. INDEX: page of the file alone, without the file,
+    as the index in the kernel's events of dirtying. Pages of no file (metadata, journal) and pages
+    of unknown files are identified by block, and pages of unknown paths by file.
     """
 
     BLOCK = "block"
     FILE = "file"
+    PATH = "path"
+    INDEX = "index"
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Bios:
     ts (ns), row (in the table block), write, waited (somebody waits for it: S or F in rwbs), flush
     and fua (F before and after the operation in rwbs), device, sector (first sector of 512 bytes),
     sectors (length), first (its first page access), pages (0 for a flush alone), pid (submitting
-    process), reason, tenant, phase (codes; -1: not known).
+    process), data (False: journal or metadata), reason, tenant, phase (codes; -1: not known).
     """
 
     ts: NDArray[np.int64]
@@ -61,6 +67,7 @@ class Bios:
     first: NDArray[np.int64]
     pages: NDArray[np.int32]
     pid: NDArray[np.int64]
+    data: NDArray[np.bool_]
     reason: NDArray[np.int16]
     tenant: NDArray[np.int16]
     phase: NDArray[np.int16]
@@ -87,7 +94,9 @@ class Accesses:
     """Write-backs left out, because they are of files that the recorder itself wrote."""
     identity: Identity = Identity.BLOCK
     by_mapping: dict[str, int] = field(default_factory=dict)
-    """Numbers of accesses, with identity FILE: pages of files, of no file, and not mapped."""
+    """Numbers of accesses: of known files (file), of no file, and not mapped. With identity PATH,
+    also those of files of unknown paths (path not known), which are not in `file`. Empty by BLOCK.
+    """
     bios: Bios | None = None
     writers: Writers | None = None
     """Writers of the pages; None: not known (regenerated write-back)."""
@@ -136,8 +145,9 @@ def page_writebacks(
     device_codes = pd.factorize(kept["dev"])[0]
     by_mapping: dict[str, int] = {}
     keys = _keys(device_codes[bio], number)
-    if identity is Identity.FILE:
-        files, index = file_pages(trace, _places(kept, bio, number))
+    if identity is not Identity.BLOCK:
+        mapped = file_pages(trace, _places(kept, bio, number))
+        files, index = mapped.file, mapped.index
         # A page of a file may lie on two pages of the device if blocks are smaller than pages.
         again = np.zeros(len(bio), bool)
         again[1:] = (
@@ -147,13 +157,20 @@ def page_writebacks(
         bio, files, index, keys = bio[~again], files[~again], index[~again], keys[~again]
         counts = np.bincount(bio, minlength=len(kept))
         found = files >= 0
-        beyond = keys.max(initial=0) + 1
-        keys = np.where(found, beyond + _keys(files, index.astype(np.uint64)), keys)
         by_mapping = {
             "file": int(found.sum()),
             "no file": int((files == NO_FILE).sum()),
             "not mapped": int((files == NOT_MAPPED).sum()),
         }
+        if identity is Identity.PATH:
+            path, known = file_paths(trace, mapped.files)
+            lost = int((~known[files[found]]).sum())
+            by_mapping |= {"file": by_mapping["file"] - lost, PATH_NOT_KNOWN: lost}
+            files[found] = path[files[found]]
+        elif identity is Identity.INDEX:
+            files[found] = 0
+        beyond = keys.max(initial=0) + 1
+        keys = np.where(found, beyond + _keys(files, index.astype(np.uint64)), keys)
     dense, names = pd.factorize(keys)
     writes = counts * kept["write"].to_numpy(bool)
     return Accesses(
@@ -208,17 +225,22 @@ def _each_page(
 
 
 def _places(rows: pd.DataFrame, bio: NDArray[np.int64], number: NDArray[np.uint64]) -> pd.DataFrame:
-    flags = rows["rwbs"].fillna("").astype(str)
-    data = ~(flags.str.contains("M", regex=False) | (rows["reason"] == "journal"))
     begin = rows["sector"].to_numpy(np.uint64)[bio] * np.uint64(_SECTOR)
     return pd.DataFrame(
         {
             "ts": rows["ts"].to_numpy(np.int64)[bio],
             "dev": rows["dev"].to_numpy()[bio],
             "byte": np.maximum(begin, number * np.uint64(_PAGE)),
-            "data": data.to_numpy(bool)[bio],
+            "data": _data(rows)[bio],
         }
     )
+
+
+def _data(rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """Returns whether each bio has data of files: neither the journal nor metadata."""
+    metadata = rows["rwbs"].fillna("").astype(str).str.contains("M", regex=False)
+    found: NDArray[np.bool_] = (~metadata & (rows["reason"] != "journal")).to_numpy(bool)
+    return found
 
 
 def _keys(of: NDArray[np.integer], number: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -247,6 +269,7 @@ def _bios(rows: pd.DataFrame, counts: NDArray[np.int64], device: NDArray[np.int6
         np.cumsum(counts) - counts,
         counts.astype(np.int32),
         rows["pid"].fillna(-1).to_numpy(np.int64),
+        _data(rows),
         codes["reason"],
         codes["tenant"],
         codes["phase"],

@@ -11,6 +11,7 @@ whose extents were allocated before the beginning).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from tracer.store.trace import Trace
 
 NO_FILE, NOT_MAPPED = -2, -1
 _PAGE, _SECTOR = 4096, 512
+_FILE = {"dev": str, "ino": np.uint64, "born": np.int64}
 _MOST_LOOKS = 1 << 33
 """Most pairs of an extent and a block that it covers; no real recording has more."""
 
@@ -32,7 +34,8 @@ _MOST_LOOKS = 1 << 33
 # group at a power of two.
 _EXTENTS = """
 SELECT e.ts, e.ino, e.file_block, e.disk_block, e.blocks, coalesce(f.n, 0) AS born
-FROM (SELECT * FROM extents_rows WHERE dev = ? AND disk_block > 0 AND blocks > 0) e
+FROM (SELECT * FROM extents_rows WHERE dev = ? AND ino IS NOT NULL
+    AND disk_block > 0 AND blocks > 0) e
 ASOF LEFT JOIN (
     SELECT ino, ts, count(*) OVER (PARTITION BY ino ORDER BY ts) AS n FROM file_writes
     -- xfs reports freed blocks of files that still exist with the same event.
@@ -41,17 +44,31 @@ ASOF LEFT JOIN (
 ORDER BY e.ts, e.row
 """
 _AT_END = """
-SELECT ino, file_byte, disk_byte, bytes FROM extent_map WHERE dev = ? AND bytes > 0
+SELECT ino, file_byte, disk_byte, bytes FROM extent_map
+WHERE dev = ? AND ino IS NOT NULL AND bytes > 0
 """
 
 
-def file_pages(trace: Trace, pages: pd.DataFrame) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Returns (file, index) of each page that was written back.
+@dataclass(frozen=True)
+class FilePages:
+    """The file and the place in it of each page.
+
+    file: the number of the file, dense from 0, or NO_FILE or NOT_MAPPED. index: the page in the
+    file, 0 without a file. files: a row per file, by its number: dev (MAJOR:MINOR of the file
+    system), ino, and born (how often the inode had been freed in the recording before the file).
+    """
+
+    file: NDArray[np.int32]
+    index: NDArray[np.int64]
+    files: pd.DataFrame
+
+
+def file_pages(trace: Trace, pages: pd.DataFrame) -> FilePages:
+    """Returns the file of each page that was written back.
 
     `pages` has one row per page of a bio, in time order: ts (ns), dev (MAJOR:MINOR), byte (the
-    first byte written, counted on the whole disk), data (False: metadata or journal). file: the
-    number of the file, dense from 0, or NO_FILE or NOT_MAPPED. index: the page in the file, 0
-    without a file. Raises BadTrace if extents overlap too often.
+    first byte written, counted on the whole disk), data (False: metadata or journal). Raises
+    BadTrace if extents overlap too often.
     """
     files = np.full(len(pages), NOT_MAPPED, np.int32)
     index = np.zeros(len(pages), np.int64)
@@ -63,6 +80,7 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> tuple[NDArray[np.int32], ND
     place = pages["byte"].to_numpy(np.uint64)
     when = pages["ts"].to_numpy(np.int64)
     known = 0
+    parts = [pd.DataFrame({"dev": [], "ino": [], "born": []}).astype(_FILE)]
     for system in trace.manifest.get("file_systems", []):
         dev = system["dev"]
         lies = devices.place(dev)
@@ -74,13 +92,14 @@ def file_pages(trace: Trace, pages: pd.DataFrame) -> tuple[NDArray[np.int32], ND
         of_system = np.flatnonzero(named & data & (place >= begin) & (place < end))
         if not len(of_system):
             continue
-        found, indices, count = _of_system(
+        found, indices, inodes = _of_system(
             when[of_system], place[of_system] - begin, *_told(trace, system), system
         )
         files[of_system] = np.where(found >= 0, found + known, found)
         index[of_system] = indices
-        known += count
-    return files, index
+        known += len(inodes)
+        parts.append(inodes.assign(dev=dev))
+    return FilePages(files, index, pd.concat(parts, ignore_index=True))
 
 
 def _told(trace: Trace, system: FileSystem) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -95,7 +114,7 @@ def _of_system(
     told: pd.DataFrame,
     at_end: pd.DataFrame,
     system: FileSystem,
-) -> tuple[NDArray[np.int32], NDArray[np.int64], int]:
+) -> tuple[NDArray[np.int32], NDArray[np.int64], pd.DataFrame]:
     block, group_blocks = system["block_bytes"], system.get("group_blocks")
     blocks, which = np.unique(place // np.uint64(block), return_inverse=True)
     disk_block = told["disk_block"].to_numpy(np.uint64)
@@ -113,14 +132,15 @@ def _of_system(
     looks = (last - first).sum(dtype=np.float64) + (end_last - end_first).sum(dtype=np.float64)
     if looks > _MOST_LOOKS:
         raise BadTrace("the extents of the trace overlap too often", "the trace is damaged")
-    inodes = pd.concat(
+    named = pd.concat(
         [
             pd.DataFrame({"ino": told["ino"], "born": told["born"]}),
             # The map at the end belongs to the last file with the inode number.
             pd.DataFrame({"ino": at_end["ino"], "born": at_end["ino"].map(_last_born(told))}),
         ]
     ).fillna({"born": 0})
-    numbers, _ = pd.factorize(pd.MultiIndex.from_frame(inodes.astype({"born": np.int64})))
+    named = named.astype({"ino": np.uint64, "born": np.int64})
+    numbers, lives = pd.factorize(pd.MultiIndex.from_frame(named))
     codes = numbers.astype(np.int32)
     owner, shift_of = _unknown(len(blocks))
     end_blocks = at_end["disk_byte"].to_numpy(np.uint64) // np.uint64(block)
@@ -139,7 +159,8 @@ def _of_system(
     index = np.where(files >= 0, byte // _PAGE, 0)
     seen, dense = np.unique(files, return_inverse=True)
     below = int((seen < 0).sum())
-    return np.where(files >= 0, dense - below, files).astype(np.int32), index, len(seen) - below
+    inodes = lives.take(seen[below:]).to_frame(index=False).set_axis(["ino", "born"], axis=1)
+    return np.where(files >= 0, dense - below, files).astype(np.int32), index, inodes
 
 
 def _last_born(told: pd.DataFrame) -> pd.Series[int]:

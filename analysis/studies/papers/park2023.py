@@ -10,8 +10,7 @@ import re
 
 import pandas as pd
 
-from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
-from tracer.analysis.studies.intervals import AT_MOST_ONE, PERCENT, SHARE
+from tracer.analysis.studies.intervals import PERCENT, SHARE
 from tracer.analysis.studies.papers.numbers import numbers
 from tracer.analysis.studies.spread import in_order, over_runs, without_limits
 
@@ -256,49 +255,3 @@ def page_heat(heat: pd.DataFrame, where: str = "1") -> pd.DataFrame:
     own = own[own["repeat"] == own.groupby("model")["repeat"].transform("min")]
     columns = ["model", "from_s", "to_s", "first_page", "last_page", "writebacks"]
     return own[columns].reset_index(drop=True)
-
-
-def layer_improvement(curves: pd.DataFrame) -> pd.DataFrame:
-    """Returns Figure 6: the share of I/O latency that a flush layer saves, by the paper's model.
-
-    The paper gives no capacity, and does not say whether the final drain of the layer counts. We
-    give the most that any capacity saves with the final drain, and the capacity that reaches the
-    paper's number without it.
-
-    `curves`: rows of `flush_layer.layer_curve` of each run. Columns: where, model, identity,
-    improvement, needed_share (of the distinct pages written), needed_mib (each with _low, _high),
-    runs, paper_improvement.
-    """
-    paper = numbers("park2023_fig6_io_latency_improvement")
-    paper = paper.rename(columns={"improvement": "paper_improvement"})
-    own = _trainings(curves).merge(paper, on=["where", "model"], how="left")
-    reached = own[own["improvement"] >= own["paper_improvement"]]
-    run = ["where", "model", "identity", "id"]
-    runs = own.groupby(run, sort=False)["improvement_with_drain"].max().rename("improvement")
-    least = reached.groupby(run, sort=False)[["capacity_share", "capacity_pages"]].min()
-    each = runs.to_frame().join(least).reset_index()
-    each["needed_mib"] = each["capacity_pages"] * PAGE_BYTES / (1 << 20)
-    each = each.rename(columns={"capacity_share": "needed_share"})
-    values = ["improvement", "needed_share", "needed_mib"]
-    possible = {"improvement": AT_MOST_ONE, "needed_share": SHARE}
-    found = over_runs(each, run[:3], values, possible)
-    found = found.merge(paper, on=["where", "model"], how="outer")
-    return in_order(found, ["model", "identity"])
-
-
-def layer_curves(curves: pd.DataFrame) -> pd.DataFrame:
-    """Returns Figure 6 by capacity: the saving of a layer of each size, in the first repeat.
-
-    Columns: where, model, identity, capacity_share (of the distinct pages written), improvement
-    (without the final drain), improvement_with_drain, paper_improvement.
-    """
-    own = _trainings(curves)
-    first = own.groupby(["where", "model"])["repeat"].transform("min")
-    paper = numbers("park2023_fig6_io_latency_improvement")
-    found = own[own["repeat"] == first].merge(
-        paper.rename(columns={"improvement": "paper_improvement"}),
-        on=["where", "model"], how="left",
-    )  # fmt: skip
-    columns = ["where", "model", "identity", "capacity_share", "improvement"]
-    columns += ["improvement_with_drain", "paper_improvement"]
-    return in_order(found[columns], ["model", "identity", "capacity_share"])

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tracer.analysis.studies.papers import (
     park2023,
+    park2023_layer,
     park2023_limits,
     prashanthi2022,
     prashanthi2022_modes,
@@ -156,14 +157,20 @@ def _park2023() -> list[Part]:
         Part(
             "Figure 6: I/O latency that a flush layer saves",
             "By the paper's model (8 ms a page on the disk, 350 ns in the layer). The paper gives"
-            " no capacity, and does not say whether the final drain of the layer counts."
-            " improvement: the most that any capacity saves with the final drain. needed: the"
-            " capacity that reaches the paper's number without the final drain, as a share of the"
-            " distinct pages written, and in MiB. identity: pages are identified by disk block or"
-            " by page of a file. Every write to the run's own disk counts, as in the paper; if a"
-            " trace has no disk of its own, the writes of its targets count.",
+            " no capacity, and does not say what makes a page the same, nor whether the final drain"
+            " of the layer counts. identity: by disk block, page of a file, page of a path (a"
+            " checkpoint that is renamed over the old one is the same), or page index alone."
+            " writes: all to the run's own disk, as in the paper, or those of files, without the"
+            " journal and metadata; if a trace has no disk of its own, the writes of its targets"
+            " count. improvement: the most that any capacity saves with the final drain; at full:"
+            " without the drain, with room for all pages. bound: 1 - distinct / written, the share"
+            " of writes that repeat a page. No layer saves more with the final drain. fell back:"
+            " pages whose file or path is not known, identified by block or by file. needed: the"
+            " capacity that reaches the paper's number without the final drain, in MiB and as a"
+            " share of a checkpoint of all jobs. If no page was written twice, a layer saves"
+            " exactly its share of the pages, and no capacity is given.",
             "layer_curve",
-            park2023.layer_improvement,
+            park2023_layer.layer_improvement,
             [draw.layer_improvement],
         ),
         Part(
@@ -172,9 +179,19 @@ def _park2023() -> list[Part]:
             " dashed: with it. Hollow markers: the size that reaches the paper's number without"
             " the final drain.",
             "layer_curve",
-            park2023.layer_curves,
+            park2023_layer.layer_curves,
             [draw.layer_curves],
             shown=False,
+        ),
+        Part(
+            "Figure 6 by checkpoint habit",
+            "The most that any capacity saves of all writes, with the final drain, by the time and"
+            " the way in which a job writes its checkpoints; the paper does not tell its own."
+            " checkpoints: E, which each job wrote. bound: 1 - 1 / E, the saving of a checkpoint's"
+            " own pages if all its checkpoints are the same pages to the layer.",
+            "layer_curve",
+            park2023_layer.layer_habits,
+            [draw.layer_habits],
         ),
         *_serving(),
     ]

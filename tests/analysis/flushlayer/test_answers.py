@@ -111,6 +111,15 @@ class TestPaper:
         assert "by file: 0.0156 MiB without the final drain" in said
         assert "not reached with the final drain (at most 50%)" in said
 
+    def test_pages_of_an_unknown_path_are_counted(self, rewritten):
+        accesses = both(rewritten)
+        facts = paper.answer(Question(PCM, HDD, identity=Identity.PATH), accesses)
+        assert facts["identities"]["path"]["mapping"]["path not known"] == 8
+        assert facts["unique_pages"] == accesses[Identity.FILE].unique == 4
+        said = [text for text in facts["assumptions"] if "not known" in text]
+        assert len(said) == 1 and said[0].startswith("the path of 8 of 8 pages is not known")
+        assert set(facts["identities"]) == {*Identity}
+
     def test_without_write_backs_nothing_is_claimed(self, tmp_path):
         with make_trace(tmp_path / "t", {"block": []}) as trace:
             facts = paper.answer(Question(PCM, HDD), both(trace))

@@ -15,6 +15,7 @@ from tracer.analysis.studies.claim_values import (
     HOST,
     NOT_ZERO,
     Compute,
+    Where,
     between_models,
     difference,
     greatest_of_models,
@@ -67,6 +68,8 @@ def _around(number: float, over: float = 0.0) -> Mapping[str, Any]:
 
 _MUCH_ALIKE = (0.8, 1.25)
 _GB = 1e9
+_FOUR_BELOW: Where = {**FOUR, "dirty_background_bytes": GIVEN}
+_CONTAINER_BELOW: Where = {**CONTAINER, "dirty_background_bytes": GIVEN}
 _WITH_WORKERS: Mapping[str, Any] = {"workers": NOT_ZERO}
 _PAPER_COMPUTE = {"lenet": 1.537, "mobilenet": 1.1626, "resnet18": 1.0734}
 """Prashanthi et al. 2023, Figure 1a."""
@@ -158,6 +161,12 @@ TESTS = {
         beside=(
             Test("share of background", level("writebacks_background", "1", SHARE), 0.184, 0.316),
             Test("share of sync", level("writebacks_sync", "1", SHARE), most=0.008),
+            Test(
+                "share of background, with a background threshold below a checkpoint",
+                level("writebacks_background", "1", SHARE, dirty_background_bytes=GIVEN),
+                0.184,
+                0.316,
+            ),
         ),
     ),
     "P10": Test(
@@ -174,6 +183,11 @@ TESTS = {
                 "greatest background's share of a model, 4 containers",
                 greatest_of_models("writebacks_background", "4", SHARE),
                 **_around(0.421),
+            ),
+            Test(
+                "background's share, 4 containers - 1, with a threshold below a checkpoint",
+                difference("writebacks_background", _FOUR_BELOW, _CONTAINER_BELOW),
+                least=0.0,
             ),
         ),
     ),

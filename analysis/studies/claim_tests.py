@@ -89,6 +89,11 @@ TESTS = {
         least=2.0,
         beside=(
             Test(
+                "page faults within the stages of the job, container / host",
+                ratio("stage_faults", CONTAINER, HOST),
+                least=2.0,
+            ),
+            Test(
                 "page faults, container / host, both with a memory limit and swap",
                 ratio("faults", CONTAINER, HOST, memory=GIVEN, swap=GIVEN),
                 least=2.0,

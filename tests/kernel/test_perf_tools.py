@@ -314,10 +314,13 @@ def test_the_manifest_says_what_perf_did(graphed):
     perf = graphed.trace.manifest["perf"]
     assert re.match(r"\d", perf["version"])
     *events, clock = ",".join(GRAPHS).split(",")
+    formats = [one.pop("formats") for one in perf["callgraphs"]]
     assert perf["callgraphs"] == [
         {"file": "callgraph-0.perf.data", "events": events},
         {"file": "callgraph-1.perf.data", "events": [clock]},
     ]
+    tracepoints = [event for event in events if event != "page-faults"]
+    assert [list(each) for each in formats] == [tracepoints, []]
     targets = [target["name"] for target in graphed.trace.manifest["targets"]]
     assert [c["target"] for c in perf["counters"]] == targets
     assert perf["failures"] == {}

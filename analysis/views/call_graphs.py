@@ -167,7 +167,7 @@ _SQL = f"""
 CREATE TEMP TABLE IF NOT EXISTS {VIEW} AS
 WITH counted AS (
     SELECT event, comm, pid, dev, operation, stack,
-        least(sum(count), 9223372036854775807)::BIGINT AS count
+        least(greatest(sum(count), 0), 9223372036854775807)::BIGINT AS count
     FROM call_graphs GROUP BY ALL
 ), split AS (
     SELECT *, string_split({_PLAIN}, ';') AS frames FROM counted

@@ -177,7 +177,10 @@ def test_reasons_of_write_backs_stand_beside_the_paper_s_by_model_and_tenancy():
 
 def test_limited_runs_have_tables_of_their_own():
     rows = [
-        {**run("1", repeat), "reason": reason, "writebacks": count, "dirty_background_bytes": given}
+        {
+            **run("1", repeat), "reason": reason, "writebacks": count, "wakes": None,
+            "dirty_background_bytes": given,
+        }
         for repeat, given, reason, count in (
             (0, "230m", "background", 3), (0, "230m", "periodic", 1), (1, None, "periodic", 8),
         )

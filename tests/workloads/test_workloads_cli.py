@@ -18,7 +18,8 @@ from tracer.workloads.progress import Progress
 pytestmark = pytest.mark.slow
 
 SUMMARY_KEYS = [
-    *("model", "steps", "epochs", "ended_by", "batch_size", "workers", "seed", "samples"),
+    *("model", "steps", "epochs", "ended_by", "checkpoints", "checkpoint_bytes", "batch_size"),
+    *("workers", "seed", "samples"),
     *("first_loss", "last_loss", "accuracy", "train_s", "inference_s", "output", "data"),
 ]
 

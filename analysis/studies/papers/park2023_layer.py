@@ -76,8 +76,8 @@ def _each_run(own: pd.DataFrame, run: list[str]) -> pd.DataFrame:
     whole = own.groupby(run, sort=False)
     each = whole[["written", "distinct", "fell_back"]].first().astype(float)
     each["improvement"] = whole["improvement_with_drain"].max()
-    full = own.loc[whole["capacity_pages"].idxmax()].set_index(run)
-    each["improvement_at_full"] = full["improvement"]
+    largest = own["capacity_pages"] == whole["capacity_pages"].transform("max")
+    each["improvement_at_full"] = own[largest].groupby(run, sort=False)["improvement"].first()
     each["bound"] = 1 - each["distinct"] / each["written"]
     each["once"] = (each["distinct"] == each["written"]).astype(float)
     reached = own[own["improvement"] >= own["paper_improvement"]]

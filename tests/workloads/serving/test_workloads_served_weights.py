@@ -3,8 +3,15 @@
 import csv
 import hashlib
 import json
+import os
 
 import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from tracer.workloads.errors import JobError  # noqa: E402 (they need torch)
+from tracer.workloads.options import JobOptions  # noqa: E402
+from tracer.workloads.prepare import prepare  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -60,25 +67,27 @@ def test_inference_with_a_checkpoint_predicts_what_the_training_predicted(traine
         ("missing.pt", "cannot read the checkpoint"),
         ("fifo", "is not a file"),
         ("text.pt", "is not a complete file of torch.save"),
-        ("code.pt", "contains more than tensors"),
-        ("lenet.pt", "holds a 'lenet', not a 'squeezenet'"),
+        ("squeezenet.pt", "holds a 'squeezenet', not a 'lenet'"),
     ],
 )
-def test_a_file_that_is_no_checkpoint_of_the_model_is_refused(
-    trained, tracer, tmp_path, file, complaint
-):
-    import os
-
-    import torch
-
+def test_a_file_that_is_no_checkpoint_of_the_model_is_refused(tmp_path, file, complaint):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "text.pt").write_text("weights")
-    torch.save({"name": "squeezenet", "model": Evil()}, tmp_path / "code.pt")
-    (tmp_path / "lenet.pt").symlink_to(trained[0] / "checkpoint.pt")
-    job = ("workload", "run", "squeezenet", *LOAD, "--requests", "1", "-o", tmp_path / "out")
-    ran = tracer(*job, "--checkpoint", tmp_path / file, status=None)
+    other = {"name": "squeezenet", "model": {}, "epoch": 0, "step": 1}
+    torch.save(other, tmp_path / "squeezenet.pt")
+    options = JobOptions(model="lenet", output=tmp_path / "out", samples=16)
+    with pytest.raises(JobError, match=complaint) as refused:
+        prepare(options, tmp_path / "copy.pt", tmp_path / file)
+    assert file in str(refused.value) and str(refused.value).count("\n") == 0
+
+
+def test_a_checkpoint_with_code_is_refused_and_the_code_does_not_run(tracer, tmp_path):
+    torch.save({"name": "lenet", "model": Evil()}, tmp_path / "code.pt")
+    job = ("workload", "run", "lenet", *LOAD, "--requests", "1", "-o", tmp_path / "out")
+    ran = tracer(*job, "--checkpoint", tmp_path / "code.pt", status=None)
     assert ran.status != 0
-    assert complaint in ran.err and file in ran.err and ran.err.count("\n") == 1
+    assert "contains more than tensors" in ran.err and "code.pt" in ran.err
+    assert ran.err.count("\n") == 1
     assert not (tmp_path / "ran").exists()
 
 

@@ -108,9 +108,9 @@ def run(
 ) -> None:
     """Run a workload with the papers' settings; other options go to the job.
 
-    `python -m tracer.workloads train --help` lists the options of the job (--scale
-    0.01, --batch-size, --workers, --epochs, --seed, ...). The data set is made
-    before the run. The result is one JSON object. Examples:
+    `python -m tracer.workloads train --help` lists the options of the job
+    (--scale, --batch-size, --workers, --epochs, --seed, ...). The data set is
+    made before the run. The result is one JSON object. Examples:
 
       tracer workload run lenet --scale 0.01
 
@@ -119,9 +119,9 @@ def run(
       tracer workload run lenet --mode infer --containers 1 --cpus 1
 
     With --mode serve, a server of the model runs on the host or in containers
-    of the deployment image, with the weights of --checkpoint. One client per server sends
-    it samples of the test set at --rate over a Unix socket. The recording
-    leaves out the client. --handlers, --threads, --device and --patience go to
+    of the deployment image, with the weights of --checkpoint. One client per
+    server sends it samples of the test set at --rate over a Unix socket. The
+    recording leaves out the client. --handlers, --threads, --device and --patience go to
     the server (see `python -m tracer.workloads serve --help`), all other options
     (--arrivals, --connections, --timeout, ...) to the client (see `request
     --help`):

@@ -13,7 +13,7 @@ from tracer.analysis.figures import heat as draw_heat
 from tracer.analysis.figures import timeline as draw
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.page.base import TEMPLATES, render
-from tracer.analysis.page.paper import PaperTable
+from tracer.analysis.page.paper_table import PaperTable
 from tracer.analysis.page.summary import summary
 from tracer.analysis.page.tables import PageTable, page_table, page_tables
 from tracer.analysis.timeline.heat import table_of

@@ -10,7 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer import devices
-from tracer.analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity, thinned
+from tracer.analysis.flushlayer.curves.every_capacity import (
+    curve,
+    improvements,
+    smallest_capacity,
+    thinned,
+)
 from tracer.analysis.flushlayer.trace.accesses import (
     PATH_NOT_KNOWN,
     Accesses,

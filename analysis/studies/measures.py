@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
 from tracer.analysis.report.faults import fault_causes
 from tracer.analysis.report.step_times import step_times
 from tracer.analysis.report.tables import syscalls, writeback_intervals, writeback_reasons

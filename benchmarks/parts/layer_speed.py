@@ -95,7 +95,7 @@ def _one_core(file: Path) -> dict[str, Any]:
 
 
 def _sweep(file: Path) -> dict[str, Any]:
-    from tracer.analysis.flushlayer.curves.curve import curve, improvements, spread
+    from tracer.analysis.flushlayer.curves.every_capacity import curve, improvements, spread
 
     page, unique = _stream(file)
     capacities = spread(unique, _CAPACITIES).tolist()

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer import devices
-from tracer.analysis.flushlayer.curves.curve import curve, improvements, smallest_capacity
+from tracer.analysis.flushlayer.curves.every_capacity import curve, improvements, smallest_capacity
 from tracer.analysis.flushlayer.trace.accesses import Identity, page_writebacks
 from tracer.analysis.studies.flush_layer import layer_curve
 from tracer.analysis.studies.papers.numbers import numbers

@@ -12,7 +12,7 @@ import pytest
 from tests.support.recordings import EVIL, make_hostile, make_recording
 from tests.support.traces import make_trace
 from tracer.analysis.findings.finding import Finding
-from tracer.analysis.page.paper import PaperTable
+from tracer.analysis.page.paper_table import PaperTable
 from tracer.analysis.page.summary import summary
 from tracer.analysis.page.tables import MOST_ROWS, page_table, page_tables
 from tracer.analysis.page.trace import draw_lane, trace_page

@@ -11,7 +11,7 @@ from tests.support.file_systems import FileSystems
 from tests.support.sysctls import settings
 from tracer.analysis.flushlayer.flusher import knobs, paired
 from tracer.analysis.flushlayer.flusher.check import compared
-from tracer.analysis.flushlayer.flusher.recorded import prepared
+from tracer.analysis.flushlayer.flusher.fixed_writes import prepared
 from tracer.analysis.flushlayer.flusher.regenerate import regenerate
 
 NEAR_S = 0.02

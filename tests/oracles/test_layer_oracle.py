@@ -11,9 +11,9 @@ import pytest
 from tests.oracles.drawing import batches
 from tests.oracles.layer import improvement, lru, pages_of
 from tests.support.traces import make_trace
-from tracer.analysis.flushlayer.curves.curve import curve, improvements
+from tracer.analysis.flushlayer.curves.every_capacity import curve, improvements
 from tracer.analysis.flushlayer.devices.device import catalogue
-from tracer.analysis.flushlayer.paper import simulate
+from tracer.analysis.flushlayer.one_capacity import simulate
 from tracer.analysis.flushlayer.trace.accesses import Accesses, page_writebacks
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import pandas as pd
 
 from tracer.analysis.flushlayer.flusher import paired
 from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
+from tracer.analysis.flushlayer.flusher.fixed_writes import LAST_PAGE, Recorded
 from tracer.analysis.flushlayer.flusher.knobs import Knobs
-from tracer.analysis.flushlayer.flusher.recorded import LAST_PAGE, Recorded
 from tracer.analysis.flushlayer.flusher.regenerate import Regenerated, regenerate
 
 S = 10**9

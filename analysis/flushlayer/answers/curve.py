@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from tracer.analysis.flushlayer import paper
+from tracer.analysis.flushlayer import one_capacity
 from tracer.analysis.flushlayer.answers.paper import PAPERS, known
 from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
-from tracer.analysis.flushlayer.curves import curve as model
+from tracer.analysis.flushlayer.curves import every_capacity as model
 from tracer.analysis.flushlayer.policies import find_policy
 from tracer.analysis.flushlayer.trace.accesses import Accesses
 
@@ -33,7 +33,9 @@ def answer(question: Question, accesses: Accesses, wanted: float | None = None) 
         "most": known(frame["improvement"].max()),
         "most_with_drain": known(frame["improvement_with_drain"].max()),
         "assumptions": [
-            *paper.assumptions(question.medium, question.disk, question.policy, question.buffer),
+            *one_capacity.assumptions(
+                question.medium, question.disk, question.policy, question.buffer
+            ),
             *about_input(accesses),
         ],
     }

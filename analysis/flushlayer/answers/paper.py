@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tracer.analysis.flushlayer import paper
+from tracer.analysis.flushlayer import one_capacity
 from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
-from tracer.analysis.flushlayer.curves.curve import (
+from tracer.analysis.flushlayer.curves.every_capacity import (
     PAGE_BYTES,
     curve,
     improvements,
@@ -48,7 +48,9 @@ def answer(question: Question, by_identity: Mapping[Identity, Accesses]) -> dict
         "papers_number": papers_number(identities),
         "assumptions": [
             question.capacity.said(accesses.unique_written),
-            *paper.assumptions(question.medium, question.disk, question.policy, question.buffer),
+            *one_capacity.assumptions(
+                question.medium, question.disk, question.policy, question.buffer
+            ),
             *about_input(accesses),
         ],
     }
@@ -107,7 +109,7 @@ def _identity(question: Question, accesses: Accesses) -> dict[str, Any]:
 
 
 def _row(question: Question, accesses: Accesses, pages: int) -> dict[str, Any]:
-    found = paper.simulate(
+    found = one_capacity.simulate(
         accesses, pages, question.medium, question.disk, question.policy,
         question.operations(accesses),
     )  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
 from tracer.analysis.flushlayer.devices import Device
 from tracer.analysis.flushlayer.policies import Operations, find_policy
 from tracer.analysis.flushlayer.policies.operations import BUFFERS, operations

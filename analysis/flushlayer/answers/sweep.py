@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tracer.analysis.flushlayer.answers.question import Capacity, Question
 from tracer.analysis.flushlayer.answers.timed import layer_of, of_job
-from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES, curve, improvements
+from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES, curve, improvements
 from tracer.analysis.flushlayer.devices import Device, find_device
 from tracer.analysis.flushlayer.timed import simulate
 from tracer.analysis.flushlayer.timed.destage import policy_called
@@ -223,9 +223,9 @@ def _regenerated(
     trace: Trace, parts: Sequence[dict[str, Any]], devices: list[str] | None
 ) -> dict[Key, Accesses]:
     from tracer.analysis.flushlayer.flusher import knobs
-    from tracer.analysis.flushlayer.flusher.accesses import regenerated_accesses
-    from tracer.analysis.flushlayer.flusher.recorded import prepared
+    from tracer.analysis.flushlayer.flusher.fixed_writes import prepared
     from tracer.analysis.flushlayer.flusher.regenerate import regenerate
+    from tracer.analysis.flushlayer.flusher.regenerated_accesses import regenerated_accesses
 
     if devices:
         raise UsageError("write-back is regenerated for all devices together", "leave out --dev")

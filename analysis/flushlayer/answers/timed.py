@@ -12,7 +12,7 @@ import pandas as pd
 
 from tracer.analysis.findings.ceiling import ceiling
 from tracer.analysis.flushlayer.answers.question import Question, about_input, input_facts
-from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
 from tracer.analysis.flushlayer.policies import outcomes
 from tracer.analysis.flushlayer.timed import Layer, Replay, electronic, is_ready, nvm, simulate
 from tracer.analysis.flushlayer.timed.destage import Destage

@@ -1,5 +1,5 @@
 """The model `curve`: the layer at every capacity.
 
 stack_distances.py   LRU at every capacity in one pass
-curve.py             any policy at many capacities, and the capacity that an improvement needs
+every_capacity.py    any policy at many capacities, and the capacity that an improvement needs
 """

@@ -4,13 +4,13 @@
     knobs = knobs.recorded(trace).changed(dirty_expire_centisecs=500)
     regenerated = regenerate(found, recorded, knobs)
 
-knobs.py       the sysctls dirty_*, and the thresholds that they set
-dirtying.py    the dirtyings of a trace: time, pages, dirtier
-pairing.py     the dirtying of each written page (numba); paired.py: its state and results
-recorded.py    the events that no knob moves: fsync, sync, ended inodes
-machine.py     the dirty state: pages, and inodes on their lists (numba)
-model.py       the rules of the flusher, each with its kernel function (numba)
-accesses.py    the regenerated writes as input of the flush layer's models
-regenerate.py  the entry point: the writes as a frame, and a summary
-check.py       comparison of regenerated and recorded write-back, at the recorded settings
+knobs.py                 the sysctls dirty_*, and the thresholds that they set
+dirtying.py              the dirtyings of a trace: time, pages, dirtier
+pairing.py               the dirtying of each written page (numba); paired.py: its state and results
+fixed_writes.py          the events that no knob moves: fsync, sync, ended inodes
+machine.py               the dirty state: pages, and inodes on their lists (numba)
+model.py                 the rules of the flusher, each with its kernel function (numba)
+regenerated_accesses.py  the regenerated writes as input of the flush layer's models
+regenerate.py            the entry point: the writes as a frame, and a summary
+check.py                 comparison of regenerated and recorded write-back, at the recorded settings
 """

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
+from tracer.analysis.flushlayer.flusher.fixed_writes import prepared
 from tracer.analysis.flushlayer.flusher.knobs import recorded_knobs
-from tracer.analysis.flushlayer.flusher.recorded import prepared
 from tracer.analysis.flushlayer.flusher.regenerate import Regenerated, regenerate
 from tracer.probes.errors import UsageError
 from tracer.store.trace import Trace

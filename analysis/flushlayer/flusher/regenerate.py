@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tracer.analysis.flushlayer.flusher import machine, model, paired
 from tracer.analysis.flushlayer.flusher.dirtying import Dirtyings
+from tracer.analysis.flushlayer.flusher.fixed_writes import Recorded
 from tracer.analysis.flushlayer.flusher.knobs import Knobs
-from tracer.analysis.flushlayer.flusher.recorded import Recorded
 from tracer.probes.errors import UsageError
 
 _OWN_REASONS = ("periodic", "background")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tracer.analysis.page.paper import PaperTable
+from tracer.analysis.page.paper_table import PaperTable
 from tracer.analysis.studies.extracts import Extracts, gathered
 from tracer.analysis.studies.extracts import of_trace as extracts_of
 from tracer.analysis.studies.identity import Identity, identity

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import pandas as pd
 
-from tracer.analysis.flushlayer.curves.curve import PAGE_BYTES
+from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
 from tracer.analysis.studies.flush_layer import ALL
 from tracer.analysis.studies.intervals import AT_MOST_ONE, SHARE
 from tracer.analysis.studies.papers.numbers import numbers

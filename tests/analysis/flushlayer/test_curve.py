@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.streams import numbered, zipf
-from tracer.analysis.flushlayer.curves.curve import (
+from tracer.analysis.flushlayer.curves.every_capacity import (
     curve,
     improvements,
     smallest_capacity,

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.support.dirtied import S, dirtyings, regenerated
-from tracer.analysis.flushlayer.flusher.accesses import regenerated_accesses
+from tracer.analysis.flushlayer.flusher.regenerated_accesses import regenerated_accesses
 from tracer.analysis.flushlayer.policies import simulate
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from tests.support.recordings import make_hostile, make_recording
 from tests.support.traces import make_trace
 from tracer.analysis.flushlayer.flusher import paired, pairing
 from tracer.analysis.flushlayer.flusher.check import check
-from tracer.analysis.flushlayer.flusher.recorded import prepared
+from tracer.analysis.flushlayer.flusher.fixed_writes import prepared
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 

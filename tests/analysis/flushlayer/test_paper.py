@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.streams import numbered
-from tracer.analysis.flushlayer import devices, paper
+from tracer.analysis.flushlayer import devices, one_capacity
 from tracer.analysis.flushlayer.policies import POLICIES
 from tracer.analysis.flushlayer.trace.accesses import Accesses
 from tracer.probes.errors import UsageError
@@ -22,7 +22,7 @@ def accesses(pages):
 
 
 def simulate(pages, capacity):
-    return paper.simulate(accesses(pages), capacity, PCM, HDD)
+    return one_capacity.simulate(accesses(pages), capacity, PCM, HDD)
 
 
 def test_no_layer_improves_nothing():
@@ -76,21 +76,23 @@ def test_every_first_write_is_destaged_or_resident(pages, capacity):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_any_policy_has_the_closed_forms(policy):
     pages = accesses([1, 2, 3, 1, 2, 1, 1, 3])
-    assert paper.simulate(pages, 0, PCM, HDD, policy).improvement == 0
-    held = paper.simulate(pages, 3, PCM, HDD, policy)
+    assert one_capacity.simulate(pages, 0, PCM, HDD, policy).improvement == 0
+    held = one_capacity.simulate(pages, 3, PCM, HDD, policy)
     assert held.improvement == pytest.approx(1 - MEDIA)
     assert held.improvement_with_drain == pytest.approx(1 - 3 / 8 - MEDIA)
 
 
 def test_an_unknown_policy_is_refused():
     with pytest.raises(UsageError, match="no policy 'mru'"):
-        paper.simulate(accesses([1]), 1, PCM, HDD, "mru")
+        one_capacity.simulate(accesses([1]), 1, PCM, HDD, "mru")
 
 
 def test_assumptions_name_the_latencies():
-    said = " ".join(paper.assumptions(PCM, HDD))
+    said = " ".join(one_capacity.assumptions(PCM, HDD))
     assert "8 ms" in said
     assert "350 ns" in said
     assert math.isclose(HDD.write_ns / 1e6, 8)
     assert "write-only buffer (" in said and "lru (" in said
-    assert "sync-only buffer (" in " ".join(paper.assumptions(PCM, HDD, "sieve", "sync-only"))
+    assert "sync-only buffer (" in " ".join(
+        one_capacity.assumptions(PCM, HDD, "sieve", "sync-only")
+    )

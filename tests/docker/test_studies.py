@@ -133,68 +133,53 @@ scale = 0.002
 time_scale = 0.02
 [[runs]]
 model = "lenet"
-mode = "serve"
-rate = 50
-requests = 23
-where = ["host", "1"]
-medium = "sd-card"
-"""
-TRAINED = """
-name = "trained"
-repeats = 1
-scale = 0.002
-time_scale = 0.02
-[[runs]]
-model = "lenet"
 workers = 1
 epochs = 2
-where = ["host", "2"]
 [[runs]]
 model = "lenet"
 mode = "serve"
 rate = 50
 requests = 23
-where = ["host", "2"]
+[[runs]]
+model = "lenet"
+mode = "serve"
+rate = 50
+requests = 23
+where = "2"
+medium = "sd-card"
 """
 
 
-def test_a_study_serves_the_checkpoints_of_its_trainings(study, dockerd, tmp_path):
-    assert json.loads(study(TRAINED).out)["done"] == 4
-    made = results(tmp_path).values()
-    by_place = {(one["factors"]["mode"], one["factors"]["where"]): one for one in made}
-    ids = {json.dumps(one["factors"]): name for name, one in results(tmp_path).items()}
-    for where in ("host", "2"):
-        training, serving = by_place["train", where], by_place["serve", where]
-        steps = training["summaries"][0]["steps"]
+def test_a_study_serves_what_it_has_trained_on_a_limited_medium_too(study, dockerd, tmp_path):
+    if throttle.find_hierarchy() is None:
+        pytest.skip("this kernel cannot limit devices")
+    assert json.loads(study(SERVED).out)["done"] == 3
+    found = {
+        (one["factors"]["mode"], one["factors"]["where"]): (name, one)
+        for name, one in results(tmp_path).items()
+    }
+    name, training = found["train", "host"]
+    for where, servers, medium in (("host", 1, "disk"), ("2", 2, "sd-card")):
+        _, serving = found["serve", where]
         assert serving["weights"] == {
-            "kind": "trained", "run": ids[json.dumps(training["factors"])],
-            "epoch": 1, "step": steps, **training["checkpoint"],
+            "kind": "trained", "run": name, "epoch": 1, "step": training["summaries"][0]["steps"],
+            **training["checkpoint"],
         }  # fmt: skip
         assert training["ended"] < serving["began"]
-        for summary in serving["summaries"]:
-            assert summary["client"]["answered"] == 23
+        assert serving["medium"]["name"] == medium
+        answered = [
+            (one["server"]["answered"], one["client"]["answered"]) for one in serving["summaries"]
+        ]
+        assert answered == [(23, 23)] * servers
     assert not (tmp_path / "s/checkpoints").exists()
     _, frame, failed = read_runs(tmp_path / "s")
     assert failed == []
-    weights = frame.groupby("mode")["weights"].agg(lambda values: set(values.dropna()))
-    assert weights.to_dict() == {"serve": {"trained"}, "train": set()}
-    assert_nothing_is_left(tmp_path, dockerd)
-
-
-def test_a_study_has_served_models_and_limited_media(study, dockerd, tmp_path):
-    if throttle.find_hierarchy() is None:
-        pytest.skip("this kernel cannot limit devices")
-    assert json.loads(study(SERVED).out)["done"] == 2
-    for one in results(tmp_path).values():
-        (summary,) = one["summaries"]
-        assert summary["server"]["answered"] == summary["client"]["answered"] == 23
-        assert one["medium"]["name"] == "sd-card"
-        assert one["weights"]["kind"] == "fresh" and "no training" in one["weights"]["why"]
-    _, frame, failed = read_runs(tmp_path / "s")
-    assert failed == []
-    assert sorted(frame["where"]) == ["1", "host"]
-    assert (frame["latency_p99_ms"] >= frame["latency_p50_ms"]).all()
-    assert (frame["achieved_per_s"] > 0).all()
+    served = frame[frame["mode"] == "serve"]
+    assert sorted(served["where"]) == ["2", "host"]
+    assert set(served["weights"]) == {"trained"}
+    assert frame.loc[frame["mode"] == "train", "weights"].isna().all()
+    assert (served["latency_p99_ms"] >= served["latency_p50_ms"]).all()
+    assert (served["achieved_per_s"] > 0).all()
     assert_nothing_is_left(tmp_path, dockerd)
 
 

@@ -1,4 +1,4 @@
-"""Buffer heads: metadata blocks touched and dirtied (Prashanthi et al. 2023, Table 5, two rows)."""
+"""Buffer heads: metadata blocks touched and dirtied (Park & Bahn 2023, Table 5, two rows)."""
 
 from __future__ import annotations
 

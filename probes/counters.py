@@ -1,4 +1,4 @@
-"""Counters of the targets by `perf stat`: the rows of Prashanthi et al. 2023, Table 5.
+"""Counters of the targets by `perf stat`: the rows of Park & Bahn 2023, Table 5.
 
 They are recorded only with `tracer record --perf-stat`, because each counter of each thread costs
 an open file and some time at every context switch.
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from tracer.probes.schema import Column, Table, Type
 
 OPTION = "--perf-stat"
+NS = "ns"
+"""The unit of clocks."""
 
 TABLE = Table(
     "counters",
@@ -25,14 +27,14 @@ TABLE = Table(
             "running_ns",
             Type.INT64,
             "time during which the counter ran, summed over threads or CPUs",
-            "ns",
+            NS,
         ),
         Column(
             "enabled_ns",
             Type.INT64,
             "time during which the counter should have run, to 0.01 %; if this is more than "
             "running_ns, value is scaled up",
-            "ns",
+            NS,
         ),
     ),
     example="SELECT target, event, value, state FROM counters ORDER BY ALL",
@@ -50,7 +52,7 @@ class Counter:
 
     event: str
     group: str
-    """Group in Prashanthi et al. 2023, Table 5: cpu, memory or block; scheduler for our own
+    """Group in Park & Bahn 2023, Table 5: cpu, memory or block; scheduler for our own
     counters."""
     described: bool = False
     """True for a hardware event that exists only if one of the CPU's PMUs names it in sysfs."""

@@ -28,6 +28,7 @@ from tracer.analysis.report.tables import (
 )
 from tracer.analysis.report.usage import usage
 from tracer.analysis.studies.chains import own_chains
+from tracer.analysis.studies.cpu_time import TASK_CLOCK, daemon_cpu_s
 from tracer.analysis.studies.extract_columns import kept_kind
 from tracer.analysis.studies.facts import Budget, RunFacts, keep, read_run
 from tracer.analysis.studies.flush_layer import layer_curve
@@ -40,7 +41,7 @@ from tracer.store.manifest import duration_s
 from tracer.store.trace import Trace, dump
 
 FILE = "extracts.json"
-VERSION = 4
+VERSION = 5
 """Version of the extracts' contents: extracts of another version are made again."""
 
 MOST_BYTES = 128 << 20
@@ -228,7 +229,8 @@ def _disk(disk: Any) -> str:
 def _counters(trace: Trace, dev: str | None) -> pd.DataFrame:
     """Returns perf's counts by role: the mean per job, and the daemon's; null: not counted.
 
-    The commands that users give the daemon (target "docker CLI") are neither.
+    The commands that users give the daemon (target "docker CLI") are neither. The daemon's CPU time
+    is that of the samples (`daemon_cpu_s`).
     """
     frame = counters(trace)
     roles = {
@@ -247,6 +249,9 @@ def _counters(trace: Trace, dev: str | None) -> pd.DataFrame:
     jobs = sum(1 for role in roles.values() if role == "job")
     found["value"] = found["value"].astype(float)
     found.loc[found["role"] == "job", "value"] /= max(1, jobs)
+    clock = (found["event"] == TASK_CLOCK) & (found["role"] == "daemon")
+    seconds = daemon_cpu_s(trace) if clock.any() else None
+    found.loc[clock, "value"] = float("nan") if seconds is None else 1e9 * seconds
     return found
 
 

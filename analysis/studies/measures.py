@@ -24,6 +24,8 @@ from tracer.analysis.report.tables import syscalls, writeback_intervals, writeba
 from tracer.analysis.report.usage import usage
 from tracer.analysis.studies.chains import MEASURES as MEASURES_OF_CHAINS
 from tracer.analysis.studies.chains import chain_measures
+from tracer.analysis.studies.cpu_time import MEASURES as MEASURES_OF_CPU
+from tracer.analysis.studies.cpu_time import cpu_measures
 from tracer.analysis.studies.facts import Budget, Long, Number, Text, keep
 from tracer.analysis.studies.fault_functions import MEASURES as MEASURES_OF_CAUSES
 from tracer.analysis.studies.fault_functions import cause_measures
@@ -37,7 +39,7 @@ from tracer.store.checked import STRICT
 from tracer.store.trace import Trace
 
 FILE = "measures.json"
-VERSION = 7
+VERSION = 8
 """Version of the measures: measures of another version are computed again."""
 
 _MAX_BYTES = 1 << 18
@@ -175,19 +177,7 @@ def _stage_faults(trace: Trace, dev: str | None) -> dict[str, Any]:
 
 
 def _cpu(trace: Trace, dev: str | None) -> dict[str, Any]:
-    """Returns CPU time by perf's task clock, used instead of cycles without hardware counters."""
-    trace.require("counters")
-    used = trace.sql(
-        "SELECT target, sum(value) / 1e9 AS s FROM counters"
-        " WHERE event = 'task-clock' AND value IS NOT NULL GROUP BY target"
-    ).set_index("target")["s"]
-    jobs = used[used.index.isin(_jobs(trace))]
-    daemons = used[used.index.isin(_daemons(trace))]
-    total = float(jobs.sum())
-    return {
-        "cpu_s": total / len(jobs) if len(jobs) else None,
-        "daemon_cpu_share": float(daemons.sum()) / total if len(daemons) and total else None,
-    }
+    return cpu_measures(trace)
 
 
 def _memory(trace: Trace, dev: str | None) -> dict[str, Any]:
@@ -352,7 +342,7 @@ _Makers = dict[tuple[str, ...], Callable[[Trace, str | None], dict[str, Any]]]
 _MAKERS: _Makers = {
     ("faults", "major_faults", "daemon_fault_share"): _faults,
     ("stage_faults",): _stage_faults,
-    ("cpu_s", "daemon_cpu_share"): _cpu,
+    MEASURES_OF_CPU: _cpu,
     ("memory_used_bytes",): _memory,
     ("cpu_use_percent", "gpu_use_percent", "gpu_use_percent_why"): _use,
     ("energy_j", "energy_s", "energy_j_why"): _energy,

@@ -184,8 +184,11 @@ def test_a_manifest_that_does_not_fit(tmp_path, perf):
 def daemon_and_two_containers(folder, strangers=()):
     """A trace of a daemon, of a container that began, and of one that was there before."""
     files = {"d.csv": "700;;page-faults;10;100.00;;\n70;;cs;10;100.00;;\n"}
+    clock = "{};msec;task-clock;10;100.00;;\n"
     files |= {"a.csv": "101;;page-faults;10;100.00;;\n<not counted>;;cs;0;0.00;;\n"}
     files |= {"b.csv": "13;;page-faults;10;100.00;;\n3;;cs;10;100.00;;\n"}
+    for name, ms in (("d", 170.5), ("a", 99.5), ("b", 10)):
+        files[f"{name}.csv"] += clock.format(ms)
     counters = [{"target": name, "file": f"{name}.csv", "missing": []} for name in "dab"]
     counters[1]["arrived"] = True
     names = {"a": "a" * 64, "b": "b" * 64}
@@ -213,6 +216,7 @@ def test_a_daemon_does_not_count_for_the_containers_that_it_began(tmp_path):
     assert daemon_and_two_containers(tmp_path / "t") == [
         ("cs", None, "not counted"),
         ("page-faults", 700 - 101, "counted"),
+        ("task-clock", None, "not counted"),  # two kinds of clock
     ]
 
 
@@ -221,4 +225,5 @@ def test_a_daemons_counts_are_unknown_if_a_container_began_that_nobody_counted(t
     assert daemon_and_two_containers(tmp_path / "t", [stranger]) == [
         ("cs", None, "not counted"),
         ("page-faults", None, "not counted"),
+        ("task-clock", None, "not counted"),
     ]

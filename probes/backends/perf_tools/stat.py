@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tracer.probes.backends.perf_tools.command import Perf, Running
-from tracer.probes.counters import COUNTED, COUNTERS, NOT_COUNTED, NOT_SUPPORTED, TABLE, Counter
+from tracer.probes.counters import COUNTED, COUNTERS, NOT_COUNTED, NOT_SUPPORTED, NS, TABLE, Counter
 from tracer.probes.errors import TargetGone
 from tracer.probes.kernel import tracefs
 
@@ -153,7 +153,7 @@ def parse(text: str, missing: Sequence[str] = (), cgroup: str | None = None) -> 
             # A clock ticks while it runs: its time running is its value, unrounded.
             exact = re.fullmatch(r"(task|cpu)-clock(:\w*)?", event) and share == "100.00"
             number = Decimal(ran_ns) if exact and ran_ns is not None else number * scale
-            unit = "ns"
+            unit = NS
         found.append(
             Value(
                 event,

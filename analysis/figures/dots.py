@@ -112,7 +112,10 @@ def _extent(
     least, most = float(np.nanmin(values)), float(np.nanmax(values))
     ends = [f"{value}_low", f"{value}_high"]
     if most == least or ends[0] not in part or not part[ends].notna().any(axis=None):
-        return None
+        if not shares or most == least:
+            return None
+        room = 0.05 * (most - least)
+        return [least - room, most + room]
     low, high = (pd.to_numeric(part[end]) for end in ends)
     apart = most - least
     left = max(least - apart, min(least, float(np.nanmin([*low, least]))))

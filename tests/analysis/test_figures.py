@@ -191,3 +191,11 @@ def test_panels_of_shares_have_one_axis_that_ends_at_0_and_1(frame):
     beyond = dots(shares.assign(v=[-0.5, None, 0.8, 1.4]), "v", Axis("x", percent=True), **how)
     low, high = beyond.layout.xaxis.range
     assert low < -0.5 and high > 1.4  # a value is never cut off
+
+
+def test_panels_of_shares_have_one_axis_without_intervals_too(frame):
+    shares = frame.assign(v=[0.1, 0.2, 0.8, 0.9])
+    how = {"category": "model", "series": "where", "panel": "where"}
+    figure = dots(shares, "v", Axis("share", percent=True), **how)
+    ((low, high),) = {tuple(figure.layout[name].range) for name in ("xaxis", "xaxis2")}
+    assert low < 0.1 and high > 0.9

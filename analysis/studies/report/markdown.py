@@ -57,9 +57,7 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
-_INTERVALS = (
-    "In brackets: Student's 95 % interval. A dash: not measured, or not given by the paper."
-)
+_INTERVALS = "In brackets: the 95 % interval. A dash: not measured, or not given by the paper."
 
 
 def _picture(title: str, number: int, of: int, path: str) -> str:

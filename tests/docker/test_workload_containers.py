@@ -4,13 +4,16 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
 from tests.docker.conftest import wait_for
+from tests.support.dockerd import IMAGE
 from tests.support.warm import Tracer
 from tracer.analysis.views.faults import FAULTS
 from tracer.store.trace import Trace
+from tracer.workloads.containers.limits import Limits, Speed
 from tracer.workloads.containers.run import OWNER
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -31,6 +34,35 @@ def run(dockerd, tracer, tmp_path):
 
 def containers(dockerd):
     return dockerd.client.containers.list(all=True)
+
+
+def test_the_docker_command_sets_the_limits_that_the_sdk_sets(dockerd):
+    speed = Speed(1 << 20, 2 << 20, 300, 400)
+    limits = Limits(
+        cpus=0.75, memory_bytes=64 << 20, seccomp=False, shm_bytes=32 << 20, device="/dev/vdx",
+        speed=speed, cpuset="0", swap_bytes=100 << 20,
+    )  # fmt: skip
+    by_sdk = dockerd.client.containers.create(IMAGE, ["true"], **limits.options())
+    try:
+        command = ["docker", "--host", dockerd.host, "create", *limits.arguments(), IMAGE, "true"]
+        made = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        by_command = dockerd.client.containers.get(made)
+        try:
+            limited = [
+                "NanoCpus", "Memory", "MemorySwap", "ShmSize", "CpusetCpus", "SecurityOpt",
+                "BlkioDeviceReadBps", "BlkioDeviceWriteBps", "BlkioDeviceReadIOps",
+                "BlkioDeviceWriteIOps",
+            ]  # fmt: skip
+            one, other = (
+                {name: box.attrs["HostConfig"][name] for name in limited}
+                for box in (by_sdk, by_command)
+            )
+            assert one == other
+            assert one["MemorySwap"] - one["Memory"] == limits.swap_bytes
+        finally:
+            by_command.remove()
+    finally:
+        by_sdk.remove()
 
 
 def test_two_containers_train_as_the_host_does_and_are_recorded(run, dockerd, tmp_path):

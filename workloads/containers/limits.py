@@ -31,8 +31,8 @@ class Limits:
     """The resources that a container may use. None: all.
 
     `cpus` is an amount of CPU time, `cpuset` lists the CPUs. `swap_bytes` of swap may be used
-    beside `memory_bytes`. `seccomp` turns on Docker's own
-    filter of system calls. `speed` limits the block device `device`, such as /dev/loop3.
+    beside `memory_bytes`. `seccomp` turns on Docker's own filter of system calls. `speed` limits
+    the block device `device`, such as /dev/loop3.
     """
 
     cpus: float | None = None
@@ -44,6 +44,11 @@ class Limits:
     cpuset: str | None = None
     swap_bytes: int = 0
 
+    @property
+    def _memory_and_swap(self) -> int:
+        """The sum of both, as Docker takes it."""
+        return (self.memory_bytes or 0) + self.swap_bytes
+
     def options(self) -> dict[str, Any]:
         """Returns the limits as keyword arguments of Docker's SDK."""
         found: dict[str, Any] = {"shm_size": self.shm_bytes}
@@ -52,9 +57,7 @@ class Limits:
         if self.cpuset is not None:
             found["cpuset_cpus"] = self.cpuset
         if self.memory_bytes is not None:
-            # memswap_limit is the sum of both.
-            both = self.memory_bytes + self.swap_bytes
-            found |= {"mem_limit": self.memory_bytes, "memswap_limit": both}
+            found |= {"mem_limit": self.memory_bytes, "memswap_limit": self._memory_and_swap}
         if self.device is not None and self.speed is not None:
             rates = {
                 "device_read_bps": self.speed.read_bytes_per_s,
@@ -75,7 +78,7 @@ class Limits:
         if self.cpuset is not None:
             found.append(f"--cpuset-cpus={self.cpuset}")
         if self.memory_bytes is not None:
-            found += [f"--memory={self.memory_bytes}", f"--memory-swap={self.memory_bytes}"]
+            found += [f"--memory={self.memory_bytes}", f"--memory-swap={self._memory_and_swap}"]
         if self.device is not None and self.speed is not None:
             found += [
                 f"--device-read-bps={self.device}:{self.speed.read_bytes_per_s}",

@@ -61,7 +61,8 @@ class Arrivals:
                 actor = event.get("Actor") or {}
                 name = (actor.get("Attributes") or {}).get("name", "")
                 self._heard.put((str(event.get("Action")), str(actor.get("ID")), str(name)))
-                os.write(self._wake, b"e")
+                with contextlib.suppress(BlockingIOError):  # a full pipe is readable already
+                    os.write(self._wake, b"e")
 
     def look(self, paths: Mapping[str, Mapping[int, str]]) -> list[AwaitedContainer]:
         """Returns the containers of which something new is known.

@@ -176,6 +176,22 @@ def test_background_s_share_grows_in_every_model():
     assert verdict("P10", study("writebacks_background", far)).verdict == claims.DIFFERS
 
 
+def test_runs_above_the_background_threshold_are_parts_of_their_own():
+    usual = study("writebacks_background", {"1": 0.01, "4": 0.02}).assign(
+        dirty_background_bytes=None
+    )
+    above = study("writebacks_background", {"1": 0.25, "4": 0.4}, dirty_background_bytes="230m")
+    frame = pd.concat([usual, above], ignore_index=True)
+    frame["writebacks_periodic"] = 1 - frame["writebacks_background"]
+    frame["writebacks_sync"] = 0.0
+    single = verdict("P9", frame)
+    assert "share of background: 0.01 [" in single.why
+    assert "with a background threshold below a checkpoint: 0.25 [" in single.why
+    four = verdict("P10", frame)
+    assert four.value == pytest.approx(0.01) and four.values == 12
+    assert "4 containers - 1, with a threshold below a checkpoint: 0.15 [" in four.why
+
+
 def test_faults_under_a_memory_limit_with_swap_are_a_part_of_their_own():
     usual = study("faults", {"host": 100.0, "1": 220.0}).assign(swap=None)
     plenty = study("faults", {"host": 400.0, "1": 1000.0}, memory="300m", swap="2g")

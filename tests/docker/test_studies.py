@@ -119,6 +119,12 @@ def test_a_resumed_study_makes_all_runs_with_their_traces(study, dockerd, tmp_pa
     before = times_of(tmp_path, "*")
     assert json.loads(study(TINY.format(repeats=1)).out)["done"] == 2
     assert times_of(tmp_path, "*") == before
+    # The folder takes more repeats, and keeps the first one.
+    ran = study(TINY.format(repeats=2))
+    assert json.loads(ran.out)["done"] == 4
+    assert before.items() <= times_of(tmp_path, "*").items()
+    assert all(one["others_cpu_s"] >= 0 for one in results(tmp_path).values())
+    assert "as many --repeats or more" in study(TINY.format(repeats=1), status=2).err
 
 
 def times_of(folder, name):

@@ -23,6 +23,14 @@ def serve(model="lenet", where="host", repeat=0, **more):
     return Run(Factors(model, where, **LOAD, **more), repeat)
 
 
+UNUSUAL = [
+    {"memory": "250m"},
+    {"memory": "250m", "swap": "1g", "page_cluster": 0},
+    {"dirty_background_bytes": "230m"},
+    *({"checkpoint_way": way} for way in ("overwrite", "rename", "new")),
+    *({"checkpoint_every": every} for every in ("end", "10")),
+]
+
 RUNS = [
     make(model, where, repeat)
     for repeat in (0, 1)
@@ -100,6 +108,17 @@ def test_a_serving_takes_the_training_of_its_place_and_repeat(kept):
         assert kept.take(wanted) == better.id
     kept.end(train("lenet", "1", 1))
     assert kept.take(wanted) == train("lenet", "4", 1).id
+
+
+def test_a_serving_takes_the_usual_training_before_others_of_its_place(kept):
+    usual = train("lenet", "1", 0)
+    others = [train("lenet", "1", 0, **factor) for factor in UNUSUAL]
+    kept.checkpoints = Checkpoints(
+        kept.folder, [usual, *others, serve()], lambda run: kept.results.get(run.id)
+    )
+    for run in (*others, usual):
+        kept.end(run)
+    assert kept.take(serve("lenet", "1", 0)) == usual.id
 
 
 def test_a_kept_checkpoint_has_its_size_and_hash_in_the_result(kept):

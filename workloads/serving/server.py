@@ -17,9 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from waitress import wasyncore
-from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer, create_server
-from waitress.task import ErrorTask
 
 from tracer import phases
 from tracer.workloads import checkpoint, models
@@ -27,6 +25,7 @@ from tracer.workloads.errors import JobError, explained
 from tracer.workloads.job import build_model, choose_device, load_checkpoint, set_threads
 from tracer.workloads.options import ServeOptions
 from tracer.workloads.serving.application import Application
+from tracer.workloads.serving.channel import channel_class
 from tracer.workloads.serving.protocol import MAX_BODY
 
 _CONNECTIONS = 100
@@ -98,7 +97,7 @@ def _run(application: Application, listener: socket.socket, options: ServeOption
                     ident=None,
                 )
             assert isinstance(server, BaseWSGIServer)  # as always with a single socket
-            server.channel_class = _channel_class(application)
+            server.channel_class = channel_class(application)
             sys.stderr.write(f"Serving {options.model} at {_address(listener)}\n")
             sys.stderr.flush()
             # It ends at a KeyboardInterrupt, after the requests in progress are answered.
@@ -108,35 +107,6 @@ def _run(application: Application, listener: socket.socket, options: ServeOption
     finally:
         wasyncore.close_all(channels, ignore_all=True)
     return time.monotonic() - started
-
-
-def _channel_class(application: Application) -> type[HTTPChannel]:
-    class Refusal(ErrorTask):
-        """Waitress's own answer to a request that is not HTTP, or too large."""
-
-        def execute(self) -> None:
-            application.count_refused()
-            super().execute()
-
-    class Channel(HTTPChannel):
-        """A connection that is dropped if a request takes too long to arrive.
-
-        Waitress itself drops only silent connections; an occasional byte would keep them open.
-        """
-
-        error_task_class = Refusal
-        _begun = 0.0
-
-        def received(self, data: bytes) -> bool:
-            now = time.monotonic()
-            if self.request is None:
-                self._begun = now
-            elif now - self._begun > self.adj.channel_timeout:
-                self.will_close = True
-                return False
-            return super().received(data)
-
-    return Channel
 
 
 @contextmanager

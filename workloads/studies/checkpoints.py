@@ -3,10 +3,11 @@
     checkpoints/ID.pt    the last checkpoint of the training run ID
 
 A serving takes the checkpoint of the training of the same model, data set, place and repeat; if
-that training left none, that of another repeat or place. Only files that a run to come would take
-are kept. A file may have been written in a container, or replaced by the folder's owner: links are
-not followed, the file is read with the owner's rights, and a copy is used only if its bytes are
-those that the training's result names.
+that training left none, that of another repeat or place. Of several, it takes the one that has the
+most factors in common with it, thus not one with a limit or another habit. Only files that a run to
+come would take are kept. A file may have been written in a container, or replaced by the folder's
+owner: links are not followed, the file is read with the owner's rights, and a copy is used only if
+its bytes are those that the training's result names.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,8 @@ def _candidates(serving: Run, kept: Iterable[Run]) -> list[Run]:
     return sorted(found, key=lambda run: (*_distance(serving, run), run.id))
 
 
-def _distance(serving: Run, training: Run) -> tuple[bool, int, bool]:
+def _distance(serving: Run, training: Run) -> tuple[int, bool, int]:
     repeats = abs(serving.repeat - training.repeat)
-    return repeats > 0, repeats, serving.factors.where != training.factors.where
+    own, other = asdict(serving.factors), asdict(training.factors)
+    other_factors = sum(own[name] != other[name] for name in own)
+    return repeats, own["where"] != other["where"], other_factors

@@ -26,6 +26,7 @@ from tracer.workloads.modes.writeback_timers import EXPIRE, WRITEBACK, Writeback
 from tracer.workloads.options import CHECKPOINT
 from tracer.workloads.studies import media
 from tracer.workloads.studies.checkpoints import NO_TRAINING, Checkpoints
+from tracer.workloads.studies.others import others_cpu
 from tracer.workloads.studies.scratch import Scratch, drop_caches, fill_cache
 from tracer.workloads.studies.speeds import SpeedTest, require_as_fast, require_limited
 from tracer.workloads.studies.study import Factors, Run, Study
@@ -108,7 +109,9 @@ def make(
                 facts["power_mode"] = mode.facts()
                 facts["timers"] = timers | {"commit_s": commit_s or _COMMIT_S}
                 job = replace(job, linger_s=_written_after_s(facts["timers"]))
-                facts |= _result(_run(job, factors, scratch, mode, study.image))
+                with others_cpu() as others:
+                    ran = _run(job, factors, scratch, mode, study.image)
+                facts |= _result(ran) | others
             if factors.mode == "train" and facts["state"] == "done":
                 facts["checkpoint"] = checkpoints.keep(run, output)
             shutil.rmtree(output, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 The folder of a study:
 
-    study.json          the declaration; the folder cannot be used for another study
+    study.json          the declaration; only --repeats may grow, all else is another study
     scratch.img         the study's own file system
     runs/ID/run.json    the result of the run, written when it has ended, done or failed
     runs/ID/run.trace   the recording of the run
@@ -108,12 +108,28 @@ def _declare(study: Study, folder: Path) -> None:
         return
     except (OSError, ValueError):
         before = None
-    if before != told:
+    if before == told:
+        return
+    if before is None or not _is_extended(before, told):
         raise JobError(
             f"{folder} belongs to another study, or to this study with other settings",
-            "name another folder with -o, or give the same --scale, --time-scale, --repeats and"
-            " --seed",
+            "name another folder with -o, or give the same --scale, --time-scale and --seed, and as"
+            " many --repeats or more",
         )
+    write(path, told)
+
+
+def _is_extended(before: dict[str, Any], told: dict[str, Any]) -> bool:
+    """Returns whether a declaration is another one with more repeats, and the same otherwise."""
+    grown = ("repeats", "runs")
+    runs = before.get("runs")
+    return (
+        {key: value for key, value in before.items() if key not in grown}
+        == {key: value for key, value in told.items() if key not in grown}
+        and isinstance(runs, list)
+        # The order is by repeat, and the seed draws the same order for the first ones.
+        and runs == told["runs"][: len(runs)]
+    )
 
 
 def _sweep() -> None:

@@ -70,6 +70,8 @@ def run(
       sudo tracer study run quick
 
       sudo tracer study run park2023 --scale 0.01 --time-scale 0.1 -o park.study
+
+    With more --repeats than before, it adds the new repeats to the folder.
     """
     loaded = studies.load(name, scale, repeats, seed, time_scale)
     folder = output or Path(f"{loaded.name}.study")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,8 +14,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from waitress import wasyncore
+from waitress.server import create_server
 
 from tests.support.serving import Server, Trained, receive_all
+from tracer.workloads.serving.application import Application
+from tracer.workloads.serving.channel import channel_class
 from tracer.workloads.serving.protocol import encode
 
 pytestmark = pytest.mark.slow
@@ -132,6 +137,39 @@ def test_a_client_that_is_gone_before_its_answer_harms_nobody(server: Server, tr
         with socket.create_connection(server.address, timeout=60) as connection:
             connection.sendall(head + body)
     assert is_alive(server)
+
+
+def test_a_client_that_leaves_during_its_refusal_is_no_defect(caplog: pytest.LogCaptureFixture):
+    application = Application(None, torch.nn.Identity(), None, None, None)
+    ended = threading.Event()
+
+    usual = channel_class(application)
+
+    class Refusal(usual.error_task_class):
+        def execute(self) -> None:
+            self.channel.handle_close()  # as when the client's reset arrives just now
+            super().execute()
+
+    class Channel(usual):
+        error_task_class = Refusal
+
+        def service(self) -> None:
+            try:
+                super().service()
+            finally:
+                ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = create_server(application, map={}, sockets=[listener], threads=1)
+        server.channel_class = Channel
+        with socket.create_connection(listener.getsockname()) as client:
+            client.sendall(b"\r\nno HTTP\r\n\r\n")
+            while not ended.is_set():
+                wasyncore.poll(0.1, map=server._map)
+        server.task_dispatcher.shutdown()
+        wasyncore.close_all(server._map)
+    assert application.refused == 1
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_the_slow_are_dropped_and_sigterm_ends_the_server(serve: Callable[..., Server]):

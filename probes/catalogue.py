@@ -16,6 +16,7 @@ from tracer.probes import (
     phases,
     processes,
     samples,
+    sched,
     summaries,
     syscalls,
     torch_calls,
@@ -35,6 +36,7 @@ PROBES: dict[str, Probe] = {
         extents,
         block,
         buffers,
+        sched,
         torch_calls,
         processes,
     )

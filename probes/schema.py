@@ -181,6 +181,9 @@ class Event:
     """Fields that the probe's assembler reads, beyond those of `columns`."""
     text_bytes: int = 256
     """Most bytes that BPF programs copy of the texts behind the event's other fields."""
+    threads: tuple[str, ...] = ()
+    """At most two fields with the threads that the event is about, if these may be others than the
+    one in whose context it happens. A target's event is then one about a target's thread."""
 
 
 class Scope(Enum):

@@ -60,6 +60,12 @@ __all__ = [
 ROLES = ("target", "child", "daemon", "flusher", "journal", "other")
 
 
+_LABELS = {"page_faults": "if(user, 'user', 'kernel')"}
+"""SQL for the event of a row, for tables without a column `event`."""
+_SOLE_LABELS = {"syscalls": "enter", "off_cpu": "switch"}
+"""The event that a row counts as, for tables whose rows are made of several events."""
+
+
 def _events_of(trace: Trace) -> pd.DataFrame:
     trace.require("processes")
     make_threads(trace)
@@ -69,9 +75,8 @@ def _events_of(trace: Trace) -> pd.DataFrame:
     for probe in PROBES.values():
         if probe.table.name not in trace.tables or probe.name == "processes":
             continue
-        # Each row of these tables counts as one event; a system call counts by its entry.
-        label = {"syscalls": "'enter'", "page_faults": "if(user, 'user', 'kernel')"}
-        source = label.get(probe.table.name, "event")
+        sole = _SOLE_LABELS.get(probe.table.name)
+        source = f"'{sole}'" if sole else _LABELS.get(probe.table.name, "event")
         found = trace.sql(
             "SELECT label, coalesce(t.role, 'other') AS role, sum(e.n)::BIGINT AS n FROM"
             f" (SELECT {source} AS label, tid, {at} AS ts, count(*) AS n"
@@ -86,7 +91,7 @@ def _events_of(trace: Trace) -> pd.DataFrame:
         parts.append(found[found["event"].notna()].drop(columns="label"))
         counted = set(found["event"])
         for one, name in names.items():
-            if (probe.name, one) != ("syscalls", "exit") and name not in counted:
+            if sole in (None, one) and name not in counted:
                 # Null: the kernel of the recording lacked the event.
                 none = 0 if name in recorded else None
                 parts.append(pd.DataFrame([{"event": name, "role": "other", "n": none}]))

@@ -26,6 +26,10 @@ _ARRAY = re.compile(r"\[[^\]]*\]$")
 _SYMBOLIC = re.compile(
     r"__print_symbolic\(\s*+REC->(\w++)\s*+,\s*+((?:\{[^{}]*+\}\s*+,?+\s*+)++)\)"
 )
+_FLAGS = re.compile(
+    r'__print_flags\(\s*+REC->(\w++)[^"{]{0,1024}+"[^"]{0,4}+"\s*+,'
+    r"\s*+((?:\{[^{}]*+\}\s*+,?+\s*+)++)\)"
+)
 _PAIR = re.compile(r'\{\s*+(-?)(?:0x([0-9a-fA-F]{1,16})|([0-9]{1,19}))\s*+,\s*+"([^"]*+)"\s*+\}')
 _JIFFIES = re.compile(r"\(\s*+jiffies\s*+-\s*+REC->\w++\s*+\)\s*+/\s*+([0-9]{1,9})")
 
@@ -55,6 +59,8 @@ class EventFormat:
     fields: dict[str, Field] = field(default_factory=dict)
     symbols: dict[str, dict[int, str]] = field(default_factory=dict)
     """Field name to {value: name}, from __print_symbolic."""
+    flags: dict[str, dict[int, str]] = field(default_factory=dict)
+    """Field name to {bit: name}, from __print_flags."""
     jiffies_hz: int | None = None
     """Ticks of `jiffies` per second, if the print format divides by this number."""
 
@@ -106,15 +112,20 @@ def parse(name: str, text: str) -> EventFormat:
         name,
         int(number.group(1)),
         fields,
-        {
-            field_name: {
-                int(sign + (hexadecimal or decimal), 16 if hexadecimal else 10): label
-                for sign, hexadecimal, decimal, label in _PAIR.findall(pairs)
-            }
-            for field_name, pairs in _SYMBOLIC.findall(print_format)
-        },
+        _names(_SYMBOLIC, print_format),
+        _names(_FLAGS, print_format),
         int(hz.group(1)) if hz and int(hz.group(1)) > 0 else None,
     )
+
+
+def _names(pattern: re.Pattern[str], print_format: str) -> dict[str, dict[int, str]]:
+    return {
+        field_name: {
+            int(sign + (hexadecimal or decimal), 16 if hexadecimal else 10): label
+            for sign, hexadecimal, decimal, label in _PAIR.findall(pairs)
+        }
+        for field_name, pairs in pattern.findall(print_format)
+    }
 
 
 def _field(match: re.Match[str]) -> Field:

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from tracer.probes.backends.timeline import Batch
 from tracer.probes.compiled import compiled
 from tracer.probes.limits import PID_LIMIT
-from tracer.probes.loss import Gap
 from tracer.probes.rows import columns
+from tracer.probes.rows.doubt import overlaps_gaps
 from tracer.probes.schema import AssemblyContext, Scope
 
 _NO_NR = -2
@@ -40,7 +40,6 @@ _DIGITS = 10
 """A number of fewer digits has 32 bits."""
 _COMPAT = 1 << 33
 """Added to the numbers of 32-bit calls, to tell them from the others."""
-_FOREVER = np.iinfo(np.int64).max
 _NONE = 0
 _OPEN = 1
 _OPEN_IN_LAUNCH = 2
@@ -129,7 +128,9 @@ class SyscallPairing:
             out.compat,
         )
         if count and batch.gaps:
-            _doubt(out, count, [gap for gap in batch.gaps if gap.of_scope(Scope.TARGET)])
+            gaps = [gap for gap in batch.gaps if gap.of_scope(Scope.TARGET)]
+            starts, ends = out.ts[:count], out.ts[:count] + out.dur[:count]
+            out.ended[:count] &= ~overlaps_gaps(starts, ends, gaps)
         return self._batch(out, count) if count else None
 
     def finish(self) -> pa.RecordBatch | None:
@@ -185,19 +186,6 @@ def _by_number(names: dict[str, str]) -> dict[int, str]:
 
 def _numbers(names: dict[int, str], asked: tuple[str, ...]) -> NDArray[np.int64]:
     return np.array(sorted(nr for nr, name in names.items() if name in asked), np.int64)
-
-
-def _doubt(out: _Rows, n: int, gaps: list[Gap]) -> None:
-    """Take back the end of every call that overlaps a gap."""
-    if not gaps:
-        return
-    gaps = sorted(gaps, key=lambda gap: gap.start or 0)
-    starts = np.array([gap.start or 0 for gap in gaps])
-    # The latest end of the gaps up to each: one of them overlaps if that is late enough.
-    ends = np.maximum.accumulate(np.array([_FOREVER if g.end is None else g.end for g in gaps]))
-    begun = np.searchsorted(starts, out.ts[:n] + out.dur[:n], side="right")
-    overlaps = (begun > 0) & (ends[np.maximum(begun, 1) - 1] >= out.ts[:n])
-    out.ended[:n] &= ~overlaps
 
 
 class _Rows:

@@ -91,12 +91,17 @@ static __always_inline void submit(int scope, void *out)
         machine_ring.ringbuf_submit(out, BPF_RB_NO_WAKEUP);
 }
 
-// Records the first `bytes` bytes of a tracepoint's record, without its common fields.
-static __always_inline int record(void *ctx, u16 type, int bytes, int scope)
+static __always_inline int is_followed(void *ctx, int offset)
 {
-    u64 who = bpf_get_current_pid_tgid();
-    if (!is_open(scope, who))
-        return PASS_ON;
+    u32 tid = 0;
+    bpf_probe_read_kernel(&tid, sizeof(tid), ctx + offset);
+    u8 *mark = mark_of(tid);
+    return mark && *mark;
+}
+
+// Writes the first `bytes` bytes of a tracepoint's record, without its common fields.
+static __always_inline int write(void *ctx, u64 who, u16 type, int bytes, int scope)
+{
     struct head *out = reserve(scope, sizeof(struct head) + bytes - 8);
     if (!out)
         return PASS_ON;
@@ -105,6 +110,25 @@ static __always_inline int record(void *ctx, u16 type, int bytes, int scope)
         bpf_probe_read_kernel(out + 1, bytes - 8, ctx + 8);
     submit(scope, out);
     return PASS_ON;
+}
+
+// Records a tracepoint that happens in the context of the thread that it is about.
+static __always_inline int record(void *ctx, u16 type, int bytes, int scope)
+{
+    u64 who = bpf_get_current_pid_tgid();
+    return is_open(scope, who) ? write(ctx, who, type, bytes, scope) : PASS_ON;
+}
+
+// Records a tracepoint that is about the threads in the fields at two offsets.
+static __always_inline int record_about(void *ctx, u16 type, int bytes, int first, int second)
+{
+    int key = TARGET;
+    u32 *open = open_scopes.lookup(&key);
+    if (!open || !*open)
+        return PASS_ON;
+    if (!EVERYBODY && !is_followed(ctx, first) && !is_followed(ctx, second))
+        return PASS_ON;
+    return write(ctx, bpf_get_current_pid_tgid(), type, bytes, TARGET);
 }
 
 // Marks a new child of a target's thread. `offset` is that of field `pid`, from the format file.

@@ -87,8 +87,11 @@ class Programs:
             self.formats[event.name] = self._format(event.name).read_text()
             parsed = event_format.parse(event.name, self.formats[event.name])
             size = _bytes_needed(event, parsed)
-            scope = probe.scope.name
-            functions[_function(event.name)] = f"return record(ctx, {parsed.id}, {size}, {scope});"
+            body = f"return record(ctx, {parsed.id}, {size}, {probe.scope.name});"
+            if event.threads:
+                first, second = (parsed.field(event.threads[n]).offset for n in (0, -1))
+                body = f"return record_about(ctx, {parsed.id}, {size}, {first}, {second});"
+            functions[_function(event.name)] = body
         for name, body in ((_NEWTASK, "follow"), (_FREE, "forget")):
             text = self._format(name).read_text()
             offset = event_format.parse(name, text).field("pid").offset

@@ -37,11 +37,14 @@ class PerfBackend:
         self.sources: list[TracepointRing] = []
         self._folder = tracefs(writable=False) / "events"
         ids: dict[Scope, list[int]] = {scope: [] for scope in Scope}
+        about_others: set[int] = set()
         for probe in probes:
             for event in available(probe, lambda name: self._format(name).exists(), self.missing):
                 self.formats[event.name] = self._format(event.name).read_text()
                 parsed = event_format.parse(event.name, self.formats[event.name])
                 ids[probe.scope].append(parsed.id)
+                if event.threads:
+                    about_others.add(parsed.id)
         rings: dict[Scope, list[TracepointRing]] = {scope: [] for scope in Scope}
         try:
             for scope in Scope:
@@ -49,7 +52,7 @@ class PerfBackend:
                 size = max(mmap.PAGESIZE, 1 << ((kib[scope] << 10).bit_length() - 1))
                 for cpu in cpus if ids[scope] else ():
                     path = raw / f"perf-{scope.value}-cpu{cpu}.raw"
-                    ring = TracepointRing(cpu, path, size, ids[scope])
+                    ring = TracepointRing(cpu, path, size, ids[scope], about_others)
                     rings[scope].append(ring)
                     self.sources.append(ring)
                     ring.open()

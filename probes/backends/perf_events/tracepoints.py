@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,19 @@ _LEAST_RECORD = 32
 class TracepointRing(Ring):
     """The ring of a CPU and scope: that of an event that never happens, which others write to."""
 
-    def __init__(self, cpu: int, path: Path, size: int, ids: Iterable[int]) -> None:
-        """`ids` are the kernel's numbers of the events."""
+    def __init__(
+        self,
+        cpu: int,
+        path: Path,
+        size: int,
+        ids: Iterable[int],
+        about_others: Collection[int] = (),
+    ) -> None:
+        """`ids` are the kernel's numbers of the events; `about_others`, of those that may be about
+        other threads than the one in whose context they happen."""
         super().__init__(SAMPLES, DUMMY, cpu, path, size)
         self._ids = list(ids)
+        self._about_others = about_others
         self._events: list[int] = []
 
     def open(self) -> None:
@@ -61,10 +70,11 @@ class TracepointRing(Ring):
         super().stop()
 
     def leave_out(self, tids: Iterable[int]) -> None:
-        """Excludes the events of these threads."""
+        """Excludes the events of these threads that are not about others."""
         text = all_but(tids).encode() + b"\0"
-        for fd in self._events:
-            fcntl.ioctl(fd, _SET_FILTER, text)
+        for number, fd in zip(self._ids, self._events, strict=True):
+            if number not in self._about_others:
+                fcntl.ioctl(fd, _SET_FILTER, text)
 
     def _count_lost(self) -> int:
         return sum(self._lost_of(fd) for fd in self._events)

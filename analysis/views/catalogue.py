@@ -14,12 +14,24 @@ from tracer.analysis.views.stalls import STALLS
 from tracer.analysis.views.steps import STEPS
 from tracer.analysis.views.threads import THREADS
 from tracer.analysis.views.view import View
+from tracer.analysis.views.waits import WAITS
 from tracer.analysis.views.write_waits import WRITE_WAITS
 from tracer.store.trace import Trace
 
 VIEWS: dict[str, View] = {
     view.name: view
-    for view in (CALLS, FAULTS, FLUSHES, PASSES, REQUESTS, STALLS, STEPS, THREADS, WRITE_WAITS)
+    for view in (
+        CALLS,
+        FAULTS,
+        FLUSHES,
+        PASSES,
+        REQUESTS,
+        STALLS,
+        STEPS,
+        THREADS,
+        WAITS,
+        WRITE_WAITS,
+    )
 }
 """All views that `tracer query` and figures can use, by name."""
 

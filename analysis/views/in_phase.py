@@ -28,9 +28,10 @@ _WHERE = {
     # The phase is that of the thread that dirtied the pages, not of the thread that wrote them.
     "flushes": _Where(pid="dirtier", tid="dirtier"),
     "stall_events": _Where(),
+    "wait_events": _Where(),
 }
 
-IN_PHASE = tuple(name for name in _WHERE if name != "stall_events")
+IN_PHASE = tuple(name for name in _WHERE if not name.endswith("_events"))
 """Tables and views whose rows have a time and a thread."""
 
 # The rows stream through: the table is neither sorted nor kept in memory.

@@ -1,0 +1,257 @@
+"""Waits: the times in which a thread of a target did not run, with the cause of each.
+
+Each interval of `off_cpu` is one wait or two: until the thread was woken, and from then until it
+ran. The waits of a thread never overlap; with the time on the CPU they add up to its life.
+
+The cause follows from the state of the thread, the system call that it slept in, the events in its
+own context up to that moment, and whoever woke it:
+
+- cpu: it could have run, but another thread had the CPU (`by_tid`; null: the CPU was idle).
+- dirty: the kernel put it to sleep for having dirtied pages (balance_dirty_pages).
+- sync: a call that makes data durable, another call in which a file system syncs (a write to an
+  O_SYNC file), or another call that waited for the journal's thread.
+- fault: a major page fault; in user mode without a fault's event, an uninterruptible sleep that an
+  interrupt ended.
+- lock: futex; or an uninterruptible sleep in another call that a thread ended, which is how a
+  thread waits for a lock in the kernel.
+- timer: a sleep for a given time, or a poll that reached its time limit.
+- child: wait4, waitid, or a clone that waits until its child runs a program.
+- disk: an uninterruptible sleep in a call in which the thread queued a read at a device; without a
+  read of its own, one that an interrupt or a kernel thread ended.
+- ipc: a call on a pipe, a socket, an event, or a message queue.
+- other: the events do not tell.
+
+`certainty`: exact if events name the cause, inferred if it follows from state, call and waker,
+unknown for the kind other. A wait of unknown length (dur_ns null) did not end before the recording
+did, or events were lost meanwhile.
+"""
+
+from __future__ import annotations
+
+from tracer.analysis.views.calls_around import LATEST, make_calls_before
+from tracer.analysis.views.calls_by_kind import READ, SYNC, WRITE
+from tracer.analysis.views.context import COLUMNS, make_in_context
+from tracer.analysis.views.requests import OPERATION
+from tracer.analysis.views.threads import make_threads, owns
+from tracer.analysis.views.view import View, apart
+from tracer.probes.schema import PID, TID, TS, Column, Type
+from tracer.store.trace import Trace
+
+VIEW = "waits"
+
+KINDS = (
+    *("cpu", "dirty", "sync", "fault", "lock", "timer", "child", "disk", "ipc", "other"),
+)  # fmt: skip
+"""All kinds of waits."""
+
+LOCK = ("futex", "futex_wait", "futex_waitv")
+TIMER = ("nanosleep", "clock_nanosleep")
+CHILD = ("wait4", "waitid", "vfork", "clone", "clone3")
+POLL = (
+    *("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"),
+    *("rt_sigtimedwait", "recvmmsg", "mq_timedreceive", "mq_timedsend", "semtimedop"),
+)
+"""Calls that wait for another process, with a time limit."""
+IPC = (
+    *POLL, *READ, *WRITE, "readv", "vmsplice", "tee",
+    *("accept", "accept4", "connect", "recvfrom", "recvmsg", "sendto", "sendmsg", "sendmmsg"),
+    *("msgrcv", "msgsnd", "semop", "rt_sigsuspend", "pause"),
+)  # fmt: skip
+"""Calls that wait for another process, if the sleep can be interrupted."""
+
+_EVIDENCE = f"""
+CREATE OR REPLACE TEMP TABLE wait_evidence AS
+SELECT e.* FROM (
+    SELECT tid, ts, 'read' AS what, dev AS detail FROM block
+    WHERE event = 'bio_queue' AND nr_sector > 0 AND {OPERATION} = 'read'
+    UNION ALL
+    SELECT tid, ts, 'sync', NULL FROM file_writes WHERE event IN ('fsync_start', 'fsync')
+    UNION ALL
+    SELECT tid, ts, 'dirty', dev FROM dirty WHERE event = 'balance_dirty_pages' AND pause_ns > 0
+    UNION ALL
+    SELECT tid, ts, 'fault', file FROM page_faults WHERE kind = 'major'
+) e SEMI JOIN waiting_threads o ON {owns("o", "e")}
+"""
+
+_SLEEPS = f"""
+CREATE OR REPLACE TEMP TABLE sleeps AS
+SELECT s.row, s.ts, s.dur_ns, s.pid, s.tid, s.state, s.wake_ns, s.waker_tid, s.interrupt,
+    s.run_delay_ns, s.ran_tid,
+    lag(s.ts::HUGEINT + coalesce(s.dur_ns, 0)) OVER (PARTITION BY s.tid ORDER BY s.ts, s.row)
+        AS since
+FROM off_cpu_rows s SEMI JOIN waiting_threads o ON {owns("o", "s")}
+"""
+
+_MOMENTS = "SELECT tid, ts FROM sleeps UNION ALL SELECT tid, ts FROM wait_evidence"
+
+# The call around each sleep and each piece of evidence; null: in no call, or the call is not known.
+_PLACED = f"""
+CREATE OR REPLACE TEMP TABLE {{table}}_in_calls AS
+SELECT m.*, c.ts AS before, if(m.ts <= c.returned, c.ts, NULL) AS entered,
+    if(m.ts <= c.returned, c.call, NULL) AS call, nullif(c.returned, {LATEST}) AS returned
+FROM {{table}} m ASOF LEFT JOIN calls_at_waits c ON m.tid = c.tid AND m.ts >= c.ts
+"""
+
+_POLLS = f"""
+CREATE OR REPLACE TEMP TABLE poll_results AS
+SELECT s.tid, s.ts AS entered, arg_max(s.ret, s.dur_ns) AS ret FROM syscalls s
+SEMI JOIN (SELECT tid, entered FROM sleeps_in_calls WHERE call IN {POLL}) c
+    ON s.tid = c.tid AND s.ts = c.entered
+GROUP BY ALL
+"""
+
+_TOLD = """
+CREATE OR REPLACE TEMP TABLE told_sleeps AS
+WITH of_calls AS (
+    SELECT tid, entered, min(ts) FILTER (what = 'read') AS read_ns,
+        arg_min(detail, ts) FILTER (what = 'read') AS device,
+        min(ts) FILTER (what = 'sync') AS sync_ns
+    FROM wait_evidence_in_calls WHERE entered IS NOT NULL GROUP BY ALL
+), faults AS (
+    SELECT tid, ts, arg_max(detail, ts) AS detail FROM wait_evidence WHERE what = 'fault'
+    GROUP BY ALL
+), pauses AS (
+    SELECT tid, ts, any_value(detail) AS detail FROM wait_evidence WHERE what = 'dirty' GROUP BY ALL
+)
+SELECT s.*, e.read_ns <= s.ts AS reads, e.device, e.sync_ns <= s.ts AS syncs, r.ret,
+    -- A fault lasts until the call that it happened in returns, or until the next call.
+    f.ts >= coalesce(s.entered, s.returned, s.since, f.ts) AS faults, f.detail AS file,
+    d.ts >= coalesce(greatest(s.since, s.entered), s.entered, s.since, d.ts) AS pauses,
+    d.detail AS dirtied,
+    state IS NULL OR contains(state, 'D') AS deep, s.before IS NOT NULL AS calls_known
+FROM sleeps_in_calls s
+LEFT JOIN of_calls e ON s.tid = e.tid AND s.entered = e.entered
+LEFT JOIN poll_results r ON s.tid = r.tid AND s.entered = r.entered
+ASOF LEFT JOIN faults f ON s.tid = f.tid AND s.ts >= f.ts
+ASOF LEFT JOIN pauses d ON s.tid = d.tid AND s.ts >= d.ts
+"""
+
+_KIND = f"""
+CASE
+    WHEN state IS NULL THEN 'other'
+    WHEN state = 'new' OR starts_with(state, 'R') THEN 'cpu'
+    WHEN pauses THEN 'dirty'
+    WHEN call IN {SYNC} OR syncs THEN 'sync'
+    WHEN call IS NULL THEN
+        CASE WHEN faults THEN 'fault' WHEN NOT deep OR NOT calls_known THEN 'other'
+            WHEN interrupt THEN 'fault' WHEN interrupt = false THEN 'lock' ELSE 'other' END
+    WHEN call IN {LOCK} THEN 'lock'
+    WHEN call IN {TIMER} THEN 'timer'
+    WHEN call IN {CHILD} THEN 'child'
+    WHEN call IN {POLL} AND ret = 0 AND interrupt IS DISTINCT FROM false THEN 'timer'
+    WHEN deep AND reads THEN 'disk'
+    WHEN deep AND faults THEN 'fault'
+    WHEN deep AND w.role = 'journal' THEN 'sync'
+    WHEN deep AND interrupt = false AND NOT coalesce(w.kernel, false) THEN 'lock'
+    WHEN deep AND wake_ns IS NOT NULL THEN 'disk'
+    WHEN call IN {IPC} AND NOT deep THEN 'ipc'
+    ELSE 'other'
+END
+"""
+
+_CERTAINTY = f"""
+CASE
+    WHEN kind = 'other' THEN 'unknown'
+    WHEN kind IN ('cpu', 'dirty', 'timer', 'child') THEN 'exact'
+    WHEN kind = 'sync' AND (call IN {SYNC} OR syncs) THEN 'exact'
+    WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
+    WHEN kind = 'lock' AND call IN {LOCK} THEN 'exact'
+    WHEN kind = 'ipc' AND interrupt = false THEN 'exact'
+    ELSE 'inferred'
+END
+"""
+
+# An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
+# calls that threads end name the waker.
+_BY_WAKER = """
+waker_tid > 0 AND (interrupt = false OR interrupt IS NULL AND kind IN ('lock', 'ipc', 'child'))
+"""
+
+_WAITS = f"""
+CREATE OR REPLACE TEMP TABLE wait_events AS
+WITH kinds AS (
+    SELECT s.*, {_KIND} AS kind FROM told_sleeps s
+    LEFT JOIN threads w ON {owns("w", "s", "waker_tid", "ts")} AND NOT coalesce(interrupt, false)
+), causes AS (
+    SELECT *, {_CERTAINTY} AS certainty,
+        CASE kind WHEN 'disk' THEN if(reads, device, NULL) WHEN 'fault' THEN if(faults, file, NULL)
+            WHEN 'dirty' THEN dirtied END AS detail,
+        CASE WHEN kind != 'cpu' AND run_delay_ns > 0 AND run_delay_ns <= dur_ns
+            THEN run_delay_ns END AS delay
+    FROM kinds
+), parts AS (
+    SELECT row, ts, {apart("dur_ns", "coalesce(delay, 0)")} AS dur_ns, pid, tid, kind, detail, call,
+        state, CASE WHEN kind = 'cpu' THEN nullif(ran_tid, 0)
+            WHEN {_BY_WAKER} THEN waker_tid END AS by_tid, certainty
+    FROM causes
+    UNION ALL
+    SELECT row, wake_ns, delay, pid, tid, 'cpu', NULL, call, 'R', nullif(ran_tid, 0), 'exact'
+    FROM causes WHERE delay IS NOT NULL
+)
+SELECT p.* EXCLUDE (row, by_tid), b.pid AS by_pid, p.by_tid, b.comm AS by_comm,
+    b.target AS by_target, b.container AS by_container
+FROM parts p LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
+ORDER BY p.ts, p.tid, p.row
+"""
+
+_ON_THE_WAY = (
+    *("waiting_threads", "wait_evidence", "sleeps", "calls_at_waits", "sleeps_in_calls"),
+    *("wait_evidence_in_calls", "poll_results", "told_sleeps"),
+)
+
+
+def _build(trace: Trace) -> None:
+    for table in ("syscalls", "block", "file_writes", "dirty", "page_faults"):
+        trace.empty_if_missing(table)
+    make_threads(trace)
+    trace.execute(
+        "CREATE OR REPLACE TEMP TABLE waiting_threads AS FROM threads WHERE target IS NOT NULL"
+        f" OR {str(not trace.manifest['targets']).lower()}"
+    )
+    trace.execute(_EVIDENCE)
+    trace.execute(_SLEEPS)
+    make_calls_before(trace, {"calls_at_waits": _MOMENTS})
+    for table in ("sleeps", "wait_evidence"):
+        trace.execute(_PLACED.format(table=table))
+    trace.execute(_POLLS)
+    trace.execute(_TOLD)
+    trace.execute(_WAITS)
+    for table in _ON_THE_WAY:
+        trace.execute(f"DROP TABLE {table}")
+    make_in_context(trace, "wait_events", VIEW)
+
+
+WAITS = View(
+    VIEW,
+    "One row per wait of a target's thread. The waits of a thread never overlap.",
+    (
+        TS,
+        Column("dur_ns", Type.INT64, "how long; null: not known", "ns"),
+        PID,
+        TID,
+        Column("kind", Type.TEXT, f"cause: {', '.join(KINDS)}"),
+        Column("detail", Type.TEXT, "device of the read, or file of the fault"),
+        Column("call", Type.TEXT, "system call that it waited in; null: in none, or not known"),
+        Column("state", Type.TEXT, "state of the thread, as in off_cpu; R: woken, but not running"),
+        Column("by_pid", Type.INT32, "process that it waited for"),
+        Column(
+            "by_tid",
+            Type.INT32,
+            "thread that it waited for: that woke it, or (kind cpu) that had the CPU before it; "
+            "null: an interrupt woke it, the CPU was idle, or it is not known",
+        ),
+        Column("by_comm", Type.TEXT, "name of that thread"),
+        Column("by_target", Type.TEXT, "target of that thread; null: none"),
+        Column("by_container", Type.TEXT, "container of that thread, by its id"),
+        Column("certainty", Type.TEXT, "exact, inferred or unknown: how the cause is known"),
+        *COLUMNS,
+    ),
+    needs=("processes", "off_cpu"),
+    build=_build,
+    example="SELECT phase, kind, by_comm, sum(dur_ns)/1e9 s FROM waits GROUP BY ALL ORDER BY 4",
+)
+
+
+def waits(trace: Trace) -> str:
+    """Makes the view `waits` and returns its name. Columns and units: `WAITS`."""
+    return WAITS.make(trace)

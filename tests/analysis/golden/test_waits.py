@@ -1,0 +1,242 @@
+"""Waits: trace, query and expected table."""
+
+from tests.support.golden import check
+
+PROCESSES = """
+    pid | tid | role    | target | comm         | ppid | container_id
+    7   | 7   | target  | job    | python       | 1    | -
+    7   | 9   | target  | job    | pin          | 1    | -
+    8   | 8   | child   | job    | worker       | 7    | -
+    30  | 30  | other   | -      | postgres     | 1    | c0ffee
+    50  | 50  | flusher | -      | kworker/u8:1 | 2    | -
+    51  | 51  | journal | -      | jbd2/vda1-8  | 2    | -
+"""
+QUERY = "SELECT ts, dur_ns, tid, kind, call, detail, by_comm, certainty FROM waits ORDER BY ts, tid"
+HEADER = "ts | dur_ns | tid | kind | call | detail | by_comm | certainty"
+
+
+def test_each_kind_of_call_that_sleeps(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name            | dur_ns | ret
+                100  | 7   | 7   | futex           | 60     | 0
+                200  | 7   | 7   | clock_nanosleep | 60     | 0
+                300  | 7   | 7   | read            | 60     | 1
+                400  | 7   | 7   | poll            | 60     | 0
+                500  | 7   | 7   | poll            | 60     | 1
+                600  | 7   | 7   | wait4           | 60     | 8
+                700  | 7   | 7   | fsync           | 60     | 0
+                800  | 7   | 7   | ioctl           | 60     | 0
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 9         | false     | 0
+                210 | 40     | 7   | 7   | S     | 250     | 30        | true      | 0
+                310 | 40     | 7   | 7   | S     | 350     | 8         | false     | 0
+                410 | 40     | 7   | 7   | S     | 450     | 0         | true      | 0
+                510 | 40     | 7   | 7   | S     | 550     | 0         | true      | 0
+                610 | 40     | 7   | 7   | S     | 650     | 8         | false     | 0
+                710 | 40     | 7   | 7   | D     | 750     | 51        | false     | 0
+                810 | 40     | 7   | 7   | S     | 850     | 0         | true      | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 40 | 7 | lock  | futex           | - | pin         | exact
+        210 | 40 | 7 | timer | clock_nanosleep | - | -           | exact
+        310 | 40 | 7 | ipc   | read            | - | worker      | exact
+        410 | 40 | 7 | timer | poll            | - | -           | exact
+        510 | 40 | 7 | ipc   | poll            | - | -           | inferred
+        610 | 40 | 7 | child | wait4           | - | worker      | exact
+        710 | 40 | 7 | sync  | fsync           | - | jbd2/vda1-8 | exact
+        810 | 40 | 7 | other | ioctl           | - | -           | unknown
+        """,
+    )
+
+
+def test_the_time_from_the_wake_up_until_it_runs_is_a_wait_for_the_cpu(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": "ts | tid | name | dur_ns\n 100 | 7 | futex | 90",
+            "off_cpu": """
+                ts  | dur_ns | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns | ran_tid
+                110 | 40     | 7   | S     | 120     | 9         | false     | 30           | 30
+                160 | 20     | 7   | R+    | -       | -         | -         | 20           | 30
+                185 | 3      | 7   | R     | -       | -         | -         | 3            | 0
+                500 | 7      | 8   | new   | 500     | 7         | false     | 7            | 50
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 10 | 7 | lock | futex | - | pin          | exact
+        120 | 30 | 7 | cpu  | futex | - | postgres     | exact
+        160 | 20 | 7 | cpu  | futex | - | postgres     | exact
+        185 | 3  | 7 | cpu  | futex | - | -            | exact
+        500 | 7  | 8 | cpu  | -     | - | kworker/u8:1 | exact
+        """,
+    )
+
+
+def test_uninterruptible_sleeps_by_what_the_thread_had_done(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts   | pid | tid | name   | dur_ns | ret
+                100  | 7   | 7   | read   | 80     | 9
+                200  | 7   | 7   | write  | 90     | 9
+                300  | 7   | 7   | openat | 60     | 3
+                400  | 7   | 7   | write  | 60     | 9
+                500  | 7   | 7   | pread64 | 60    | 9
+                600  | 7   | 7   | write  | 60     | 9
+                700  | 7   | 7   | getpid | 1      | 7
+                900  | 7   | 7   | getpid | 1      | 7
+            """,
+            "block": """
+                ts  | tid | event     | dev   | sector | nr_sector | rwbs
+                105 | 7   | bio_queue | 254:0 | 8      | 8         | R
+                106 | 8   | bio_queue | 254:1 | 8      | 8         | R
+                320 | 8   | bio_queue | 254:1 | 8      | 8         | R
+                580 | 7   | bio_queue | 254:0 | 8      | 8         | R
+            """,
+            "dirty": """
+                ts  | tid | event               | dev   | pause_ns
+                205 | 7   | balance_dirty_pages | 254:0 | 40
+            """,
+            "file_writes": """
+                ts  | tid | event       | dev   | ino
+                605 | 7   | fsync_start | 254:0 | 11
+            """,
+            "page_faults": """
+                ts  | tid | kind  | user  | file
+                705 | 7   | major | true  | /model.bin
+                920 | 7   | minor | true  | /lib.so
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | D     | 150     | 0         | true      | 0
+                210 | 40     | 7   | 7   | D     | 250     | 0         | true      | 0
+                260 | 10     | 7   | 7   | D     | 270     | 51        | false     | 0
+                310 | 40     | 7   | 7   | D     | 350     | 50        | false     | 0
+                410 | 40     | 7   | 7   | D     | 450     | 30        | false     | 0
+                510 | 40     | 7   | 7   | D     | 550     | 0         | true      | 0
+                610 | 40     | 7   | 7   | D     | 650     | 0         | true      | 0
+                710 | 40     | 7   | 7   | D     | 750     | 0         | true      | 0
+                930 | 20     | 7   | 7   | D     | 950     | 9         | false     | 0
+                960 | 20     | 7   | 7   | S     | 980     | 9         | false     | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 40 | 7 | disk  | read    | 254:0      | -            | exact
+        210 | 40 | 7 | dirty | write   | 254:0      | -            | exact
+        260 | 10 | 7 | sync  | write   | -          | jbd2/vda1-8  | inferred
+        310 | 40 | 7 | disk  | openat  | -          | kworker/u8:1 | inferred
+        410 | 40 | 7 | lock  | write   | -          | postgres     | inferred
+        510 | 40 | 7 | disk  | pread64 | -          | -            | inferred
+        610 | 40 | 7 | sync  | write   | -          | -            | exact
+        710 | 40 | 7 | fault | -       | /model.bin | -            | exact
+        930 | 20 | 7 | lock  | -       | -          | pin          | inferred
+        960 | 20 | 7 | other | -       | -          | pin          | unknown
+        """,
+    )
+
+
+def test_what_is_not_known_is_other(tmp_path):
+    """No call was recorded yet; a call that did not return; an end that is not known; no waker."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts  | tid | name  | dur_ns
+                200 | 8   | futex | -
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                100 | 40     | 7   | 7   | D     | 140     | 9         | false     | 0
+                150 | 40     | 7   | 7   | -     | 190     | 9         | false     | 0
+                210 | -      | 8   | 8   | S     | -       | -         | -         | -
+                300 | 50     | 30  | 30  | S     | 310     | 9         | false     | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        100 | 40 | 7 | other | -     | - | pin | unknown
+        150 | 40 | 7 | other | -     | - | pin | unknown
+        210 | -  | 8 | lock  | futex | - | -   | exact
+        """,
+        targets=[{"name": "job", "role": "target", "kind": "pid", "pid": 7}],
+    )
+
+
+def test_without_interrupts_only_calls_that_threads_end_name_the_waker(tmp_path):
+    """The backend ebpf cannot tell whether an interrupt or the thread that it hit woke another."""
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": """
+                ts  | tid | name  | dur_ns | ret
+                100 | 7   | futex | 60     | 0
+                200 | 7   | read  | 60     | 1
+                300 | 7   | clock_nanosleep | 60 | 0
+            """,
+            "block": """
+                ts  | tid | event     | dev   | sector | nr_sector | rwbs
+                205 | 7   | bio_queue | 254:0 | 8      | 8         | R
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 9         | 0
+                210 | 40     | 7   | 7   | D     | 250     | 30        | 0
+                310 | 40     | 7   | 7   | S     | 350     | 30        | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 40 | 7 | lock  | futex           | -     | pin | exact
+        210 | 40 | 7 | disk  | read            | 254:0 | -   | exact
+        310 | 40 | 7 | timer | clock_nanosleep | -     | -   | exact
+        """,
+    )
+
+
+def test_waits_have_phases_and_tenants(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "phases": """
+                start | end | pid | tid | name  | epoch | step
+                0     | 900 | 7   | 7   | step  | 0     | 3
+                100   | 400 | 7   | 7   | fetch | 0     | 3
+            """,
+            "syscalls": "ts | tid | name | dur_ns\n 100 | 7 | futex | 90",
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 30        | false     | 0
+            """,
+        },
+        "SELECT kind, by_pid, by_target, by_container, phase, epoch, step, target FROM waits",
+        """
+        kind | by_pid | by_target | by_container | phase | epoch | step | target
+        lock | 30     | -         | c0ffee       | fetch | 0     | 3    | job
+        """,
+        targets=[{"name": "job", "role": "target", "kind": "pid", "pid": 7}],
+    )
+
+
+def test_no_waits(tmp_path):
+    check(tmp_path, {"processes": PROCESSES, "off_cpu": ""}, QUERY, HEADER)

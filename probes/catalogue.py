@@ -56,5 +56,11 @@ TABLES: dict[str, Table] = {
 }
 """Every table that a recording can hold."""
 
+SETS: dict[str, tuple[str, ...]] = {
+    "default": tuple(name for name, probe in PROBES.items() if probe.by_default),
+    "all": tuple(PROBES),
+}
+"""Names of several probes."""
+
 ALWAYS = ("processes",)
 """Probes that are always recorded, because the rows of the other probes refer to processes."""

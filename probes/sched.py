@@ -91,4 +91,5 @@ PROBE = Probe(
     Scope.TARGET,
     rate="two events per time that a thread waits",
     assembler=_assembler,
+    by_default=False,
 )

@@ -209,6 +209,8 @@ class Probe:
     assembler: Callable[[AssemblyContext], Any] | None = None
     """Maker of the object that turns batches of events into rows, if a row is more than the fields
     of one event. None: one row per event, by `Event.columns`."""
+    by_default: bool = True
+    """False if it is recorded only if the user names it, because of its cost."""
     optional: bool = False
     """True if a kernel may lack all of its events, because their subject is not built in."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tracer.analysis.views.calls import CALLS
+from tracer.analysis.views.critical_path import CRITICAL_PATH
 from tracer.analysis.views.faults import FAULTS
 from tracer.analysis.views.flushes import FLUSHES
 from tracer.analysis.views.in_phase import IN_PHASE, SUFFIX, in_phase
@@ -22,6 +23,7 @@ VIEWS: dict[str, View] = {
     view.name: view
     for view in (
         CALLS,
+        CRITICAL_PATH,
         FAULTS,
         FLUSHES,
         PASSES,

@@ -29,9 +29,14 @@ _WHERE = {
     "flushes": _Where(pid="dirtier", tid="dirtier"),
     "stall_events": _Where(),
     "wait_events": _Where(),
+    # The phase is that of the step's thread, which waits for the segment's thread.
+    "path_segments": _Where(pid="step_pid", tid="step_tid"),
 }
 
-IN_PHASE = tuple(name for name in _WHERE if not name.endswith("_events"))
+_INNER = ("stall_events", "wait_events", "path_segments")
+"""Tables that views are made of."""
+
+IN_PHASE = tuple(name for name in _WHERE if name not in _INNER)
 """Tables and views whose rows have a time and a thread."""
 
 # The rows stream through: the table is neither sorted nor kept in memory.

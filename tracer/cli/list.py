@@ -52,6 +52,7 @@ def list_probes(json: AsJson = False) -> None:
             "doc": probe.doc,
             "scope": probe.scope.value,
             "rate": probe.rate,
+            "by_default": probe.by_default,
             "table": probe.table.name,
             "events": {event.name: there(event) for event in probe.events},
             "columns": _columns(probe.table),
@@ -114,6 +115,8 @@ def _print_series(listed: dict[str, Any]) -> None:
 def _print(probe: Probe, events: dict[str, bool | None]) -> None:
     typer.echo(f"{probe.name}: {probe.doc}")
     typer.echo(f"    rate    {probe.rate}")
+    if not probe.by_default:
+        typer.echo(f"    option  only with -e default,{probe.name}")
     for name, present in events.items():
         state = {True: "", False: " (not in this kernel)", None: " (not visible)"}[present]
         typer.echo(f"    event   {name}{state}")

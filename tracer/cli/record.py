@@ -99,7 +99,8 @@ def record(
             "-e",
             "--probes",
             metavar="PROBE,..",
-            help="Probes to use (see tracer list); default: all.",
+            help="Probes to use (see tracer list). `default` and `all` name several, as in "
+            "`-e default,sched`.",
             rich_help_panel=_WHAT,
         ),
     ] = None,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracer.probes.backends.choice import AUTO
-from tracer.probes.catalogue import PROBES
 from tracer.probes.errors import ExitCode
 from tracer.store.manifest import Manifest
 from tracer.targets import Target
@@ -27,7 +26,8 @@ class Options:
     cgroups: list[str] = field(default_factory=list)
     machine: bool = False
     command: list[str] = field(default_factory=list)
-    probes: list[str] = field(default_factory=lambda: list(PROBES))
+    probes: list[str] = field(default_factory=lambda: ["default"])
+    """Names of probes, or of several (`tracer.probes.catalogue.SETS`)."""
     duration_s: float | None = None
     linger_s: float = 0.0
     """Time to go on after the command, or every target, has ended."""

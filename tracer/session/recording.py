@@ -15,7 +15,7 @@ from tracer.phases import MARKS_ENV
 from tracer.phases.automatic import SYNCHRONIZE_ENV
 from tracer.probes import summaries
 from tracer.probes.backends.choice import AUTO, EBPF, Choice, choose
-from tracer.probes.catalogue import ALWAYS, PROBES
+from tracer.probes.catalogue import ALWAYS, PROBES, SETS
 from tracer.probes.errors import TracerError, UsageError
 from tracer.probes.proc import runs_32_bits
 from tracer.probes.torch_calls import PROBE as TORCH_PROBE
@@ -223,7 +223,7 @@ def _torch_libraries(options: Options, plan: _Plan, marks: Marks) -> list[int]:
     if TORCH not in plan.probes:
         return []
     looked_at = set(target_finder.processes_with_memory(plan.targets))
-    if set(options.probes) == set(PROBES):  # the user did not ask for torch_calls
+    if TORCH not in options.probes:  # the user did not ask for torch_calls by its name
         looked_at -= marks.marking
     return open_libraries(looked_at)
 
@@ -254,10 +254,12 @@ def _summed_up(probes: list[str], backend: str) -> list[str]:
 
 
 def _probes(names: list[str]) -> list[str]:
+    found = set(ALWAYS)
     for name in names:
-        if name not in PROBES:
+        if name not in PROBES and name not in SETS:
             raise UsageError(f"there is no probe {name!r}", "see: tracer list")
-    return [name for name in PROBES if name in names or name in ALWAYS]
+        found.update(SETS.get(name, (name,)))
+    return [name for name in PROBES if name in found]
 
 
 def _cpus() -> list[int]:

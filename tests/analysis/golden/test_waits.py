@@ -65,11 +65,11 @@ def test_the_time_from_the_wake_up_until_it_runs_is_a_wait_for_the_cpu(tmp_path)
             "processes": PROCESSES,
             "syscalls": "ts | tid | name | dur_ns\n 100 | 7 | futex | 90",
             "off_cpu": """
-                ts  | dur_ns | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns | ran_tid
-                110 | 40     | 7   | S     | 120     | 9         | false     | 30           | 30
-                160 | 20     | 7   | R+    | -       | -         | -         | 20           | 30
-                185 | 3      | 7   | R     | -       | -         | -         | 3            | 0
-                500 | 7      | 8   | new   | 500     | 7         | false     | 7            | 50
+            ts  | dur_ns | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns | ran_tid
+            110 | 40     | 7   | S     | 120     | 9         | false     | 30           | 30
+            160 | 20     | 7   | R+    | -       | -         | -         | 20           | 30
+            185 | 3      | 7   | R     | -       | -         | -         | 3            | 0
+            500 | 7      | 8   | new   | 500     | 7         | false     | 7            | 50
             """,
         },
         QUERY,

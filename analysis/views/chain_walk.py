@@ -1,0 +1,180 @@
+"""The walk along a chain of waits: which thread's time each part of a span depends on.
+
+While a thread runs, its span depends on itself. While it waits for a thread whose waits are
+recorded, too, it depends on what that thread does meanwhile, and so on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.analysis.views.stretches import Ints
+from tracer.probes.compiled import compiled
+
+_DEEPEST = 64
+"""Waits that are followed one into the other. A longer chain ends in the last wait."""
+NO_WAIT = -1
+
+
+@dataclass(frozen=True)
+class WaitsOfLanes:
+    """The waits of all threads, ordered by lane and begin; those of a lane do not overlap.
+
+    A lane is the number of a thread, from 0.
+    """
+
+    lane: Ints
+    begin: Ints
+    """Time in ns."""
+    end: Ints
+    """Time in ns."""
+    by: Ints
+    """Lane of the thread to follow; -1: this wait is not followed."""
+    born: Ints
+    """For each lane: the time in ns before which the thread did not exist."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of spans, in the order of the spans and of time. The pieces of a span adjoin."""
+
+    span: Ints
+    """Number of the span."""
+    begin: Ints
+    end: Ints
+    lane: Ints
+    """Lane of the thread that the piece belongs to."""
+    wait: Ints
+    """Number of the wait that the piece is part of; NO_WAIT: the thread runs."""
+
+
+def pieces_of(
+    waits: WaitsOfLanes, lane: Ints, begin: Ints, end: Ints, cuts: tuple[Ints, Ints]
+) -> Pieces:
+    """Returns the pieces of spans of threads (`lane`, from `begin` to `end` in ns).
+
+    `cuts` are lanes and times, ordered by both, at which a running thread's piece ends and another
+    one begins. A span's pieces add up to its length exactly.
+    """
+    lanes = len(waits.born)
+    first_wait = np.searchsorted(waits.lane, np.arange(lanes + 1))
+    first_cut = np.searchsorted(cuts[0], np.arange(lanes + 1))
+    told = (waits.begin, waits.end, waits.by, waits.born, first_wait, cuts[1], first_cut)
+    none = np.empty((0, 5), np.int64)
+    count = _walk(*told, lane, begin, end, none)
+    found = np.empty((count, 5), np.int64)
+    _walk(*told, lane, begin, end, found)
+    return Pieces(*(np.ascontiguousarray(found[:, column]) for column in range(5)))
+
+
+@compiled
+def _walk(
+    begins: Ints,
+    ends: Ints,
+    by: Ints,
+    born: Ints,
+    first_wait: Ints,
+    cuts: Ints,
+    first_cut: Ints,
+    lanes: Ints,
+    starts: Ints,
+    stops: Ints,
+    found: NDArray[np.int64],
+) -> int:
+    """Counts the pieces, and writes them to `found` if it has room for them."""
+    n = 0
+    # For each wait that is followed: the thread, the time from which and until which it counts,
+    # its next wait, and the wait that led to it.
+    lane_at = np.empty(_DEEPEST, np.int64)
+    now = np.empty(_DEEPEST, np.int64)
+    until = np.empty(_DEEPEST, np.int64)
+    coming = np.empty(_DEEPEST, np.int64)
+    led_by = np.empty(_DEEPEST, np.int64)
+    for span in range(len(lanes)):
+        if lanes[span] < 0 or lanes[span] >= len(born) or stops[span] <= starts[span]:
+            continue
+        depth = 0
+        lane_at[0], now[0], until[0] = lanes[span], starts[span], stops[span]
+        coming[0] = _first_after(ends, first_wait, lanes[span], starts[span])
+        led_by[0] = NO_WAIT
+        while depth >= 0:
+            lane, at, stop, wait = lane_at[depth], now[depth], until[depth], coming[depth]
+            if at >= stop:
+                depth -= 1
+                continue
+            if led_by[depth] != NO_WAIT and at < born[lane]:
+                # The thread did not exist yet: the wait for it stays as it is.
+                before = min(stop, born[lane])
+                n = _add(found, n, span, at, before, lane_at[depth - 1], led_by[depth])
+                now[depth] = before
+                continue
+            begin = stop
+            if wait < first_wait[lane + 1]:
+                begin = min(stop, begins[wait])
+            if begin > at:
+                n = _run(found, n, span, at, begin, lane, cuts, first_cut)
+                now[depth] = begin
+                continue
+            end = min(stop, ends[wait])
+            coming[depth] = wait + 1
+            now[depth] = max(at, end)
+            follow = by[wait]
+            if end <= at:
+                continue
+            if 0 <= follow < len(born) and depth + 1 < _DEEPEST:
+                depth += 1
+                lane_at[depth], now[depth], until[depth] = follow, at, end
+                coming[depth] = _first_after(ends, first_wait, follow, at)
+                led_by[depth] = wait
+            else:
+                n = _add(found, n, span, at, end, lane, wait)
+    return n
+
+
+@compiled
+def _first_after(ends: Ints, first_wait: Ints, lane: int, at: int) -> int:
+    """The first wait of a lane that ends after a time."""
+    low, high = first_wait[lane], first_wait[lane + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if ends[middle] <= at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _run(
+    found: Any, n: int, span: int, begin: int, end: int, lane: int, cuts: Ints, first_cut: Ints
+) -> int:
+    """The thread runs from `begin` to `end`, in a piece for each part between two cuts."""
+    low, high = first_cut[lane], first_cut[lane + 1]
+    last = high
+    while low < high:
+        middle = (low + high) // 2
+        if cuts[middle] <= begin:
+            low = middle + 1
+        else:
+            high = middle
+    while low < last and cuts[low] < end:
+        if cuts[low] > begin:
+            n = _add(found, n, span, begin, cuts[low], lane, NO_WAIT)
+            begin = cuts[low]
+        low += 1
+    return _add(found, n, span, begin, end, lane, NO_WAIT)
+
+
+@compiled
+def _add(found: Any, n: int, span: int, begin: int, end: int, lane: int, wait: int) -> int:
+    if n < len(found):
+        found[n, 0] = span
+        found[n, 1] = begin
+        found[n, 2] = end
+        found[n, 3] = lane
+        found[n, 4] = wait
+    return n + 1

@@ -1,0 +1,89 @@
+"""The critical path: trace, query and expected table."""
+
+from tests.support.golden import check
+
+PROCESSES = """
+    pid | tid | role   | target | comm     | ppid
+    7   | 7   | target | job    | python   | 1
+    8   | 8   | child  | job    | worker   | 7
+    30  | 30  | other  | -      | postgres | 1
+"""
+PHASES = """
+    start | end  | pid | tid | name    | epoch | step
+    100   | 200  | 7   | 7   | step    | 0     | 0
+    100   | 150  | 7   | 7   | fetch   | 0     | 0
+    150   | 180  | 7   | 7   | forward | 0     | 0
+    200   | 300  | 7   | 7   | step    | 0     | 1
+    100   | 140  | 8   | 8   | fetch   | 0     | 0
+"""
+CALLS = """
+    ts  | tid | name            | dur_ns | ret
+    101 | 7   | read            | 49     | 1
+    90  | 8   | clock_nanosleep | 40     | 0
+"""
+QUERY = """SELECT step, phase, ts, dur_ns, tid, kind, call, by_comm, certainty FROM critical_path
+    ORDER BY step, ts"""
+HEADER = "step | phase | ts | dur_ns | tid | kind | call | by_comm | certainty"
+
+
+def test_a_fetch_goes_on_in_the_worker(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "phases": PHASES,
+            "syscalls": CALLS,
+            "off_cpu": """
+            ts  | dur_ns | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns | ran_tid
+            110 | 35     | 7   | S     | 140     | 8         | false     | 5            | 30
+            95  | 35     | 8   | S     | 125     | 0         | true      | 5            | 0
+            160 | 5      | 7   | R+    | -       | -         | -         | 5            | 30
+            290 | -      | 7   | S     | -       | -         | -         | -            | -
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        0 | fetch   | 100 | 10 | 7 | run   | -               | -        | exact
+        0 | fetch   | 110 | 15 | 8 | timer | clock_nanosleep | -        | exact
+        0 | fetch   | 125 | 5  | 8 | cpu   | clock_nanosleep | -        | exact
+        0 | fetch   | 130 | 10 | 8 | run   | -               | -        | exact
+        0 | fetch   | 140 | 5  | 7 | cpu   | read            | postgres | exact
+        0 | fetch   | 145 | 5  | 7 | run   | -               | -        | exact
+        0 | forward | 150 | 10 | 7 | run   | -               | -        | exact
+        0 | forward | 160 | 5  | 7 | cpu   | -               | postgres | exact
+        0 | forward | 165 | 15 | 7 | run   | -               | -        | exact
+        0 | step    | 180 | 20 | 7 | run   | -               | -        | exact
+        1 | step    | 200 | 90 | 7 | run   | -               | -        | exact
+        1 | step    | 290 | 10 | 7 | other | -               | -        | unknown
+        """,
+    )
+
+
+def test_the_path_stays_in_a_wait_for_a_thread_of_no_target(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "phases": PHASES,
+            "syscalls": CALLS,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 30     | 7   | 7   | S     | 140     | 30        | false     | 0
+            """,
+        },
+        f"SELECT * FROM ({QUERY}) WHERE kind != 'run'",
+        f"""
+        {HEADER}
+        0 | fetch | 110 | 30 | 7 | ipc | read | postgres | exact
+        """,
+    )
+
+
+def test_a_step_without_an_end_has_no_path(tmp_path):
+    phases = "start | end | pid | tid | name | step\n 100 | - | 7 | 7 | step | 0"
+    check(tmp_path, {"processes": PROCESSES, "phases": phases, "off_cpu": ""}, QUERY, HEADER)
+
+
+def test_no_step_and_no_wait(tmp_path):
+    check(tmp_path, {"processes": PROCESSES, "phases": "", "off_cpu": ""}, QUERY, HEADER)

@@ -65,6 +65,7 @@ TABLE = Table(
         ),
     ),
     example="SELECT tid, state, count(*), sum(dur_ns)/1e9 s FROM off_cpu GROUP BY ALL ORDER BY 4",
+    option="-e default,sched",
 )
 
 

@@ -35,7 +35,7 @@ class WaitsOfLanes:
     by: Ints
     """Lane of the thread to follow; -1: this wait is not followed."""
     born: Ints
-    """For each lane: the time in ns before which the thread did not exist."""
+    """Time in ns at which the thread of each lane began to exist."""
 
 
 @dataclass(frozen=True)

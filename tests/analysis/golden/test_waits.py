@@ -151,7 +151,7 @@ def test_uninterruptible_sleeps_by_what_the_thread_had_done(tmp_path):
     )
 
 
-def test_what_is_not_known_is_other(tmp_path):
+def test_a_wait_of_unknown_cause_is_other(tmp_path):
     """No call was recorded yet; a call that did not return; an end that is not known; no waker."""
     check(
         tmp_path,

@@ -1,0 +1,103 @@
+"""`tracer explain`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracer.analysis.cli.many import opened_here
+from tracer.cli.main import verb
+from tracer.cli.opening import AsJson
+
+if TYPE_CHECKING:
+    from tracer.analysis.explain.explanation import Explanation
+
+_STEP = re.compile(r"^(\d{1,15}):(\d{1,15})$")
+
+
+def _groups() -> dict[str, str]:
+    from tracer.analysis.explain.explanation import GROUPS
+
+    return {"GROUPS": ", ".join(GROUPS)}
+
+
+@verb(lists=_groups)
+def explain(
+    trace: Annotated[
+        str, typer.Argument(metavar="T", help="Trace, pack or URL.", show_default=False)
+    ],
+    step: Annotated[
+        str | None,
+        typer.Option(
+            "--step", metavar="EPOCH:STEP", help="Explain this step instead of the slowest."
+        ),
+    ] = None,
+    slowest: Annotated[
+        int,
+        typer.Option("--slowest", metavar="K", min=0, max=1000, help="Slowest steps to explain."),
+    ] = 3,
+    by: Annotated[
+        str,
+        typer.Option("--by", metavar="WHAT", help="Group by one of {GROUPS}."),
+    ] = "kind",
+    json: AsJson = False,
+) -> None:
+    """Explain why training steps took their time: what each one waited for, and for whom.
+
+    A step's time is split along its critical path: while its thread waits for
+    another thread of the job, such as a DataLoader worker, the path goes on in that
+    thread. The parts of a step add up to its time. A slow step is compared with the
+    typical ones: what is more in it?
+
+    The trace needs the scheduler's events: tracer record -e default,sched. With
+    --json, each number has its query, for tracer query.
+
+    [bold]Examples[/bold]
+
+      sudo tracer record -e default,sched -o run.trace -- python train.py
+
+      tracer explain run.trace
+
+      tracer explain run.trace --slowest 10 --by thread
+
+      tracer explain run.trace --step 1:812
+
+      tracer explain run.trace --json | jq -r '.slowest[0].parts[0].query'
+    """
+    from tracer.analysis.explain.explanation import GROUPS
+    from tracer.analysis.explain.explanation import explain as explained
+    from tracer.analysis.explain.text import print_explanation
+    from tracer.analysis.scale.sources import find_traces
+    from tracer.probes.errors import UsageError
+
+    if by not in GROUPS:
+        raise UsageError(f"--by does not take {by!r}", f"give one of {', '.join(GROUPS)}")
+    wanted = None
+    if step is not None:
+        match = _STEP.match(step)
+        if match is None:
+            raise UsageError(
+                f"--step does not take {step!r}", "give an epoch and a step, as in 0:12"
+            )
+        wanted = (int(match[1]), int(match[2]))
+    sources = find_traces([trace])
+    if len(sources) > 1:
+        raise UsageError(f"{trace} holds {len(sources)} traces", "name one of them")
+    with opened_here(sources[0]) as opened:
+        found = explained(opened, by, slowest, wanted)
+    if json:
+        from tracer.store.trace import dump
+
+        typer.echo(dump({"trace": sources[0].location, **_as_json(found)}))
+    else:
+        print_explanation(sources[0].location, found)
+
+
+def _as_json(found: Explanation) -> dict[str, Any]:
+    told = asdict(found)
+    for part in (*told["parts"], *(part for one in told["slowest"] for part in one["parts"])):
+        part |= part.pop("group")
+    return told

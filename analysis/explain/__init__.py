@@ -1,0 +1,6 @@
+"""Explanations: why steps took as long as they did, from their critical paths.
+
+explanation.py  the numbers: what all steps depended on, and what the slowest ones had more of
+words.py        their words
+text.py         their text on a terminal
+"""

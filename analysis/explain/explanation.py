@@ -1,0 +1,274 @@
+"""What the time of steps depended on, and what the slowest steps had more of than typical ones.
+
+All numbers are sums of segments of the view `critical_path`. Typical steps are those in the middle
+half by their time. The parts of a step add up to its time, and the means over the typical steps to
+their mean time. So the differences between a slow step and a typical one add up, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tracer.analysis.findings.window import Scope, whole
+from tracer.analysis.views.critical_path import critical_path
+from tracer.probes.errors import BadTrace, UsageError
+from tracer.store.trace import Trace
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "kind": ("phase", "thread", "kind", "call", "by_comm", "detail"),
+    "target": ("kind", "target", "by_target", "by_container"),
+    "file": ("kind", "detail"),
+    "thread": ("thread", "tid", "kind", "by_comm", "by_tid"),
+}
+"""What parts of a step's time are grouped by: columns of `step_parts`."""
+
+_STEPS = """
+CREATE OR REPLACE TEMP TABLE explained_steps AS
+WITH ended AS (SELECT * FROM steps WHERE total_ns > 0 AND tid IS NOT NULL)
+SELECT * FROM ended
+WHERE stage IS NOT DISTINCT FROM (SELECT max('train') FROM ended WHERE stage = 'train')
+    OR (SELECT count(*) FROM ended WHERE stage = 'train') = 0
+"""
+
+_PARTS = """
+CREATE OR REPLACE TEMP TABLE step_parts AS
+SELECT step_tid, step_start, phase, if(tid = step_tid, NULL, comm) AS thread, tid, target, kind,
+    call, detail, by_comm, by_tid, by_target, by_container, certainty, sum(dur_ns)::BIGINT AS ns,
+    count(*) AS segments
+FROM critical_path SEMI JOIN explained_steps e ON step_tid = e.tid AND step_start = e.start
+GROUP BY ALL
+"""
+
+_SUMMARY = """
+SELECT count(*) AS steps, quantile_disc(total_ns, 0.5) AS median, quantile_disc(total_ns, 0.95)
+    AS p95, max(total_ns) AS longest, sum(total_ns::HUGEINT)::DOUBLE AS total,
+    quantile_disc(total_ns, 0.25) AS low, quantile_disc(total_ns, 0.75) AS high,
+    any_value(stage) AS stage
+FROM explained_steps
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the time of steps: all segments with the same values in the columns of a group.
+
+    `ns`: their time, in all steps or in one. `share`: of the steps' time. `typical_ns`: their mean
+    time in a typical step. `query` gives `ns` in its first cell.
+    """
+
+    group: dict[str, Any]
+    ns: int
+    share: float
+    typical_ns: float
+    query: str
+
+    @property
+    def more_ns(self) -> float:
+        """Time beyond that in a typical step."""
+        return self.ns - self.typical_ns
+
+
+@dataclass(frozen=True)
+class SlowStep:
+    """A step with its parts, those that it has more of than a typical step first."""
+
+    epoch: int | None
+    step: int | None
+    tid: int
+    start: int
+    total_ns: int
+    parts: list[Part]
+    segments: list[dict[str, Any]]
+    """The longest segments in order of time."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The explanation of a trace. Times are in ns."""
+
+    stage: str | None
+    steps: int
+    median_ns: int
+    p95_ns: int
+    longest_ns: int
+    total_ns: float
+    typical_steps: int
+    typical_ns: float
+    """Mean time of a typical step."""
+    unknown_share: float
+    """Share of the steps' time whose cause no event tells."""
+    inferred_share: float
+    lossy: bool
+    """True if events were lost during the recording."""
+    parts: list[Part]
+    """Parts of the time of all steps, the longest first."""
+    slowest: list[SlowStep]
+
+
+def explain(
+    trace: Trace,
+    by: str = "kind",
+    slowest: int = 3,
+    step: tuple[int, int] | None = None,
+    segments: int = 12,
+) -> Explanation:
+    """Explains the time of a trace's training steps; of its other steps if it has none of those.
+
+    `by`: a key of `GROUPS`. `step`: epoch and number of a step to explain instead of the slowest.
+    Raises BadTrace if the trace lacks a table, UsageError if it has no such step.
+    """
+    critical_path(trace)
+    trace.execute(_STEPS)
+    trace.execute(_PARTS)
+    told = trace.sql(_SUMMARY).iloc[0]
+    if not told["steps"]:
+        raise BadTrace(
+            f"{trace.folder} has no step that ended",
+            "record a training from its start: tracer record -e default,sched -- python train.py",
+        )
+    columns = GROUPS[by]
+    within = f"total_ns BETWEEN {int(told['low'])} AND {int(told['high'])}"
+    typical = trace.sql(
+        f"SELECT count(*) AS steps, avg(total_ns) AS ns FROM explained_steps WHERE {within}"
+    ).iloc[0]
+    means = _means(trace, columns, within, int(typical["steps"]))
+    certainty = _certainties(trace)
+    chosen = _chosen(trace, slowest, step)
+    return Explanation(
+        stage=told["stage"] if isinstance(told["stage"], str) else None,
+        steps=int(told["steps"]),
+        median_ns=int(told["median"]),
+        p95_ns=int(told["p95"]),
+        longest_ns=int(told["longest"]),
+        total_ns=float(told["total"]),
+        typical_steps=int(typical["steps"]),
+        typical_ns=float(typical["ns"]),
+        unknown_share=certainty.get("unknown", 0.0) / float(told["total"]),
+        inferred_share=certainty.get("inferred", 0.0) / float(told["total"]),
+        lossy=_lossy(trace),
+        parts=_parts(trace, columns, float(told["total"]), means, None),
+        slowest=[
+            SlowStep(
+                _optional(row["epoch"]),
+                _optional(row["step"]),
+                int(row["tid"]),
+                int(row["start"]),
+                int(row["total_ns"]),
+                _parts(trace, columns, float(row["total_ns"]), means, row),
+                _segments(trace, row, segments),
+            )
+            for row in chosen
+        ],
+    )
+
+
+def _lossy(trace: Trace) -> bool:
+    from tracer.analysis.findings.window import lossy
+
+    recording = whole(trace)
+    return recording is not None and lossy(trace, recording, tuple(Scope))
+
+
+def _optional(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
+
+
+def _means(
+    trace: Trace, columns: tuple[str, ...], within: str, steps: int
+) -> dict[tuple[Any, ...], float]:
+    """Returns the mean time of each part in a typical step."""
+    frame = trace.sql(
+        f"SELECT {', '.join(columns)}, sum(ns)::DOUBLE AS ns FROM step_parts SEMI JOIN"
+        f" (SELECT * FROM explained_steps WHERE {within}) e"
+        " ON step_tid = e.tid AND step_start = e.start GROUP BY ALL"
+    )
+    return {_key(row, columns): row["ns"] / steps for row in frame.to_dict("records")}
+
+
+def _key(row: dict[Any, Any], columns: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(None if pd.isna(row[name]) else row[name] for name in columns)
+
+
+def _certainties(trace: Trace) -> dict[str, float]:
+    frame = trace.sql("SELECT certainty, sum(ns)::DOUBLE AS ns FROM step_parts GROUP BY ALL")
+    return dict(zip(frame["certainty"], frame["ns"], strict=True))
+
+
+def _chosen(trace: Trace, slowest: int, step: tuple[int, int] | None) -> list[dict[Any, Any]]:
+    columns = "epoch, step, tid, start, total_ns"
+    if step is None:
+        query = f"ORDER BY total_ns DESC, start LIMIT {slowest}"
+    else:
+        query = f"WHERE coalesce(epoch, 0) = {step[0]} AND step = {step[1]} ORDER BY start"
+    frame = trace.sql(f"SELECT {columns} FROM explained_steps {query}")
+    if step is not None and not len(frame):
+        raise UsageError(
+            f"no training step {step[0]}:{step[1]} was recorded to its end",
+            f'see: tracer query {trace.folder} "SELECT epoch, step FROM steps"',
+        )
+    return frame.to_dict("records")
+
+
+def _parts(
+    trace: Trace,
+    columns: tuple[str, ...],
+    total: float,
+    means: dict[tuple[Any, ...], float],
+    step: dict[Any, Any] | None,
+) -> list[Part]:
+    where = "true"
+    if step is not None:
+        where = f"step_tid = {int(step['tid'])} AND step_start = {int(step['start'])}"
+    names = ", ".join(columns)
+    frame = trace.sql(
+        f"SELECT {names}, sum(ns)::BIGINT AS ns FROM step_parts WHERE {where} GROUP BY ALL"
+        f" ORDER BY ns DESC, {names}"
+    )
+    found = [
+        Part(
+            dict(zip(columns, key, strict=True)),
+            int(row["ns"]),
+            float(row["ns"]) / total,
+            means.get(key, 0.0),
+            _query(dict(zip(columns, key, strict=True)), where),
+        )
+        for row in frame.to_dict("records")
+        for key in (_key(row, columns),)
+    ]
+    return found if step is None else sorted(found, key=lambda part: -part.more_ns)
+
+
+def _query(group: dict[str, Any], where: str) -> str:
+    """Returns the query of a part's time, for `tracer query` on the same trace."""
+    source = {"thread": "if(tid = step_tid, NULL, comm)"}
+    conditions = [where] if where != "true" else []
+    for name, value in group.items():
+        column = source.get(name, name)
+        if value is None:
+            conditions.append(f"{column} IS NULL")
+        elif isinstance(value, str):
+            quoted = value.replace("'", "''")
+            conditions.append(f"{column} = '{quoted}'")
+        else:
+            conditions.append(f"{column} = {int(value)}")
+    return f"SELECT sum(dur_ns)::BIGINT AS ns FROM critical_path WHERE {' AND '.join(conditions)}"
+
+
+def _segments(trace: Trace, step: dict[Any, Any], most: int) -> list[dict[str, Any]]:
+    """Returns the longest segments of a step, in order of time."""
+    frame = trace.sql(
+        f"""
+        SELECT * FROM (
+            SELECT ts, dur_ns, phase, pid, tid, comm, tid = step_tid AS own, kind, call, detail,
+                by_tid, by_comm, certainty
+            FROM critical_path
+            WHERE step_tid = {int(step["tid"])} AND step_start = {int(step["start"])}
+            ORDER BY dur_ns DESC, ts LIMIT {most}
+        ) ORDER BY ts
+        """
+    )
+    records = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in records]

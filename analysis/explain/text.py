@@ -1,0 +1,92 @@
+"""An explanation on a terminal, in at most 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
+from tracer.analysis.explain.words import what, where
+from tracer.analysis.findings.finding import percent, seconds
+from tracer.cli.output import console, print_table, safe
+
+_MOST_PARTS = 12
+_MOST_MORE = 5
+_LEAST_SHARE = 0.005
+_LEAST_MORE = 0.01
+"""Smallest share of a step's time that is worth a row."""
+
+
+def print_explanation(title: str, found: Explanation) -> None:
+    """Prints what all steps depended on, then the slowest steps."""
+    out = console()
+    out.print(safe(title), style="bold")
+    kind = {"train": "training ", "inference": "inference ", None: ""}.get(found.stage, "")
+    out.print(
+        safe(
+            f"{found.steps:,} {kind}steps: median {_time(found.median_ns)},"
+            f" 95 % within {_time(found.p95_ns)}, the longest {_time(found.longest_ns)}."
+        )
+    )
+    if found.lossy:
+        out.print("Events were lost, so waits may be missing or too short.", style="red")
+    if found.unknown_share or found.inferred_share:
+        out.print(
+            safe(
+                f"The cause of {percent(100 * found.unknown_share)} of their time is unknown, that"
+                f" of {percent(100 * found.inferred_share)} is inferred."
+            )
+        )
+    out.print()
+    shown = [part for part in found.parts if part.share >= _LEAST_SHARE][:_MOST_PARTS]
+    rest = 1 - sum(part.share for part in shown)
+    print_table(
+        out,
+        "What the time of all steps depended on",
+        ("share", "where", "what the thread does"),
+        (
+            *((percent(100 * part.share), where(part.group), what(part.group)) for part in shown),
+            *([(percent(100 * rest), "elsewhere", "")] if rest > _LEAST_SHARE else []),
+        ),
+        left=("where", "what the thread does"),
+    )
+    for step in found.slowest:
+        _print_step(out, step, found)
+
+
+def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
+    times = step.total_ns / found.median_ns
+    number = f"{'' if step.epoch is None else f'{step.epoch}:'}{step.step}"
+    head = f"Step {number} took {_time(step.total_ns)}, {times:.1f} times the median."
+    more = [p for p in step.parts if p.more_ns > _LEAST_MORE * step.total_ns][:_MOST_MORE]
+    out.print(safe(head), style="bold")
+    if more and found.typical_steps > 1:
+        out.print(
+            safe(
+                f"It has {_time(step.total_ns - found.typical_ns)} more than a typical step,"
+                f" {_time(more[0].more_ns)} of it in: {where(more[0].group)}, which"
+                f" {what(more[0].group)}."
+            )
+        )
+    print_table(
+        out,
+        "",
+        ("time", "more", "where", "what the thread does"),
+        _rows(more),
+        left=("where", "what the thread does"),
+        note="" if more else "It has no more of anything than a typical step.",
+    )
+
+
+def _rows(parts: Iterable[Part]) -> Iterable[tuple[str, ...]]:
+    for part in parts:
+        yield (
+            _time(part.ns),
+            f"+{_time(part.more_ns)}",
+            where(part.group),
+            what(part.group),
+        )
+
+
+def _time(ns: float) -> str:
+    return seconds(ns / 1e9)

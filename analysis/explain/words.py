@@ -1,0 +1,51 @@
+"""Words for parts of a step's time. Names from a trace are made safe here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tracer.analysis.findings.finding import file_name, name
+from tracer.analysis.views.critical_path import RUN
+
+_KINDS = {
+    RUN: "runs",
+    "cpu": "waits for a CPU",
+    "dirty": "is put to sleep for having dirtied pages",
+    "sync": "waits until data is on the disk",
+    "fault": "reads a page of a file at a page fault",
+    "lock": "waits for a lock",
+    "timer": "sleeps for a given time",
+    "child": "waits for a child process",
+    "disk": "reads from a disk",
+    "ipc": "waits for data from another process",
+    "other": "waits; no event tells for what",
+}
+
+
+def where(part: Mapping[str, Any]) -> str:
+    """Returns the thread and the phase of a part: "fetch, in pt_data_worker"."""
+    phase, thread = part.get("phase"), part.get("thread")
+    said = name(phase, "between phases") if "phase" in part else ""
+    if thread is not None:
+        number = f" {part['tid']}" if "tid" in part else ""
+        said += f"{', in ' if said else ''}{name(thread)}{number}"
+    return said or "the step's thread"
+
+
+def what(part: Mapping[str, Any]) -> str:
+    """Returns what the thread does in a part: "waits for a lock (futex, by QueueFeederThr)"."""
+    kind = str(part["kind"])
+    said = _KINDS.get(kind, name(kind))
+    told = []
+    if part.get("call") is not None and kind != "cpu":
+        told.append(name(part["call"]))
+    if part.get("detail") is not None:
+        told.append(file_name(part["detail"]))
+    by = part.get("by_comm")
+    if by is not None:
+        told.append(f"{name(by)} has it" if kind == "cpu" else f"for {name(by)}")
+    for column, word in (("by_target", "target"), ("by_container", "container")):
+        if part.get(column) is not None:
+            told.append(f"{word} {name(part[column])[:20]}")
+    return f"{said} ({', '.join(told)})" if told else said

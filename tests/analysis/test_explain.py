@@ -1,0 +1,156 @@
+"""Explanations: steps of a known making, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.traces import make_trace
+from tracer.analysis.explain.explanation import GROUPS, explain
+from tracer.probes.errors import BadTrace, UsageError
+
+MS = 10**6
+JOB, WORKER = 7, 8
+TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": JOB}]
+HOSTILE = "evil'\x1b[31m\n"
+PROCESSES = [
+    {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python", "ppid": 1},
+    {"pid": WORKER, "tid": WORKER, "role": "child", "target": "job", "comm": HOSTILE, "ppid": JOB},
+]
+
+
+def steps_of(waits_ms: list[float], stage: str = "train") -> dict[str, list[dict]]:
+    """Steps of 10 ms and a wait in their fetch for a worker, which sleeps half of that time."""
+    tables: dict[str, list[dict]] = {
+        "processes": PROCESSES, "phases": [], "syscalls": [], "off_cpu": [],
+    }  # fmt: skip
+    begin = 100 * MS
+    tables["phases"].append({"name": stage, "start": begin, "end": 10**12, "pid": JOB, "tid": JOB})
+    for number, wait in enumerate(waits_ms):
+        wait = int(wait * MS)
+        end = begin + 10 * MS + wait
+        mark = {"pid": JOB, "tid": JOB, "epoch": 0, "step": number}
+        tables["phases"] += [
+            {"name": "step", "start": begin, "end": end, **mark},
+            {"name": "fetch", "start": begin, "end": begin + wait + MS, **mark},
+        ]
+        if wait:
+            woken = begin + MS // 2 + wait
+            tables["syscalls"] += [
+                {"ts": begin, "tid": JOB, "name": "read", "dur_ns": wait + MS, "ret": 1},
+                {"ts": begin, "tid": WORKER, "name": "nanosleep", "dur_ns": wait // 2 + MS // 2},
+            ]
+            tables["off_cpu"] += [
+                {"ts": begin + MS // 2, "dur_ns": wait, "pid": JOB, "tid": JOB, "state": "S",
+                 "wake_ns": woken, "waker_tid": WORKER, "interrupt": False, "run_delay_ns": 0},
+                {"ts": begin + MS // 2, "dur_ns": wait // 2, "pid": WORKER, "tid": WORKER,
+                 "state": "S", "wake_ns": woken - wait // 2, "waker_tid": 0, "interrupt": True,
+                 "run_delay_ns": 0},
+            ]  # fmt: skip
+        begin = end
+    return tables
+
+
+@pytest.fixture
+def trace(tmp_path: Path):
+    with make_trace(
+        tmp_path / "t", steps_of([2, 2, 2, 2, 2, 2, 2, 40, 2]), targets=TARGETS
+    ) as made:
+        yield made
+
+
+@pytest.mark.parametrize("by", GROUPS)
+def test_parts_add_up(trace, by):
+    found = explain(trace, by)
+    assert sum(part.ns for part in found.parts) == found.total_ns == (9 * 10 + 8 * 2 + 40) * MS
+    assert sum(part.share for part in found.parts) == pytest.approx(1)
+    for step in found.slowest:
+        assert sum(part.ns for part in step.parts) == step.total_ns
+        typical = [part.typical_ns for part in found.slowest[-1].parts]
+        assert sum(typical) == pytest.approx(found.typical_ns)
+
+
+def test_the_slowest_step_is_compared_with_typical_ones(trace):
+    found = explain(trace, slowest=1)
+    (step,) = found.slowest
+    assert (step.epoch, step.step, step.total_ns, found.median_ns) == (0, 7, 50 * MS, 12 * MS)
+    more = {(part.group["thread"], part.group["kind"]): part.more_ns for part in step.parts}
+    assert more == {
+        (HOSTILE, "timer"): pytest.approx(19 * MS),
+        (HOSTILE, "run"): pytest.approx(19 * MS),
+        (None, "run"): pytest.approx(0, abs=2 * MS),
+    }
+    assert [s["kind"] for s in step.segments] == ["run", "timer", "run", "run", "run"]
+
+
+def test_each_query_gives_its_number(trace):
+    found = explain(trace)
+    parts = [*found.parts, *(part for step in found.slowest for part in step.parts)]
+    for part in parts:
+        assert trace.rows(part.query) == [(part.ns,)]
+    assert len(parts) >= 9
+
+
+def test_a_step_can_be_named(trace):
+    (step,) = explain(trace, step=(0, 3)).slowest
+    assert (step.step, step.total_ns) == (3, 12 * MS)
+    with pytest.raises(UsageError, match="no training step 1:3"):
+        explain(trace, step=(1, 3))
+
+
+def test_other_steps_count_where_none_trains(tmp_path):
+    with make_trace(tmp_path / "t", steps_of([2, 3], "inference"), targets=TARGETS) as made:
+        assert (explain(made).stage, explain(made).steps) == ("inference", 2)
+
+
+def test_evaluations_between_epochs_are_no_training_steps(tmp_path):
+    tables = steps_of([2, 2, 2])
+    start = 100 * MS + 12 * MS
+    tables["phases"].append(
+        {"name": "eval", "start": start, "end": start + 12 * MS, "pid": JOB, "tid": JOB}
+    )
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        assert explain(made).steps == 2
+
+
+def test_a_trace_without_steps_is_told(tmp_path):
+    made = make_trace(tmp_path / "t", steps_of([]), targets=TARGETS)
+    with made, pytest.raises(BadTrace, match="no step that ended"):
+        explain(made)
+
+
+def test_a_trace_without_the_scheduler_is_told_how_to_record_it(tmp_path):
+    tables = steps_of([2])
+    del tables["off_cpu"]
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        with pytest.raises(BadTrace) as told:
+            explain(made)
+        assert "tracer record -e default,sched" in told.value.mend
+
+
+def test_the_command(trace, tracer):
+    said = tracer("explain", trace.folder).out
+    assert "9 training steps: median 12 ms, 95 % within" in said
+    assert "Step 0:7 took 50 ms, 4.2 times the median." in said
+    assert "evil'\\x1b[31m" in said
+    assert "\x1b" not in said
+    assert max(map(len, said.splitlines())) <= 80
+    told = json.loads(tracer("explain", trace.folder, "--json", "--slowest", "1").out)
+    assert told["slowest"][0]["parts"][0]["kind"] in ("run", "timer")
+    assert told["parts"][0]["query"].startswith("SELECT")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--by", "nothing"), "--by does not take 'nothing'; give one of kind, target"),
+        (("--step", "7"), "--step does not take '7'; give an epoch and a step"),
+        (("--step", "3:99"), "no training step 3:99"),
+    ],
+)
+def test_a_mistake_is_one_line(trace, tracer, arguments, complaint):
+    ran = tracer("explain", trace.folder, *arguments, status=2)
+    assert complaint in ran.err
+    assert ran.err.count("\n") == 1

@@ -24,6 +24,7 @@ from tracer.analysis.report.samples import SAMPLES
 from tracer.analysis.report.step_times import STEP_TIMES
 from tracer.analysis.report.summaries import SUMMARIES
 from tracer.analysis.report.table import Column, MergedTable, ReportTable
+from tracer.analysis.report.waits import WAITS
 from tracer.analysis.report.writeback import (
     FLUSHED_PAGES,
     INTERVALS,
@@ -191,7 +192,18 @@ DECLARED: dict[str, ReportTable] = {
     for table in (
         *(EVENT_COUNTS, SYSCALLS, PAGE_FAULTS, FAULT_CAUSES, SUMMARIES),
         *(REASONS, FLUSHED_PAGES, INTERVALS, BLOCK_LATENCY),
-        *(PHASES, STEP_TIMES, BY_PHASE, COUNTERS, CALL_CHAINS, CALL_GRAPHS, SAMPLES, ENERGY, LOSS),
+        *(
+            PHASES,
+            STEP_TIMES,
+            BY_PHASE,
+            WAITS,
+            COUNTERS,
+            CALL_CHAINS,
+            CALL_GRAPHS,
+            SAMPLES,
+            ENERGY,
+            LOSS,
+        ),
     )
 }
 """Every table that a report can have, in its order."""

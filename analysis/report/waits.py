@@ -1,0 +1,116 @@
+"""The table of waits: what each target's threads waited for, and whose it was."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tracer.analysis.report.table import Column, MergedTable
+from tracer.analysis.views.critical_path import RUN, critical_path
+from tracer.analysis.views.waits import waits
+from tracer.store.trace import Trace
+
+_KEYS = ("target", "kind", "whose", "blamed")
+
+# Numbers of CPUs and of workers tell apart threads that do the same.
+_COMM = "regexp_replace(w.by_comm, '/[0-9uR].*$', '')"
+
+_BLAMED = f"""
+SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
+        WHEN w.by_tid IS NOT NULL THEN
+            CASE WHEN w.by_pid = w.pid OR w.by_target = w.target THEN 'itself'
+                WHEN w.by_target IS NOT NULL THEN 'target'
+                WHEN w.by_container IS NOT NULL THEN 'container'
+                WHEN k.kernel THEN 'kernel' ELSE 'process' END
+        WHEN w.kind = 'timer' THEN 'itself'
+        WHEN w.kind = 'cpu' THEN 'idle CPU'
+        WHEN w.detail IS NULL THEN 'unknown'
+        WHEN w.kind = 'fault' THEN 'file'
+        WHEN w.kind IN ('disk', 'dirty') THEN 'device'
+        ELSE 'unknown'
+    END AS whose,
+    CASE whose WHEN 'target' THEN w.by_target WHEN 'container' THEN left(w.by_container, 12)
+        WHEN 'kernel' THEN {_COMM} WHEN 'process' THEN w.by_comm
+        WHEN 'device' THEN w.detail WHEN 'file' THEN w.detail END AS blamed
+FROM {{rows}} w
+LEFT JOIN (SELECT tid, bool_and(kernel) AS kernel FROM threads GROUP BY tid) k ON w.by_tid = k.tid
+WHERE w.kind != '{RUN}'
+"""
+
+
+def _parts(trace: Trace) -> pd.DataFrame:
+    waits(trace)
+    keys = ", ".join(_KEYS)
+    found = trace.sql(
+        f"SELECT {keys}, count(*) AS n, count(*) FILTER (dur_ns IS NULL) AS unended,"
+        " coalesce(sum(dur_ns), 0)::DOUBLE AS ns"
+        f" FROM ({_BLAMED.format(rows='waits')}) GROUP BY ALL"
+    )
+    found["path_ns"] = None
+    if "phases" in trace.tables:
+        critical_path(trace)
+        on_path = trace.sql(
+            f"SELECT {keys}, sum(dur_ns)::DOUBLE AS path_ns"
+            f" FROM ({_BLAMED.format(rows='critical_path')}) GROUP BY ALL"
+        )
+        found = found.drop(columns="path_ns").merge(on_path, on=list(_KEYS), how="outer")
+        steps = trace.sql("SELECT sum(total_ns)::DOUBLE AS ns FROM steps")["ns"].iloc[0]
+        if pd.notna(steps):
+            found["path_ns"] = found["path_ns"].fillna(0)
+        counted = ["n", "unended", "ns"]
+        found[counted] = found[counted].fillna(0)
+    names = found[list(_KEYS)].astype(object)
+    found[list(_KEYS)] = names.where(names.notna(), None)
+    return found.astype({"n": "int64", "unended": "int64", "path_ns": "Float64"})
+
+
+def _finish(parts: pd.DataFrame) -> pd.DataFrame:
+    groups = parts.groupby(list(_KEYS), dropna=False, sort=False)
+    found = groups[["n", "unended", "ns"]].sum()
+    found["path_ns"] = groups["path_ns"].sum(min_count=1)
+    found = found.reset_index()
+    whole = found.groupby("target")["ns"].transform("sum")
+    found["share"] = (found["ns"] / whole).where(whole > 0)
+    found["total_s"] = found["ns"] / 1e9
+    found["path_s"] = found["path_ns"] / 1e9
+    found["target"] = found["target"].replace("", None)
+    found = found.rename(columns={"n": "waits"})
+    return found.sort_values(
+        ["path_s", "total_s", "target", "kind", "whose", "blamed"],
+        ascending=[False, False, True, True, True, True],
+        ignore_index=True,
+    )[[column.name for column in WAITS.columns]]
+
+
+WAITS = MergedTable(
+    "waits",
+    "Waits of the targets' threads, by what they waited for",
+    (
+        Column("target", "target of the waiting thread; null: the trace has none", "target", True),
+        Column("kind", "cause of the wait, as in the view waits", "kind", text=True),
+        Column(
+            "whose",
+            "itself, another target, a container, a kernel thread, another process, a device, a "
+            "file, an idle CPU, or unknown",
+            "whose",
+            text=True,
+        ),
+        Column(
+            "blamed", "name of that target, container, thread, device or file", "name", text=True
+        ),
+        Column("waits", "how many", "waits"),
+        Column("unended", "how many of unknown length: they count in no time"),
+        Column("total_s", "time of these waits, in all threads together", "total s"),
+        Column("share", "share of all time that the target's threads waited", "share"),
+        Column("path_s", "time on the critical paths of steps; null: no steps", "path s"),
+    ),
+    needs=("processes", "off_cpu"),
+    keys=_KEYS,
+    parts=_parts,
+    finish=_finish,
+    note="Path s is the part that steps depended on. Threads that have nothing to do wait, too.",
+)
+
+
+def waits_table(trace: Trace) -> pd.DataFrame:
+    """Returns what threads waited for, by target and cause. `WAITS` has the columns."""
+    return WAITS.of(trace)

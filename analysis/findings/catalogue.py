@@ -16,6 +16,7 @@ from tracer.analysis.findings import (
     steps,
     syncs,
     tenants,
+    waits,
     writeback,
     writes,
 )
@@ -44,6 +45,7 @@ TOPICS = (
     Topic(loading.stalls, ("phases",)),
     Topic(loading.readers, ("phases", "syscalls")),
     Topic(steps.steps, ("phases",)),
+    Topic(waits.waits, ("phases", "processes", "off_cpu")),
     Topic(calls.calls, ("phases", "syscalls")),
     Topic(faults.faults, ("page_faults",)),
     Topic(writeback.reasons, ("writeback",)),

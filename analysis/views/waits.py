@@ -75,8 +75,8 @@ SELECT e.* FROM (
 
 _SLEEPS = f"""
 CREATE OR REPLACE TEMP TABLE sleeps AS
-SELECT s.row, s.ts, s.dur_ns, s.pid, s.tid, s.state, s.wake_ns, s.waker_tid, s.interrupt,
-    s.run_delay_ns, s.ran_tid,
+SELECT s.row, s.ts, if(s.dur_ns >= 0, s.dur_ns, NULL) AS dur_ns, s.pid, s.tid, s.state,
+    s.wake_ns, s.waker_tid, s.interrupt, s.run_delay_ns, s.ran_tid,
     lag(s.ts::HUGEINT + coalesce(s.dur_ns, 0)) OVER (PARTITION BY s.tid ORDER BY s.ts, s.row)
         AS since
 FROM off_cpu_rows s SEMI JOIN waiting_threads o ON {owns("o", "s")}

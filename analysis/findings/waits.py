@@ -1,0 +1,114 @@
+"""Findings about what the steps' time depended on, by their critical paths."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tracer.analysis.findings.finding import (
+    EXACT,
+    INFERRED,
+    Finding,
+    ask,
+    file_name,
+    finding,
+    name,
+    percent,
+)
+from tracer.analysis.findings.window import Scope, Window, window
+from tracer.analysis.views.critical_path import RUN, critical_path
+from tracer.store.trace import Trace
+
+_LEAST = 2.0
+"""Smallest percentage of the steps' time that a finding is made of."""
+
+_SAID = {
+    "cpu": "waits for a CPU that another thread has",
+    "disk": "waits for reads of a disk",
+    "fault": "waits for pages of files, at page faults",
+    "sync": "waits until data is on a disk",
+    "dirty": "is put to sleep for having dirtied pages",
+    "lock": "waits for a lock",
+    "ipc": "waits for another process",
+    "child": "waits for a child process",
+    "timer": "sleeps for a given time",
+    "other": "waits, and no event tells for what",
+}
+_MENDS = {
+    "cpu": "use fewer threads or workers, or give the job CPUs of its own",
+    "disk": "read ahead with more workers, or keep the data in memory",
+    "fault": "read the file before it is needed, or give the job more memory",
+    "sync": "make data durable less often, or on a thread of its own",
+    "dirty": "write less at once, or raise the limits of dirty pages",
+}
+
+_PATH = "SELECT * FROM critical_path WHERE {stage}"
+_QUERY = """WITH path AS ({path}), parts AS (
+    SELECT {who} AS who, sum(dur_ns) AS ns, sum(dur_ns) FILTER (certainty != 'exact') AS inferred
+    FROM path WHERE {which} GROUP BY ALL
+)
+SELECT 100 * sum(ns) / (SELECT sum(dur_ns) FROM path) AS value,
+    arg_max(who, ns) AS who, 100 * max(ns) / sum(ns) AS part,
+    coalesce(sum(inferred), 0) / sum(ns) AS inferred
+FROM parts HAVING sum(ns) > 0"""
+
+
+def waits(trace: Trace) -> list[Finding]:
+    """Returns the shares of the steps' time that its critical path spends in each kind of wait.
+
+    Needs the tables phases, processes and off_cpu, with steps marked.
+    """
+    over = window(trace)
+    if over is None:
+        return []
+    critical_path(trace)
+    stage = f"stage = '{over.stage}'" if over.stage else "true"
+    path = _PATH.format(stage=stage)
+    found = []
+    shares = trace.sql(
+        f"SELECT kind, tid = step_tid AS own, 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS share"
+        f" FROM ({path}) GROUP BY ALL"
+    )
+    for kind in _SAID:
+        if shares.loc[shares["kind"] == kind, "share"].sum() >= _LEAST:
+            found += _of_kind(trace, over, path, kind)
+    elsewhere = (shares["kind"] == RUN) & (shares["own"] == False)  # noqa: E712 nulls are neither
+    if shares.loc[elsewhere, "share"].sum() >= _LEAST:
+        found += _of_helpers(trace, over, path)
+    return found
+
+
+def _of_kind(trace: Trace, over: Window, path: str, kind: str) -> list[Finding]:
+    query = _QUERY.format(path=path, who="coalesce(by_comm, detail)", which=f"kind = '{kind}'")
+    answer = ask(trace, query)
+    if answer is None:
+        return []
+    sentence = f"in {percent(answer.value)} of the steps' time, the thread that they depend on"
+    sentence += f" {_SAID[kind]}"
+    if not pd.isna(answer.row["who"]):
+        of = {"cpu": "has", "fault": "of", "disk": "of", "dirty": "of"}.get(kind, "for")
+        who = name(answer.row["who"]) if kind == "cpu" else file_name(answer.row["who"])
+        part = percent(answer.number("part"))
+        sentence += (
+            f" ({part} of it while {who} has it)" if of == "has" else f" ({part} of it {of} {who})"
+        )
+    if kind in _MENDS:
+        sentence += f": {_MENDS[kind]}"
+    certainty = INFERRED if answer.number("inferred") > 0.5 else EXACT
+    topic = f"steps: {kind}"
+    weight = answer.value / 100
+    return [finding(trace, over, tuple(Scope), topic, answer, sentence, "%", weight, certainty)]
+
+
+def _of_helpers(trace: Trace, over: Window, path: str) -> list[Finding]:
+    which = f"kind = '{RUN}' AND tid != step_tid"
+    answer = ask(trace, _QUERY.format(path=path, who="comm", which=which))
+    if answer is None:
+        return []
+    who = name(answer.row["who"], "a thread without a name")
+    sentence = (
+        f"in {percent(answer.value)} of the steps' time, the step waits while another thread of the"
+        f" job computes ({percent(answer.number('part'))} of it {who}): let more workers share that"
+        " work, or make it cheaper"
+    )
+    weight = answer.value / 100
+    return [finding(trace, over, tuple(Scope), "steps: helpers", answer, sentence, "%", weight)]

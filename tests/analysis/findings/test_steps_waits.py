@@ -1,0 +1,88 @@
+"""The findings about what the steps' time depended on, in small traces with a known answer."""
+
+from tests.support.findings import GAP, JOB, PROCESSES, TRAIN, WORKER, S, call, phase
+
+DB = {"pid": 60, "tid": 60, "role": "other", "comm": "postgres", "ppid": 1}
+STEP = [*TRAIN, phase("step", 10, 20, step=0), phase("fetch", 10, 15, step=0)]
+
+
+def off(ts, dur, tid=JOB, state="S", waker=None, ran=None, delay=0.0):
+    """An interval off the CPU, in s."""
+    start, length, late = int(ts * S), int(dur * S), int(delay * S)
+    return {
+        "ts": start, "dur_ns": length, "pid": tid, "tid": tid, "state": state, "ran_tid": ran,
+        "wake_ns": start + length - late if waker is not None else None, "waker_tid": waker,
+        "interrupt": None if waker is None else waker == 0, "run_delay_ns": late,
+    }  # fmt: skip
+
+
+def test_another_process_on_the_cpu_is_named(found):
+    by_topic = found(
+        {
+            "processes": [*PROCESSES, DB],
+            "phases": STEP,
+            "off_cpu": [
+                off(11, 2, state="R+", ran=60, delay=2),
+                off(14, 1, state="R+", ran=WORKER, delay=1),
+                off(30, 9, state="R+", ran=60, delay=9),  # after the step
+            ],
+        }
+    )
+    cpu = by_topic["steps: cpu"]
+    assert (round(cpu.value, 6), cpu.unit, cpu.certainty, cpu.lossy) == (30, "%", "exact", False)
+    assert cpu.sentence == (
+        "in 30 % of the steps' time, the thread that they depend on waits for a CPU that another"
+        " thread has (67 % of it while postgres has it): use fewer threads or workers, or give the"
+        " job CPUs of its own"
+    )
+    assert cpu.weight == cpu.value / 100
+
+
+def test_a_worker_that_sleeps_reads_and_computes_is_told_apart(found):
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": STEP,
+            "syscalls": [
+                call("read", 10, 5),
+                call("nanosleep", 11, 1, WORKER),
+                call("read", 12.5, 1, WORKER),
+            ],
+            "block": [
+                {"ts": int(12.6 * S), "tid": WORKER, "event": "bio_queue", "dev": "254:0",
+                 "sector": 8, "nr_sector": 8, "rwbs": "R"},
+            ],
+            "off_cpu": [
+                off(11, 4, waker=WORKER),
+                off(11, 1, WORKER, waker=0),
+                off(13, 0.5, WORKER, "D", waker=0),
+            ],
+        }
+    )  # fmt: skip
+    assert round(by_topic["steps: timer"].value, 6) == 10
+    assert round(by_topic["steps: disk"].value, 6) == 5
+    assert "(100 % of it of 254:0)" in by_topic["steps: disk"].sentence
+    helpers = by_topic["steps: helpers"]
+    assert round(helpers.value, 6) == 25
+    assert "100 % of it pt_data_worker" in helpers.sentence
+    assert "steps: ipc" not in by_topic
+
+
+def test_waits_that_events_do_not_tell_are_inferred_and_losses_are_said(found):
+    by_topic = found(
+        {
+            "processes": PROCESSES,
+            "phases": STEP,
+            "syscalls": [call("write", 10, 5)],
+            "off_cpu": [off(11, 2, state="D", waker=0)],
+            "loss": [{**GAP, "from": 12 * S, "to": 13 * S}],
+        }
+    )
+    disk = by_topic["steps: disk"]
+    assert (round(disk.value, 6), disk.certainty, disk.lossy) == (20, "inferred", True)
+
+
+def test_a_healthy_step_has_no_finding_about_waits(found):
+    tables = {"processes": PROCESSES, "phases": STEP, "off_cpu": [off(30, 60)]}
+    assert not [topic for topic in found(tables) if topic.startswith("steps:")]
+    assert not [topic for topic in found({**tables, "phases": TRAIN}) if "steps:" in topic]

@@ -1,0 +1,278 @@
+"""Delays that a load plants in its steps, and what the critical path charges them to.
+
+Each load knows what it waited for, and how long. It plants delays of three sizes, one in each step,
+and none in a fourth one, the control.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.support.slow_disk import slow_disk
+from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.views.waits import waits
+
+pytestmark = pytest.mark.kernel
+
+CHARGED = 0.95
+"""The least share of a planted delay that is charged to its cause."""
+MISTAKEN = 0.02
+"""The largest share of the control's time that is charged to the cause."""
+MS = 10**6
+SIZES = (20, 100, 400)
+REQUEST_MS = 30
+REQUESTS = (1, 3, 9)
+
+PREAMBLE = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import ctypes, json, mmap, os, subprocess, threading, time
+from tracer import phases
+
+planted = []
+
+def spin(ms):
+    end = time.process_time() + ms / 1000
+    while time.process_time() < end: pass
+
+def step(number, wait, prepare):
+    prepare()
+    with phases.phase("step", epoch=0, step=number):
+        spin(3)
+        begin = time.monotonic_ns()
+        took = wait()
+        planted.append(time.monotonic_ns() - begin if took is None else took)
+        spin(3)
+
+def steps(waits, prepare=lambda: None):
+    with phases.phase("train"):
+        for number, wait in enumerate(waits):
+            step(number, wait, prepare)
+
+nothing = lambda: spin(60)
+"""
+"""`steps` runs steps with given waits, and keeps how long each was."""
+
+END = "\nprint(json.dumps(planted))\n"
+
+
+def load(source: str) -> str:
+    return PREAMBLE + textwrap.dedent(source) + END
+
+
+WORKER = load(f"""
+requests, replies = os.pipe(), os.pipe()
+if os.fork() == 0:
+    while True:
+        ms = int(os.read(requests[0], 4))
+        if not ms: os._exit(0)
+        time.sleep(ms / 1000)
+        os.write(replies[1], b"x")
+
+def ask(ms):
+    os.write(requests[1], b"%4d" % ms)
+    os.read(replies[0], 1)
+
+steps([*(lambda ms=ms: ask(ms) for ms in {SIZES}), nothing])
+os.write(requests[1], b"   0")
+os.wait()
+""")
+
+CHILD = load(f"""
+def sleep(ms):
+    subprocess.run(["sleep", str(ms / 1000)], check=True)
+    return ms * 1_000_000
+
+steps([*(lambda ms=ms: sleep(ms) for ms in {SIZES}), nothing])
+""")
+
+LOCK = load(f"""
+lock, held = threading.Lock(), threading.Event()
+
+def hold():
+    for ms in ({", ".join(map(str, SIZES))}, 0):
+        with lock:
+            held.set()
+            time.sleep(ms / 1000)
+        time.sleep(0.05)
+
+holder = threading.Thread(target=hold)
+holder.start()
+
+def prepare():
+    held.wait()
+    held.clear()
+
+def take():
+    begin = time.monotonic_ns()
+    with lock:
+        return time.monotonic_ns() - begin
+
+steps([*[take] * 3, nothing], prepare)
+holder.join()
+""")
+
+HOG = load(f"""
+cpu = max(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {{cpu}})
+hog = os.fork()
+if hog == 0:
+    while True: pass
+
+def beside(ms):
+    begin, own = time.monotonic_ns(), time.thread_time_ns()
+    spin(ms)
+    return time.monotonic_ns() - begin - (time.thread_time_ns() - own)
+
+steps([*(lambda ms=ms: beside(ms) for ms in {SIZES})])
+os.kill(hog, 9)
+os.wait()
+with phases.phase("train"):
+    step(3, nothing, lambda: None)
+""")
+"""The step never sleeps, so it waits for the CPU for as long as it does not run."""
+
+
+@pytest.fixture(scope="module")
+def recorded(record_loads):
+    loads = {"worker": WORKER, "child": CHILD, "lock": LOCK, "hog": HOG}
+    found = record_loads(loads, "-e", "default,sched")
+    critical_path(found.trace)
+    waits(found.trace)
+    return found
+
+
+def charged(recorded, name: str, which: str) -> list[float]:
+    """The share of each planted delay, and of the control's time, in segments of `which`."""
+    pid = recorded.pid(name)
+    rows = recorded.rows(
+        "SELECT step, coalesce(sum(dur_ns) FILTER (" + which + "), 0), sum(dur_ns)"
+        " FROM critical_path WHERE step_pid = ? GROUP BY step ORDER BY step",
+        pid,
+    )
+    planted = json.loads(recorded.loads[name].out)
+    *delays, control = rows
+    assert [step for step, *_ in rows] == [0, 1, 2, 3]
+    return [
+        *(ns / truth for (_, ns, _), truth in zip(delays, planted, strict=False)),
+        control[1] / control[2],
+    ]
+
+
+def assert_charged(shares: list[float]) -> None:
+    *planted, control = shares
+    assert min(planted) >= CHARGED, shares
+    assert max(planted) <= 1.001, shares
+    assert control <= MISTAKEN, shares
+
+
+def test_a_worker_that_sleeps(recorded):
+    (child,) = set(recorded.pids("worker")) - {recorded.pid("worker")}
+    assert_charged(charged(recorded, "worker", f"kind = 'timer' AND pid = {child}"))
+
+
+def test_a_child_that_sleeps(recorded):
+    *planted, control = charged(recorded, "child", "kind = 'timer' AND comm = 'sleep'")
+    assert all(share >= 1 for share in planted), planted  # a sleep ends a little late
+    assert control <= MISTAKEN
+
+
+def test_a_lock_that_another_thread_holds(recorded):
+    shares = charged(recorded, "lock", "kind = 'timer' AND pid = step_pid AND tid != step_tid")
+    assert_charged(shares)
+    pid = recorded.pid("lock")
+    (holder,) = recorded.rows("SELECT tid FROM processes WHERE pid = ? AND tid != pid", pid)
+    kinds = recorded.rows(
+        "SELECT kind, sum(dur_ns) FROM waits WHERE tid = ? AND by_tid = ? GROUP BY 1"
+        " ORDER BY 2 DESC",
+        pid,
+        holder[0],
+    )
+    assert kinds[0][0] == "lock"
+    assert kinds[0][1] >= CHARGED * sum(json.loads(recorded.loads["lock"].out)[:3])
+
+
+def test_a_process_on_the_same_cpu(recorded):
+    *planted, _ = charged(recorded, "hog", "kind = 'cpu'")
+    # The steps' own work before and after the plant waits for the CPU, too.
+    assert min(planted) >= CHARGED, planted
+    pid = recorded.pid("hog")
+    most = recorded.one(
+        "SELECT arg_max(by_pid, ns) FROM (SELECT by_pid, sum(dur_ns) AS ns FROM critical_path"
+        " WHERE step_pid = ? AND kind = 'cpu' AND step < 3 GROUP BY 1)",
+        pid,
+    )
+    assert most in set(recorded.pids("hog")) - {pid}
+
+
+def test_segments_add_up_to_each_step(recorded):
+    found = recorded.rows(
+        """
+        SELECT s.total_ns, sum(p.dur_ns), min(p.ts) = s.start, max(p.ts + p.dur_ns) = s."end"
+        FROM steps s JOIN critical_path p ON s.tid = p.step_tid AND s.start = p.step_start
+        GROUP BY s.tid, s.start, s."end", s.total_ns
+        """
+    )
+    assert len(found) == 16
+    assert all(total == parts and first and last for total, parts, first, last in found)
+
+
+def test_waits_of_a_thread_never_overlap(recorded):
+    overlapping = """
+        SELECT count(*) FROM (
+            SELECT ts, lag(ts + dur_ns) OVER (PARTITION BY tid ORDER BY ts) AS last FROM waits
+            WHERE dur_ns IS NOT NULL
+        ) WHERE ts < last
+    """
+    assert recorded.one(overlapping) == 0
+    assert recorded.one("SELECT count(*) FROM waits") > 100
+
+
+SLOW = """
+PAGE = 4096
+device = os.open(sys.argv[1], os.O_RDWR)
+os.posix_fadvise(device, 0, 0, os.POSIX_FADV_RANDOM)
+whole = mmap.mmap(device, 1 << 20)
+whole.madvise(mmap.MADV_RANDOM)
+place = iter(range(1, 1 << 20))
+
+def read(requests):
+    for _ in range(requests): os.pread(device, PAGE, PAGE * next(place))
+
+def touch(requests):
+    for _ in range(requests): whole[PAGE * next(place)]
+
+def sync(requests):
+    for _ in range(requests):
+        os.pwrite(device, bytes(PAGE), PAGE * next(place))
+        os.fsync(device)
+"""
+
+
+def slow(function: str) -> str:
+    waits = f"[*(lambda n=n: {function}(n) for n in {REQUESTS}), nothing]"
+    return load(SLOW + f"\nsteps({waits})")
+
+
+@pytest.fixture(scope="module")
+def on_a_slow_disk(record_loads, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("slow")
+    with slow_disk(folder, "d", REQUEST_MS) as disk:
+        loads = {}
+        for name in ("read", "touch", "sync"):
+            (folder / f"{name}.py").write_text(slow(name))
+            loads[name] = ["/usr/bin/python3", "-S", "-E", folder / f"{name}.py", disk.device]
+        found = record_loads(loads, "-e", "default,sched")
+        critical_path(found.trace)
+        yield found
+
+
+@pytest.mark.parametrize(("name", "kind"), [("read", "disk"), ("touch", "fault"), ("sync", "sync")])
+def test_a_slow_disk(on_a_slow_disk, name, kind):
+    assert_charged(charged(on_a_slow_disk, name, f"kind = '{kind}' AND tid = step_tid"))
+    for ns, requests in zip(json.loads(on_a_slow_disk.loads[name].out), REQUESTS, strict=False):
+        assert ns >= requests * REQUEST_MS * MS

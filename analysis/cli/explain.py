@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tracer.analysis.explain.explanation import Explanation
 
 _STEP = re.compile(r"^(\d{1,15}):(\d{1,15})$")
+_IN_JSON, _ON_PAGE = 20, 1000
+"""Longest segments of a slow step that are listed."""
 
 
 def _groups() -> dict[str, str]:
@@ -43,6 +46,11 @@ def explain(
         str,
         typer.Option("--by", metavar="WHAT", help="Group by one of {GROUPS}."),
     ] = "kind",
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page that opens offline; -: stdout."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     json: AsJson = False,
 ) -> None:
     """Explain why training steps took their time: what each one waited for, and for whom.
@@ -65,8 +73,11 @@ def explain(
 
       tracer explain run.trace --step 1:812
 
+      tracer explain run.trace --html why.html
+
       tracer explain run.trace --json | jq -r '.slowest[0].parts[0].query'
     """
+    from tracer.analysis.cli.page_output import check_output, write_page
     from tracer.analysis.explain.explanation import GROUPS
     from tracer.analysis.explain.explanation import explain as explained
     from tracer.analysis.explain.text import print_explanation
@@ -86,13 +97,22 @@ def explain(
     sources = find_traces([trace])
     if len(sources) > 1:
         raise UsageError(f"{trace} holds {len(sources)} traces", "name one of them")
+    if html is not None:
+        check_output(html, force, json)
+    most = _ON_PAGE if html is not None else _IN_JSON
     with opened_here(sources[0]) as opened:
-        found = explained(opened, by, slowest, wanted)
+        found = explained(opened, by, slowest, wanted, most)
+        if html is not None:
+            from tracer.analysis.explain.over_time import over_time
+            from tracer.analysis.page.explanation import explanation_page
+
+            page = explanation_page(sources[0].location, found, over_time(opened))
+            write_page(page, html)
     if json:
         from tracer.store.trace import dump
 
         typer.echo(dump({"trace": sources[0].location, **_as_json(found)}))
-    else:
+    elif html is None:
         print_explanation(sources[0].location, found)
 
 

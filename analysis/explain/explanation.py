@@ -33,10 +33,20 @@ WHERE stage IS NOT DISTINCT FROM (SELECT max('train') FROM ended WHERE stage = '
     OR (SELECT count(*) FROM ended WHERE stage = 'train') = 0
 """
 
-_PARTS = """
+_SOURCES = {
+    "thread": "if(tid = step_tid, NULL, comm)",
+    # A thread that waits for a CPU waits in any call, or in none.
+    "call": "if(kind = 'cpu', NULL, call)",
+    # There is one of these threads per CPU, or any number of them.
+    "by_comm": "regexp_replace(by_comm, '^(kworker|ksoftirqd|migration)/.*$', '\\1')",
+}
+"""SQL for columns of `step_parts` that are no columns of `critical_path`."""
+
+_PARTS = f"""
 CREATE OR REPLACE TEMP TABLE step_parts AS
-SELECT step_tid, step_start, phase, if(tid = step_tid, NULL, comm) AS thread, tid, target, kind,
-    call, detail, by_comm, by_tid, by_target, by_container, certainty, sum(dur_ns)::BIGINT AS ns,
+SELECT step_tid, step_start, phase, {_SOURCES["thread"]} AS thread, tid, target, kind,
+    {_SOURCES["call"]} AS call, detail, {_SOURCES["by_comm"]} AS by_comm, by_tid, by_target,
+    by_container, certainty, sum(dur_ns)::BIGINT AS ns,
     count(*) AS segments
 FROM critical_path SEMI JOIN explained_steps e ON step_tid = e.tid AND step_start = e.start
 GROUP BY ALL
@@ -243,10 +253,9 @@ def _parts(
 
 def _query(group: dict[str, Any], where: str) -> str:
     """Returns the query of a part's time, for `tracer query` on the same trace."""
-    source = {"thread": "if(tid = step_tid, NULL, comm)"}
     conditions = [where] if where != "true" else []
     for name, value in group.items():
-        column = source.get(name, name)
+        column = _SOURCES.get(name, name)
         if value is None:
             conditions.append(f"{column} IS NULL")
         elif isinstance(value, str):

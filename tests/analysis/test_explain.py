@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.traces import make_trace
 from tracer.analysis.explain.explanation import GROUPS, explain
+from tracer.analysis.explain.over_time import over_time
 from tracer.probes.errors import BadTrace, UsageError
 
 MS = 10**6
@@ -140,6 +141,32 @@ def test_the_command(trace, tracer):
     told = json.loads(tracer("explain", trace.folder, "--json", "--slowest", "1").out)
     assert told["slowest"][0]["parts"][0]["kind"] in ("run", "timer")
     assert told["parts"][0]["query"].startswith("SELECT")
+
+
+def test_the_page_has_every_slow_step_and_nothing_of_an_enemy(trace, tracer, tmp_path):
+    page = tmp_path / "why.html"
+    tracer("explain", trace.folder, "--html", page, "--slowest", "2")
+    text = page.read_text()
+    assert "Step 0:7: 50 ms" in text
+    assert text.count('class="figure"') == 3
+    assert "\x1b" not in text
+    assert "exists" in tracer("explain", trace.folder, "--html", page, status=2).err
+    tracer("explain", trace.folder, "--html", page, "--force")
+
+
+@pytest.mark.parametrize("steps", [1, 599, 601, 1300])
+def test_the_bars_of_steps_keep_their_time(tmp_path, steps):
+    with make_trace(tmp_path / "t", steps_of([2] * steps), targets=TARGETS) as made:
+        found = explain(made, slowest=0)
+        bars = over_time(made)
+    assert len(bars) <= 600
+    assert bars["first"].is_monotonic_increasing
+    each = -(-steps // 600)
+    assert bars["first"].iloc[-1] == (steps - 1) // each * each
+    assert bars.drop(columns="first").sum(axis="columns").tolist() == pytest.approx(
+        [12.0] * len(bars)
+    )
+    assert found.steps == steps
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,120 @@
+"""The page of an explanation: what the time of steps depended on, and the slowest steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
+from tracer.analysis.explain.words import what, where
+from tracer.analysis.figures import critical_path as draw
+from tracer.analysis.findings.finding import name, percent, seconds
+from tracer.analysis.page.base import TEMPLATES, render
+from tracer.analysis.page.summary import Tile
+from tracer.analysis.page.tables import PageTable, page_table
+
+_TEMPLATE = "explanation.html.j2"
+_MOST_PARTS = 25
+
+
+@dataclass(frozen=True)
+class Section:
+    """A figure and a table under a title; `about`: sentences on them."""
+
+    id: str
+    title: str
+    about: str
+    figure: go.Figure | None
+    table: PageTable
+
+
+def explanation_page(title: str, found: Explanation, times: pd.DataFrame) -> str:
+    """Returns the self-contained page. `times`: as `tracer.analysis.explain.over_time` returns."""
+    sections = [
+        Section(
+            "all",
+            "What the time of all steps depended on",
+            "Each bar is a step, or the mean of neighbouring steps.",
+            draw.step_times(times) if len(times) else None,
+            _table(found.parts, with_typical=False),
+        ),
+        *(_of_step(number, step, found) for number, step in enumerate(found.slowest)),
+    ]
+    return render(
+        _TEMPLATE,
+        TEMPLATES,
+        figures=True,
+        name=title,
+        tiles=_tiles(found),
+        lossy=found.lossy,
+        sections=sections,
+    )
+
+
+def _tiles(found: Explanation) -> list[Tile]:
+    kind = {"train": "training steps", "inference": "inference steps"}.get(found.stage or "")
+    return [
+        Tile("steps", f"{found.steps:,}", kind or "steps"),
+        Tile("median", _time(found.median_ns), "time of a step"),
+        Tile("95 %", _time(found.p95_ns), "of the steps are within this time"),
+        Tile("longest", _time(found.longest_ns), "time of a step"),
+        Tile("unknown", percent(100 * found.unknown_share), "of the time has an unknown cause"),
+        Tile("inferred", percent(100 * found.inferred_share), "of the time has an inferred cause"),
+    ]
+
+
+def _of_step(number: int, step: SlowStep, found: Explanation) -> Section:
+    said = f"{'' if step.epoch is None else f'{step.epoch}:'}{step.step}"
+    more = [part for part in step.parts if part.more_ns > 0]
+    about = f"{step.total_ns / found.median_ns:.1f} times the median."
+    if more:
+        about += (
+            f" Most of what it has more than a typical step: {where(more[0].group)},"
+            f" {what(more[0].group)} (+{_time(more[0].more_ns)})."
+        )
+    return Section(
+        f"step-{number}",
+        f"Step {said}: {_time(step.total_ns)}",
+        about,
+        draw.threads_of_step(_segments(step)),
+        _table(step.parts, with_typical=True),
+    )
+
+
+def _segments(step: SlowStep) -> pd.DataFrame:
+    rows = [
+        {
+            "from_ms": (one["ts"] - step.start) / 1e6,
+            "ms": one["dur_ns"] / 1e6,
+            "thread": f"{name(one['comm'], 'thread')} {one['tid']}",
+            "kind": one["kind"],
+            "said": f"{name(one['phase'], 'between phases')}: {what(one)}",
+        }
+        for one in step.segments
+    ]
+    return pd.DataFrame(rows, columns=["from_ms", "ms", "thread", "kind", "said"])
+
+
+def _table(parts: list[Part], with_typical: bool) -> PageTable:
+    rows = []
+    for part in parts[:_MOST_PARTS]:
+        row: dict[str, object] = {
+            "where": where(part.group),
+            "what the thread does": what(part.group),
+            "time_ms": part.ns / 1e6,
+            "share": part.share,
+        }
+        if with_typical:
+            row |= {
+                "typical_ms": part.typical_ns / 1e6,
+                "more_ms": part.more_ns / 1e6,
+            }
+        rows.append(row)
+    table = page_table("", pd.DataFrame(rows), "")
+    return replace(table, more=len(parts) - len(rows))
+
+
+def _time(ns: float) -> str:
+    return seconds(ns / 1e9)

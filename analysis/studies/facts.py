@@ -148,6 +148,9 @@ class RunFacts(TypedDict, total=False):
     weights: Weights | None
     versions: Versions | None
     image: Text | None
+    began: Number | None
+    ended: Number | None
+    others_cpu_s: Number | None
 
 
 @with_config(STRICT)

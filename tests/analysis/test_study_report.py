@@ -71,6 +71,9 @@ def test_the_machine_is_that_of_the_runs(found):
     assert machine["CPU"] == "not recorded"
     assert machine["Python"] == "3.11.7" and "absent" not in machine
     assert machine["repeats"] == "2"
+    # 4 runs of 1 s and 2 of 4 s, in 50 s on 2 CPUs
+    others = "2.0% of the CPUs on average, 4.0% at most (6 runs)"
+    assert machine["use by other processes"] == others
 
 
 def test_losses_are_said_where_they_touch_a_result(found):

@@ -66,6 +66,7 @@ def _run(
         "factors": {"model": model, "where": where, "mode": mode, "seccomp": True, "rate": rate},
         "summaries": [{"workers": 4, "batch_size": 16, "epochs": 2}],
         "versions": {"python": "3.11.7", "packages": {"torch": EVIL, "absent": None}},
+        "began": 1000.0, "ended": 1050.0, "others_cpu_s": 4.0 if where == "4" else 1.0,
         **more,
     }  # fmt: skip
     (place / "run.json").write_text(json.dumps(facts))

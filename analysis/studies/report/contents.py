@@ -66,7 +66,10 @@ def contents(folder: Path, drawn: bool = True) -> Contents:
         name_of(study),
         study.get("about") or "",
         said_runs(study, len(runs), left_out),
-        _machine(study, extracts, _versions(folder, runs), runs),
+        [
+            *_machine(study, extracts, _versions(folder, runs), runs),
+            *_others(folder, runs, extracts),
+        ],
         judge(runs, paper),
         [_section(part, runs, extracts, drawn) for part in parts(paper)],
         [
@@ -129,6 +132,22 @@ def _machine(
     if "repeat" in runs and len(runs):
         found.append(("repeats", str(runs["repeat"].nunique())))
     return found
+
+
+def _others(folder: Path, runs: pd.DataFrame, extracts: Extracts) -> list[tuple[str, str]]:
+    """Returns the share of the CPUs that processes beside the study used during its runs."""
+    cpus = extracts.facts["cpus"].max() if "cpus" in extracts.facts else float("nan")
+    budget = Budget()
+    shares = []
+    for id in runs["id"]:
+        facts = read_run(place_of(folder, str(id)), budget) or RunFacts()
+        used, began, ended = (facts.get(key) for key in ("others_cpu_s", "began", "ended"))
+        if used is not None and began is not None and ended is not None and ended > began:
+            shares.append(used / (ended - began) / cpus)
+    if not shares or pd.isna(cpus):
+        return []
+    told = f"{sum(shares) / len(shares):.1%} of the CPUs on average, {max(shares):.1%} at most"
+    return [("use by other processes", f"{told} ({len(shares)} runs)")]
 
 
 def _versions(folder: Path, runs: pd.DataFrame) -> dict[str, set[str]]:

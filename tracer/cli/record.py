@@ -275,6 +275,8 @@ def record(
 
       tracer record -e writeback,block -p 1234 -o flush.trace
 
+      tracer record -e default,sched -- python train.py
+
       tracer record --summary -e syscalls,block -p 1234 -d 36000
 
       tracer record --baseload -d 600 -o idle.trace

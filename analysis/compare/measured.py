@@ -20,6 +20,7 @@ from tracer.analysis.report.block import operation_times
 from tracer.analysis.report.histogram import buckets, spread
 from tracer.analysis.report.step_times import STEP_TIMES, WHOLE, step_quantiles
 from tracer.analysis.report.tables import records, syscalls, writeback_reasons
+from tracer.analysis.report.waits import path_times
 from tracer.analysis.studies.measures import of_trace
 from tracer.analysis.views.calls_by_kind import SYNC
 from tracer.analysis.views.flushes import flushes
@@ -267,6 +268,23 @@ def _syncs(trace: Trace, dev: str | None) -> list[Row]:
     return rows
 
 
+def _path(trace: Trace, dev: str | None) -> list[Row]:
+    trace.require("phases", "off_cpu", "processes")
+    frame, steps = path_times(trace)
+    total = frame["ns"].sum()
+    return [
+        Row(
+            "critical path",
+            f"{one['kind']}: {one['whose']}",
+            "ms a step",
+            one["ns"] / steps / 1e6,
+            one["ns"] / total,
+            0.0,
+        )
+        for one in records(frame)
+    ]
+
+
 _OF_STUDIES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "CPU": (
         ("cpu_s", "CPU time of a job", "s"),
@@ -300,6 +318,7 @@ def _of_studies(topic: str) -> Callable[[Trace, str | None], list[Row]]:
 _MAKERS: dict[str, Callable[[Trace, str | None], list[Row]]] = {
     "minibatch": _steps,
     "stages": _stages,
+    "critical path": _path,
     "calls": _calls,
     "page faults": _faults,
     WRITEBACKS: _writebacks,

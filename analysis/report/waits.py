@@ -37,6 +37,29 @@ WHERE w.kind != '{RUN}'
 """
 
 
+def path_times(trace: Trace) -> tuple[pd.DataFrame, int]:
+    """Returns the time of steps' critical paths by cause, and the number of the steps.
+
+    Columns: kind (run, or that of a wait), whose (own or another thread, for run; else as in
+    `WAITS`), ns. Steps of training count; others if there are none.
+    """
+    critical_path(trace)
+    stages = trace.rows("SELECT count(*) FROM critical_path WHERE stage = 'train'")[0][0]
+    which = "stage = 'train'" if stages else "true"
+    path = f"(SELECT * FROM critical_path WHERE {which})"
+    frame = trace.sql(
+        f"""
+        SELECT kind, whose, sum(dur_ns)::DOUBLE AS ns FROM ({_BLAMED.format(rows=path)})
+        GROUP BY ALL
+        UNION ALL
+        SELECT kind, if(tid = step_tid, 'own thread', 'another thread'), sum(dur_ns)::DOUBLE
+        FROM {path} WHERE kind = '{RUN}' GROUP BY ALL
+        """
+    )
+    steps = trace.rows(f"SELECT count(*) FROM (SELECT DISTINCT step_tid, step_start FROM {path})")
+    return frame, int(steps[0][0])
+
+
 def _parts(trace: Trace) -> pd.DataFrame:
     waits(trace)
     keys = ", ".join(_KEYS)

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.support.traces import make_trace
+from tracer.analysis.compare.measured import measured
 from tracer.analysis.report.waits import WAITS, waits_table
 from tracer.analysis.views.waits import waits
 
@@ -121,3 +122,15 @@ def test_no_waits_make_an_empty_table(tmp_path):
         found = waits_table(trace)
     assert list(found.columns) == [column.name for column in WAITS.columns]
     assert len(found) == 0
+
+
+def test_traces_are_compared_by_what_their_steps_waited_for(tmp_path):
+    step = {"start": 205, "end": 430, "pid": JOB, "tid": JOB, "name": "step", "step": 0}
+    with make_trace(tmp_path / "t", {**TABLES, "phases": [step]}, targets=TARGETS) as trace:
+        frame = measured(trace).frame
+    rows = frame[frame["topic"] == "critical path"]
+    told = dict(zip(rows["measure"], (rows["value"] * 1e6).round().astype(int), strict=True))
+    waited = {"lock: container": 12, "cpu: kernel": 5 + 19}
+    # While the step waits for `peer`, it depends on what that thread does.
+    assert told == {**waited, "run: another thread": 13, "run: own thread": 225 - 13 - 36}
+    assert rows["weight"].sum() == pytest.approx(1)

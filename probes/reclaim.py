@@ -45,7 +45,7 @@ TABLE = Table(
             "inode of the cgroup whose memory is reclaimed; 0: of no cgroup in particular; null: "
             "the kernel does not log it",
         ),
-        Column("order", Type.INT32, "the wanted pages are 2^order adjacent ones"),
+        Column("page_order", Type.INT32, "the wanted pages are 2^page_order adjacent ones"),
         Column("gfp_flags", Type.UINT64, "the kind of allocation; __GFP_... bits of this kernel"),
         Column("nid", Type.INT32, "kswapd_wake, throttled: memory node"),
         Column("delay_ns", Type.INT64, "throttled: time that the thread slept", "ns"),
@@ -62,7 +62,7 @@ TABLE = Table(
 )
 
 _CGROUP = {"cgroup_ino": number("memcg_id")}
-_BEGIN = {**_CGROUP, "order": number("order"), "gfp_flags": number("gfp_flags")}
+_BEGIN = {**_CGROUP, "page_order": number("order"), "gfp_flags": number("gfp_flags")}
 _END = {**_CGROUP, "nr_reclaimed": number("nr_reclaimed")}
 _THROTTLED = {
     "nid": number("nid"),
@@ -84,7 +84,7 @@ PROBE = Probe(
             "kswapd_wake",
             {
                 "nid": number("nid"),
-                "order": number("order"),
+                "page_order": number("order"),
                 "gfp_flags": number("gfp_flags"),
             },
         ),

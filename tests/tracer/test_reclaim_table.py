@@ -22,7 +22,7 @@ from tracer.analysis.report.tables import event_counts
 from tracer.store.trace import Trace
 
 KERNELS = {"5.10": FORMATS_5_10, "6.18": FORMATS_6_18, "7.2": FORMATS_7_2}
-COLUMNS = 'ts, tid, event, nr_reclaimed, cgroup_ino, "order", gfp_flags'
+COLUMNS = "ts, tid, event, nr_reclaimed, cgroup_ino, page_order, gfp_flags"
 
 
 def made(folder, page, formats):
@@ -51,7 +51,7 @@ def test_a_bracket_has_its_allocation_its_cgroup_and_its_pages(tmp_path, kernel)
 def test_a_wake_of_kswapd_is_the_waking_threads(tmp_path, kernel):
     formats = KERNELS[kernel]
     with made(tmp_path / "t", Page(0).event(100, wake(7, formats)), formats) as trace:
-        query = 'SELECT tid, event, nid, "order", gfp_flags FROM reclaim'
+        query = "SELECT tid, event, nid, page_order, gfp_flags FROM reclaim"
         assert trace.connection.execute(query).fetchall() == [(7, "kswapd_wake", 1, 0, GFP)]
 
 

@@ -5,6 +5,7 @@ Kernel: Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, scheduler
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -262,14 +263,17 @@ class Place:
     @property
     def version(self) -> int:
         """The version of the hierarchy: 1 or 2."""
-        return 2 if (self.folder / "cgroup.controllers").exists() else 1
+        return 2 if self._has("cgroup.controllers") else 1
 
     @property
     def is_root(self) -> bool:
         """True for the root of the machine's cgroups, which nothing limits."""
         if self.version == 2:
-            return not (self.folder / "cgroup.events").exists()
-        return (self.folder / "release_agent").exists()
+            return not self._has("cgroup.events")
+        return self._has("release_agent")
+
+    def _has(self, file: str) -> bool:
+        return os.path.exists(self.folder / file)  # noqa: PTH110 unlike Path's, it raises nothing
 
 
 class Limits:
@@ -298,7 +302,11 @@ class Limits:
     @property
     def missing(self) -> dict[str, str]:
         """Series that the target's own cgroup has never given, and controllers without one."""
-        found = {f"{controller} limits": why for controller, why in self._why.items()}
+        found = {
+            f"{controller} limits": why
+            for controller, why in self._why.items()
+            if not any(s.name in self._given for part in _PARTS[controller] for s in part.series)
+        }
         for lacking in self._lacking.values():
             by_reason: dict[str, list[str]] = {}
             for name, why in lacking.items():

@@ -143,6 +143,16 @@ def test_the_root_cgroup_has_no_throttling_though_it_has_the_files(cgroup, files
     assert limits.missing == {"cpu limits": why, "memory limits": why}
 
 
+def test_a_move_into_the_root_does_not_deny_what_was_read_before(cgroup):
+    job, root = cgroup(VERSION_2, "job"), cgroup({"cgroup.controllers": "cpu memory\n"}, "root")
+    limits = Limits()
+    limits.at(own(job, ["cpu"]), {})
+    assert limits.read()
+    limits.at(own(root), {})
+    assert limits.read() == []
+    assert limits.missing == {"memory limits": f"{root} is the root cgroup, without limits"}
+
+
 def test_a_controller_that_is_off_is_said(cgroup):
     files = {
         "cgroup.controllers": "pids\n",

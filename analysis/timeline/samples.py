@@ -40,6 +40,12 @@ _TOPICS = (
         ("rss", "memory_used", "page_cache", "buffers", "cgroup_memory", "cgroup_anon",
          "cgroup_page_cache"),
     ),
+    _Topic("Throttled by a CPU quota (100 % is one CPU)", "%", 1, ("cgroup_throttled",)),
+    _Topic(
+        "Reclaim in cgroups", "pages/s", 1,
+        ("cgroup_pgsteal_direct_rate", "cgroup_pgsteal_rate", "cgroup_refault_file_rate",
+         "cgroup_refault_anon_rate"),
+    ),
     _Topic("Swap space in use", "MiB", 1 / _MIB, ("swap_used", "cgroup_swap")),
     _Topic("Swapping", "pages/s", 1, ("swap_in", "swap_out")),
     _Topic(

@@ -10,6 +10,7 @@ from tracer.probes.sampler.disks import Disks
 from tracer.probes.sampler.frequency import Frequency
 from tracer.probes.sampler.gpu import Gpu
 from tracer.probes.sampler.jetson import Jetson
+from tracer.probes.sampler.limits import Limits
 from tracer.probes.sampler.memory import Memory
 from tracer.probes.sampler.pressure import Pressure
 from tracer.probes.sampler.processes import Processes
@@ -29,9 +30,10 @@ MACHINE: tuple[type[Reader], ...] = (
 )
 """Readers of the machine, in the order in which they read."""
 
-READERS: tuple[type[Processes | CgroupReader | Reader], ...] = (
+READERS: tuple[type[Processes | CgroupReader | Limits | Reader], ...] = (
     Processes,
     CgroupReader,
+    Limits,
     *MACHINE,
     Residency,
 )

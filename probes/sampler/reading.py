@@ -11,6 +11,8 @@ from typing import ClassVar
 ROOT = Path("/")
 _MOST_BYTES = 1 << 20
 _AT_ONCE = 1 << 16
+_MOST_VALUE = 1 << 64
+"""Least value that no counter of the kernel reaches."""
 
 Reading = tuple[str, str | None, float]
 """A value that was read: name of the series, instance (None: there is only one), value."""
@@ -87,10 +89,10 @@ def contents(path: Path | str, most: int = _MOST_BYTES) -> str:
 
 
 def number(path: Path | str) -> int:
-    """Returns the integer in a file. Raises NotAvailable if there is none."""
+    """Returns the integer in a file. Raises NotAvailable if there is none within 64 bits."""
     text = contents(path, 64).strip()
     try:
-        return int(text)
+        return _integer(text)
     except ValueError:
         raise NotAvailable(f"{path} has {text[:40]!r} in place of a number") from None
 
@@ -99,7 +101,7 @@ def numbers(path: Path | str, wanted: frozenset[str]) -> dict[str, int]:
     """Returns the numbers named in `wanted` from lines of a name and a number.
 
     /proc/vmstat and memory.stat have such lines. Names that the file lacks are absent. Raises
-    NotAvailable if a value is not a number.
+    NotAvailable if a value is not a number within 64 bits.
     """
     found = {}
     for line in contents(path).splitlines():
@@ -107,7 +109,14 @@ def numbers(path: Path | str, wanted: frozenset[str]) -> dict[str, int]:
         name = name.removesuffix(":")
         if name in wanted:
             try:
-                found[name] = int(rest.split()[0])
+                found[name] = _integer(rest.split()[0])
             except (ValueError, IndexError):
                 raise NotAvailable(f"{path} has the line {line[:60]!r} without a number") from None
     return found
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if abs(value) >= _MOST_VALUE:
+        raise ValueError(text)
+    return value

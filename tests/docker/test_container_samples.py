@@ -20,6 +20,8 @@ os.wait()
 say(name + "-is-done")
 time.sleep(1000)
 """
+QUOTA_US, PERIOD_US = 50_000, 100_000
+LIMIT = 4 * HOLDS
 IDLE = f"""
 held = os.urandom(1 << 20) * {HOLDS >> 21}
 say(name + "-is-done")
@@ -34,7 +36,8 @@ def last(trace, name, target):
 
 
 def test_samples_of_two_containers_equal_dockers_statistics(start, tell, record):
-    boxes = {"a1": start("a1", LOAD), "b1": start("b1", IDLE)}
+    limits = {"cpu_quota": QUOTA_US, "cpu_period": PERIOD_US, "mem_limit": LIMIT}
+    boxes = {"a1": start("a1", LOAD, **limits), "b1": start("b1", IDLE)}
     tell(None, "a1-is-up", "b1-is-up")
     recording = record("--container", "a1,b1", "-e", "processes", "--sample-hz", "10")
     tell("go", "a1-is-done", "b1-is-done")
@@ -52,6 +55,15 @@ def test_samples_of_two_containers_equal_dockers_statistics(start, tell, record)
             pages = int(Path(f"/proc/{init_of(box)}/statm").read_text().split()[1])
             resident = pages * os.sysconf("SC_PAGE_SIZE")
             assert last(trace, "rss", name) == pytest.approx(resident, rel=0.02)
+            throttling = stats["cpu_stats"]["throttling_data"]
+            assert last(trace, "cgroup_nr_throttled", name) == throttling["throttled_periods"]
+            lasted = throttling["throttled_time"] / 1e9
+            assert last(trace, "cgroup_throttled_time", name) == pytest.approx(lasted, rel=0.02)
+        assert last(trace, "cgroup_throttled_time", "a1") > 0
+        assert last(trace, "cgroup_cpu_quota", "a1") == QUOTA_US / PERIOD_US
+        assert last(trace, "cgroup_memory_max", "a1") == LIMIT
+        assert last(trace, "cgroup_cpu_quota", "b1") is None
+        assert last(trace, "cgroup_memory_max", "b1") is None
         assert last(trace, "cgroup_anon", "a1") > HOLDS > last(trace, "cgroup_memory", "b1")
         assert last(trace, "cpu_time", "a1") >= 0.7 > last(trace, "cpu_time", "b1")
 

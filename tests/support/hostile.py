@@ -27,6 +27,7 @@ _EVENTS = {
     "dirty": ("dirty_folio", "mark_inode_dirty", "balance_dirty_pages"),
     "inode_writeback": ("start", "end"),
     "file_writes": ("writepages_start", "writepages_end", "fsync_start", "fsync", "direct_start"),
+    "reclaim": ("memcg_begin", "memcg_end", "direct_begin", "direct_end", "throttled", "oom_kill"),
     "block": ("bio_queue", "insert", "issue", "requeue", "complete"),
 }
 _TEXTS = {

@@ -20,10 +20,12 @@ from tracer.probes.errors import UsageError
 from tracer.probes.sampler import processes
 from tracer.probes.sampler.catalogue import find_readers
 from tracer.probes.sampler.cgroup import CgroupReader
+from tracer.probes.sampler.limits import Limits
 from tracer.probes.sampler.processes import Processes
 from tracer.probes.sampler.reading import NotAvailable, Reader, Reading
 from tracer.probes.sampler.residency import Residency
 from tracer.session.aside import Aside
+from tracer.session.limits import TargetLimits
 from tracer.store.checked import encoded
 from tracer.store.files import create
 from tracer.store.manifest import Sampling
@@ -55,6 +57,7 @@ class Sampler:
         self._cpu_s = 0.0
         self._asides: list[Aside] = []
         self._missing: dict[str, str] = {}
+        self._limits: list[TargetLimits] = []
         self._thread: threading.Thread | None = None
         self.left_out: dict[str, int] = {}
         """Sentences for `store.left_out`, once the recording has ended."""
@@ -67,6 +70,7 @@ class Sampler:
             self._asides.append(Aside(Residency.name, partial(_residency, folders)))
         self._trees = [Processes() for _ in targets]
         self._cgroups = [CgroupReader(_folders(target)) for target in targets]
+        self._limits = [TargetLimits(target) for target in targets]
         if not any(target.kind in ("container", "cgroup") for target in targets):
             self._missing[CgroupReader.name] = "no target is a container or a cgroup"
         self._writing = threading.Lock()
@@ -98,9 +102,10 @@ class Sampler:
         return sum(aside.cpu_s for aside in self._asides)
 
     def arrived(self, number: int, target: Target) -> None:
-        """Reads the cgroup of an awaited container from the next sample on."""
+        """Reads the cgroups of an awaited container from the next sample on."""
         if self._hz:
             self._cgroups[number] = CgroupReader(_folders(target))
+            self._limits[number] = TargetLimits(target)
 
     def begin(self) -> None:
         """Takes the first sample, then samples at the rate. Returns after the first sample."""
@@ -168,6 +173,8 @@ class Sampler:
     def describe(self) -> Sampling:
         """Returns the manifest's entry: rate, missing readers with reasons, facts, CPU time."""
         missing = dict(self._missing)
+        for limits in self._limits:
+            missing |= limits.missing
         facts: dict[str, str] = {}
         for aside in self._asides:
             missing |= aside.missing
@@ -214,6 +221,8 @@ class Sampler:
                 lines.append(_line(number, self._of_target(number, target, first)))
             self._ask(CgroupReader.name)
             lines.append(_line(number, self._cgroups[number].read()))
+            self._ask(Limits.name)
+            lines.append(_line(number, self._limits[number].read()))
         for aside in self._asides:
             self._ask(_ASIDE)
             lines += [_line(_MACHINE, readings, ns) for ns, readings in aside.read(last)]

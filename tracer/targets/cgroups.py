@@ -70,6 +70,13 @@ class Cgroup:
         }
 
 
+def cgroup_at(mounted: Hierarchy | None, number: int, path: str) -> Cgroup:
+    """Returns the cgroup at a path of hierarchy `number`. `mounted`: None if it is not mounted."""
+    if mounted is None:
+        return Cgroup(number, "", path, None)
+    return Cgroup(number, mounted.controllers, path, mounted.mount / path.lstrip("/"))
+
+
 def _processes_in(folder: Path) -> Iterator[int]:
     try:
         # A process outside this pid namespace is listed as 0.

@@ -18,7 +18,7 @@ from tracer.probes.errors import (
 )
 from tracer.store.manifest import ContainerFacts, TargetFacts
 from tracer.targets import containerd
-from tracer.targets.cgroups import Cgroup, Hierarchy, hierarchies, of_process
+from tracer.targets.cgroups import Cgroup, cgroup_at, hierarchies, of_process
 from tracer.targets.daemon import dockerd_pid
 from tracer.targets.engine import Engine
 from tracer.targets.target import Target
@@ -134,7 +134,7 @@ class AwaitedContainer(ContainerTarget):
         """Notes its cgroups, path by hierarchy. Returns whether one of them was not known."""
         new = sorted(paths.keys() - {cgroup.hierarchy for cgroup in self.cgroups})
         mounts = {h.number: h for h in hierarchies()} if new else {}
-        self.cgroups += [_cgroup(mounts.get(number), number, paths[number]) for number in new]
+        self.cgroups += [cgroup_at(mounts.get(number), number, paths[number]) for number in new]
         return bool(new)
 
     def look(self) -> None:
@@ -257,14 +257,8 @@ def _cgroups(container: str, pid: int) -> list[Cgroup]:
         if at is None:
             continue
         whole = "/".join(parts[: at + 1])
-        found.append(_cgroup(mounts.get(number), number, whole))
+        found.append(cgroup_at(mounts.get(number), number, whole))
     return found
-
-
-def _cgroup(mounted: Hierarchy | None, number: int, path: str) -> Cgroup:
-    if mounted is None:
-        return Cgroup(number, "", path, None)
-    return Cgroup(number, mounted.controllers, path, mounted.mount / path.lstrip("/"))
 
 
 def _facts(inspected: dict[str, Any]) -> ContainerFacts:

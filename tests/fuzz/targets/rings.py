@@ -10,7 +10,7 @@ from random import Random
 
 from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
-from tests.support import pages, request_format
+from tests.support import pages, reclaim_events, request_format
 from tests.support.perf_stream import KERNEL, USER, PerfStream
 from tracer.probes.backends import chunks, event_format
 from tracer.probes.backends.chunks import ChunkStream
@@ -36,7 +36,7 @@ def format_texts() -> dict[str, str]:
     """Formats of a real kernel, and some by hand, by SYSTEM:EVENT."""
     manifest = json.loads((FIXTURES / "lenet.trace" / "manifest.json").read_text())
     real: dict[str, str] = manifest["capture"]["formats"]
-    return {**pages.FAULT_FORMATS, **pages.FORMATS, **real}
+    return {**pages.FAULT_FORMATS, **pages.FORMATS, **reclaim_events.FORMATS_6_18, **real}
 
 
 @cache
@@ -231,7 +231,9 @@ def raw_recording(data: bytes, folder: Path) -> None:
         {0: [held[: pages.PAGE]], 1: [held[pages.PAGE :]]},
         {samples: rest[1:]},
         formats=format_texts(),
-        probes=["syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty"],
+        probes=[
+            "syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty", "reclaim",
+        ],
         targets=[
             {"name": "job", "role": "target", "kind": "pid", "pid": 7},
             {

@@ -1,4 +1,4 @@
-"""What the time of steps depended on, and what the slowest steps had more of than typical ones.
+"""Numbers of an explanation: what the steps depended on, and what the slowest had more of.
 
 All numbers are sums of segments of the view `critical_path`. Typical steps are those in the middle
 half by their time. The parts of a step add up to its time, and the means over the typical steps to
@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "file": ("kind", "detail"),
     "thread": ("thread", "tid", "kind", "by_comm", "by_tid"),
 }
-"""What parts of a step's time are grouped by: columns of `step_parts`."""
+"""Columns of `step_parts` that parts of a step's time are grouped by."""
 
 _STEPS = """
 CREATE OR REPLACE TEMP TABLE explained_steps AS

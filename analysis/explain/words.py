@@ -11,6 +11,8 @@ from tracer.analysis.views.critical_path import RUN
 _KINDS = {
     RUN: "runs",
     "cpu": "waits for a CPU",
+    "throttled": "waits because its cgroup has used up its CPU quota",
+    "reclaim": "waits for memory",
     "dirty": "is put to sleep for having dirtied pages",
     "sync": "waits until data is on the disk",
     "fault": "reads a page of a file at a page fault",

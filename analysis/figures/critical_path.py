@@ -9,8 +9,8 @@ from tracer.analysis.figures.style import NEUTRAL, colour, look, text
 
 CAUSES = {
     "runs": ("run",),
-    "waits for a CPU": ("cpu",),
-    "waits for storage": ("disk", "fault", "sync", "dirty"),
+    "waits for a CPU": ("cpu", "throttled"),
+    "waits for storage or memory": ("disk", "fault", "sync", "dirty", "reclaim"),
     "waits for threads and processes": ("lock", "ipc", "child"),
     "sleeps for a given time": ("timer",),
     "waits, cause unknown": ("other",),

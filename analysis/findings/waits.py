@@ -23,6 +23,8 @@ _LEAST = 2.0
 
 _SAID = {
     "cpu": "waits for a CPU that another thread has",
+    "throttled": "waits because its cgroup has used up its CPU quota",
+    "reclaim": "waits for memory that others have to give up",
     "disk": "waits for reads of a disk",
     "fault": "waits for pages of files, at page faults",
     "sync": "waits until data is on a disk",
@@ -35,6 +37,8 @@ _SAID = {
 }
 _MENDS = {
     "cpu": "use fewer threads or workers, or give the job CPUs of its own",
+    "throttled": "raise the quota, or use fewer threads, so that the job does not stop",
+    "reclaim": "raise the memory limit, or keep less in memory",
     "disk": "read ahead with more workers, or keep the data in memory",
     "fault": "read the file before it is needed, or give the job more memory",
     "sync": "make data durable less often, or on a thread of its own",

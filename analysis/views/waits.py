@@ -7,7 +7,9 @@ The cause follows from the state of the thread, the system call that it slept in
 own context up to that moment, and whoever woke it:
 
 - cpu: it could have run, but another thread had the CPU (`by_tid`; null: the CPU was idle).
+- throttled: it could have run, and the CPU was idle, but its cgroup had used up its CPU quota.
 - dirty: the kernel put it to sleep for having dirtied pages (balance_dirty_pages).
+- reclaim: it waited for memory that others had to give up.
 - sync: a call that makes data durable, another call in which a file system syncs (a write to an
   O_SYNC file), or another call that waited for the journal's thread.
 - fault: a major page fault; in user mode without a fault's event, an uninterruptible sleep that an
@@ -40,8 +42,9 @@ from tracer.store.trace import Trace
 VIEW = "waits"
 
 KINDS = (
-    *("cpu", "dirty", "sync", "fault", "lock", "timer", "child", "disk", "ipc", "other"),
-)  # fmt: skip
+    *("cpu", "throttled", "dirty", "reclaim", "sync", "fault", "lock", "timer", "child", "disk"),
+    *("ipc", "other"),
+)
 """All kinds of waits."""
 
 LOCK = ("futex", "futex_wait", "futex_waitv")
@@ -70,6 +73,11 @@ SELECT e.* FROM (
     SELECT tid, ts, 'dirty', dev FROM dirty WHERE event = 'balance_dirty_pages' AND pause_ns > 0
     UNION ALL
     SELECT tid, ts, 'fault', file FROM page_faults WHERE kind = 'major'
+    UNION ALL
+    -- The last of several events at one time.
+    SELECT tid, ts, if(ends_with(arg_max(event, row), '_begin'), 'reclaim', 'reclaimed'), NULL
+    FROM reclaim_rows WHERE ends_with(event, '_begin') OR ends_with(event, '_end')
+    GROUP BY tid, ts
 ) e SEMI JOIN waiting_threads o ON {owns("o", "e")}
 """
 
@@ -112,18 +120,22 @@ WITH of_calls AS (
     GROUP BY ALL
 ), pauses AS (
     SELECT tid, ts, any_value(detail) AS detail FROM wait_evidence WHERE what = 'dirty' GROUP BY ALL
+), reclaiming AS (
+    SELECT tid, ts, what = 'reclaim' AS begins FROM wait_evidence
+    WHERE what IN ('reclaim', 'reclaimed')
 )
 SELECT s.*, e.read_ns <= s.ts AS reads, e.device, e.sync_ns <= s.ts AS syncs, r.ret,
     -- A fault lasts until the call that it happened in returns, or until the next call.
     f.ts >= coalesce(s.entered, s.returned, s.since, f.ts) AS faults, f.detail AS file,
     d.ts >= coalesce(greatest(s.since, s.entered), s.entered, s.since, d.ts) AS pauses,
-    d.detail AS dirtied,
+    d.detail AS dirtied, coalesce(m.begins, false) AS reclaims,
     state IS NULL OR contains(state, 'D') AS deep, s.before IS NOT NULL AS calls_known
 FROM sleeps_in_calls s
 LEFT JOIN of_calls e ON s.tid = e.tid AND s.entered = e.entered
 LEFT JOIN poll_results r ON s.tid = r.tid AND s.entered = r.entered
 ASOF LEFT JOIN faults f ON s.tid = f.tid AND s.ts >= f.ts
 ASOF LEFT JOIN pauses d ON s.tid = d.tid AND s.ts >= d.ts
+ASOF LEFT JOIN reclaiming m ON s.tid = m.tid AND s.ts >= m.ts
 """
 
 _KIND = f"""
@@ -131,6 +143,7 @@ CASE
     WHEN state IS NULL THEN 'other'
     WHEN state = 'new' OR starts_with(state, 'R') THEN 'cpu'
     WHEN pauses THEN 'dirty'
+    WHEN reclaims THEN 'reclaim'
     WHEN call IN {SYNC} OR syncs THEN 'sync'
     WHEN call IS NULL THEN
         CASE WHEN faults THEN 'fault' WHEN NOT deep OR NOT calls_known THEN 'other'
@@ -152,7 +165,7 @@ END
 _CERTAINTY = f"""
 CASE
     WHEN kind = 'other' THEN 'unknown'
-    WHEN kind IN ('cpu', 'dirty', 'timer', 'child') THEN 'exact'
+    WHEN kind IN ('cpu', 'dirty', 'reclaim', 'timer', 'child') THEN 'exact'
     WHEN kind = 'sync' AND (call IN {SYNC} OR syncs) THEN 'exact'
     WHEN kind = 'fault' AND faults OR kind = 'disk' AND reads THEN 'exact'
     WHEN kind = 'lock' AND call IN {LOCK} THEN 'exact'
@@ -160,6 +173,19 @@ CASE
     ELSE 'inferred'
 END
 """
+
+# The times between two readings in which a target's cgroup was throttled.
+_QUOTAS = """
+CREATE OR REPLACE TEMP TABLE throttled_times AS
+SELECT target, since, ts AS upto FROM (
+    SELECT target, ts, max(value) AS value,
+        lag(ts) OVER (PARTITION BY target ORDER BY ts) AS since
+    FROM samples WHERE name = 'cgroup_throttled' AND target IS NOT NULL GROUP BY target, ts
+) WHERE value > 0
+"""
+
+# An idle CPU takes a thread that can run at once, unless its cgroup may not run.
+_LATE_NS = 1_000_000
 
 # An interrupt wakes on behalf of nobody. Where interrupts cannot be told from threads, only the
 # calls that threads end name the waker.
@@ -187,21 +213,35 @@ WITH kinds AS (
     UNION ALL
     SELECT row, wake_ns, delay, pid, tid, 'cpu', NULL, call, 'R', nullif(ran_tid, 0), 'exact'
     FROM causes WHERE delay IS NOT NULL
+), late AS (
+    SELECT p.row, p.ts, o.target, {apart("p.ts", f"-{_LATE_NS}")} AS moment
+    FROM parts p JOIN threads o ON {owns("o", "p")}
+    WHERE p.kind = 'cpu' AND p.by_tid IS NULL AND p.dur_ns >= {_LATE_NS}
+), throttled AS (
+    SELECT l.row, l.ts FROM late l
+    ASOF JOIN throttled_times q ON l.target = q.target AND l.moment <= q.upto
+    WHERE l.moment >= q.since
 )
-SELECT p.* EXCLUDE (row, by_tid), b.pid AS by_pid, p.by_tid, b.comm AS by_comm,
-    b.target AS by_target, b.container AS by_container
-FROM parts p LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
+SELECT p.* EXCLUDE (row, by_tid) REPLACE (
+        if(t.row IS NULL, p.kind, 'throttled') AS kind,
+        if(t.row IS NULL, p.certainty, 'inferred') AS certainty
+    ), b.pid AS by_pid, p.by_tid, b.comm AS by_comm, b.target AS by_target,
+    b.container AS by_container
+FROM parts p LEFT JOIN throttled t ON p.row = t.row AND p.ts = t.ts
+LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
 ORDER BY p.ts, p.tid, p.row
 """
 
 _ON_THE_WAY = (
     *("waiting_threads", "wait_evidence", "sleeps", "calls_at_waits", "sleeps_in_calls"),
-    *("wait_evidence_in_calls", "poll_results", "told_sleeps"),
+    *("wait_evidence_in_calls", "poll_results", "told_sleeps", "throttled_times"),
 )
 
 
 def _build(trace: Trace) -> None:
-    for table in ("syscalls", "block", "file_writes", "dirty", "page_faults"):
+    for table in (
+        *("syscalls", "block", "file_writes", "dirty", "page_faults", "reclaim", "samples"),
+    ):
         trace.empty_if_missing(table)
     make_threads(trace)
     trace.execute(
@@ -215,6 +255,7 @@ def _build(trace: Trace) -> None:
         trace.execute(_PLACED.format(table=table))
     trace.execute(_POLLS)
     trace.execute(_TOLD)
+    trace.execute(_QUOTAS)
     trace.execute(_WAITS)
     for table in _ON_THE_WAY:
         trace.execute(f"DROP TABLE {table}")

@@ -240,3 +240,80 @@ def test_waits_have_phases_and_tenants(tmp_path):
 
 def test_no_waits(tmp_path):
     check(tmp_path, {"processes": PROCESSES, "off_cpu": ""}, QUERY, HEADER)
+
+
+def test_a_sleep_within_reclaim_waits_for_memory(tmp_path):
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES,
+            "syscalls": "ts | tid | name | dur_ns\n 100 | 7 | read | 900",
+            "reclaim": """
+                ts  | tid | event        | nr_reclaimed
+                200 | 7   | memcg_begin  | -
+                205 | 8   | direct_begin | -
+                300 | 7   | memcg_end    | 32
+                300 | 7   | direct_begin | -
+                400 | 7   | direct_end   | 0
+                450 | 8   | direct_end   | 5
+                460 | 7   | kswapd_wake  | -
+            """,
+            "off_cpu": """
+                ts  | dur_ns | pid | tid | state | wake_ns | waker_tid | interrupt | run_delay_ns
+                110 | 40     | 7   | 7   | S     | 150     | 8         | false     | 0
+                210 | 40     | 7   | 7   | D     | 250     | 50        | false     | 0
+                310 | 40     | 7   | 7   | D     | 350     | 0         | true      | 0
+                410 | 30     | 7   | 7   | S     | 440     | 8         | false     | 0
+                470 | 30     | 7   | 7   | S     | 500     | 8         | false     | 0
+            """,
+        },
+        QUERY,
+        f"""
+        {HEADER}
+        110 | 40 | 7 | ipc     | read | - | worker       | exact
+        210 | 40 | 7 | reclaim | read | - | kworker/u8:1 | exact
+        310 | 40 | 7 | reclaim | read | - | -            | exact
+        410 | 30 | 7 | ipc     | read | - | worker       | exact
+        470 | 30 | 7 | ipc     | read | - | worker       | exact
+        """,
+    )
+
+
+def test_a_thread_that_comes_late_to_an_idle_cpu_is_throttled_if_its_cgroup_was(tmp_path):
+    """Not if the CPU was busy, the wait was short, or another target was throttled."""
+    late = 30_000_000
+    check(
+        tmp_path,
+        {
+            "processes": PROCESSES + "40 | 40 | target | peer | python | 1 | -\n",
+            "samples": """
+                ts         | target | name             | value
+                1000000000 | job    | cgroup_throttled | 0
+                2000000000 | job    | cgroup_throttled | 40
+                2000000000 | peer   | cgroup_throttled | 0
+                3000000000 | job    | cgroup_throttled | 0
+                3000000000 | peer   | cgroup_throttled | 90
+            """,
+            "off_cpu": f"""
+                ts         | dur_ns | pid | tid | state | run_delay_ns | ran_tid
+                900000000  | {late} | 7   | 7   | R     | {late}       | 0
+                1100000000 | {late} | 7   | 7   | R     | {late}       | 0
+                1200000000 | {late} | 7   | 7   | R     | {late}       | 8
+                1300000000 | 900000 | 7   | 7   | R     | 900000       | 0
+                1400000000 | {late} | 40  | 40  | R     | {late}       | 0
+                2100000000 | {late} | 7   | 7   | R     | {late}       | 0
+                3100000000 | {late} | 7   | 7   | R     | {late}       | 0
+            """,
+        },
+        "SELECT ts // 100000000 AS at, tid, kind, by_comm, certainty FROM waits ORDER BY ts",
+        """
+        at | tid | kind      | by_comm | certainty
+        9  | 7   | cpu       | -       | exact
+        11 | 7   | throttled | -       | inferred
+        12 | 7   | cpu       | worker  | exact
+        13 | 7   | cpu       | -       | exact
+        14 | 40  | cpu       | -       | exact
+        21 | 7   | cpu       | -       | exact
+        31 | 7   | cpu       | -       | exact
+        """,
+    )

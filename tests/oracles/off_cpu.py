@@ -337,10 +337,15 @@ class Machine:
 
 def lost_between(rows: Iterable[Row], gaps: list[tuple[int, int]]) -> list[Row]:
     """Returns the rows with null for what a loss of events leaves unknown."""
+
+    def lost(since: int, until: int) -> bool:
+        return any(since <= to and until >= begin for begin, to in gaps)
+
     found = []
     for row in rows:
-        end = row["ts"] + row["dur_ns"] if row["dur_ns"] is not None else None
-        if any(row["ts"] <= to and (end is None or end >= since) for since, to in gaps):
-            row = row | {"dur_ns": None, "run_delay_ns": None, "ran_cpu": None, "ran_tid": None}
+        if row["dur_ns"] is not None and lost(row["ts"], row["ts"] + row["dur_ns"]):
+            row = row | dict.fromkeys(("dur_ns", "run_delay_ns", "ran_cpu", "ran_tid"))
+        if row["wake_ns"] is not None and lost(row["ts"], row["wake_ns"]):
+            row = row | dict.fromkeys(("wake_ns", "waker_pid", "waker_tid", "interrupt"))
         found.append(row)
     return found

@@ -51,7 +51,12 @@ TABLE = Table(
             "had not run yet; null: it left its CPU before the recording. A thread that has ended "
             "has no row",
         ),
-        Column("wake_ns", Type.INT64, "when it was woken; null: nobody woke it, or unknown", "ns"),
+        Column(
+            "wake_ns",
+            Type.INT64,
+            "when it was woken, which may be just before ts; null: nobody woke it, or unknown",
+            "ns",
+        ),
         Column("waker_pid", Type.INT32, "process in whose context it was woken"),
         Column("waker_tid", Type.INT32, "thread in whose context it was woken; 0: an idle CPU"),
         Column(

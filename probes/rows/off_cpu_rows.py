@@ -6,15 +6,16 @@ target's is known when it leaves its CPU, because the event happens in its own c
 new thread by `task_newtask`. In a trace without that event, a new thread's first row waits for its
 next event of its own.
 
-A thread that was there before the recording may run at its start. Only a wake-up, or a switch to
-the thread, shows that it was off the CPU.
+Another CPU can wake a thread that has gone to sleep before its switch is logged. Such a wake-up
+looks like one of a thread that runs. It counts if the thread then sleeps, and runs again without
+another wake-up.
 
-If events were lost during an interval, the switch that seems to end it may end another one: then
-only its begin is known. A wake-up after the loss may have been another one's, too.
+A thread that was there before the recording may run at its start. Only a wake-up, or a switch to
+the thread, shows that it was off the CPU. If events were lost during an interval, the switch that
+seems to end it may end another one, and a wake-up after the loss may be another one's.
 
 Some machines never log the switches away from threads of their own, such as the agent of a virtual
-machine's host. Then the interval ends at the next event in the thread's context, whatever event
-that is.
+machine's host. Then the interval ends at the thread's next event, whatever event that is.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ from tracer.probes.schema import AssemblyContext, Scope
 _INTERRUPT = 0x08 | 0x10 | 0x40
 """Bits of common_flags in hard interrupts, soft interrupts and NMIs (enum trace_flag_type in
 include/linux/trace_events.h, unchanged since they are read by other programs)."""
-_FLAGS = "common_flags"
 _NO_FLAGS = ("ebpf",)
 """Backends whose records have no common fields."""
 
@@ -117,10 +117,9 @@ class OffCpuRows:
             self._read_wakes(batch, of_probe[types == event_format.id], kind, event_format, events)
         if self._newtask is not None:
             rows = np.flatnonzero(batch.type == self._newtask.id)
-            made = [("pid", events.about), ("clone_flags", events.state)]
+            child, flags = map(self._newtask.field, ("pid", "clone_flags"))
             events.kind[rows] = _NEWTASK
-            fields = [(self._newtask.field(name), out) for name, out in made]
-            _read(batch, rows, fields, events.valid)
+            _read(batch, rows, [(child, events.about), (flags, events.state)], events.valid)
         # A switch can end an interval of the next thread, and tell the process of the last one.
         out = np.empty(len(batch) + len(of_probe), _ROW)
         count = _follow(
@@ -178,7 +177,7 @@ class OffCpuRows:
     ) -> None:
         events.kind[rows] = kind
         _read(batch, rows, [(event_format.first(("pid",)), events.about)], events.valid)
-        flags = event_format.first((_FLAGS,))
+        flags = event_format.first(("common_flags",))
         if flags is None or not self._tells_interrupts:
             return
         values, told = columns.integers(batch, rows, flags)
@@ -188,10 +187,9 @@ class OffCpuRows:
         """Rows of the intervals that have no end, or whose thread never told its process."""
         status = self._threads["status"]
         tids = np.flatnonzero((status == _OFF) | (status == _WAITS_FOR_PID))
-        waiting = self._threads[tids]
-        status[tids] = _ON
         if not len(tids):
             return None
+        waiting = self._threads[tids]
         out = np.empty(len(tids), _ROW)
         for name, _ in _INTERVAL:
             out[name] = waiting[name]
@@ -202,8 +200,9 @@ class OffCpuRows:
         ended = self._in_no_gap(rows, "end")
         woken = self._in_no_gap(rows, "wake")
         could_run = np.isin(rows["state"], self._names.runnable)
+        woken &= (rows["wake"] >= rows["ts"]) | (ended & ~could_run)
         duration = rows["end"] - rows["ts"]
-        delay = np.where(could_run, duration, rows["end"] - rows["wake"])
+        delay = np.minimum(np.where(could_run, duration, rows["end"] - rows["wake"]), duration)
         told = rows["state"] != BEFORE
         arrays = {
             "ts": pa.array(rows["ts"]),
@@ -285,16 +284,18 @@ def _follow(
     n = 0
     for i in range(len(ts)):
         own = tids[i]
-        if 0 < own < len(threads) and threads[own].status != _ON:
-            n = _is_on(i, ts, pids, cpus, are_targets, threads, own, out, n)
+        if 0 < own < len(threads):
+            if threads[own].status != _ON:
+                n = _is_on(i, ts, pids, cpus, are_targets, threads, own, out, n)
+            if kinds[i] != _SWITCH:
+                threads[own].wake = _UNTOLD
         tid = about[i]
         if kinds[i] == _OTHER or not valid[i] or tid < 0 or tid >= len(threads):
             continue
         if kinds[i] == _SWITCH:
             if tid > 0:
-                ours = are_targets[i] and states[i] != ENDED
                 threads[tid].status = _ON
-                if ours:
+                if are_targets[i] and states[i] != ENDED:
                     _off(threads[tid], ts[i], pids[i], cpus[i], states[i])
             tid = nexts[i]
             if 0 < tid < len(threads) and threads[tid].status in (_OFF, _UNSEEN):
@@ -311,10 +312,12 @@ def _follow(
             made = thread.status == _MADE
             ours = made or (are_targets[i] and thread.status != _MADE_FOR_OTHERS)
             thread.status = _ON
+            thread.wake = _UNTOLD
             if ours:
                 _off(thread, ts[i], thread.pid if made else _UNTOLD, _UNTOLD, NEW)
-        if thread.status in (_OFF, _UNSEEN) and thread.wake == _UNTOLD:
-            thread.status = _OFF
+        leaves = thread.status == _ON and own != tid
+        if leaves or (thread.status in (_OFF, _UNSEEN) and thread.wake < thread.ts):
+            thread.status = _ON if leaves else _OFF
             thread.wake = ts[i]
             thread.waker_tid = tids[i]
             thread.waker_pid = pids[i]
@@ -363,17 +366,16 @@ def _runs(
 
 @compiled
 def _off(thread: Any, ts: int, pid: int, cpu: int, state: int) -> None:
+    """Begins an interval. A wake-up since the thread's last event may be that of a leaving one."""
+    if thread.wake <= 0:  # 0: memory that was never written to
+        thread.wake = _UNTOLD
     thread.ts = ts
     thread.end = _UNTOLD
-    thread.wake = _UNTOLD
     thread.pid = pid
-    thread.waker_pid = _UNTOLD
-    thread.waker_tid = _UNTOLD
     thread.ran_tid = _UNTOLD
     thread.ran_cpu = _UNTOLD
     thread.cpu = cpu
     thread.state = state
-    thread.interrupt = _UNTOLD
     thread.status = _OFF
 
 
@@ -392,4 +394,5 @@ def _copy(thread: Any, tid: int, out: Any, n: int) -> int:
     row.state = thread.state
     row.interrupt = thread.interrupt
     row.tid = tid
+    thread.wake = _UNTOLD
     return n + 1

@@ -142,6 +142,8 @@ class Machine:
             row["run_delay_ns"] = row["dur_ns"]
         elif row["wake_ns"] is not None:
             row["run_delay_ns"] = self.now - row["wake_ns"]
+        if row["wake_ns"] is not None and row["wake_ns"] < row["ts"]:
+            row["run_delay_ns"] = row["dur_ns"]
         self.rows.append(row)
 
     def log(self, cpu: int, name: str, payload: bytes, *others: Task) -> None:
@@ -198,9 +200,26 @@ class Machine:
             sleeps += ["D|K", "D|N", "T|K"]
         elif self.running[cpu].process.kernel:
             sleeps.append("I")
-        idle = self.running[cpu] is self.idle[cpu]
+        task = self.running[cpu]
+        idle = task is self.idle[cpu]
         state = "R" if idle else self.numbers.choice([*sleeps, "R", "R+"])
+        woken = None
+        if state not in RUNNABLE and task.known and not task.unseen and not task.ghost:
+            woken = self.wake_of_leaving(1 - cpu, task) if self.numbers.random() < 0.2 else None
         self.switch(cpu, state, self.numbers.choice(follows))
+        if woken:
+            task.asleep = False
+            if task.row is not None:
+                task.row |= woken
+
+    def wake_of_leaving(self, cpu: int, task: Task) -> Row:
+        """A thread is woken on the other CPU after it has gone to sleep, before its switch."""
+        by = self.running[cpu]
+        bits = self.numbers.choice([(), (HARDIRQ,)])
+        self.log(cpu, WAKING, self.kernel.waking(by.tid, task.tid, self.flags(*bits)), task)
+        interrupt = bool(bits) if self.tells_interrupts else None
+        return {"wake_ns": self.now, "waker_pid": by.process.pid, "waker_tid": by.tid,
+                "interrupt": interrupt}  # fmt: skip
 
     def flags(self, *bits: int) -> int:
         """Returns common_flags with these bits and others that tell nothing."""
@@ -332,7 +351,15 @@ class Machine:
         for task in self.tasks:
             row = task.row  # nothing tells of a thread that sleeps all along
             if row is not None and (row["state"] is not None or row["wake_ns"] is not None):
-                self.rows.append(task.row)
+                self.rows.append(told_by_its_end(row))
+
+
+def told_by_its_end(row: Row) -> Row:
+    """Returns the row with null for a wake-up before it, which only its end would confirm."""
+    early = row["wake_ns"] is not None and row["wake_ns"] < row["ts"]
+    if early and row["dur_ns"] is None:
+        row = row | dict.fromkeys(("wake_ns", "waker_pid", "waker_tid", "interrupt"))
+    return row
 
 
 def lost_between(rows: Iterable[Row], gaps: list[tuple[int, int]]) -> list[Row]:
@@ -347,5 +374,5 @@ def lost_between(rows: Iterable[Row], gaps: list[tuple[int, int]]) -> list[Row]:
             row = row | dict.fromkeys(("dur_ns", "run_delay_ns", "ran_cpu", "ran_tid"))
         if row["wake_ns"] is not None and lost(row["ts"], row["wake_ns"]):
             row = row | dict.fromkeys(("wake_ns", "waker_pid", "waker_tid", "interrupt"))
-        found.append(row)
+        found.append(told_by_its_end(row))
     return found

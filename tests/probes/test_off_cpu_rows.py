@@ -276,6 +276,33 @@ def test_a_wake_up_of_a_thread_that_runs_wakes_nobody(tmp_path):
     assert after_start(rows) == [(150, 20, 100), (None, None, 200)]
 
 
+def test_a_thread_that_is_woken_while_it_leaves_its_cpu_could_run_all_the_time(tmp_path):
+    """The other CPU wakes it once it has gone to sleep, which is before its switch is logged."""
+    rows = told(
+        tmp_path,
+        "state, wake_ns, waker_tid, interrupt, dur_ns, run_delay_ns, ts",
+        START,
+        (99, K.waking(OTHER, JOB), 1),
+        (100, K.switch(JOB, "S", IDLE)),
+        (170, K.switch(IDLE, "R", JOB)),
+        (198, K.waking(OTHER, JOB), 1),  # the thread goes on, and is preempted
+        (200, K.switch(JOB, "R+", IDLE)),
+        (270, K.switch(IDLE, "R", JOB)),
+        (297, K.waking(OTHER, JOB), 1),
+        (298, enter(JOB, GETPID)),  # and goes on here
+        (300, K.switch(JOB, "S", IDLE)),
+        (370, K.switch(IDLE, "R", JOB)),
+        (399, K.waking(OTHER, JOB), 1),
+        (400, K.switch(JOB, "S", IDLE)),  # no end confirms that it was that sleep
+    )
+    assert after_start(rows) == [
+        ("S", 99, OTHER, False, 70, 70, 100),
+        ("R+", None, None, None, 70, 70, 200),
+        ("S", None, None, None, 70, None, 300),
+        ("S", None, None, None, None, None, 400),
+    ]
+
+
 def test_an_exec_of_another_thread_goes_on_as_the_first_one(tmp_path):
     rows = told(
         tmp_path,

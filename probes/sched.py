@@ -47,9 +47,9 @@ TABLE = Table(
             "state",
             Type.TEXT,
             "its state as the kernel prints it: S sleeping, D in uninterruptible sleep, R it could "
-            "have run and let others run, R+ the kernel took its CPU away, T stopped, ...; new: it "
-            "had not run yet; null: it left its CPU before the recording. A thread that has ended "
-            "has no row",
+            "have run but it was the turn of others, R+ the same while it ran in the kernel, T "
+            "stopped, ...; new: it had not run yet; null: it left its CPU before the recording. A "
+            "thread that has ended has no row",
         ),
         Column(
             "wake_ns",

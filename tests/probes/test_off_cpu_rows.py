@@ -558,7 +558,7 @@ def opened(folder):
     Trace(folder).close()
 
 
-def hostile(folder, kernel=K, count=60_000):
+def hostile(folder, kernel=K, count=30_000):
     """A trace of events that make no sense, about all threads and in all states."""
     numbers = random.Random(1)
     tids = [0, 1, JOB, PID_LIMIT - 1, PID_LIMIT, -1]
@@ -592,6 +592,7 @@ def hostile(folder, kernel=K, count=60_000):
         + ")",
         '"", __print_flags(REC->prev_state, "|", { -1, "A" }, { 0, "B" }, { 99999999999999, "C" })',
     ],
+    ids=["6.18", "long names", "many names", "odd bits"],
 )
 def test_hostile_events_cost_little_and_make_rows_that_can_be(tmp_path, monkeypatch, print_format):
     kernel = K._replace(print_format=print_format)

@@ -12,6 +12,7 @@ from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
 from tests.support import pages, request_format
 from tests.support.perf_stream import KERNEL, USER, PerfStream
+from tests.support.scheduling import LINUX_6_18
 from tracer.probes.backends import chunks, event_format
 from tracer.probes.backends.chunks import ChunkStream
 from tracer.probes.backends.ebpf import records as bpf
@@ -36,7 +37,7 @@ def format_texts() -> dict[str, str]:
     """Formats of a real kernel, and some by hand, by SYSTEM:EVENT."""
     manifest = json.loads((FIXTURES / "lenet.trace" / "manifest.json").read_text())
     real: dict[str, str] = manifest["capture"]["formats"]
-    return {**pages.FAULT_FORMATS, **pages.FORMATS, **real}
+    return {**pages.FAULT_FORMATS, **pages.FORMATS, **LINUX_6_18.formats, **real}
 
 
 @cache
@@ -231,7 +232,8 @@ def raw_recording(data: bytes, folder: Path) -> None:
         {0: [held[: pages.PAGE]], 1: [held[pages.PAGE :]]},
         {samples: rest[1:]},
         formats=format_texts(),
-        probes=["syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty"],
+        probes=["syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty",
+                "sched"],
         targets=[
             {"name": "job", "role": "target", "kind": "pid", "pid": 7},
             {

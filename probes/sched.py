@@ -24,24 +24,39 @@ TABLE = Table(
     "off_cpu",
     "One row per interval in which a target's thread was off the CPU, in the order of their ends.",
     (
-        Column("ts", Type.INT64, "when the thread left its CPU", "ns", nullable=False),
+        Column(
+            "ts",
+            Type.INT64,
+            "when the thread left its CPU, or was made; the table's first event, if it left its "
+            "CPU before the recording",
+            "ns",
+            nullable=False,
+        ),
         Column(
             "dur_ns",
             Type.INT64,
             "time until it ran again; null: it did not, or events were lost meanwhile",
             "ns",
         ),
-        Column("cpu", Type.INT16, "CPU that it left; null: it left it before the recording"),
+        Column(
+            "cpu", Type.INT16, "CPU that it left; null: it is new, or left it before the recording"
+        ),
         PID,
         TID,
         Column(
             "state",
             Type.TEXT,
             "its state as the kernel prints it: S sleeping, D in uninterruptible sleep, R it could "
-            "have run and let others run, R+ the kernel took its CPU away, T stopped, ...; new: it "
-            "had not run yet; null: it left its CPU before the recording",
+            "have run but it was the turn of others, R+ the same while it ran in the kernel, T "
+            "stopped, ...; new: it had not run yet; null: it left its CPU before the recording. A "
+            "thread that has ended has no row",
         ),
-        Column("wake_ns", Type.INT64, "when it was woken; null: nobody woke it, or unknown", "ns"),
+        Column(
+            "wake_ns",
+            Type.INT64,
+            "when it was woken, which may be just before ts; null: nobody woke it, or unknown",
+            "ns",
+        ),
         Column("waker_pid", Type.INT32, "process in whose context it was woken"),
         Column("waker_tid", Type.INT32, "thread in whose context it was woken; 0: an idle CPU"),
         Column(

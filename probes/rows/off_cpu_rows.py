@@ -2,13 +2,20 @@
 
 A thread leaves its CPU in `sched_switch` as `prev`, and runs again in a later `sched_switch` as
 `next`. The first `sched_waking` of the thread in between tells who woke it. Whether a thread is a
-target's is known when it leaves its CPU, because the event happens in its own context. A new thread
-has not done so yet when it first runs. Its first row waits for its next event of its own.
+target's is known when it leaves its CPU, because the event happens in its own context, and for a
+new thread by `task_newtask`. In a trace without that event, a new thread's first row waits for its
+next event of its own.
 
-If events were lost during an interval, the switch that seems to end it may end another one: then
-only its begin is known. Some machines never log the switches away from threads of their own, such
-as the agent of a virtual machine's host. Then the interval ends at the next event in the thread's
-context, whatever event that is.
+Another CPU can wake a thread that has gone to sleep before its switch is logged. Such a wake-up
+looks like one of a thread that runs. It counts if the thread then sleeps, and runs again without
+another wake-up.
+
+A thread that was there before the recording may run at its start. Only a wake-up, or a switch to
+the thread, shows that it was off the CPU. If events were lost during an interval, the switch that
+seems to end it may end another one, and a wake-up after the loss may be another one's.
+
+Some machines never log the switches away from threads of their own, such as the agent of a virtual
+machine's host. Then the interval ends at the thread's next event, whatever event that is.
 """
 
 from __future__ import annotations
@@ -23,26 +30,27 @@ from tracer.probes.backends.event_format import EventFormat, Field
 from tracer.probes.backends.timeline import Batch
 from tracer.probes.compiled import compiled
 from tracer.probes.limits import PID_LIMIT
+from tracer.probes.loss import Gap
 from tracer.probes.rows import columns
 from tracer.probes.rows.doubt import overlaps_gaps
+from tracer.probes.rows.membership import with_fields
 from tracer.probes.rows.slots import NOBODY
+from tracer.probes.rows.task_states import BEFORE, ENDED, NEW, TaskStates
+from tracer.probes.rows.threads import CLONE_THREAD
 from tracer.probes.schema import AssemblyContext, Scope
 
 _INTERRUPT = 0x08 | 0x10 | 0x40
 """Bits of common_flags in hard interrupts, soft interrupts and NMIs (enum trace_flag_type in
 include/linux/trace_events.h, unchanged since they are read by other programs)."""
-_FLAGS = "common_flags"
 _NO_FLAGS = ("ebpf",)
 """Backends whose records have no common fields."""
-_DEAD = ("X", "Z")
-_NEW, _BEFORE = "new", ""
-"""States of intervals that begin with no switch: of a new thread, and before the recording."""
 
-_ON, _OFF, _WAITS_FOR_PID = 0, 1, 2
-"""A thread is not known to be off the CPU; is off it; or runs, and its last interval has no process
-yet."""
+_ON, _OFF, _WAITS_FOR_PID, _UNSEEN, _MADE, _MADE_FOR_OTHERS = range(6)
+"""A thread is not known to be off the CPU; is off it; runs, and its last interval has no process
+yet; was there before the recording, and either runs or is off the CPU; is made, but not woken: for
+a target, or not."""
 _UNTOLD = -1
-_OTHER, _SWITCH, _WAKING, _WAKEUP_NEW = 0, 1, 2, 3
+_OTHER, _SWITCH, _WAKING, _WAKEUP_NEW, _NEWTASK = 0, 1, 2, 3, 4
 
 _INTERVAL = [
     ("ts", np.int64),
@@ -76,20 +84,25 @@ class OffCpuRows:
             for label, kind in (("waking", _WAKING), ("wakeup_new", _WAKEUP_NEW))
             if (found := known[label]) is not None
         ]
+        self._newtask = with_fields(context.formats, "task:task_newtask", "pid", "clone_flags")
         targets = context.manifest["targets"]
         self._everybody = not targets or any(target["kind"] == "machine" for target in targets)
         self._recorder = context.manifest["recorder"].get("pid") or _UNTOLD
         self._tells_interrupts = context.manifest["backend"] not in _NO_FLAGS
-        self._names = _StateNames(self._switch)
+        self._names = TaskStates(self._switch)
+        # A command's process is the recorder's until its exec.
+        not_ours = {self._recorder, *(t["pid"] for t in targets if t["kind"] == "command")}
         # Untouched pages cost no memory.
         self._threads = np.zeros(PID_LIMIT, _THREAD)
         self._at_start = {
             tid: pid
             for tid, pid, *_ in context.manifest["threads"]
             if 0 < tid < PID_LIMIT
+            and pid not in not_ours
             and (self._everybody or context.membership.first_target(pid) != NOBODY)
         }
         self._begun = False
+        self._gaps: list[Gap] = []
 
     def rows(self, batch: Batch, of_probe: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Rows of the intervals that ended in this batch."""
@@ -102,6 +115,11 @@ class OffCpuRows:
         self._read_switches(batch, of_probe[types == self._switch.id], events)
         for kind, event_format in self._wakes:
             self._read_wakes(batch, of_probe[types == event_format.id], kind, event_format, events)
+        if self._newtask is not None:
+            rows = np.flatnonzero(batch.type == self._newtask.id)
+            child, flags = map(self._newtask.field, ("pid", "clone_flags"))
+            events.kind[rows] = _NEWTASK
+            _read(batch, rows, [(child, events.about), (flags, events.state)], events.valid)
         # A switch can end an interval of the next thread, and tell the process of the last one.
         out = np.empty(len(batch) + len(of_probe), _ROW)
         count = _follow(
@@ -119,18 +137,18 @@ class OffCpuRows:
             self._threads,
             out,
         )
-        gaps = [gap for gap in batch.gaps if gap.of_scope(Scope.TARGET)]
-        return self._batch(out[:count], gaps) if count else None
+        self._gaps = [gap for gap in batch.gaps if gap.of_scope(Scope.TARGET)] or self._gaps
+        return self._batch(out[:count]) if count else None
 
     def _begin(self, ts: int) -> None:
-        """Threads of the targets that were there before have been off the CPU, or still run."""
+        """Notes the threads of the targets that were there before."""
         self._begun = True
         for tid, pid in self._at_start.items():
             thread = self._threads[tid]
             for name, _ in _INTERVAL:
                 thread[name] = _UNTOLD
-            thread["ts"], thread["pid"], thread["state"] = ts, pid, self._names.before
-            thread["status"] = _OFF
+            thread["ts"], thread["pid"], thread["state"] = ts, pid, BEFORE
+            thread["status"] = _UNSEEN
 
     def _are_targets(self, batch: Batch) -> NDArray[np.bool_]:
         """Returns which events happened in a target's thread, after the launch of a command."""
@@ -159,7 +177,7 @@ class OffCpuRows:
     ) -> None:
         events.kind[rows] = kind
         _read(batch, rows, [(event_format.first(("pid",)), events.about)], events.valid)
-        flags = event_format.first((_FLAGS,))
+        flags = event_format.first(("common_flags",))
         if flags is None or not self._tells_interrupts:
             return
         values, told = columns.integers(batch, rows, flags)
@@ -167,28 +185,25 @@ class OffCpuRows:
 
     def finish(self) -> pa.RecordBatch | None:
         """Rows of the intervals that have no end, or whose thread never told its process."""
-        tids = np.flatnonzero(self._threads["status"])
-        waiting = self._threads[tids]
-        # A thread that no event is about may have run all the time.
-        kept = (waiting["state"] != self._names.before) | (waiting["wake"] != _UNTOLD)
-        tids, waiting = tids[kept], waiting[kept]
-        self._threads["status"][tids] = _ON
+        status = self._threads["status"]
+        tids = np.flatnonzero((status == _OFF) | (status == _WAITS_FOR_PID))
         if not len(tids):
             return None
+        waiting = self._threads[tids]
         out = np.empty(len(tids), _ROW)
         for name, _ in _INTERVAL:
             out[name] = waiting[name]
         out["tid"] = tids
-        return self._batch(out[np.argsort(out["ts"], kind="stable")], [])
+        return self._batch(out[np.argsort(out["ts"], kind="stable")])
 
-    def _batch(self, rows: NDArray[Any], gaps: list[Any]) -> pa.RecordBatch:
-        ended = rows["end"] != _UNTOLD
-        ended &= ~overlaps_gaps(rows["ts"], np.where(ended, rows["end"], rows["ts"]), gaps)
-        woken = rows["wake"] != _UNTOLD
+    def _batch(self, rows: NDArray[Any]) -> pa.RecordBatch:
+        ended = self._in_no_gap(rows, "end")
+        woken = self._in_no_gap(rows, "wake")
         could_run = np.isin(rows["state"], self._names.runnable)
+        woken &= (rows["wake"] >= rows["ts"]) | (ended & ~could_run)
         duration = rows["end"] - rows["ts"]
-        delay = np.where(could_run, duration, rows["end"] - rows["wake"])
-        told = rows["state"] != self._names.before
+        delay = np.minimum(np.where(could_run, duration, rows["end"] - rows["wake"]), duration)
+        told = rows["state"] != BEFORE
         arrays = {
             "ts": pa.array(rows["ts"]),
             "dur_ns": _nullable(duration, ended),
@@ -208,41 +223,11 @@ class OffCpuRows:
             [arrays[name] for name in self.schema.names], schema=self.schema
         )
 
-
-class _StateNames:
-    """The names of states, as the print format of the switch tells them."""
-
-    def __init__(self, switch: EventFormat | None) -> None:
-        self._flags = {} if switch is None else dict(switch.flags.get("prev_state", {}))
-        self._beyond = 2 * max(self._flags, default=0)
-        """The first bit beyond the named ones: the kernel took the CPU away."""
-        self.listed = [_BEFORE, _NEW]
-        self.before = 0
-        self.runnable: list[int] = []
-        """Codes of states in which a thread can run."""
-        self._code_of: dict[int, int] = {}
-
-    def codes(self, states: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the places in `listed` of values of `prev_state`; -1: the thread has ended."""
-        unique, inverse = np.unique(states, return_inverse=True)
-        for state in unique.tolist():
-            if state not in self._code_of:
-                self._code_of[state] = self._new_code(state)
-        found = np.array([self._code_of[state] for state in unique.tolist()], np.int64)
-        codes: NDArray[np.int64] = found[inverse.reshape(-1)]
-        return codes
-
-    def _new_code(self, state: int) -> int:
-        names = [name for bit, name in sorted(self._flags.items()) if state & bit]
-        if any(name in _DEAD for name in names):
-            return _UNTOLD
-        beyond = self._beyond and state & ~(self._beyond - 1)
-        name = ("|".join(names) or "R") + ("+" if beyond else "")
-        if name not in self.listed:
-            self.listed.append(name)
-            if not names:
-                self.runnable.append(len(self.listed) - 1)
-        return self.listed.index(name)
+    def _in_no_gap(self, rows: NDArray[Any], until: str) -> NDArray[np.bool_]:
+        """Returns which rows have such a time, and no events may be lost before it."""
+        told = rows[until] != _UNTOLD
+        ends = np.where(told, rows[until], rows["ts"])
+        return told & ~overlaps_gaps(rows["ts"], ends, self._gaps)
 
 
 class _Events:
@@ -299,28 +284,67 @@ def _follow(
     n = 0
     for i in range(len(ts)):
         own = tids[i]
-        if kinds[i] != _SWITCH and 0 < own < len(threads) and threads[own].status == _OFF:
-            n = _runs(i, ts, cpus, _UNTOLD, threads, own, out, n)
+        if 0 < own < len(threads):
+            if threads[own].status != _ON:
+                n = _is_on(i, ts, pids, cpus, are_targets, threads, own, out, n)
+            if kinds[i] != _SWITCH:
+                threads[own].wake = _UNTOLD
         tid = about[i]
         if kinds[i] == _OTHER or not valid[i] or tid < 0 or tid >= len(threads):
             continue
         if kinds[i] == _SWITCH:
             if tid > 0:
-                n = _leaves(i, ts, pids, cpus, are_targets, states, threads, tid, out, n)
+                threads[tid].status = _ON
+                if are_targets[i] and states[i] != ENDED:
+                    _off(threads[tid], ts[i], pids[i], cpus[i], states[i])
             tid = nexts[i]
-            if 0 < tid < len(threads) and threads[tid].status == _OFF:
+            if 0 < tid < len(threads) and threads[tid].status in (_OFF, _UNSEEN):
                 n = _runs(i, ts, cpus, about[i], threads, tid, out, n)
             continue
+        if tid == 0:
+            continue
         thread = threads[tid]
+        if kinds[i] == _NEWTASK:
+            thread.pid = pids[i] if states[i] & CLONE_THREAD else tid
+            thread.status = _MADE if are_targets[i] else _MADE_FOR_OTHERS
+            continue
         if kinds[i] == _WAKEUP_NEW:
-            _off(thread, ts[i], _UNTOLD, _UNTOLD, 1)
-            if not are_targets[i]:
-                thread.status = _ON
-        if thread.status == _OFF and thread.wake == _UNTOLD:
+            made = thread.status == _MADE
+            ours = made or (are_targets[i] and thread.status != _MADE_FOR_OTHERS)
+            thread.status = _ON
+            thread.wake = _UNTOLD
+            if ours:
+                _off(thread, ts[i], thread.pid if made else _UNTOLD, _UNTOLD, NEW)
+        leaves = thread.status == _ON and own != tid
+        if leaves or (thread.status in (_OFF, _UNSEEN) and thread.wake < thread.ts):
+            thread.status = _ON if leaves else _OFF
             thread.wake = ts[i]
             thread.waker_tid = tids[i]
             thread.waker_pid = pids[i]
             thread.interrupt = interrupts[i]
+    return n
+
+
+@compiled
+def _is_on(
+    i: int,
+    ts: Any,
+    pids: Any,
+    cpus: Any,
+    are_targets: Any,
+    threads: Any,
+    tid: int,
+    out: Any,
+    n: int,
+) -> int:
+    """The thread has an event of its own, so it runs, and its process is known."""
+    thread = threads[tid]
+    if thread.status == _OFF:
+        n = _runs(i, ts, cpus, _UNTOLD, threads, tid, out, n)
+    if thread.status == _WAITS_FOR_PID and are_targets[i]:
+        thread.pid = pids[i]
+        n = _copy(thread, tid, out, n)
+    thread.status = _ON
     return n
 
 
@@ -341,44 +365,17 @@ def _runs(
 
 
 @compiled
-def _leaves(
-    i: int,
-    ts: Any,
-    pids: Any,
-    cpus: Any,
-    are_targets: Any,
-    states: Any,
-    threads: Any,
-    tid: int,
-    out: Any,
-    n: int,
-) -> int:
-    """The thread leaves its CPU. What waits for its process is a row now."""
-    thread = threads[tid]
-    if thread.status != _ON:  # its process is told now, or the switch that ended it is lost
-        if thread.pid == _UNTOLD and are_targets[i]:
-            thread.pid = pids[i]
-        if thread.pid != _UNTOLD:
-            n = _copy(thread, tid, out, n)
-    thread.status = _ON
-    if are_targets[i] and states[i] != _UNTOLD:
-        _off(thread, ts[i], pids[i], cpus[i], states[i])
-    return n
-
-
-@compiled
 def _off(thread: Any, ts: int, pid: int, cpu: int, state: int) -> None:
+    """Begins an interval. A wake-up since the thread's last event may be that of a leaving one."""
+    if thread.wake <= 0:  # 0: memory that was never written to
+        thread.wake = _UNTOLD
     thread.ts = ts
     thread.end = _UNTOLD
-    thread.wake = _UNTOLD
     thread.pid = pid
-    thread.waker_pid = _UNTOLD
-    thread.waker_tid = _UNTOLD
     thread.ran_tid = _UNTOLD
     thread.ran_cpu = _UNTOLD
     thread.cpu = cpu
     thread.state = state
-    thread.interrupt = _UNTOLD
     thread.status = _OFF
 
 
@@ -397,4 +394,5 @@ def _copy(thread: Any, tid: int, out: Any, n: int) -> int:
     row.state = thread.state
     row.interrupt = thread.interrupt
     row.tid = tid
+    thread.wake = _UNTOLD
     return n + 1

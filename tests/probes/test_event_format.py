@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.budget import within_budget
 from tests.support.pages import HEADER_PAGE, SYS_ENTER, format_text
+from tests.support.scheduling import LINUX_4_9, LINUX_6_18, SWITCH
 from tracer.probes.backends.event_format import parse, parse_page
 from tracer.probes.errors import BadTrace
 
@@ -29,6 +30,36 @@ def test_fields_have_place_size_and_sign():
 def test_values_have_the_names_of_this_kernel():
     event = parse("writeback:writeback_start", WRITEBACK)
     assert event.symbols == {"reason": {0: "background", 2: "sync", 3: "periodic"}}
+
+
+@pytest.mark.parametrize("kernel", [LINUX_6_18, LINUX_4_9], ids=["6.18", "4.9"])
+def test_bits_have_the_names_of_this_kernel(kernel):
+    event = parse(SWITCH, kernel.formats[SWITCH])
+    assert event.flags == {"prev_state": {bit: name for name, bit in kernel.states.items()}}
+    assert event.symbols == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "flags"),
+    [
+        ('__print_flags(REC->x, "|", { 1, "a" }, { 0x20, "b" })', {"x": {1: "a", 32: "b"}}),
+        ('__print_flags( REC->x & 0xff , "" ,{1,"a"},)', {"x": {1: "a"}}),
+        ('__print_flags(REC->x, " | ", { 1UL << 3, "a" }, { 2, "b" })', {"x": {2: "b"}}),
+        ('__print_flags(REC->x, "|", { 1, "a" }), __print_flags(REC->y, "|", { 2, "b" })',
+         {"x": {1: "a"}, "y": {2: "b"}}),
+        ('__print_symbolic(REC->x, { 1, "a" }), __print_flags(REC->y, "|", { 2, "b" })',
+         {"y": {2: "b"}}),
+        ('__print_flags((unsigned long)REC->x, "|", { 1, "a" })', {}),
+        ('__print_flags(REC->x, "a long delimiter", { 1, "a" })', {}),
+        ('__print_flags(REC->x, "|", { 1, "a" }', {}),
+        ('__print_flags(REC->x, "|")', {}),
+        ('__print_flags(REC->x ' + "(" * 2000 + ', "|", { 1, "a" })', {}),
+        ('__print_flags(REC->x, "|", { 99999999999999999999, "a" }, { 0x11111111111111111, "b" })',
+         {"x": {}}),
+    ],
+)  # fmt: skip
+def test_flags_are_those_of_a_call_that_the_kernel_prints(call, flags):
+    assert parse("x:y", format_text("x", 1, "int x 8 4 1", f'"%s", {call}')).flags == flags
 
 
 def test_ticks_a_second_come_from_the_print_format():
@@ -77,12 +108,23 @@ MANY = 200_000
     [
         'print fmt: "", __print_symbolic(REC->x, ' + "{} " * 60,
         'print fmt: "", __print_symbolic(REC->x, ' + '{ 1, "a" } ,' * (MANY // 12),
+        'print fmt: "", __print_flags(REC->x, "|", ' + "{} " * (MANY // 3),
+        'print fmt: "", __print_flags(REC->x, "|", ' + '{ 1, "a" } ,' * (MANY // 12),
+        'print fmt: "", ' + '__print_flags(REC->x, "|", {},' * (MANY // 30),
+        'print fmt: "", ' + "__print_flags(REC->x" * (MANY // 20),
+        'print fmt: "", __print_flags(REC->x' + "(" * MANY,
+        'print fmt: "", __print_flags(' + " " * MANY,
+        'print fmt: "", __print_flags(REC->' + "x" * MANY,
+        'print fmt: "", __print_flags(REC->x, "|", {' + '{ 1, "' * (MANY // 6),
+        'print fmt: "", __print_flags(REC->x, "|", { 1, "' + "a" * MANY,
         "\n" * MANY,
         "\tfield:" * (MANY // 7),
         "\tfield:" + "[" * MANY + ";\toffset:8;\tsize:8;\tsigned:1;\n",
     ],
-    ids=["braces", "pairs", "blank lines", "fields", "brackets"],
-)
+    ids=["braces", "pairs", "flags: braces", "flags: pairs", "flags: calls", "flags: starts",
+         "flags: mask", "flags: blanks", "flags: name", "flags: unbalanced", "flags: label",
+         "blank lines", "fields", "brackets"],
+)  # fmt: skip
 def test_a_format_that_fits_no_pattern_is_read_within_the_budget(text):
     assert within_budget(parse, "x:y", f"ID: 1\n{text}") is None
     assert within_budget(parse_page, text) is not None

@@ -57,6 +57,8 @@ class PageStream:
         """Number of the first page whose header has not been read."""
         self._before: int | None = None
         """Start time of the last decoded page."""
+        self._searched = 0
+        """Number of the first page before which no gap has been looked for."""
         # Headers of the pages from `_at` to `_indexed`:
         self._stamps = np.empty(0, np.int64)
         self._commits = np.empty(0, np.uint32)
@@ -74,6 +76,7 @@ class PageStream:
         """Returns the start times and bytes of the next pages; see `RawStream.ahead`."""
         wanted = more_than // self.layout.page_bytes + 1
         self._index(wanted)
+        self._note_gaps(1)
         keys = self._keys[:wanted]
         return keys, np.full(len(keys), self.layout.page_bytes, np.int64)
 
@@ -110,7 +113,8 @@ class PageStream:
         self._index(units + 1)
         pages = self.read(self._at, self._at + units)
         stamps, commits = self._stamps[:units], self._commits[:units]
-        self._note_gaps(pages, stamps, commits)
+        # The gap before the next page began before the events that the next batch starts with.
+        self._note_gaps(units + 1)
         room = pages.size // MIN_EVENT_BYTES
         ts = np.empty(room, np.int64)
         kind = np.empty(room, np.uint16)
@@ -154,20 +158,23 @@ class PageStream:
             pages.reshape(-1),
         )
 
-    def _note_gaps(
-        self, pages: NDArray[np.uint8], stamps: NDArray[np.int64], commits: NDArray[np.uint32]
-    ) -> None:
-        for at in np.flatnonzero(commits & np.uint32(1 << 31)).tolist():
-            commit = int(commits[at])
+    def _note_gaps(self, pages: int) -> None:
+        """Notes the gaps before each of the next pages."""
+        pages = min(pages, len(self._commits))
+        first = max(0, self._searched - self._at)
+        self._searched = max(self._searched, self._at + pages)
+        for at in range(first, pages):
+            commit = int(self._commits[at])
             if not missed_events(commit):
                 continue
             # The loss is between the last event before this page, which is not older than the
             # start of the previous page, and the start of this page.
-            before = int(stamps[at - 1]) if at else self._before
+            before = int(self._stamps[at - 1]) if at else self._before
             if (emptied := self._emptied.get(self._at + at)) is not None:
                 before = max(before or 0, emptied)
-            count = missed_count(pages[at], commit, self.layout.data_offset)
-            gap = Gap(self.name, self.cpu, before, int(stamps[at]), count, "buffer overrun")
+            page = self.read(self._at + at, self._at + at + 1)[0]
+            count = missed_count(page, commit, self.layout.data_offset)
+            gap = Gap(self.name, self.cpu, before, int(self._stamps[at]), count, "buffer overrun")
             self.gaps.append(gap)
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from tests.fuzz.mutation import NUMBERS, mutated, mutated_text, number
 from tests.fuzz.target import target
 from tests.support import pages, reclaim_events, request_format
 from tests.support.perf_stream import KERNEL, USER, PerfStream
+from tests.support.scheduling import LINUX_6_18
 from tracer.probes.backends import chunks, event_format
 from tracer.probes.backends.chunks import ChunkStream
 from tracer.probes.backends.ebpf import records as bpf
@@ -36,7 +37,8 @@ def format_texts() -> dict[str, str]:
     """Formats of a real kernel, and some by hand, by SYSTEM:EVENT."""
     manifest = json.loads((FIXTURES / "lenet.trace" / "manifest.json").read_text())
     real: dict[str, str] = manifest["capture"]["formats"]
-    return {**pages.FAULT_FORMATS, **pages.FORMATS, **reclaim_events.FORMATS_6_18, **real}
+    of_probes = {**reclaim_events.FORMATS_6_18, **LINUX_6_18.formats}
+    return {**pages.FAULT_FORMATS, **pages.FORMATS, **of_probes, **real}
 
 
 @cache
@@ -232,7 +234,7 @@ def raw_recording(data: bytes, folder: Path) -> None:
         {samples: rest[1:]},
         formats=format_texts(),
         probes=[
-            "syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty", "reclaim",
+            "syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty", "reclaim", "sched",
         ],
         targets=[
             {"name": "job", "role": "target", "kind": "pid", "pid": 7},

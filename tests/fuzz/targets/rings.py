@@ -234,7 +234,8 @@ def raw_recording(data: bytes, folder: Path) -> None:
         {samples: rest[1:]},
         formats=format_texts(),
         probes=[
-            "syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty", "reclaim", "sched",
+            "syscalls", "page_faults", "block", "writeback", "inode_writeback", "dirty", "reclaim",
+            "sched",
         ],
         targets=[
             {"name": "job", "role": "target", "kind": "pid", "pid": 7},

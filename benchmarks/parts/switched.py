@@ -72,9 +72,11 @@ class Tracer:
     Off: its events and thread filters are removed from the kernel, and its threads are stopped.
     """
 
+    probes = os.environ.get("TRACER_PROBES", "")
+
     def attach(self, pid: int, folder: Path) -> None:
         """Starts it, and switches it off once it traces."""
-        only = ["-e", os.environ["TRACER_PROBES"]] if "TRACER_PROBES" in os.environ else []
+        only = ["-e", self.probes] if self.probes else []
         self._trace = folder / "x.trace"
         self._tool = subprocess.Popen(
             [*TRACER, "record", *only, "-p", str(pid), "--force", "-o", str(self._trace)],
@@ -142,6 +144,12 @@ class Tracer:
                 if (calls > 0) != was_on:
                     state = "on" if was_on else "off"
                     raise SystemExit(f"{calls} calls recorded while switched {state}")
+
+
+class WithScheduler(Tracer):
+    """`tracer record` with the default probes and the probe `sched`, for `tracer explain`."""
+
+    probes = "default,sched"
 
 
 class Perf:
@@ -217,6 +225,7 @@ class Strace:
 TOOLS: dict[str, type[Tool]] = {
     "none": Nothing,
     "tracer": Tracer,
+    "sched": WithScheduler,
     "perf": Perf,
     "strace": Strace,
 }
@@ -224,7 +233,7 @@ TOOLS: dict[str, type[Tool]] = {
 
 def here(tool: str) -> bool:
     """Returns whether this machine has the tool."""
-    return tool in ("none", "tracer") or shutil.which(tool) is not None
+    return tool in ("none", "tracer", "sched") or shutil.which(tool) is not None
 
 
 def _await_line(tool: subprocess.Popen[str], word: str) -> None:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from tracer.analysis.figures.style import colour, log_axis, look, numbered, symbol, text
+from tracer.analysis.figures.style import colour, hues, log_axis, look, numbered, symbol, text
 
 _WIDTH = 0.6
 """Share of a category's height over which its series are spread."""
@@ -54,6 +54,7 @@ def dots(
     frame = frame[frame[drawn].notna().any(axis=1)]
     panels = list(numbered(frame[panel])) if panel else [None]
     all_series = numbered(frame[series])
+    hue = hues(frame[series])
     heights = [
         _LEAST_PX + _STEP_PX * len(all_series) * part[category].nunique()
         for part in (frame[frame[panel] == one] if panel else frame for one in panels)
@@ -76,9 +77,9 @@ def dots(
             places = np.asarray(own[category].map(categories), np.float64) + _aside(
                 number, len(all_series)
             )
-            figure.add_trace(_ours(own, value, places, name, number, shown), row=row, col=1)
+            figure.add_trace(_ours(own, value, places, name, hue[name], shown), row=row, col=1)
             if paper is not None and own[paper].notna().any():
-                figure.add_trace(_paper(own[paper], places, number, name, shown), row=row, col=1)
+                figure.add_trace(_paper(own[paper], places, hue[name], name, shown), row=row, col=1)
         figure.update_yaxes(
             tickvals=list(categories.values()), ticktext=[text(name) for name in categories],
             range=[len(categories) - 0.5, -0.5], row=row, col=1,

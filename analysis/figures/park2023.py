@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from tracer.analysis.figures.dots import Axis, dots
-from tracer.analysis.figures.style import HEAT, PLOT_PX, colour, log_axis, look, numbered, text
+from tracer.analysis.figures.style import (
+    HEAT,
+    PLOT_PX,
+    colour,
+    hues,
+    log_axis,
+    look,
+    numbered,
+    text,
+)
 
 _MOST_PANELS = 12
 
@@ -77,7 +86,7 @@ def interval_spread(frame: pd.DataFrame) -> go.Figure:
     passes.
     """
     models = list(numbered(frame["model"]))[:_MOST_PANELS]
-    places = numbered(frame["where"])
+    places = hues(frame["where"])
     figure = make_subplots(
         rows=max(1, len(models)), cols=1, subplot_titles=[text(model) for model in models],
         vertical_spacing=0.3 / max(1, len(models)), shared_xaxes="all",

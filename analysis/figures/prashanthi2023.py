@@ -7,7 +7,16 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from tracer.analysis.figures.dots import Axis, dots
-from tracer.analysis.figures.style import NEUTRAL, PLOT_PX, colour, joined, look, numbered, text
+from tracer.analysis.figures.style import (
+    NEUTRAL,
+    PLOT_PX,
+    colour,
+    hues,
+    joined,
+    look,
+    numbered,
+    text,
+)
 
 _PLACES = {"bare_metal": "host", "container": "container"}
 
@@ -52,7 +61,7 @@ def usage_violins(frame: pd.DataFrame) -> go.Figure:
     """
     names = list(numbered(joined([frame["series"], frame["unit"]])))
     own = frame.assign(panel=joined([frame["series"], frame["unit"]]), run=_runs(frame))
-    places = numbered(own["where"])
+    places = hues(own["where"])
     figure = make_subplots(
         rows=max(1, len(names)), cols=1, vertical_spacing=0.24 / max(1, len(names))
     )

@@ -22,6 +22,9 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 """Markers, which tell series apart without colours."""
 
 NEUTRAL = "#808080"
+_PLACES = ("host", "one container")
+_MORE = " containers"
+"""Names of the places of runs, and the end of all further ones."""
 HEAT = "Cividis"
 PLOT_PX = 300
 _TOP_PX, _BARE_TOP_PX, _BOTTOM_PX = 64, 12, 60
@@ -99,6 +102,16 @@ def log_axis(values: Iterable[float]) -> dict[str, Any]:
 def numbered(values: Iterable[object]) -> dict[object, int]:
     """Numbers the distinct values in order of first appearance."""
     return {value: number for number, value in enumerate(dict.fromkeys(values))}
+
+
+def hues(values: Iterable[object]) -> dict[object, int]:
+    """Numbers the distinct values for `colour`. A place has the same number in all figures."""
+    found = numbered(values)
+    others = sorted({str(name) for name in found} - set(_PLACES), key=lambda s: (len(s), s))
+    if not all(name.endswith(_MORE) for name in others):
+        return found
+    order = [*_PLACES, *others]
+    return {name: order.index(str(name)) for name in found}
 
 
 def colour(number: int) -> str:

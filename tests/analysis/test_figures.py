@@ -5,7 +5,7 @@ import pytest
 
 from tracer.analysis.figures import park2023, prashanthi2022, prashanthi2023
 from tracer.analysis.figures.dots import Axis, dots
-from tracer.analysis.figures.style import COLOURS, SYMBOLS, joined, log_axis, text
+from tracer.analysis.figures.style import COLOURS, SYMBOLS, colour, hues, joined, log_axis, text
 
 
 @pytest.fixture
@@ -52,6 +52,18 @@ def test_series_differ_by_colour_and_by_marker(frame):
     assert found[0].marker.color != found[1].marker.color
     assert found[0].marker.symbol != found[1].marker.symbol
     assert len(set(COLOURS)) == len(set(SYMBOLS)) == 6
+
+
+def test_a_place_has_the_same_colour_in_every_figure():
+    host, one, four, many = COLOURS[:4]
+    places = ["host", "one container", "4 containers", "16 containers"]
+    assert [colour(n) for n in hues(places).values()] == [host, one, four, many]
+    assert [colour(n) for n in hues(["4 containers", "one container"]).values()] == [four, one]
+    assert [colour(n) for n in hues(["one container", "one container"]).values()] == [one]
+    assert hues(["by file", "host"]) == {"by file": 0, "host": 1}  # no places alone
+    frame = pd.DataFrame({"model": ["a"], "where": ["one container"], "v": [1.0]})
+    (drawn,) = dots(frame, "v", Axis("v"), category="model", series="where").data
+    assert drawn.marker.color == one
 
 
 def test_a_panel_has_room_for_its_own_categories(frame):

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tracer.analysis.timeline.axis import Axis, axis, outside
 from tracer.analysis.timeline.block import block_lanes
+from tracer.analysis.timeline.critical_path import critical_path
 from tracer.analysis.timeline.events import calls, dirtied, faults, stalls, writebacks, written
 from tracer.analysis.timeline.heat import heat_lanes
 from tracer.analysis.timeline.lane import Kind, Lane
@@ -19,6 +20,7 @@ from tracer.probes.errors import BadTrace
 from tracer.store.trace import Trace
 
 _MAKERS: tuple[tuple[Callable[[Trace, Axis], Lane | list[Lane] | None], tuple[str, ...]], ...] = (
+    (critical_path, ("phases", "processes", "off_cpu")),
     (phases, ("phases",)),
     (writebacks, ("writeback",)),
     (written, ("block",)),

@@ -10,6 +10,8 @@ import pytest
 from tests.support.traces import make_trace
 from tracer.analysis.explain.explanation import GROUPS, explain
 from tracer.analysis.explain.over_time import over_time
+from tracer.analysis.timeline.axis import axis
+from tracer.analysis.timeline.critical_path import critical_path
 from tracer.probes.errors import BadTrace, UsageError
 
 MS = 10**6
@@ -114,6 +116,20 @@ def test_evaluations_between_epochs_are_no_training_steps(tmp_path):
     )
     with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
         assert explain(made).steps == 2
+
+
+def test_the_lane_of_a_timeline_has_the_time_of_each_cause(tmp_path):
+    clock = {"name": "mono", "start_ns": 100 * MS, "end_ns": 300 * MS}
+    with make_trace(tmp_path / "t", steps_of([2, 4]), targets=TARGETS, clock=clock) as made:
+        shown = axis(made)
+        lane = critical_path(made, shown)
+    sums = lane.frame.drop(columns=["from_s", "to_s"]).sum() * shown.width_s * 1e3
+    assert sums.to_dict() == pytest.approx({"runs": 20 + 6 - 3, "sleeps for a given time": 3})
+
+
+def test_a_timeline_without_steps_has_no_such_lane(tmp_path):
+    with make_trace(tmp_path / "t", steps_of([]), targets=TARGETS) as made:
+        assert critical_path(made, axis(made)) is None
 
 
 def test_a_trace_without_steps_is_told(tmp_path):

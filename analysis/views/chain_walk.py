@@ -136,7 +136,7 @@ def _walk(
 
 
 @compiled
-def _first_after(ends: Ints, first_wait: Ints, lane: int, at: int) -> int:
+def _first_after(ends: Any, first_wait: Any, lane: int, at: int) -> Any:
     """The first wait of a lane that ends after a time."""
     low, high = first_wait[lane], first_wait[lane + 1]
     while low < high:

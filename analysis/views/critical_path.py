@@ -85,12 +85,11 @@ def _build(trace: Trace) -> None:
     steps(trace)
     make_threads(trace)
     trace.execute(_STEPS)
-    spans = _arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span')
+    of_steps = _arrays(trace, 'SELECT lane, start, "end" FROM path_steps ORDER BY span')
     begun = _arrays(trace, "SELECT begun FROM threads ORDER BY life")
     lane, begin, end, by, row = _arrays(trace, _WAITS)
-    pieces = pieces_of(
-        WaitsOfLanes(lane, begin, end, by, begun[0]), *spans, cuts=_phase_cuts(trace)
-    )
+    waits_of = WaitsOfLanes(lane, begin, end, by, begun[0])
+    pieces = pieces_of(waits_of, of_steps[0], of_steps[1], of_steps[2], _phase_cuts(trace))
     waited = pieces.wait != NO_WAIT
     rows = np.full(len(pieces.wait), -1)
     rows[waited] = row[pieces.wait[waited]]

@@ -222,11 +222,9 @@ WITH kinds AS (
     ASOF JOIN throttled_times q ON l.target = q.target AND l.moment <= q.upto
     WHERE l.moment >= q.since
 )
-SELECT p.* EXCLUDE (row, by_tid) REPLACE (
-        if(t.row IS NULL, p.kind, 'throttled') AS kind,
-        if(t.row IS NULL, p.certainty, 'inferred') AS certainty
-    ), b.pid AS by_pid, p.by_tid, b.comm AS by_comm, b.target AS by_target,
-    b.container AS by_container
+SELECT p.ts, p.dur_ns, p.pid, p.tid, if(t.row IS NULL, p.kind, 'throttled') AS kind, p.detail,
+    p.call, p.state, b.pid AS by_pid, p.by_tid, b.comm AS by_comm, b.target AS by_target,
+    b.container AS by_container, if(t.row IS NULL, p.certainty, 'inferred') AS certainty
 FROM parts p LEFT JOIN throttled t ON p.row = t.row AND p.ts = t.ts
 LEFT JOIN threads b ON {owns("b", "p", "by_tid", "ts")}
 ORDER BY p.ts, p.tid, p.row

@@ -227,7 +227,8 @@ class OffCpuRows:
         """Returns which rows have such a time, and no events may be lost before it."""
         told = rows[until] != _UNTOLD
         ends = np.where(told, rows[until], rows["ts"])
-        return told & ~overlaps_gaps(rows["ts"], ends, self._gaps)
+        found: NDArray[np.bool_] = told & ~overlaps_gaps(rows["ts"], ends, self._gaps)
+        return found
 
 
 class _Events:

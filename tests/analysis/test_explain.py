@@ -8,52 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.traces import make_trace
+from tests.support.waiting_steps import HOSTILE, JOB, MS, TARGETS, steps_of
 from tracer.analysis.explain.explanation import GROUPS, explain
 from tracer.analysis.explain.over_time import over_time
 from tracer.analysis.timeline.axis import axis
 from tracer.analysis.timeline.critical_path import critical_path
 from tracer.probes.errors import BadTrace, UsageError
-
-MS = 10**6
-JOB, WORKER = 7, 8
-TARGETS = [{"name": "job", "role": "target", "kind": "pid", "pid": JOB}]
-HOSTILE = "evil'\x1b[31m\n"
-PROCESSES = [
-    {"pid": JOB, "tid": JOB, "role": "target", "target": "job", "comm": "python", "ppid": 1},
-    {"pid": WORKER, "tid": WORKER, "role": "child", "target": "job", "comm": HOSTILE, "ppid": JOB},
-]
-
-
-def steps_of(waits_ms: list[float], stage: str = "train") -> dict[str, list[dict]]:
-    """Steps of 10 ms and a wait in their fetch for a worker, which sleeps half of that time."""
-    tables: dict[str, list[dict]] = {
-        "processes": PROCESSES, "phases": [], "syscalls": [], "off_cpu": [],
-    }  # fmt: skip
-    begin = 100 * MS
-    tables["phases"].append({"name": stage, "start": begin, "end": 10**12, "pid": JOB, "tid": JOB})
-    for number, wait in enumerate(waits_ms):
-        wait = int(wait * MS)
-        end = begin + 10 * MS + wait
-        mark = {"pid": JOB, "tid": JOB, "epoch": 0, "step": number}
-        tables["phases"] += [
-            {"name": "step", "start": begin, "end": end, **mark},
-            {"name": "fetch", "start": begin, "end": begin + wait + MS, **mark},
-        ]
-        if wait:
-            woken = begin + MS // 2 + wait
-            tables["syscalls"] += [
-                {"ts": begin, "tid": JOB, "name": "read", "dur_ns": wait + MS, "ret": 1},
-                {"ts": begin, "tid": WORKER, "name": "nanosleep", "dur_ns": wait // 2 + MS // 2},
-            ]
-            tables["off_cpu"] += [
-                {"ts": begin + MS // 2, "dur_ns": wait, "pid": JOB, "tid": JOB, "state": "S",
-                 "wake_ns": woken, "waker_tid": WORKER, "interrupt": False, "run_delay_ns": 0},
-                {"ts": begin + MS // 2, "dur_ns": wait // 2, "pid": WORKER, "tid": WORKER,
-                 "state": "S", "wake_ns": woken - wait // 2, "waker_tid": 0, "interrupt": True,
-                 "run_delay_ns": 0},
-            ]  # fmt: skip
-        begin = end
-    return tables
 
 
 @pytest.fixture

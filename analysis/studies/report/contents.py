@@ -141,7 +141,7 @@ def _others(folder: Path, runs: pd.DataFrame, extracts: Extracts) -> list[tuple[
     shares = []
     for id in runs["id"]:
         facts = read_run(place_of(folder, str(id)), budget) or RunFacts()
-        used, began, ended = (facts.get(key) for key in ("others_cpu_s", "began", "ended"))
+        used, began, ended = facts.get("others_cpu_s"), facts.get("began"), facts.get("ended")
         if used is not None and began is not None and ended is not None and ended > began:
             shares.append(used / (ended - began) / cpus)
     if not shares or pd.isna(cpus):

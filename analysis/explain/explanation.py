@@ -12,6 +12,8 @@ from typing import Any
 
 import pandas as pd
 
+from tracer.analysis.findings.finding import Finding
+from tracer.analysis.findings.waits import waits
 from tracer.analysis.findings.window import Scope, whole
 from tracer.analysis.views.critical_path import critical_path
 from tracer.probes.errors import BadTrace, UsageError
@@ -113,6 +115,8 @@ class Explanation:
     inferred_share: float
     lossy: bool
     """True if events were lost during the recording."""
+    findings: list[Finding]
+    """Sentences about the waits that take much of the steps' time, the greatest first."""
     parts: list[Part]
     """Parts of the time of all steps, the longest first."""
     slowest: list[SlowStep]
@@ -159,6 +163,7 @@ def explain(
         unknown_share=certainty.get("unknown", 0.0) / float(told["total"]),
         inferred_share=certainty.get("inferred", 0.0) / float(told["total"]),
         lossy=_lossy(trace),
+        findings=sorted(waits(trace), key=lambda one: -one.weight),
         parts=_parts(trace, columns, float(told["total"]), means, None),
         slowest=[
             SlowStep(

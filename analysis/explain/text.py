@@ -8,6 +8,7 @@ from typing import Any
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
 from tracer.analysis.explain.words import what, where
 from tracer.analysis.findings.finding import percent, seconds
+from tracer.analysis.report.text import print_findings
 from tracer.cli.output import console, print_table, safe
 
 _MOST_PARTS = 12
@@ -38,6 +39,9 @@ def print_explanation(title: str, found: Explanation) -> None:
             )
         )
     out.print()
+    print_findings([one.sentence for one in found.findings])
+    if not found.findings:
+        out.print("No kind of wait takes 2 % of the steps' time.\n")
     shown = [part for part in found.parts if part.share >= _LEAST_SHARE][:_MOST_PARTS]
     rest = 1 - sum(part.share for part in shown)
     print_table(

@@ -50,6 +50,7 @@ def explanation_page(title: str, found: Explanation, times: pd.DataFrame) -> str
         tiles=_tiles(found),
         lossy=found.lossy,
         sections=sections,
+        findings=[one.sentence[:1].upper() + one.sentence[1:] for one in found.findings],
     )
 
 

@@ -111,6 +111,7 @@ def test_the_command(trace, tracer):
     said = tracer("explain", trace.folder).out
     assert "9 training steps: median 12 ms, 95 % within" in said
     assert "Step 0:7 took 50 ms, 4.2 times the median." in said
+    assert "in 19 % of the steps' time, the step waits while another thread" in said
     assert "evil'\\x1b[31m" in said
     assert "\x1b" not in said
     assert max(map(len, said.splitlines())) <= 80

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from tracer.analysis.explain.meanwhile import add_meanwhile
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
 from tracer.analysis.findings.window import Scope, whole
@@ -94,7 +95,8 @@ class SlowStep:
     total_ns: int
     parts: list[Part]
     segments: list[dict[str, Any]]
-    """The longest segments in order of time."""
+    """The longest segments in order of time, as in `critical_path`, each with `meanwhile`
+    (`tracer.analysis.explain.meanwhile`)."""
 
 
 @dataclass(frozen=True)
@@ -285,4 +287,6 @@ def _segments(trace: Trace, step: dict[Any, Any], most: int) -> list[dict[str, A
         """
     )
     records = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in records]
+    found = [{str(name): value for name, value in row.items()} for row in records]
+    add_meanwhile(trace, found)
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
-from tracer.analysis.explain.words import what, where
+from tracer.analysis.explain.words import meanwhile, what, where
 from tracer.analysis.findings.finding import percent, seconds
 from tracer.analysis.report.text import print_findings
 from tracer.cli.output import console, print_table, safe
@@ -72,6 +72,7 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
                 f" {what(more[0].group)}."
             )
         )
+    _print_longest_storage(out, step)
     print_table(
         out,
         "",
@@ -80,6 +81,19 @@ def _print_step(out: Any, step: SlowStep, found: Explanation) -> None:
         left=("where", "what the thread does"),
         note="" if more else "It has no more of anything than a typical step.",
     )
+
+
+def _print_longest_storage(out: Any, step: SlowStep) -> None:
+    """Says what the disks served during the step's longest wait for storage."""
+    waits = [one for one in step.segments if one["meanwhile"]]
+    longest = max(waits, key=lambda one: one["dur_ns"], default=None)
+    if longest is not None and longest["dur_ns"] > _LEAST_MORE * step.total_ns:
+        out.print(
+            safe(
+                f"Its longest wait for storage took {_time(longest['dur_ns'])}. Meanwhile disks"
+                f" served {meanwhile(longest['meanwhile'])}."
+            )
+        )
 
 
 def _rows(parts: Iterable[Part]) -> Iterable[tuple[str, ...]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracer.analysis.findings.finding import file_name, name
+from tracer.analysis.findings.finding import file_name, name, size
 from tracer.analysis.views.critical_path import RUN
 
 _KINDS = {
@@ -23,6 +23,19 @@ _KINDS = {
     "ipc": "waits for data from another process",
     "other": "waits; no event tells for what",
 }
+
+
+def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:
+    """Returns what disks served meanwhile: "19 MiB of writes of kworker/u8:1 (12 requests)"."""
+    said = []
+    for one in served:
+        served = f"{name(one['operation'])}s"
+        whose = f" of {name(one['comm'], 'an unknown thread')}"
+        served = f"its own {served}" if one["own"] else served + whose
+        amount = "" if one["bytes"] is None else f"{size(one['bytes'])} of "
+        count = one["requests"]
+        said.append(f"{amount}{served} ({count:,} {'request' if count == 1 else 'requests'})")
+    return ", ".join(said)
 
 
 def where(part: Mapping[str, Any]) -> str:

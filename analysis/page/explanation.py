@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from tracer.analysis.explain.explanation import Explanation, Part, SlowStep
-from tracer.analysis.explain.words import what, where
+from tracer.analysis.explain.words import meanwhile, what, where
 from tracer.analysis.figures import critical_path as draw
 from tracer.analysis.findings.finding import name, percent, seconds
 from tracer.analysis.page.base import TEMPLATES, render
@@ -91,11 +92,18 @@ def _segments(step: SlowStep) -> pd.DataFrame:
             "ms": one["dur_ns"] / 1e6,
             "thread": f"{name(one['comm'], 'thread')} {one['tid']}",
             "kind": one["kind"],
-            "said": f"{name(one['phase'], 'between phases')}: {what(one)}",
+            "said": _said(one),
         }
         for one in step.segments
     ]
     return pd.DataFrame(rows, columns=["from_ms", "ms", "thread", "kind", "said"])
+
+
+def _said(segment: dict[str, Any]) -> str:
+    said = f"{name(segment['phase'], 'between phases')}: {what(segment)}"
+    if segment["meanwhile"]:
+        said += f"; disks served {meanwhile(segment['meanwhile'])}"
+    return said
 
 
 def _table(parts: list[Part], with_typical: bool) -> PageTable:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.traces import make_trace
-from tests.support.waiting_steps import HOSTILE, JOB, MS, TARGETS, steps_of
+from tests.support.waiting_steps import HOSTILE, JOB, MS, PROCESSES, TARGETS, steps_of
 from tracer.analysis.explain.explanation import GROUPS, explain
 from tracer.analysis.explain.over_time import over_time
+from tracer.analysis.explain.words import meanwhile
 from tracer.analysis.timeline.axis import axis
 from tracer.analysis.timeline.critical_path import critical_path
 from tracer.probes.errors import BadTrace, UsageError
@@ -76,6 +77,51 @@ def test_evaluations_between_epochs_are_no_training_steps(tmp_path):
     )
     with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
         assert explain(made).steps == 2
+
+
+def test_a_wait_for_storage_tells_what_its_disk_served_meanwhile(tmp_path):
+    """Not what another disk served, nor what was complete before or issued after it."""
+
+    def request(sector, queue, issue, complete, tid, rwbs, sectors, dev="8:0"):
+        of = {"dev": dev, "sector": sector, "nr_sector": sectors, "rwbs": rwbs, "tid": tid}
+        return [
+            {"ts": begin + int(ms * MS), "event": event, "comm": names[tid], **of}
+            for event, ms in (("bio_queue", queue), ("issue", issue), ("complete", complete))
+        ]
+
+    begin = 100 * MS
+    names = {JOB: "python", 50: "kworker/u8:1", 60: "postgres"}
+    block = [
+        *request(8, 1.1, 7, 9, JOB, "R", 8),
+        *request(800, 0.5, 1, 3, 50, "W", 2048),
+        *request(4000, 0.6, 3, 5, 50, "W", 1024),
+        *request(9000, 0.7, 5, 7, 60, "WS", 16),
+        *request(20, 0.1, 0.2, 0.5, 60, "W", 64),
+        *request(24, 9.5, 9.6, 9.9, 60, "W", 64),
+        *request(8, 2, 3, 4, 60, "W", 512, dev="8:16"),
+    ]
+    tables = {
+        "processes": PROCESSES,
+        "phases": [{"pid": JOB, "tid": JOB, "name": "step", "start": begin, "end": begin + 10 * MS,
+                    "step": 0}],
+        "syscalls": [{"ts": begin + MS, "tid": JOB, "name": "read", "dur_ns": 8 * MS + 1}],
+        "off_cpu": [{"ts": begin + 2 * MS, "dur_ns": 7 * MS, "pid": JOB, "tid": JOB, "state": "D",
+                     "wake_ns": begin + 9 * MS, "waker_tid": 0, "interrupt": True,
+                     "run_delay_ns": 0}],
+        "block": sorted(block, key=lambda row: row["ts"]),
+    }  # fmt: skip
+    with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
+        (step,) = explain(made).slowest
+    (wait,) = [one for one in step.segments if one["kind"] == "disk"]
+    assert [tuple(served.values()) for served in wait["meanwhile"]] == [
+        ("8:0", "write", "kworker/u8:1", False, 2, (2048 + 1024) * 512),
+        ("8:0", "write", "postgres", False, 1, 16 * 512),
+        ("8:0", "read", "python", True, 1, 8 * 512),
+    ]
+    assert meanwhile(wait["meanwhile"]) == (
+        "1.5 MiB of writes of kworker/u8:1 (2 requests), 8.0 KiB of writes of postgres (1 request),"
+        " 4.0 KiB of its own reads (1 request)"
+    )
 
 
 def test_the_lane_of_a_timeline_has_the_time_of_each_cause(tmp_path):

@@ -296,7 +296,7 @@ def test_a_thread_that_is_woken_while_it_leaves_its_cpu_could_run_all_the_time(t
         (400, K.switch(JOB, "S", IDLE)),  # no end confirms that it was that sleep
     )
     assert after_start(rows) == [
-        ("S", 99, OTHER, False, 70, 70, 100),
+        ("S", 100, OTHER, False, 70, 70, 100),
         ("R+", None, None, None, 70, 70, 200),
         ("S", None, None, None, 70, None, 300),
         ("S", None, None, None, None, None, 400),

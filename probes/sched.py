@@ -54,7 +54,7 @@ TABLE = Table(
         Column(
             "wake_ns",
             Type.INT64,
-            "when it was woken, which may be just before ts; null: nobody woke it, or unknown",
+            "when it was woken; ts: while it left its CPU; null: nobody woke it, or unknown",
             "ns",
         ),
         Column("waker_pid", Type.INT32, "process in whose context it was woken"),

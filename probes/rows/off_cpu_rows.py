@@ -201,8 +201,9 @@ class OffCpuRows:
         woken = self._in_no_gap(rows, "wake")
         could_run = np.isin(rows["state"], self._names.runnable)
         woken &= (rows["wake"] >= rows["ts"]) | (ended & ~could_run)
+        wake = np.maximum(rows["wake"], rows["ts"])
         duration = rows["end"] - rows["ts"]
-        delay = np.minimum(np.where(could_run, duration, rows["end"] - rows["wake"]), duration)
+        delay = np.where(could_run, duration, rows["end"] - wake)
         told = rows["state"] != BEFORE
         arrays = {
             "ts": pa.array(rows["ts"]),
@@ -211,7 +212,7 @@ class OffCpuRows:
             "pid": _nullable(rows["pid"], rows["pid"] != _UNTOLD),
             "tid": pa.array(rows["tid"]),
             "state": columns.encoded(rows["state"], told, self._names.listed),
-            "wake_ns": _nullable(rows["wake"], woken),
+            "wake_ns": _nullable(wake, woken),
             "waker_pid": _nullable(rows["waker_pid"], woken),
             "waker_tid": _nullable(rows["waker_tid"], woken),
             "interrupt": _nullable(rows["interrupt"] == 1, woken & (rows["interrupt"] != _UNTOLD)),

@@ -141,9 +141,7 @@ class Machine:
         if row["state"] in RUNNABLE:
             row["run_delay_ns"] = row["dur_ns"]
         elif row["wake_ns"] is not None:
-            row["run_delay_ns"] = self.now - row["wake_ns"]
-        if row["wake_ns"] is not None and row["wake_ns"] < row["ts"]:
-            row["run_delay_ns"] = row["dur_ns"]
+            row["run_delay_ns"] = self.now - max(row["wake_ns"], row["ts"])
         self.rows.append(row)
 
     def log(self, cpu: int, name: str, payload: bytes, *others: Task) -> None:
@@ -351,28 +349,30 @@ class Machine:
         for task in self.tasks:
             row = task.row  # nothing tells of a thread that sleeps all along
             if row is not None and (row["state"] is not None or row["wake_ns"] is not None):
-                self.rows.append(told_by_its_end(row))
+                self.rows.append(row)
 
 
-def told_by_its_end(row: Row) -> Row:
-    """Returns the row with null for a wake-up before it, which only its end would confirm."""
-    early = row["wake_ns"] is not None and row["wake_ns"] < row["ts"]
-    if early and row["dur_ns"] is None:
-        row = row | dict.fromkeys(("wake_ns", "waker_pid", "waker_tid", "interrupt"))
-    return row
+def told(rows: Iterable[Row], gaps: Iterable[tuple[int, int]]) -> list[Row]:
+    """Returns the rows as the table has them, with null for what a loss of events leaves unknown.
 
-
-def lost_between(rows: Iterable[Row], gaps: list[tuple[int, int]]) -> list[Row]:
-    """Returns the rows with null for what a loss of events leaves unknown."""
+    A wake-up before the interval is one at its beginning. The end of the interval shows that the
+    thread slept on.
+    """
+    gaps = list(gaps)
 
     def lost(since: int, until: int) -> bool:
         return any(since <= to and until >= begin for begin, to in gaps)
 
     found = []
     for row in rows:
+        row = dict(row)
         if row["dur_ns"] is not None and lost(row["ts"], row["ts"] + row["dur_ns"]):
-            row = row | dict.fromkeys(("dur_ns", "run_delay_ns", "ran_cpu", "ran_tid"))
-        if row["wake_ns"] is not None and lost(row["ts"], row["wake_ns"]):
-            row = row | dict.fromkeys(("wake_ns", "waker_pid", "waker_tid", "interrupt"))
-        found.append(told_by_its_end(row))
+            row |= dict.fromkeys(("dur_ns", "run_delay_ns", "ran_cpu", "ran_tid"))
+        if row["wake_ns"] is not None:
+            early = row["wake_ns"] < row["ts"]
+            if (early and row["dur_ns"] is None) or lost(row["ts"], row["wake_ns"]):
+                row |= dict.fromkeys(("wake_ns", "waker_pid", "waker_tid", "interrupt"))
+            elif early:
+                row["wake_ns"] = row["ts"]
+        found.append(row)
     return found

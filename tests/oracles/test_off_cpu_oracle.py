@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracles.drawing import CASES, SEED
-from tests.oracles.off_cpu import START, Machine, lost_between
+from tests.oracles.off_cpu import START, Machine, told
 from tests.support.scheduling import LINUX_4_9, LINUX_6_18, Lost, scheduled_trace
 from tracer.probes.backends import timeline
 from tracer.store.trace import Trace
@@ -37,15 +37,18 @@ def of_scheduler(event):
     return int.from_bytes(event.payload[:2], "little") in SCHEDULER
 
 
-def expected(machine, events):
-    """The rows of the machine; what had begun before the recording begins with its first event."""
+def expected(machine, events, gaps=()):
+    """The rows of the machine; those that had begun before the recording begin with its first
+    event."""
     first = next(event.ts for event in events if of_scheduler(event))
     rows = []
     for row in machine.rows:
-        if row["state"] is None and row["dur_ns"] is not None:
-            row = row | {"dur_ns": row["ts"] + row["dur_ns"] - first}
-        rows.append(row | {"ts": first if row["state"] is None else row["ts"]})
-    return rows
+        if row["state"] is None:
+            ended = row["dur_ns"] is not None
+            dur_ns = row["ts"] + row["dur_ns"] - first if ended else None
+            row = row | {"ts": first, "dur_ns": dur_ns}
+        rows.append(row)
+    return told(rows, gaps)
 
 
 def table(machine, kernel, backend, events, lost=()):
@@ -103,7 +106,7 @@ def test_intervals_in_which_events_may_be_lost_have_no_length(backend):
         lost = [window(machine, random.Random(case))]
         rows, gaps = table(machine, LINUX_6_18, backend, machine.events, lost)
         assert len(gaps) == 1
-        agree(rows, lost_between(expected(machine, machine.events), gaps))
+        agree(rows, expected(machine, machine.events, gaps))
 
 
 @pytest.mark.parametrize("backend", ["ftrace", "ebpf"])
@@ -117,9 +120,12 @@ def test_a_loss_of_events_makes_no_interval_up(backend):
             if event.cpu != cpu or not start <= event.ts <= end or not of_scheduler(event)
         ]
         rows, gaps = table(machine, LINUX_6_18, backend, events, [loss])
+        whole, damaged = (expected(machine, events, some) for some in ((), gaps))
+        known = [row for row, lossy in zip(whole, damaged, strict=True) if row == lossy]
         # An interval without an end that began before the loss may be several.
-        known, told = (
-            [row for row in some if row["dur_ns"] is not None or row["ts"] > gaps[0][1]]
-            for some in (expected(machine, events), rows)
+        agree(
+            *(
+                [row for row in some if row["dur_ns"] is not None or row["ts"] > gaps[0][1]]
+                for some in (rows, known)
+            )
         )
-        agree(told, [row for row in known if lost_between([row], gaps) == [row]])

@@ -20,7 +20,7 @@ FILES = (
     "tests/tracer/test_impossible_events.py",
     "tests/probes/test_ring_buffer.py",
     "tests/probes/test_chunks.py",
-    "tests/probes/test_off_cpu_rows.py",
+    "tests/probes/test_off_cpu_damage.py",
     "tests/analysis/test_import_hostile.py::test_many_lines_as_short_as_they_can_be",
 )
 

@@ -1,54 +1,26 @@
 """Switches and wake-ups become rows of `off_cpu`: short stories of one CPU or two."""
 
-import random
-
 import pytest
 
-from tests.support.budget import within_budget
-from tests.support.pages import attached, enter, execed, exited, newtask
+from tests.support.off_cpu_stories import (
+    GETPID,
+    IDLE,
+    JOB,
+    OTHER,
+    START,
+    THREAD,
+    WORKER,
+    K,
+    after_start,
+    told,
+)
+from tests.support.pages import enter, execed, exited, newtask
 from tests.support.scheduling import (
     HARDIRQ,
     LINUX_4_9,
     LINUX_6_18,
     SOFTIRQ,
-    SWITCH,
-    WAKEUP_NEW,
-    WAKING,
-    Logged,
-    Lost,
-    scheduled_trace,
 )
-from tracer.probes.backends import timeline
-from tracer.probes.limits import PID_LIMIT
-from tracer.store.trace import Trace
-
-JOB, WORKER, OTHER, IDLE = 7, 8, 50, 0
-GETPID, THREAD, INTO_CGROUP = 39, 0x10000, 1 << 33
-THREADS = [(JOB, JOB, 1, "job", None), (WORKER, JOB, 1, "w", None), (OTHER, OTHER, 1, "o", None)]
-K = LINUX_6_18
-
-
-def target(pid, name="job", kind="pid", **more):
-    return {"name": name, "role": "target", "kind": kind, "pid": pid, **more}
-
-
-def told(folder, columns, *events, kernel=K, targets=(), threads=THREADS, **manifest):
-    """Returns columns of the rows, in the order of the table, of events (time, payload[, CPU])."""
-    logged = [Logged(ts, cpu[0] if cpu else 0, payload) for ts, payload, *cpu in events]
-    targets = list(targets) or [target(JOB)]
-    scheduled_trace(folder / "t", kernel, logged, targets=targets, threads=threads, **manifest)
-    with Trace(folder / "t") as trace:
-        return trace.connection.execute(f"SELECT {columns} FROM off_cpu").fetchall()
-
-
-START = (1, K.switch(IDLE, "R", JOB))
-"""The recording begins when the target's first thread begins to run: a row of no length."""
-
-
-def after_start(rows):
-    """Returns the rows without that of START."""
-    assert rows[0][-1] == 1
-    return rows[1:]
 
 
 def test_a_sleep_is_a_row_from_the_switch_to_the_switch(tmp_path):
@@ -296,7 +268,7 @@ def test_a_thread_that_is_woken_while_it_leaves_its_cpu_could_run_all_the_time(t
         (400, K.switch(JOB, "S", IDLE)),  # no end confirms that it was that sleep
     )
     assert after_start(rows) == [
-        ("S", 99, OTHER, False, 70, 70, 100),
+        ("S", 100, OTHER, False, 70, 70, 100),
         ("R+", None, None, None, 70, 70, 200),
         ("S", None, None, None, 70, None, 300),
         ("S", None, None, None, None, None, 400),
@@ -341,271 +313,3 @@ def test_a_switch_that_was_not_logged_ends_with_the_next_event_of_the_thread(tmp
         (60, 60, 1, None, 300),
         (None, None, None, None, 360),
     ]
-
-
-def test_each_target_has_rows_and_others_have_none(tmp_path):
-    threads = [*THREADS, (60, 60, 1, "db", None), (70, 70, JOB, "child", None)]
-    rows = told(
-        tmp_path,
-        "DISTINCT pid, tid",
-        *(
-            (10 * n, K.switch(prev, "S", following))
-            for n, (prev, following) in enumerate(
-                zip([JOB, WORKER, OTHER, 60, 70, 2], [WORKER, OTHER, 60, 70, 2, JOB], strict=True)
-            )
-        ),
-        targets=[target(JOB), target(60, "db")],
-        threads=threads,
-    )
-    assert sorted(rows) == [(JOB, JOB), (JOB, WORKER), (60, 60), (70, 70)]
-
-
-def test_on_the_whole_machine_everybody_counts_but_idle_cpus_and_the_recorder(tmp_path):
-    threads = [*THREADS, (900, 900, 1, "tracer", None), (901, 900, 1, "drain", None)]
-    around = [900, OTHER, 901, JOB, IDLE]
-    rows = told(
-        tmp_path,
-        "DISTINCT tid",
-        *(
-            (10 * n, K.switch(prev, "S", following))
-            for n, (prev, following) in enumerate(
-                zip(around * 3, [*around[1:], around[0]] * 3, strict=True)
-            )
-        ),
-        (200, newtask(900, 902, b"x", THREAD)),
-        (210, K.wakeup_new(900, 902)),
-        (220, K.switch(900, "S", 902)),
-        (230, K.waking(OTHER, 901)),
-        targets=[target(0, "machine", "machine")],
-        threads=threads,
-        recorder={"pid": 900, "start_time": 0, "boot_id": "another boot"},
-    )
-    assert sorted(rows) == [(JOB,), (OTHER,)]
-
-
-def test_a_process_counts_while_it_is_in_the_cgroup(tmp_path):
-    places = [{"hierarchy": 0, "path": "/job"}]
-    rows = told(
-        tmp_path,
-        "state, dur_ns, ts",
-        (10, K.switch(IDLE, "R", OTHER)),
-        (20, K.switch(OTHER, "D", IDLE)),
-        (30, K.switch(IDLE, "R", OTHER)),
-        (40, attached(1, OTHER, 0, b"/job")),
-        (50, K.switch(OTHER, "S", IDLE)),
-        (60, K.switch(IDLE, "R", OTHER)),
-        (70, attached(1, OTHER, 0, b"/")),
-        (80, K.switch(OTHER, "T", IDLE)),
-        (90, K.switch(IDLE, "R", OTHER)),
-        targets=[target(0, kind="cgroup", cgroups=places)],
-        members=[[5, 0, -1, -1, 0, False]],
-    )
-    assert rows == [("S", 10, 50)]
-
-
-def test_a_thread_of_a_cgroup_that_is_made_within_it_counts(tmp_path):
-    places = [{"hierarchy": 0, "path": "/job"}]
-    rows = told(
-        tmp_path,
-        "pid, tid, state, dur_ns, ts",
-        (10, attached(1, OTHER, 0, b"/job")),
-        (20, newtask(OTHER, 90, b"x", THREAD)),
-        (30, K.wakeup_new(OTHER, 90)),
-        (40, K.switch(OTHER, "S", 90)),
-        (50, newtask(1, 91, b"x", 0)),
-        (60, K.wakeup_new(1, 91)),
-        (70, K.switch(90, "X", 91)),
-        targets=[target(0, kind="cgroup", cgroups=places)],
-        members=[[5, 0, -1, -1, 0, False]],
-    )
-    assert rows == [(OTHER, 90, "new", 10, 30), (OTHER, OTHER, "S", None, 40)]
-
-
-def test_a_new_process_counts_for_the_cgroup_that_it_is_made_in(tmp_path):
-    container = target(100, "c", "container", container="a" * 64, makers=[90])
-    container["cgroups"] = [{"hierarchy": 0, "path": "/docker/" + "a" * 64}]
-    job = target(0, kind="cgroup", cgroups=[{"hierarchy": 0, "path": "/job"}])
-    rows = told(
-        tmp_path,
-        "pid, dur_ns, ts",
-        (10, attached(1, OTHER, 0, b"/job")),
-        (20, newtask(OTHER, 91, b"x", INTO_CGROUP)),  # leaves the target
-        (30, K.wakeup_new(OTHER, 91)),
-        (40, newtask(90, 92, b"x", INTO_CGROUP), 1),  # enters the container
-        (50, K.wakeup_new(90, 92), 1),
-        (60, K.switch(IDLE, "R", 91)),
-        (70, K.switch(90, "R", 92), 1),
-        targets=[job, container],
-        members=[[1, 90, -1, -1, 0, False], [5, 0, -1, -1, 0, False]],
-    )
-    assert rows == [(92, 20, 50)]
-
-
-def test_nothing_counts_before_the_exec_of_the_command(tmp_path):
-    rows = told(
-        tmp_path,
-        "state, dur_ns, ts",
-        (10, K.switch(OTHER, "S", IDLE)),
-        (20, K.waking(IDLE, JOB)),
-        (30, K.switch(IDLE, "R", JOB)),  # the launched process, before it becomes the command
-        (40, K.switch(JOB, "D", IDLE)),
-        (50, K.switch(IDLE, "R", JOB)),
-        (60, execed(JOB)),
-        (70, K.switch(JOB, "S", IDLE)),
-        (80, K.switch(IDLE, "R", JOB)),
-        targets=[target(JOB, kind="command")],
-        threads=[(JOB, JOB, 1, "tracer", None)],
-    )
-    assert rows == [("S", 10, 70)]
-
-
-def test_an_interval_in_which_events_may_be_lost_has_no_length(tmp_path):
-    rows = told(
-        tmp_path,
-        "state, dur_ns, run_delay_ns, wake_ns, ran_cpu, ran_tid, ts",
-        START,
-        (100, K.switch(JOB, "S", IDLE)),
-        (150, K.waking(IDLE, JOB)),
-        (180, K.switch(IDLE, "R", JOB)),
-        (200, K.switch(JOB, "S", IDLE)),
-        (205, K.waking(IDLE, JOB)),
-        (280, K.switch(IDLE, "R", JOB)),
-        (300, K.switch(JOB, "D", IDLE)),
-        (350, K.waking(IDLE, JOB)),
-        (380, K.switch(IDLE, "R", JOB)),
-        (400, K.switch(JOB, "S", IDLE)),
-        lost=[Lost(1, 210, 340)],
-        backend="ebpf",
-    )
-    assert after_start(rows) == [
-        ("S", 80, 30, 150, 0, IDLE, 100),
-        ("S", None, None, 205, None, None, 200),
-        ("D", None, None, None, None, None, 300),  # it may have been another sleep that ended
-        ("S", None, None, None, None, None, 400),
-    ]
-
-
-def test_the_interval_after_a_loss_that_is_not_over_has_no_waker(tmp_path):
-    rows = told(
-        tmp_path,
-        "state, dur_ns, wake_ns, ts",
-        START,
-        (100, K.switch(JOB, "S", IDLE)),
-        (250, K.waking(IDLE, JOB)),
-        (999, exited(OTHER)),
-        lost=[Lost(1, 110, 190)],
-        backend="ebpf",
-    )
-    assert after_start(rows) == [("S", None, None, 100)]
-
-
-def test_a_loss_that_ends_in_a_later_batch_is_known(tmp_path, monkeypatch):
-    monkeypatch.setattr(timeline, "_BATCH_BYTES", 4096)
-    calls = [(n, enter(OTHER, GETPID)) for n in range(200, 600)]
-    rows = told(
-        tmp_path,
-        "dur_ns, ts",
-        START,
-        (100, K.switch(JOB, "S", IDLE)),
-        (170, K.switch(IDLE, "R", JOB)),
-        *calls,
-        (900, K.switch(OTHER, "R", IDLE), 1),
-        lost=[Lost(1, 90, 800)],
-    )
-    assert after_start(rows) == [(None, 100)]
-
-
-@pytest.mark.parametrize("wrong", [-1, -(1 << 31), PID_LIMIT, (1 << 31) - 1])
-def test_threads_that_cannot_be_are_none(tmp_path, wrong):
-    rows = told(
-        tmp_path,
-        "tid, dur_ns, ts",
-        START,
-        (10, K.switch(wrong, "S", wrong, context=OTHER), 1),
-        (20, K.waking(OTHER, wrong), 1),
-        (30, newtask(JOB, 91, b"x", 0)),
-        (31, K.payload(WAKEUP_NEW, JOB, pid=wrong)),
-        (32, K.payload(WAKEUP_NEW, JOB, pid=0)),
-        (33, K.waking(OTHER, 0), 1),
-        (100, K.switch(JOB, "S", IDLE)),
-        (170, K.switch(IDLE, "R", JOB)),
-    )
-    assert after_start(rows) == [(JOB, 70, 100)]
-
-
-def test_an_event_that_is_too_short_is_none(tmp_path):
-    cut = []
-    for name, values in (
-        (SWITCH, {"prev_pid": JOB, "next_pid": WORKER, "prev_state": 1}),
-        (WAKING, {"pid": JOB}),
-        (WAKEUP_NEW, {"pid": JOB}),
-    ):
-        whole = K.payload(name, OTHER, **values)
-        last = max(sum(K.place(name, field)) for field in values)
-        cut += [whole[:size] for size in range(8, last, 4)]
-    rows = told(
-        tmp_path,
-        "tid, wake_ns, dur_ns, ts",
-        START,
-        (100, K.switch(JOB, "S", IDLE)),
-        *((101 + n, payload, 1) for n, payload in enumerate(cut)),
-        (170, K.switch(IDLE, "R", JOB)),
-    )
-    assert after_start(rows) == [(JOB, None, 70, 100)]
-
-
-def opened(folder):
-    Trace(folder).close()
-
-
-def hostile(folder, kernel=K, count=30_000):
-    """A trace of events that make no sense, about all threads and in all states."""
-    numbers = random.Random(1)
-    tids = [0, 1, JOB, PID_LIMIT - 1, PID_LIMIT, -1]
-    events = []
-    for ts in range(count):
-        tid = numbers.choice(tids[:4])
-        some = [numbers.choice(tids) for _ in range(2)]
-        state = numbers.getrandbits(64) - (1 << 63)
-        payload = numbers.choice(
-            [
-                kernel.payload(SWITCH, tid, prev_pid=some[0], next_pid=some[1], prev_state=state),
-                kernel.payload(WAKING, tid, 255, pid=some[0]),
-                kernel.payload(WAKEUP_NEW, tid, pid=some[0]),
-                newtask(tid, some[0], b"x", THREAD),
-            ]
-        )
-        events.append(Logged(ts // 3, 0, payload[: numbers.choice([8, 12, 28, 60, 99])]))
-    scheduled_trace(folder / "t", kernel, events, targets=[target(0, "m", "machine")])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "print_format",
-    [
-        K.print_format,
-        '"", __print_flags(REC->prev_state, "|", '
-        + ", ".join(f'{{ {1 << n:#x}, "{"<" * 300}{n}" }}' for n in range(64))
-        + ")",
-        '"", __print_flags(REC->prev_state, "|", '
-        + ", ".join(f'{{ {1 << n:#x}, "{n}" }}' for n in range(64))
-        + ")",
-        '"", __print_flags(REC->prev_state, "|", { -1, "A" }, { 0, "B" }, { 99999999999999, "C" })',
-    ],
-    ids=["6.18", "long names", "many names", "odd bits"],
-)
-def test_hostile_events_cost_little_and_make_rows_that_can_be(tmp_path, monkeypatch, print_format):
-    kernel = K._replace(print_format=print_format)
-    monkeypatch.setattr(timeline, "_BATCH_BYTES", 1 << 16)
-    (tmp_path / "warm").mkdir()
-    hostile(tmp_path / "warm", kernel, 100)
-    opened(tmp_path / "warm" / "t")
-    hostile(tmp_path, kernel)
-    assert within_budget(opened, tmp_path / "t") is None
-    with Trace(tmp_path / "t") as trace:
-        query = (
-            "SELECT count(*) > 0, count(DISTINCT state) <= 1025, max(length(state)) <= 64, "
-            "min(dur_ns) >= 0, min(run_delay_ns) >= 0, min(tid) > 0, max(tid) < 4 << 20 "
-            "FROM off_cpu"
-        )
-        assert all(trace.connection.execute(query).fetchone())

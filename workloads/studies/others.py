@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -22,18 +23,33 @@ def others_cpu() -> Iterator[dict[str, float]]:
     """Yields a dict that gets, at the block's end, `others_cpu_s`, the CPU seconds of others.
 
     Others are all processes but this one, Docker's, the descendants of both, and the kernel's
-    threads. A process that ends counts if its parent is another one and waits for it.
+    threads. A process that ends counts if its parent is another one and waits for it; what a
+    process used that init waits for is not known, so the number may be too low.
     """
-    before = _seconds()
+    before = _others()
     found: dict[str, float] = {}
     yield found
-    found["others_cpu_s"] = round(max(0.0, _seconds() - before), 2)
+    after = _others()
+    there = {pid for pid, _ in after}
+    used = sum(one.seconds for one in after.values())
+    for key, one in before.items():
+        # The time of an ended process is now part of its parent's.
+        if key in after or (one.parent in there and one.parent != _INIT):
+            used -= one.seconds
+    found["others_cpu_s"] = round(max(0.0, used), 2)
 
 
-def _seconds() -> float:
-    """Returns the CPU seconds of the other processes and of their ended children."""
-    found = {}
-    for process in psutil.process_iter(["ppid", "name", "cpu_times"]):
+class _Other(NamedTuple):
+    """A process: the CPU seconds of it and of its ended children, and its parent."""
+
+    seconds: float
+    parent: int
+
+
+def _others() -> dict[tuple[int, float], _Other]:
+    """Returns the other processes by their numbers and start times."""
+    found: dict[int, dict[str, Any]] = {}
+    for process in psutil.process_iter(["ppid", "name", "cpu_times", "create_time"]):
         if process.info["cpu_times"] is not None:  # of another user, where /proc hides them
             found[process.pid] = process.info
     own = (_KTHREADD, *_DOCKER)
@@ -43,10 +59,11 @@ def _seconds() -> float:
     while sought:
         sought = {pid for pid, info in found.items() if info["ppid"] in sought} - ours
         ours |= sought
-    total = 0.0
+    others = {}
     for pid in found.keys() - ours:
         times = found[pid]["cpu_times"]
-        total += times.user + times.system
+        seconds = times.user + times.system
         if pid != _INIT:  # it also waits for what Docker left, with the CPU time of containers
-            total += times.children_user + times.children_system
-    return total
+            seconds += times.children_user + times.children_system
+        others[pid, found[pid]["create_time"]] = _Other(seconds, found[pid]["ppid"])
+    return others

@@ -29,12 +29,12 @@ def meanwhile(served: Sequence[Mapping[str, Any]]) -> str:
     """Returns what disks served meanwhile: "19 MiB of writes of kworker/u8:1 (12 requests)"."""
     said = []
     for one in served:
-        served = f"{name(one['operation'])}s"
+        requests = f"{name(one['operation'])}s"
         whose = f" of {name(one['comm'], 'an unknown thread')}"
-        served = f"its own {served}" if one["own"] else served + whose
+        requests = f"its own {requests}" if one["own"] else requests + whose
         amount = "" if one["bytes"] is None else f"{size(one['bytes'])} of "
         count = one["requests"]
-        said.append(f"{amount}{served} ({count:,} {'request' if count == 1 else 'requests'})")
+        said.append(f"{amount}{requests} ({count:,} {'request' if count == 1 else 'requests'})")
     return ", ".join(said)
 
 

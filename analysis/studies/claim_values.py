@@ -231,9 +231,10 @@ _USUAL: Where = {"workers": NOT_ZERO}
 
 
 def _said_pairs(of: Where, to: Where, both: Where) -> str:
-    names = [name for name in of if name not in both]
+    shared = {name: value for name, value in of.items() if to.get(name) is value}
+    names = [name for name in of if name not in both | shared]
     apart = ", ".join(f"{name} {_said(of[name])} against {_said(to[name])}" for name in names)
-    return f"pairs of runs that differ only in {apart}{_said_with(both)}"
+    return f"pairs of runs that differ only in {apart}{_said_with(both | shared)}"
 
 
 def _said_runs(asked: Where) -> str:

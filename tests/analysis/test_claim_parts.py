@@ -190,6 +190,7 @@ def test_runs_above_the_background_threshold_are_parts_of_their_own():
     four = verdict("P10", frame)
     assert four.value == pytest.approx(0.01) and four.values == 12
     assert "4 containers - 1, with a threshold below a checkpoint: 0.15 [" in four.why
+    assert "only in where 4 against 1 (with a limit of dirty_background_bytes)" in four.why
 
 
 def test_faults_under_a_memory_limit_with_swap_are_a_part_of_their_own():

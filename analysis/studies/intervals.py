@@ -27,8 +27,6 @@ POSITIVE = (0.0, math.inf)
 SHARE = (0.0, 1.0)
 PERCENT = (0.0, 100.0)
 """The possible values of a share, as a number or in per cent."""
-AT_MOST_ONE = (-math.inf, 1.0)
-"""The possible values of a saving, which may be a loss."""
 
 _LEVEL = 0.975
 """Probability in each of the two tails."""

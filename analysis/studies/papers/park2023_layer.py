@@ -11,8 +11,8 @@ from collections.abc import Collection
 import pandas as pd
 
 from tracer.analysis.flushlayer.curves.every_capacity import PAGE_BYTES
-from tracer.analysis.studies.flush_layer import ALL
-from tracer.analysis.studies.intervals import AT_MOST_ONE, SHARE
+from tracer.analysis.studies.flush_layer import ALL, possible_savings
+from tracer.analysis.studies.intervals import SHARE
 from tracer.analysis.studies.papers.numbers import numbers
 from tracer.analysis.studies.runs import USUAL_CHECKPOINTS
 from tracer.analysis.studies.spread import in_order, over_runs, without_limits
@@ -57,7 +57,8 @@ def layer_improvement(curves: pd.DataFrame) -> pd.DataFrame:
     values = ["improvement", "improvement_at_full", "bound", "written", "distinct", "fell_back"]
     values += ["needed_mib", "needed_of_checkpoint", "once", "left"]
     group = ["where", "model", "identity", "writes"]
-    possible = {"improvement": AT_MOST_ONE, "improvement_at_full": AT_MOST_ONE, "bound": SHARE}
+    savings = possible_savings()
+    possible = {"improvement": savings, "improvement_at_full": savings, "bound": SHARE}
     found = over_runs(each, group, values, possible)
     found["note"] = [
         _note(once, left, runs)
@@ -143,7 +144,7 @@ def layer_habits(curves: pd.DataFrame) -> pd.DataFrame:
     if "checkpoints" in own:
         each["checkpoints"] = pd.to_numeric(whole["checkpoints"].first())
     each["bound"] = 1 - 1 / each["checkpoints"].where(each["checkpoints"] > 0)
-    possible = {"improvement": AT_MOST_ONE, "bound": SHARE}
+    possible = {"improvement": possible_savings(), "bound": SHARE}
     found = over_runs(
         each.reset_index(), run[:4], ["improvement", "checkpoints", "bound"], possible
     )

@@ -91,7 +91,7 @@ def test_the_interval_of_few_runs_holds_the_truth_nearly_always(possible, draw, 
 
 
 def test_a_layer_can_lose_no_more_than_its_own_time():
-    """By the paper's devices: 350 ns beside 8 ms for each write, and no more writes of the disk."""
+    """The devices are the paper's: 350 ns beside 8 ms for each write, and as many disk writes."""
     least, most = possible_savings()
     assert (least, most) == (pytest.approx(-350e-9 / 8e-3), 1.0)
     mean, low, high = interval(np.array([0.0000438, 0.3966]), (least, most))

@@ -44,8 +44,8 @@ def step(number, wait, prepare):
     with phases.phase("step", epoch=0, step=number):
         spin(3)
         begin = time.monotonic_ns()
-        took = wait()
-        planted.append(time.monotonic_ns() - begin if took is None else took)
+        wait()
+        planted.append((begin, time.monotonic_ns()))
         spin(3)
 
 def steps(waits, prepare=lambda: None):
@@ -85,7 +85,6 @@ os.wait()
 CHILD = load(f"""
 def sleep(ms):
     subprocess.run(["sleep", str(ms / 1000)], check=True)
-    return ms * 1_000_000
 
 steps([*(lambda ms=ms: sleep(ms) for ms in {SIZES}), nothing])
 """)
@@ -108,9 +107,8 @@ def prepare():
     held.clear()
 
 def take():
-    begin = time.monotonic_ns()
     with lock:
-        return time.monotonic_ns() - begin
+        pass
 
 steps([*[take] * 3, nothing], prepare)
 holder.join()
@@ -124,15 +122,17 @@ if hog == 0:
     while True: pass
 
 def beside(ms):
-    begin, own = time.monotonic_ns(), time.thread_time_ns()
+    own = time.thread_time_ns()
     spin(ms)
-    return time.monotonic_ns() - begin - (time.thread_time_ns() - own)
+    ran.append(time.thread_time_ns() - own)
 
+ran = []
 steps([*(lambda ms=ms: beside(ms) for ms in {SIZES})])
 os.kill(hog, 9)
 os.wait()
 with phases.phase("train"):
     step(3, nothing, lambda: None)
+planted = (planted, ran)
 """)
 """The step never sleeps, so it waits for the CPU for as long as it does not run."""
 
@@ -146,44 +146,52 @@ def recorded(record_loads):
     return found
 
 
-def charged(recorded, name: str, which: str) -> list[float]:
-    """The share of each planted delay, and of the control's time, in segments of `which`."""
-    pid = recorded.pid(name)
-    rows = recorded.rows(
-        "SELECT step, coalesce(sum(dur_ns) FILTER (" + which + "), 0), sum(dur_ns)"
-        " FROM critical_path WHERE step_pid = ? GROUP BY step ORDER BY step",
-        pid,
-    )
-    planted = json.loads(recorded.loads[name].out)
-    *delays, control = rows
-    assert [step for step, *_ in rows] == [0, 1, 2, 3]
-    return [
-        *(ns / truth for (_, ns, _), truth in zip(delays, planted, strict=False)),
-        control[1] / control[2],
-    ]
+def windows(recorded, name: str) -> list[tuple[int, int]]:
+    """The begin and end (ns) of what each step planted, the control last."""
+    told = json.loads(recorded.loads[name].out)
+    return told[0] if name == "hog" else told
 
 
-def assert_charged(shares: list[float]) -> None:
-    *planted, control = shares
-    assert min(planted) >= CHARGED, shares
-    assert max(planted) <= 1.001, shares
-    assert control <= MISTAKEN, shares
+def during(recorded, name: str, window: tuple[int, int], which: str) -> int:
+    """The time (ns) of the critical path within a window that segments of `which` take."""
+    begin, end = window
+    return int(
+        recorded.one(
+            "SELECT coalesce(sum(least(ts + dur_ns, ?) - greatest(ts, ?)), 0) FROM critical_path"
+            f" WHERE step_pid = ? AND ts < ? AND ts + dur_ns > ? AND ({which})",
+            end, begin, recorded.pid(name), end, begin,
+        )
+    )  # fmt: skip
+
+
+def assert_charged(recorded, name: str, which: str) -> None:
+    """What was planted is charged to `which`, but for waits for a CPU, which others cause."""
+    *planted, control = windows(recorded, name)
+    assert len(planted) == 3
+    for window in planted:
+        length = window[1] - window[0]
+        assert during(recorded, name, window, "true") == length
+        others = during(recorded, name, window, f"kind = 'cpu' AND NOT ({which})")
+        assert during(recorded, name, window, which) >= CHARGED * (length - others), window
+    length = control[1] - control[0]
+    assert during(recorded, name, control, which) <= MISTAKEN * length
 
 
 def test_a_worker_that_sleeps(recorded):
     (child,) = set(recorded.pids("worker")) - {recorded.pid("worker")}
-    assert_charged(charged(recorded, "worker", f"kind = 'timer' AND pid = {child}"))
+    assert_charged(recorded, "worker", f"kind = 'timer' AND pid = {child}")
 
 
 def test_a_child_that_sleeps(recorded):
-    *planted, control = charged(recorded, "child", "kind = 'timer' AND comm = 'sleep'")
-    assert all(share >= 1 for share in planted), planted  # a sleep ends a little late
-    assert control <= MISTAKEN
+    *planted, control = windows(recorded, "child")
+    for window, ms in zip(planted, SIZES, strict=True):  # it also takes time to be made
+        slept = during(recorded, "child", window, "kind = 'timer' AND comm = 'sleep'")
+        assert CHARGED * ms * MS <= slept <= window[1] - window[0]
+    assert during(recorded, "child", control, "kind = 'timer'") == 0
 
 
 def test_a_lock_that_another_thread_holds(recorded):
-    shares = charged(recorded, "lock", "kind = 'timer' AND pid = step_pid AND tid != step_tid")
-    assert_charged(shares)
+    assert_charged(recorded, "lock", "kind = 'timer' AND pid = step_pid AND tid != step_tid")
     pid = recorded.pid("lock")
     (holder,) = recorded.rows("SELECT tid FROM processes WHERE pid = ? AND tid != pid", pid)
     kinds = recorded.rows(
@@ -193,13 +201,15 @@ def test_a_lock_that_another_thread_holds(recorded):
         holder[0],
     )
     assert kinds[0][0] == "lock"
-    assert kinds[0][1] >= CHARGED * sum(json.loads(recorded.loads["lock"].out)[:3])
 
 
 def test_a_process_on_the_same_cpu(recorded):
-    *planted, _ = charged(recorded, "hog", "kind = 'cpu'")
-    # The steps' own work before and after the plant waits for the CPU, too.
-    assert min(planted) >= CHARGED, planted
+    planted = windows(recorded, "hog")[:3]
+    _, ran = json.loads(recorded.loads["hog"].out)
+    for (begin, end), own in zip(planted, ran, strict=True):
+        waited = during(recorded, "hog", (begin, end), "kind = 'cpu'")
+        assert waited >= CHARGED * (end - begin - own)
+        assert waited <= end - begin - CHARGED * own
     pid = recorded.pid("hog")
     most = recorded.one(
         "SELECT arg_max(by_pid, ns) FROM (SELECT by_pid, sum(dur_ns) AS ns FROM critical_path"
@@ -273,6 +283,6 @@ def on_a_slow_disk(record_loads, tmp_path_factory):
 
 @pytest.mark.parametrize(("name", "kind"), [("read", "disk"), ("touch", "fault"), ("sync", "sync")])
 def test_a_slow_disk(on_a_slow_disk, name, kind):
-    assert_charged(charged(on_a_slow_disk, name, f"kind = '{kind}' AND tid = step_tid"))
-    for ns, requests in zip(json.loads(on_a_slow_disk.loads[name].out), REQUESTS, strict=False):
-        assert ns >= requests * REQUEST_MS * MS
+    assert_charged(on_a_slow_disk, name, f"kind = '{kind}' AND tid = step_tid")
+    for (begin, end), requests in zip(windows(on_a_slow_disk, name), REQUESTS, strict=False):
+        assert end - begin >= requests * REQUEST_MS * MS

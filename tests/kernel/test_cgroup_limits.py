@@ -28,7 +28,7 @@ WAIT = "print('done', flush=True)\nsys.stdin.read()\n"
 
 @pytest.fixture
 def limited():
-    """Make a cgroup with limits; returns its folder."""
+    """Makes a cgroup with limits; returns its folder."""
     made = []
 
     def make(share=Share(), memory=None):  # noqa: B008 a frozen value
@@ -54,7 +54,7 @@ def inner(limited):
 
 @pytest.fixture
 def sampled(tracer, tmp_path):
-    """Record with these options; returns the opened trace."""
+    """Records with these options; returns the opened trace."""
     opened = []
 
     def run(*options):

@@ -50,7 +50,7 @@ OTHER = "import os\nfor _ in range(23): os.getppid()"
 
 @pytest.fixture(scope="module")
 def limited():
-    """Make a memory cgroup with a limit; returns its folder."""
+    """Makes a memory cgroup with a limit; returns its folder."""
     made = []
 
     def make(limit):

@@ -86,13 +86,6 @@ OOM_KILLS = _counter(
     "cgroup_oom_kill_rate",
     "; version 1: without those of cgroups below",
 )
-FAILCNT = _counter(
-    "cgroup_failcnt",
-    "charges",
-    "charges of memory that the limit refused at first (version 1 alone)",
-    "cgroup_failcnt_rate",
-    "; the kernel tries many pages ahead of their use, and then the needed one",
-)
 PGSCAN = _counter(
     "cgroup_pgscan", "pages", "pages of the cgroup that reclaim looked at", "cgroup_pgscan_rate"
 )
@@ -193,8 +186,8 @@ def _memory_2(folder: Path) -> _Values:
 
 
 def _events_1(folder: Path) -> _Values:
-    refused = number(folder / "memory.failcnt")
-    return {FAILCNT: refused, **_lines(folder / "memory.oom_control", _OOM_CONTROL)}
+    # Not memory.failcnt: on some kernels (6.18) it stays 0, however often the limit is reached.
+    return _lines(folder / "memory.oom_control", _OOM_CONTROL)
 
 
 def _events_2(folder: Path) -> _Values:
@@ -233,7 +226,7 @@ _PARTS: dict[str, tuple[_Part, ...]] = {
     MEMORY: (
         _Part((MEMORY_MAX, MEMORY_HIGH), {1: _memory_1, 2: _memory_2}, "no such limit is set"),
         _Part(
-            (HIGH_EVENTS, MAX_EVENTS, OOM_EVENTS, OOM_KILLS, FAILCNT),
+            (HIGH_EVENTS, MAX_EVENTS, OOM_EVENTS, OOM_KILLS),
             {1: _events_1, 2: _events_2},
             "cgroups of version {} do not count it",
         ),
@@ -246,8 +239,6 @@ _PARTS: dict[str, tuple[_Part, ...]] = {
     ),
 }
 """The parts of each controller; the limits themselves come first."""
-_OF_VERSION_1 = frozenset((FAILCNT,))
-"""Series that version 2 replaces by others."""
 
 
 @dataclass(frozen=True)
@@ -339,10 +330,8 @@ class Limits:
             return values
         self._given.update(series.name for series in values)
         lacking = [s for s in part.series if s not in values]
-        if version == 2:
-            lacking = [s for s in lacking if s not in _OF_VERSION_1]
-            if lacking and not _is_on(place):
-                why = f"the controller {place.controller} is off in {place.folder}"
+        if lacking and version == 2 and not _is_on(place):
+            why = f"the controller {place.controller} is off in {place.folder}"
         self._lacking.setdefault(place.controller, {}).update({s.name: why for s in lacking})
         return values
 

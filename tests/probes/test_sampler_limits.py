@@ -93,7 +93,6 @@ def test_cgroups_of_version_1_give_what_they_count_and_say_what_they_do_not(cgro
         "cgroup_throttled_time": pytest.approx(2.093874011),
         "cgroup_memory_max": 64 << 20,
         "cgroup_oom_kills": 1,
-        "cgroup_failcnt": 811,
         "cgroup_refault_file": 8011,
         "cgroup_refault_anon": 0,
     }

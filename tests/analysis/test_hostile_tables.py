@@ -36,7 +36,8 @@ def test_a_table_of_the_report_is_made(hostile, name):
 def test_a_view_is_made(hostile, name):
     frame = VIEWS[name].frame(hostile)
     assert len(frame.columns) == len(VIEWS[name].columns)
-    assert len(frame) or name == "stalls"  # no thread here is of one target alone
+    # No thread here is of one target alone, and no step ends after its start.
+    assert len(frame) or name in ("stalls", "critical_path")
 
 
 @pytest.mark.parametrize("by", BY)

@@ -165,7 +165,7 @@ def during(recorded, name: str, window: tuple[int, int], which: str) -> int:
 
 
 def assert_charged(recorded, name: str, which: str) -> None:
-    """What was planted is charged to `which`, but for waits for a CPU, which others cause."""
+    """Planted delays are charged to `which`, but for waits for a CPU, which others cause."""
     *planted, control = windows(recorded, name)
     assert len(planted) == 3
     for window in planted:

@@ -23,6 +23,8 @@ import sys, time
 end = time.monotonic() + 1
 while time.monotonic() < end: pass
 """
+REST = "import time\ntime.sleep(0.3)\n"
+"""The end of a load that may be shorter than the time between two samples."""
 WAIT = "print('done', flush=True)\nsys.stdin.read()\n"
 
 
@@ -152,11 +154,11 @@ def test_a_memory_limit_is_seen_with_what_it_costs(sampled, limited, load, tmp_p
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     folder = limited(memory=Memory(LIMIT))
     reading = f"""
-        import os
-        fd = os.open({str(path)!r}, os.O_RDONLY)
-        for at in [*range(0, {FILE}, 1 << 20)] * 2: os.pread(fd, 1 << 20, at)
-    """
-    trace = sampled("--", *entering([folder], load(reading)))
+import os
+fd = os.open({str(path)!r}, os.O_RDONLY)
+for at in [*range(0, {FILE}, 1 << 20)] * 2: os.pread(fd, 1 << 20, at)
+"""
+    trace = sampled("--", *entering([folder], load(reading + REST)))
     instance = f"/{folder.name}"
 
     def last(name):
@@ -183,13 +185,13 @@ def test_a_memory_limit_is_seen_with_what_it_costs(sampled, limited, load, tmp_p
 def test_a_kill_for_memory_is_counted(sampled, limited, load):
     folder = limited(memory=Memory(LIMIT))
     source = f"""
-        import os
-        if os.fork() == 0:
-            held = b"x" * {4 * LIMIT}
-            os._exit(0)
-        os.wait()
-    """
-    trace = sampled("--", *entering([folder], load(source)))
+import os
+if os.fork() == 0:
+    held = b"x" * {4 * LIMIT}
+    os._exit(0)
+os.wait()
+"""
+    trace = sampled("--", *entering([folder], load(source + REST)))
     kills = series(trace, "cgroup_oom_kills")[f"/{folder.name}"]
     counted = told(folder, "memory.events") or told(folder, "memory.oom_control")
     assert kills[-1] == counted["oom_kill"] == 1

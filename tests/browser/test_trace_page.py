@@ -81,19 +81,19 @@ def test_buttons_keys_and_numbers_choose_the_time(page):
 
 def test_the_legend_hides_a_series_and_a_box_hides_a_lane(page):
     # The first series of the legend is at the bottom, so the ones above it move down.
-    page.click("#lane-2 .legend button")
-    data = "document.querySelector('#lane-2 .js-plotly-plot').data"
+    page.click("#lane-3 .legend button")
+    data = "document.querySelector('#lane-3 .js-plotly-plot').data"
     assert page.js(f"{data}.map(one => one.visible)") == [True, False]
     upper = page.js(f"{data}[0].y.reduce((sum, value) => sum + value)")
-    page.click("#lane-2 .legend button")
+    page.click("#lane-3 .legend button")
     assert page.js(f"{data}.map(one => one.visible)") == [True, True]
     both = page.js(f"{data}[0].y.reduce((sum, value) => sum + value)")
     assert 0 < upper < both == 11
     page.click(".chooser summary")
-    page.click("[data-lane=lane-2]")
-    assert page.js("document.getElementById('lane-2').offsetHeight") == 0
-    page.click("[data-lane=lane-2]")
-    assert page.js("document.getElementById('lane-2').offsetHeight") > 100
+    page.click("[data-lane=lane-3]")
+    assert page.js("document.getElementById('lane-3').offsetHeight") == 0
+    page.click("[data-lane=lane-3]")
+    assert page.js("document.getElementById('lane-3').offsetHeight") > 100
 
 
 def visible(page):

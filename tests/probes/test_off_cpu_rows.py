@@ -248,6 +248,19 @@ def test_a_wake_up_of_a_thread_that_runs_wakes_nobody(tmp_path):
     assert after_start(rows) == [(150, 20, 100), (None, None, 200)]
 
 
+def test_the_first_wake_up_of_a_sleep_ends_it(tmp_path):
+    rows = told(
+        tmp_path,
+        "wake_ns, waker_tid, run_delay_ns, ts",
+        START,
+        (100, K.switch(JOB, "S", OTHER)),
+        (150, K.waking(OTHER, JOB)),
+        (160, K.waking(IDLE, JOB), 1),
+        (170, K.switch(OTHER, "S", JOB)),
+    )
+    assert after_start(rows) == [(150, OTHER, 20, 100)]
+
+
 def test_a_thread_that_is_woken_while_it_leaves_its_cpu_could_run_all_the_time(tmp_path):
     """The other CPU wakes it once it has gone to sleep, which is before its switch is logged."""
     rows = told(

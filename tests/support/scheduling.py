@@ -199,27 +199,24 @@ def _pages(
     """Pages of each CPU; before a page that begins at the end of a loss, events were lost."""
     streams: dict[int, list[Page | bytes]] = {}
     for cpu in cpus:
-        breaks = sorted((end, start) for on, start, end in lost if on == cpu)
-        page = Page(0)
-        pages = [page]
+        # A loss lies between the start of the page before it and that of the page after it.
+        starts = [
+            (time, after) for on, *loss in lost if on == cpu for after, time in enumerate(loss)
+        ]
+        starts.sort()
+        pages = [Page(0)]
+
+        def begin(until: int | None, starts: Any = starts, pages: Any = pages) -> None:
+            while starts and (until is None or starts[0][0] <= until):
+                time, after_loss = starts.pop(0)
+                pages.append(Page(time).missed(1) if after_loss else Page(time))
+
         for event in sorted((e for e in events if e.cpu == cpu), key=lambda event: event.ts):
-            while breaks and event.ts >= breaks[0][0]:
-                end, start = breaks.pop(0)
-                # The loss begins where the page before it does.
-                if page.now < start:
-                    page = Page(start)
-                    pages.append(page)
-                page = Page(end).missed(1)
-                pages.append(page)
-            if len(page.data) > PAGE - 200:
-                page = Page(event.ts)
-                pages.append(page)
-            page.event(event.ts, event.payload)
-        for end, start in breaks:
-            if page.now < start:
-                pages.append(Page(start))
-            page = Page(end).missed(1)
-            pages.append(page)
+            begin(event.ts)
+            if len(pages[-1].data) > PAGE - 200:
+                pages.append(Page(event.ts))
+            pages[-1].event(event.ts, event.payload)
+        begin(None)
         streams[cpu] = [*pages]
     return streams
 

@@ -15,8 +15,9 @@ import pandas as pd
 from tracer.analysis.explain.meanwhile import add_meanwhile
 from tracer.analysis.findings.finding import Finding
 from tracer.analysis.findings.waits import waits
-from tracer.analysis.findings.window import Scope, whole
-from tracer.analysis.views.critical_path import critical_path
+from tracer.analysis.findings.window import Scope, lossy, whole
+from tracer.analysis.views.critical_path import main_steps
+from tracer.analysis.views.threads import same_work
 from tracer.probes.errors import BadTrace, UsageError
 from tracer.store.trace import Trace
 
@@ -28,20 +29,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Columns of `step_parts` that parts of a step's time are grouped by."""
 
-_STEPS = """
-CREATE OR REPLACE TEMP TABLE explained_steps AS
-WITH ended AS (SELECT * FROM steps WHERE total_ns > 0 AND tid IS NOT NULL)
-SELECT * FROM ended
-WHERE stage IS NOT DISTINCT FROM (SELECT max('train') FROM ended WHERE stage = 'train')
-    OR (SELECT count(*) FROM ended WHERE stage = 'train') = 0
-"""
-
 _SOURCES = {
     "thread": "if(tid = step_tid, NULL, comm)",
     # A thread that waits for a CPU waits in any call, or in none.
     "call": "if(kind = 'cpu', NULL, call)",
-    # There is one of these threads per CPU, or any number of them.
-    "by_comm": "regexp_replace(by_comm, '^(kworker|ksoftirqd|migration)/.*$', '\\1')",
+    "by_comm": same_work("by_comm"),
 }
 """SQL for columns of `step_parts` that are no columns of `critical_path`."""
 
@@ -49,10 +41,13 @@ _PARTS = f"""
 CREATE OR REPLACE TEMP TABLE step_parts AS
 SELECT step_tid, step_start, phase, {_SOURCES["thread"]} AS thread, tid, target, kind,
     {_SOURCES["call"]} AS call, detail, {_SOURCES["by_comm"]} AS by_comm, by_tid, by_target,
-    by_container, certainty, sum(dur_ns)::BIGINT AS ns,
-    count(*) AS segments
-FROM critical_path SEMI JOIN explained_steps e ON step_tid = e.tid AND step_start = e.start
-GROUP BY ALL
+    by_container, certainty, sum(dur_ns)::BIGINT AS ns
+FROM critical_path WHERE {{main}} GROUP BY ALL
+"""
+
+_STEPS = """
+CREATE OR REPLACE TEMP TABLE explained_steps AS
+SELECT s.* FROM steps s SEMI JOIN step_parts p ON s.tid = p.step_tid AND s.start = p.step_start
 """
 
 _SUMMARY = """
@@ -136,9 +131,9 @@ def explain(
     `by`: a key of `GROUPS`. `step`: epoch and number of a step to explain instead of the slowest.
     Raises BadTrace if the trace lacks a table, UsageError if it has no such step.
     """
-    critical_path(trace)
+    main = main_steps(trace)
+    trace.execute(_PARTS.format(main=main))
     trace.execute(_STEPS)
-    trace.execute(_PARTS)
     told = trace.sql(_SUMMARY).iloc[0]
     if not told["steps"]:
         raise BadTrace(
@@ -166,7 +161,7 @@ def explain(
         inferred_share=certainty.get("inferred", 0.0) / float(told["total"]),
         lossy=_lossy(trace),
         findings=sorted(waits(trace), key=lambda one: -one.weight),
-        parts=_parts(trace, columns, float(told["total"]), means, None),
+        parts=_parts(trace, columns, float(told["total"]), means, main),
         slowest=[
             SlowStep(
                 _optional(row["epoch"]),
@@ -174,7 +169,10 @@ def explain(
                 int(row["tid"]),
                 int(row["start"]),
                 int(row["total_ns"]),
-                _parts(trace, columns, float(row["total_ns"]), means, row),
+                sorted(
+                    _parts(trace, columns, float(row["total_ns"]), means, main, _of_step(row)),
+                    key=lambda part: -part.more_ns,
+                ),
                 _segments(trace, row, segments),
             )
             for row in chosen
@@ -183,8 +181,6 @@ def explain(
 
 
 def _lossy(trace: Trace) -> bool:
-    from tracer.analysis.findings.window import lossy
-
     recording = whole(trace)
     return recording is not None and lossy(trace, recording, tuple(Scope))
 
@@ -234,17 +230,17 @@ def _parts(
     columns: tuple[str, ...],
     total: float,
     means: dict[tuple[Any, ...], float],
-    step: dict[Any, Any] | None,
+    main: str,
+    of_step: str = "true",
 ) -> list[Part]:
-    where = "true"
-    if step is not None:
-        where = f"step_tid = {int(step['tid'])} AND step_start = {int(step['start'])}"
+    """Returns the parts of all steps, or of one, the longest first."""
+    where = " AND ".join(one for one in (main, of_step) if one != "true")
     names = ", ".join(columns)
     frame = trace.sql(
-        f"SELECT {names}, sum(ns)::BIGINT AS ns FROM step_parts WHERE {where} GROUP BY ALL"
+        f"SELECT {names}, sum(ns)::BIGINT AS ns FROM step_parts WHERE {of_step} GROUP BY ALL"
         f" ORDER BY ns DESC, {names}"
     )
-    found = [
+    return [
         Part(
             dict(zip(columns, key, strict=True)),
             int(row["ns"]),
@@ -255,12 +251,16 @@ def _parts(
         for row in frame.to_dict("records")
         for key in (_key(row, columns),)
     ]
-    return found if step is None else sorted(found, key=lambda part: -part.more_ns)
+
+
+def _of_step(step: dict[Any, Any]) -> str:
+    """Returns the SQL condition of a step's rows."""
+    return f"step_tid = {int(step['tid'])} AND step_start = {int(step['start'])}"
 
 
 def _query(group: dict[str, Any], where: str) -> str:
     """Returns the query of a part's time, for `tracer query` on the same trace."""
-    conditions = [where] if where != "true" else []
+    conditions = [where] if where else []
     for name, value in group.items():
         column = _SOURCES.get(name, name)
         if value is None:
@@ -281,7 +281,7 @@ def _segments(trace: Trace, step: dict[Any, Any], most: int) -> list[dict[str, A
             SELECT ts, dur_ns, phase, pid, tid, comm, tid = step_tid AS own, kind, call, detail,
                 by_tid, by_comm, certainty
             FROM critical_path
-            WHERE step_tid = {int(step["tid"])} AND step_start = {int(step["start"])}
+            WHERE {_of_step(step)}
             ORDER BY dur_ns DESC, ts LIMIT {most}
         ) ORDER BY ts
         """

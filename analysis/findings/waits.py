@@ -15,7 +15,7 @@ from tracer.analysis.findings.finding import (
     percent,
 )
 from tracer.analysis.findings.window import Scope, Window, window
-from tracer.analysis.views.critical_path import RUN, critical_path
+from tracer.analysis.views.critical_path import RUN, main_steps
 from tracer.store.trace import Trace
 
 _LEAST = 2.0
@@ -45,7 +45,6 @@ _MENDS = {
     "dirty": "write less at once, or raise the limits of dirty pages",
 }
 
-_PATH = "SELECT * FROM critical_path WHERE {stage}"
 _QUERY = """WITH path AS ({path}), parts AS (
     SELECT {who} AS who, sum(dur_ns) AS ns, sum(dur_ns) FILTER (certainty != 'exact') AS inferred
     FROM path WHERE {which} GROUP BY ALL
@@ -64,9 +63,7 @@ def waits(trace: Trace) -> list[Finding]:
     over = window(trace)
     if over is None:
         return []
-    critical_path(trace)
-    stage = f"stage = '{over.stage}'" if over.stage else "true"
-    path = _PATH.format(stage=stage)
+    path = f"SELECT * FROM critical_path WHERE {main_steps(trace)}"
     found = []
     shares = trace.sql(
         f"SELECT kind, tid = step_tid AS own, 100 * sum(dur_ns) / sum(sum(dur_ns)) OVER () AS share"

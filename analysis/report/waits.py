@@ -5,14 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from tracer.analysis.report.table import Column, MergedTable
-from tracer.analysis.views.critical_path import RUN, critical_path
+from tracer.analysis.views.critical_path import RUN, main_steps
+from tracer.analysis.views.threads import same_work
 from tracer.analysis.views.waits import waits
 from tracer.store.trace import Trace
 
 _KEYS = ("target", "kind", "whose", "blamed")
-
-# Numbers of CPUs and of workers tell apart threads that do the same.
-_COMM = "regexp_replace(w.by_comm, '/[0-9uR].*$', '')"
 
 _BLAMED = f"""
 SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
@@ -29,7 +27,7 @@ SELECT coalesce(w.target, '') AS target, w.kind, w.dur_ns, CASE
         ELSE 'unknown'
     END AS whose,
     CASE whose WHEN 'target' THEN w.by_target WHEN 'container' THEN left(w.by_container, 12)
-        WHEN 'kernel' THEN {_COMM} WHEN 'process' THEN w.by_comm
+        WHEN 'kernel' THEN {same_work("w.by_comm")} WHEN 'process' THEN w.by_comm
         WHEN 'device' THEN w.detail WHEN 'file' THEN w.detail END AS blamed
 FROM {{rows}} w
 LEFT JOIN (SELECT tid, bool_and(kernel) AS kernel FROM threads GROUP BY tid) k ON w.by_tid = k.tid
@@ -43,10 +41,7 @@ def path_times(trace: Trace) -> tuple[pd.DataFrame, int]:
     Columns: kind (run, or that of a wait), whose (own or another thread, for run; else as in
     `WAITS`), ns. Steps of training count; others if there are none.
     """
-    critical_path(trace)
-    stages = trace.rows("SELECT count(*) FROM critical_path WHERE stage = 'train'")[0][0]
-    which = "stage = 'train'" if stages else "true"
-    path = f"(SELECT * FROM critical_path WHERE {which})"
+    path = f"(SELECT * FROM critical_path WHERE {main_steps(trace)})"
     frame = trace.sql(
         f"""
         SELECT kind, whose, sum(dur_ns)::DOUBLE AS ns FROM ({_BLAMED.format(rows=path)})
@@ -70,10 +65,10 @@ def _parts(trace: Trace) -> pd.DataFrame:
     )
     found["path_ns"] = None
     if "phases" in trace.tables:
-        critical_path(trace)
+        path = f"(SELECT * FROM critical_path WHERE {main_steps(trace)})"
         on_path = trace.sql(
             f"SELECT {keys}, sum(dur_ns)::DOUBLE AS path_ns"
-            f" FROM ({_BLAMED.format(rows='critical_path')}) GROUP BY ALL"
+            f" FROM ({_BLAMED.format(rows=path)}) GROUP BY ALL"
         )
         found = found.drop(columns="path_ns").merge(on_path, on=list(_KEYS), how="outer")
         steps = trace.sql("SELECT sum(total_ns)::DOUBLE AS ns FROM steps")["ns"].iloc[0]
@@ -124,7 +119,12 @@ WAITS = MergedTable(
         Column("unended", "how many of unknown length: they count in no time"),
         Column("total_s", "time of these waits, in all threads together", "total s"),
         Column("share", "share of all time that the target's threads waited", "share"),
-        Column("path_s", "time on the critical paths of steps; null: no steps", "path s"),
+        Column(
+            "path_s",
+            "time on the critical paths of training steps (of all steps if none trains); null: no "
+            "steps",
+            "path s",
+        ),
     ),
     needs=("processes", "off_cpu"),
     keys=_KEYS,

@@ -166,6 +166,17 @@ CRITICAL_PATH = View(
 )
 
 
+def main_steps(trace: Trace) -> str:
+    """Returns the SQL condition on `stage` of the steps that a trace is about: those of training.
+
+    If none of those ended, all steps count. It holds for `steps` and for `critical_path`, which it
+    makes.
+    """
+    critical_path(trace)
+    trains = f"SELECT 1 FROM {VIEW} WHERE stage = 'train' LIMIT 1"
+    return "stage = 'train'" if trace.rows(trains) else "true"
+
+
 def critical_path(trace: Trace) -> str:
     """Makes the view `critical_path` and returns its name. Columns and units: `CRITICAL_PATH`."""
     return CRITICAL_PATH.make(trace)

@@ -93,6 +93,14 @@ def moment(trace: Trace, tid: str = "tid", ts: str = "ts") -> str:
     return f"CASE WHEN {tid} IN ({several}) THEN {ts} ELSE {-LATEST - 1} END"
 
 
+def same_work(comm: str) -> str:
+    """Returns SQL for a thread's name without the number that tells it from others of its work.
+
+    The kernel has a ksoftirqd and a migration thread per CPU, and any number of kworkers.
+    """
+    return f"regexp_replace({comm}, '^(kworker|ksoftirqd|migration)/.*$', '\\1')"
+
+
 def of_threads(table: str, which: str, tid: str = "tid", ts: str = "ts") -> str:
     """Returns SQL for the rows of a table of threads for whose owner WHICH, a condition, holds.
 

@@ -12,6 +12,7 @@ from tests.support.waiting_steps import HOSTILE, JOB, MS, PROCESSES, TARGETS, st
 from tracer.analysis.explain.explanation import GROUPS, explain
 from tracer.analysis.explain.over_time import over_time
 from tracer.analysis.explain.words import meanwhile
+from tracer.analysis.report.waits import waits_table
 from tracer.analysis.timeline.axis import axis
 from tracer.analysis.timeline.critical_path import critical_path
 from tracer.probes.errors import BadTrace, UsageError
@@ -76,7 +77,18 @@ def test_evaluations_between_epochs_are_no_training_steps(tmp_path):
         {"name": "eval", "start": start, "end": start + 12 * MS, "pid": JOB, "tid": JOB}
     )
     with make_trace(tmp_path / "t", tables, targets=TARGETS) as made:
-        assert explain(made).steps == 2
+        found = explain(made)
+        path_s = waits_table(made)["path_s"].sum()
+        for part in found.parts:
+            assert made.rows(part.query) == [(part.ns,)]
+        assert {one.value for one in found.findings} == {
+            value for one in found.findings for value, *_ in made.rows(one.query)
+        }
+    assert (found.steps, found.total_ns) == (2, 24 * MS)
+    assert sum(part.ns for part in found.parts) == 24 * MS
+    assert path_s == pytest.approx(2e-3)  # the worker sleeps 1 ms in each training step
+    (timer,) = [one for one in found.findings if one.topic == "steps: timer"]
+    assert timer.value == pytest.approx(100 * 2 / 24)
 
 
 def test_a_wait_for_storage_tells_what_its_disk_served_meanwhile(tmp_path):
